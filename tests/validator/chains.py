@@ -236,3 +236,12 @@ def number(data: bytes) -> int:
 
 def errors(receipts: Sequence[TransactionReceipt]) -> list[str]:
     return [receipt.error for receipt in receipts]
+
+
+def index_contents(index: SchedulerIndex) -> tuple[Any, ...]:
+    """Everything that a state determines of its index, in a fixed order."""
+    rows = index.timers_rows().copy()
+    actors = [index.parties.numbers.address(int(number)) for number in rows["actor"]]
+    rows["actor"] = 0
+    fires, standing = index.parties.fires.by_actor, index.supplies.standing
+    return rows.tobytes(), actors, sorted(fires.items()), sorted(standing.items()), index.fire_heights_below(2**63)

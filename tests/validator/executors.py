@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cluster.disks.memory import MemoryDisk
-from tests.validator.chains import ACTOR, CHAIN_ID, KEYS, USERS, make_genesis, schedule, script
+from tests.validator.chains import ACTOR, CHAIN_ID, KEYS, USERS, index_contents, make_genesis, schedule, script
 from validator.chain.block import Block, transactions_root
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import Action, Call, Transaction, parse, sign, transaction_hash
@@ -85,7 +85,9 @@ class Author:
     def require_index(self, digest: Hash) -> None:
         """The index, moved to a block, is what a rebuild from that block's state gives."""
         self.executor._branches.move_index(digest)
-        assert self.executor.index.contents() == SchedulerIndex.rebuild(self.genesis, self.view_of(digest)).contents()
+        assert index_contents(self.executor.index) == index_contents(
+            SchedulerIndex.rebuild(self.genesis, self.view_of(digest))
+        )
 
 
 def chain_of(count: int, genesis: Genesis | None = None) -> list[Built]:

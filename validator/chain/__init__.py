@@ -1,1 +1,1 @@
-"""What a chain is made of: blocks, transactions, receipts, records of state, messages, the genesis."""
+"""Parts of a chain: blocks, transactions, receipts, records of state, messages, the genesis."""

@@ -19,7 +19,7 @@ MAX_BLOCK_BYTES: Final = 4 * 1024 * 1024
 
 
 class Header(msgspec.Struct, frozen=True, array_like=True):
-    """What validators vote on. Basefees are those in force during the block (big-endian bytes)."""
+    """The header, which validators vote on. Basefees are those in force during the block (big-endian bytes)."""
 
     chain_id: str
     height: int
@@ -121,12 +121,12 @@ class Extended(msgspec.Struct, frozen=True, array_like=True, tag="extended"):
 
 
 class Bidder(msgspec.Struct, frozen=True, array_like=True, tag="bidder"):
-    """Another actor's program bids from now on (SPEC §9): for the timer, or, where no timer is named, for those of the
+    """Another actor's program bids from now on (SPEC §9): for the timer, or, if no timer is named, for those of the
     actor that runs."""
 
     timer_id: bytes
     agent: bytes
-    """Its address; empty where the actor went back to what it has of its own."""
+    """Its address; empty if the actor went back to what it has of its own."""
 
 
 class Sent(msgspec.Struct, frozen=True, array_like=True):
@@ -139,7 +139,7 @@ class Sent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Effects(msgspec.Struct, frozen=True, array_like=True):
-    """What a handler left behind, empty where it reverted. Each list is in the order of execution."""
+    """Effects of a handler, empty if it reverted. Each list is in the order of execution."""
 
     movements: tuple[Movement, ...] = ()
     scheduled: tuple[Scheduled, ...] = ()
@@ -155,7 +155,7 @@ class TransactionReceipt(msgspec.Struct, frozen=True, array_like=True):
     sender: bytes
     ok: bool
     error: str
-    """Empty where ``ok``."""
+    """Empty if ``ok``."""
     cycles: int
     cells: int
     burned: bytes
@@ -201,10 +201,10 @@ class QueryReceipt(OmitsEmptyLast, frozen=True, array_like=True):
     cycles: int
     burned: bytes
     bid: tuple[bytes | None, bytes | None] | None = None
-    """``max_fee`` and ``priority`` per cycle that the agent answered, each ``None`` where it was left open; ``None``
-    where the agent failed or was not paid."""
+    """``max_fee`` and ``priority`` per cycle that the agent answered, each ``None`` if it was left open; ``None``
+    if the agent failed or was not paid."""
     agent: bytes = b""
-    """The contract that was asked; empty where it is the actor's own agent."""
+    """The contract that was asked; empty if it is the actor's own agent."""
 
 
 class MessageReceipt(msgspec.Struct, frozen=True, array_like=True):
@@ -232,7 +232,7 @@ class CallbackReceipt(msgspec.Struct, frozen=True, array_like=True):
     cells: int
     effects: Effects
     unsettled: Event | None
-    """``JobNotConsumed``, where it reverted or did not consume the job's results."""
+    """``JobNotConsumed``, if it reverted or did not consume the job's results."""
 
 
 class BlockReceipts(OmitsEmptyLast, frozen=True, array_like=True):

@@ -14,7 +14,7 @@ from validator.primitives.types import Address
 
 
 class Policy(StrEnum):
-    """Which scheduling policy the chain runs (SPEC §13)."""
+    """The chain's scheduling policy (SPEC §13)."""
 
     CIP1 = "cip1"
     """SPEC's own; with ``ACTIVATION_HEIGHT = h > 0`` blocks up to ``h`` still run as ``fifo``."""
@@ -42,7 +42,7 @@ class GenesisActor:
 
 @dataclass(frozen=True, slots=True)
 class GenesisEpoch:
-    """Who votes and leads from a consensus view on."""
+    """Validators that vote and lead from a consensus view on."""
 
     first_view: int
     members: tuple[int, ...]
@@ -62,11 +62,11 @@ class Genesis:
     actors: Mapping[Address, GenesisActor] = field(default_factory=dict)
     system_deployers: tuple[Address, ...] = ()
     runners: tuple[Address, ...] = ()
-    """Who may answer jobs from the start (SPEC §14)."""
+    """Runners that may answer jobs from the start (SPEC §14)."""
     epochs: tuple[GenesisEpoch, ...] = ()
     """Changes of the committee, views ascending; before the first one, and without any, all validators are in it."""
     preset: str | None = None
-    """What the parameters were made from, for people to know: the parameters hold all of it."""
+    """The source of the parameters, for readers: the parameters hold all of it."""
 
     def runs_auction(self, height: int) -> bool:
         """Whether a block runs SPEC's auction; before activation, or under ``fifo``, it runs first in, first out."""

@@ -1,4 +1,4 @@
-"""What validators say to each other, besides consensus: transactions that spread, and blocks that are asked for.
+"""Messages between validators, besides consensus: transactions that spread, and blocks that are asked for.
 
 One envelope, canonical MessagePack: ``[tag, …fields]``. Consensus messages travel inside it in their own encoding.
 """
@@ -93,7 +93,7 @@ class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
     chunk: int
     data: bytes
     offset: int
-    """Where in the chunk the piece begins."""
+    """Offset of the piece in the chunk."""
     total: int
     """Length of the whole chunk."""
 
@@ -156,7 +156,7 @@ def may_answer_join(payload: bytes) -> bool:
 
 
 Reading = PeerMessage | EngineMessage
-"""What a validator reads out of a payload: a message of the consensus engine stands without its envelope."""
+"""Message that a validator reads from a payload: a message of the consensus engine stands without its envelope."""
 
 
 def read_message(payload: bytes) -> Reading:

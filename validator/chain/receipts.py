@@ -1,4 +1,4 @@
-"""What a block's receipts say: its events, the timers that ended in it, and what each price burned.
+"""Summaries of a block's receipts: its events, the timers that ended in it, and what each price burned.
 
 Order is that of the receipts: transactions, destroyed timers, fires, callbacks, messages. ``GbaFallback`` is in no
 receipt, and so it is not among the events.
@@ -25,15 +25,15 @@ class Source(NamedTuple):
 
 
 class TimerEnd(NamedTuple):
-    """How a timer ended."""
+    """The end of a timer."""
 
     state: str
     """``fired``, ``reverted`` (it fired, and its handler failed), ``cancelled``, or the reason why it was destroyed."""
     source: Source
     fire: FireReceipt | None
-    """Where it fired."""
+    """If it fired."""
     event: Event | None
-    """Where it was destroyed."""
+    """If it was destroyed."""
 
 
 def events_of(receipts: BlockReceipts) -> Iterator[tuple[Source, Event]]:
@@ -73,7 +73,7 @@ def _parts(receipts: BlockReceipts) -> Iterator[tuple[Source, Effects, tuple[Eve
 
 
 class Burned(NamedTuple):
-    """What was burned, by the price that it was burned at, in the smallest CBY unit."""
+    """Amounts burned, by the price that they were burned at, in the smallest CBY unit."""
 
     cycle: int = 0
     """At the cycle's basefee: transactions, fires, and the queries of agents."""
@@ -91,7 +91,7 @@ NOTHING_BURNED: Final = Burned()
 
 
 def burned(header: Header, receipts: BlockReceipts) -> Burned:
-    """What a block burned. A receipt says a sum alone: what cycles and cells do not come to is the lane's."""
+    """Amounts that a block burned. A receipt has the sum alone: the rest beside cycles and cells is the lane's."""
     paying: list[TransactionReceipt | FireReceipt] = [*receipts.transactions, *receipts.fires]
     cycle = sum(receipt.cycles for receipt in paying) * unpack(header.basefee_cycle)
     cell = sum(receipt.cells for receipt in paying) * unpack(header.basefee_cell)

@@ -1,4 +1,4 @@
-"""What state holds: records, their keys and their encodings.
+"""The content of state: records, their keys and their encodings.
 
 =========================================  ====================================================================
 key                                        record
@@ -9,7 +9,7 @@ key                                        record
                                            record then holds the key too
 ``v`` ‖ address[20] ‖ key                  a value that an actor published; ``V`` ‖ address ‖ hash likewise
 ``t`` ‖ timer id[32]                       :class:`Timer`
-``T`` ‖ timer id[32]                       its payload, where that is long
+``T`` ‖ timer id[32]                       its payload, if that is long
 ``b`` ‖ address[20]                        :class:`BidMemory` of an actor whose gas bidding agent was asked
 ``B`` ‖ address[20] ‖ agent[20]            :class:`KeptAnswer` that a contract gave for an actor's timers
 ``P`` ‖ hash[32]                           a Python program's source, once for all actors that run it
@@ -75,7 +75,7 @@ changes, at one price whatever its length; a longer payload has a record of its 
 PYTHON_CODE: Final = "python:"
 PYTHON_AGENT: Final = "python"
 DEFAULT_HANDLER: Final = "handle_timer"
-"""What a fire calls where the timer names no handler (SPEC §4)."""
+"""The handler of a fire if the timer names none (SPEC §4)."""
 
 
 class Account(NamedTuple):
@@ -98,9 +98,9 @@ class Naming(NamedTuple):
     """Whom an actor named to bid for its timers (SPEC §9, ``set_bidding_agent``)."""
 
     agent: Address | None
-    """A contract; ``None`` where the actor went back to what it has of its own."""
+    """A contract; ``None`` if the actor went back to what it has of its own."""
     answered_since: int = 0
-    """The block since which a kept answer has priced the max fee of the actor's timers, whoever gave it; 0 where none
+    """The block since which a kept answer has priced the max fee of the actor's timers, whoever gave it; 0 if none
     does. As the last block with an auction left it."""
 
 
@@ -117,21 +117,21 @@ class Actor(NamedTuple):
     agent: BiddingAgent | None = None
     """Of its own."""
     naming: Naming | None = None
-    """``None`` where it never called ``set_bidding_agent``."""
+    """``None`` if it never called ``set_bidding_agent``."""
 
 
 class KeptAnswer(NamedTuple):
-    """The last good answer of an agent for one actor's timers, per cycle. ``None`` is what it left open, both where
-    there was no answer."""
+    """The last good answer of an agent for one actor's timers, per cycle. A fee is ``None``
+    if the agent left it open, both are if there was no answer."""
 
     max_fee_per_cycle: int | None = None
     max_priority_fee_per_cycle: int | None = None
     since: int = 0
-    """The block since which a max fee has been kept without a break; 0 where none is."""
+    """The block since which a max fee has been kept without a break; 0 if none is."""
 
 
 class BidMemory(NamedTuple):
-    """What the chain remembers of the queries that an actor paid for. Heights are 0 where it never happened."""
+    """The chain's memory of the queries that an actor paid for. Heights are 0 if it never happened."""
 
     queried_height: int = 0
     unpaid_height: int = 0
@@ -170,7 +170,7 @@ class QueuedMessage(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """A pending timer (SPEC §4). ``None`` where the caller left a field open."""
+    """A pending timer (SPEC §4). ``None`` if the caller left a field open."""
 
     timer_id: TimerId
     actor: Address
@@ -178,7 +178,7 @@ class Timer(NamedTuple):
     sequence: int
     handler: str
     payload: bytes | None
-    """``None`` where it is long, and so has a record of its own."""
+    """``None`` if it is long, and so has a record of its own."""
     fee_payer: Address
     gas_limit: int | None
     expires_at: int
@@ -201,7 +201,7 @@ class Timer(NamedTuple):
 
 
 class Fires(NamedTuple):
-    """How often each actor fired in one block, actors ascending."""
+    """Number of fires of each actor in one block, actors ascending."""
 
     counts: tuple[tuple[Address, int], ...]
 
@@ -211,12 +211,12 @@ class Job(NamedTuple):
 
     actor: Address
     handler: str
-    """What the callback calls."""
+    """The handler of the callback."""
     results_needed: int
     ends_at: int
     """The last block that takes a result for it."""
     runners: tuple[Address, ...] = ()
-    """Who gave a result, in the order of submission."""
+    """Runners that gave a result, in the order of submission."""
     consumed: bool = False
 
     @property
@@ -244,7 +244,7 @@ class JobEnd(NamedTuple):
 
 
 class ActorJobs(NamedTuple):
-    """What an actor has of jobs."""
+    """An actor's jobs."""
 
     nonce: int = 0
     """Jobs that it requested so far."""
@@ -316,7 +316,7 @@ def _named_key(plain: bytes, hashed: bytes, address: bytes, key: str) -> bytes:
 
 
 def long_storage_value(key: str, value: bytes) -> bytes:
-    """What stands under the hashed key of an entry of storage: the key, its length in front, then the value."""
+    """The value under the hashed key of an entry of storage: the key, its length in front, then the value."""
     raw = key.encode()
     return len(raw).to_bytes(4, "big") + raw + value
 
@@ -411,7 +411,7 @@ def _pack_optional(value: int | None) -> bytes | None:
 
 
 def _written(last: Any) -> tuple[Any, ...]:
-    """A record's last item, which is left out where it is ``None``: records from before there was one stay as they
+    """A record's last item, which is left out if it is ``None``: records from before there was one stay as they
     were."""
     return () if last is None else (last,)
 
@@ -484,7 +484,7 @@ def _encode_timer(record: Timer) -> bytes:
 
 
 def _decode_timer(data: bytes) -> Timer:
-    """A timer whose id is still to be said, by the key."""
+    """A timer whose id is still missing; the key has it."""
     (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed) = msgspec.msgpack.decode(data)
     return Timer(
         TimerId(b""),

@@ -39,7 +39,7 @@ SCRIPT_CODE: Final = "builtin:script"
 
 
 PRICE_BUMP_PERCENT: Final = 10
-"""How much more a transaction must pay to take the place of another that waits with its nonce."""
+"""Least raise in price with which a transaction replaces another that waits with its nonce."""
 
 
 class TransactionError(ValidatorError):
@@ -161,7 +161,7 @@ def transaction_hash(wire: bytes) -> Hash:
 
 
 def unsigned_hash(transaction: Transaction) -> Hash:
-    """What stands in for the hash of a transaction that is never signed, on chains without consensus."""
+    """The substitute for the hash of a transaction that is never signed, on chains without consensus."""
     return tagged_hash(b"transaction", transaction.sender + transaction.nonce.to_bytes(8, "big"))
 
 
@@ -260,5 +260,5 @@ def least_replacement_fee(fee: int) -> int:
 
 
 def deployed_address(sender: bytes, nonce: int) -> Address:
-    """Where a ``deploy`` with this nonce puts its actor (SPEC §2)."""
+    """The address of the actor that a ``deploy`` with this nonce creates (SPEC §2)."""
     return Address(keccak256(sender + nonce.to_bytes(8, "big"))[12:])

@@ -24,7 +24,7 @@ class SizedCache(Generic[Kept]):
         return len(self._entries)
 
     def names(self) -> list[str]:
-        """What is kept, in the order of its use."""
+        """The names that are kept, in the order of their use."""
         return list(self._entries)
 
     def get(self, name: str) -> Kept | None:
@@ -36,7 +36,7 @@ class SizedCache(Generic[Kept]):
         return entry[1]
 
     def put(self, name: str, value: Kept, size: int) -> None:
-        """Keep a value, and drop others where there is no room. The newest one stays, however large it is."""
+        """Keep a value, and drop others if there is no room. The newest one stays, however large it is."""
         self._drop(self._entries.pop(name, None))
         self._entries[name] = (size, value)
         self.used += size

@@ -1,9 +1,9 @@
 """Canonical MessagePack: the one encoding of everything that crosses the wire or is hashed.
 
-Structs are arrays of their fields in order, with the tag first where a type has several shapes. An encoding is
+Structs are arrays of their fields in order, with the tag first if a type has several shapes. An encoding is
 canonical when it is what this codec writes for the value it decodes to; :func:`decode` refuses anything else, so that
 one value has one encoding and one hash. A struct that came to have one more field (:class:`OmitsEmptyLast`) leaves it
-out where it is empty, so that what was encoded before stays as it was. Amounts and prices exceed 64 bits and travel as
+out if it is empty, so that what was encoded before stays as it was. Amounts and prices exceed 64 bits and travel as
 big-endian bytes without leading zeros (:func:`pack_uint`).
 """
 
@@ -29,7 +29,7 @@ class CodecError(ValidatorError):
 
 
 class OmitsEmptyLast(msgspec.Struct, frozen=True, array_like=True):
-    """A struct whose last field, a list or bytes, is not written where it is empty. Only for what is encoded by itself,
+    """A struct whose last field, a list or bytes, is not written if it is empty. Only for what is encoded by itself,
     or stands in a list of another such struct."""
 
 

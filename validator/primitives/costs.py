@@ -1,4 +1,4 @@
-"""What host calls cost (SPEC §2), in cycles. Cells follow from the sizes of what is passed.
+"""Costs of host calls (SPEC §2), in cycles. Cells follow from the sizes of the arguments.
 
 At the end, what a call of the runner contract costs besides its transaction's base and payload.
 """

@@ -1,4 +1,4 @@
-"""How a handler's run can fail (SPEC §2, §4). The names are those that receipts show.
+"""Failures of a handler's run (SPEC §2, §4). The names are those that receipts show.
 
 A :class:`Rejection` is a refused host call, which the program may catch; every other :class:`HandlerFailure` ends the
 handler. Neither is ever a bug of the validator: those raise other types and stop it.

@@ -29,14 +29,14 @@ class UnknownParameter(ParameterError):
 
 
 class TieBreak(StrEnum):
-    """How timers of equal score are ordered (SPEC §8)."""
+    """The order of timers of equal score (SPEC §8)."""
 
     ID = "id"
     AGED = "aged"
 
 
 class P50Weight(StrEnum):
-    """What the median tip is the median of (SPEC §9)."""
+    """The weights of the median tip (SPEC §9)."""
 
     FIRES = "fires"
     CYCLES = "cycles"
@@ -130,15 +130,10 @@ GOVERNED: Final = frozenset(
         "PRIORITY_FLOOR",
     }
 )
-"""What ``SYS_UPDATE_TIMER_CONFIG`` may change (marked † in SPEC §16)."""
+"""Parameters that ``SYS_UPDATE_TIMER_CONFIG`` may change (marked † in SPEC §16)."""
 
 PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
-    "hardened": {
-        "priority_floor": 1,
-        "tie_break": TieBreak.AGED,
-        "p50_weight": P50Weight.CYCLES,
-        "default_tip_cap": 8,
-    },
+    "hardened": {"priority_floor": 1, "tie_break": TieBreak.AGED, "p50_weight": P50Weight.CYCLES, "default_tip_cap": 8}
 }
 
 _RANGES: Final[Mapping[str, tuple[int, int]]] = {
@@ -179,7 +174,7 @@ def parse_value(name: str, value: Any) -> Any:
 
 
 def integer_range(name: str) -> tuple[int, int] | None:
-    """The least and the greatest value of a parameter by its ``LIKE_THIS`` name; ``None`` where it is no integer."""
+    """The least and the greatest value of a parameter by its ``LIKE_THIS`` name; ``None`` if it is no integer."""
     is_integer = isinstance(getattr(DEFAULTS, _field_of(name)), int)
     return _RANGES.get(name, (1, ORDINARY_MAXIMUM)) if is_integer else None
 

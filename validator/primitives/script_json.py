@@ -16,7 +16,7 @@ from validator.primitives.errors import BadScript
 
 MAX_NESTING: Final = 64
 MAX_INTEGER_DIGITS: Final = 640
-"""What every supported Python converts, whatever its environment tells it (``PYTHONINTMAXSTRDIGITS``)."""
+"""Digits that every supported Python converts, whatever its environment sets (``PYTHONINTMAXSTRDIGITS``)."""
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _OPENING: Final = np.frombuffer(b"[{", np.uint8)

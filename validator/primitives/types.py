@@ -35,7 +35,7 @@ MAX_NAME_BYTES: Final = 256
 """The longest name of a handler or an event, in UTF-8 (:func:`is_name`)."""
 ADDRESS_BYTES: Final = 20
 HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
-"""What ``bytes.fromhex`` takes besides white space, which it skips and nothing here may."""
+"""Characters that ``bytes.fromhex`` takes besides white space, which it skips and nothing here may."""
 HASH_BYTES: Final = 32
 
 ZERO_HASH: Final = Hash(bytes(HASH_BYTES))
@@ -49,7 +49,7 @@ SYSTEM_PARAMETERS_ADDRESS: Final = Address(bytes(19) + b"\x09")
 
 
 RUNNER_CONTRACT_ADDRESS: Final = Address(bytes(19) + b"\x0a")
-"""What runners call with the results of jobs, and who sends the callbacks (SPEC §14)."""
+"""The account that runners call with the results of jobs, and that sends the callbacks (SPEC §14)."""
 
 
 class ValidatorError(Exception):
@@ -85,7 +85,7 @@ def parse_timer_id(text: str) -> bytes:
 
 
 def parse_address(text: str) -> Address:
-    """The address that ``0x…`` names. Raises :class:`ValueError` where the text is not 40 hex digits after ``0x``."""
+    """The address that ``0x…`` names. Raises :class:`ValueError` if the text is not 40 hex digits after ``0x``."""
     digits = text[2:]
     if text[:2] not in ("0x", "0X") or len(digits) != 2 * ADDRESS_BYTES or not HEX_DIGITS.issuperset(digits):
         raise ValueError(f"{text!r} is no address: expected 0x and 40 hex digits")

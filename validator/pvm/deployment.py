@@ -1,4 +1,4 @@
-"""What a new actor's code comes to in state: the actor's record, and the program where it is Python."""
+"""A new actor's code in state: the actor's record, and the program if it is Python."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ class Deployment(NamedTuple):
 
 
 def byte_cycles(code: str) -> int:
-    """What the code costs before anything about it is looked at."""
+    """Cycles for the code before anything about it is looked at."""
     return 0 if code == SCRIPT_CODE else programs.byte_cycles(code)
 
 
 def token_cycles(code: str) -> int:
-    """What code costs besides where it is dense."""
+    """Further cycles for code that is dense."""
     return 0 if code == SCRIPT_CODE else programs.token_cycles(code)
 
 
 def deploy_cycles(code: str) -> int:
-    """What checking and compiling the code costs."""
+    """Cycles for checking and compiling the code."""
     return byte_cycles(code) + token_cycles(code)
 
 
 def refusal(code: str) -> str | None:
-    """Why no actor can have this code, in one line; ``None`` where one can."""
+    """The reason why no actor can have this code, in one line; ``None`` if one can."""
     problem = code_problem(code)
     if problem is not None or code == SCRIPT_CODE:
         return problem

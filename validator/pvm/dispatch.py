@@ -22,7 +22,7 @@ _SPACE: Final = rb"[ \t\n\r]*+"
 _TWO_TEXTS: Final = re.compile(
     _SPACE.join([b"", rb"\{", _TEXT, b":", _TEXT, b",", _TEXT, b":", _TEXT, rb"\}", b""]), re.DOTALL
 )
-"""A JSON object of two texts by name, as far as can be told without reading the texts. Nothing pays for reading what a
+"""A JSON object of two texts by name, as far as can be seen without reading the texts. Nothing pays for reading what a
 fire brings along, so whatever is none is passed over in one go."""
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
@@ -43,7 +43,7 @@ def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
 
 
 def _decoded(text: str) -> bytes | None:
-    """What strict base64 stands for: the standard alphabet, padded to a multiple of four.
+    """The bytes of strict base64: the standard alphabet, padded to a multiple of four.
 
     Python's own strict decoders differ between versions.
     """
@@ -55,7 +55,7 @@ def _decoded(text: str) -> bytes | None:
 
 
 def program(vm: Vm, code: str, handler: str, payload: bytes) -> Callable[[Host], None]:
-    """What runs a handler of an actor with this code."""
+    """A function that runs a handler of an actor with this code."""
     if code.startswith(PYTHON_CODE):
         return lambda context: vm.run(code, handler, payload, context)
     assert code == SCRIPT_CODE, f"no actor can be deployed with code {code!r}"

@@ -26,7 +26,7 @@ OLDER: Final = 1
 """The generation of what outlived its youth."""
 
 _cycles = 0
-"""What programs used since what they left was last looked at."""
+"""Cycles that programs used since the last collection."""
 
 
 def note_cycles(cycles: int) -> None:

@@ -1,10 +1,10 @@
-"""What of the Python that runs programs they could notice, and how that is kept from them.
+"""Properties of the running Python that programs could notice, and how they are hidden.
 
 How Python was started must change nothing that a program does. Its optimisation, its warnings and the digits that
 integers may have as text do not reach programs: they are compiled with every option given, assertions are the VM's
-own, and no integer has more than 78 digits, where Python's own limit cannot be set below 640. Two things cannot be
-taken back here. With ``-b`` and ``-bb`` Python warns or fails where bytes meet texts, as keys of one dict do inside
-Python itself; and with a low recursion limit it fails where programs may go deep. Such a Python runs no programs.
+own, and no integer has more than 78 digits, while Python's own limit cannot be set below 640. Two things cannot be
+taken back here. With ``-b`` and ``-bb`` Python warns or fails when bytes meet texts, as keys of one dict do inside
+Python itself; and with a low recursion limit it fails when programs may go deep. Such a Python runs no programs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from typing import Final
 
 FRAMES_NEEDED: Final = 400
-"""That must be left: a program takes 64 calls of its own and 130 of a comparison, compiling some more."""
+"""Frames that must be left: a program takes 64 calls of its own and 130 of a comparison, compiling some more."""
 
 
 class UnfitPython(Exception):
@@ -22,7 +22,7 @@ class UnfitPython(Exception):
 
 
 def require_fit_python() -> None:
-    """Raises :class:`UnfitPython` where this Python would not run programs as every other one does."""
+    """Raises :class:`UnfitPython` if this Python would not run programs as every other one does."""
     if _tells_bytes_from_texts():
         raise UnfitPython(
             "Python was started with -b, which makes a comparison of bytes with a text warn or fail: "

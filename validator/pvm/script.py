@@ -288,4 +288,4 @@ _OPERATIONS: Final[dict[str, tuple[int, Callable[..., Operation] | None]]] = {
     "cancel": (1, _cancel),
     "extend": (1, _extend),
 }
-"""How many arguments each operation takes, and what checks them."""
+"""The number of arguments of each operation, and their checks."""

@@ -1,6 +1,6 @@
-"""Who bids for a timer (SPEC §9): a contract that the timer or its actor names, or what the actor has of its own.
+"""Agents that bid for timers (SPEC §9): a contract that the timer or its actor names, or the actor's own agent.
 
-An *agent* is said by an address: a contract's own, or :data:`OWN` for the actor's own ``get_gas_bid`` or
+An *agent* is given by an address: a contract's own, or :data:`OWN` for the actor's own ``get_gas_bid`` or
 ``builtin:fixed``. The last good answer is kept for each actor and agent. Timers of one actor that name the same
 contract, or none, are a :class:`Party`: one agent bids for all of them.
 """
@@ -29,7 +29,7 @@ def party_of(timer: Timer) -> Party:
 
 
 def agent_of(party: Party, record: Actor) -> Address | None:
-    """Who bids for a party, by its actor's record; ``None`` where nobody but the default agent does.
+    """The agent that bids for a party, by its actor's record; ``None`` if nobody but the default agent does.
 
     An actor that names itself means its own ``get_gas_bid``, if that is what it has.
     """

@@ -4,7 +4,7 @@
   timers and the height, so one table of buckets by height serves both, and nothing moves when an epoch begins.
 - *Overflow*: a Merkleized search tree ordered by ``(trigger_height, sequence)`` (:mod:`validator.scheduler.overflow`).
 
-A bucket notes what is removed or replaced, and works it in when its height comes. So a block reads the changes of its
+A bucket notes removed and replaced rows, and applies them when its height comes. So a block reads the changes of its
 own height alone, however many timers of other heights were cancelled or extended. A bucket holds at most as many
 removed rows as living ones (and :data:`MAX_REMOVED_IN_SMALL`): the removal that passes this rewrites it, which costs
 each removal O(1), amortised.
@@ -70,7 +70,7 @@ class Bucket:
             self._removed = self._changed = None
 
     def rows(self) -> Rows:
-        """A copy of what is in it, by sequence number."""
+        """A copy of its rows, by sequence number."""
         rows = np.frombuffer(bytes(self._data), ROW)
         rows = rows[np.argsort(rows["sequence"], kind="stable")]
         if self._changed:
@@ -81,7 +81,7 @@ class Bucket:
 
 
 def _positions(rows: Rows, sequences: Collection[int]) -> npt.NDArray[np.intp]:
-    """Where rows with these sequence numbers stand in rows ordered by them; all must be there."""
+    """Positions of rows with these sequence numbers in rows ordered by them; all must be there."""
     return np.searchsorted(rows["sequence"], np.fromiter(sequences, np.uint64, len(sequences)))
 
 
@@ -121,7 +121,7 @@ class Calendar:
         return self._is_far(timer) and self._part_of(timer) is None
 
     def overflow_root(self) -> Hash | None:
-        """The overflow tree's root, ``None`` where the tree is empty."""
+        """The overflow tree's root, ``None`` if the tree is empty."""
         return self._overflow.root()
 
     # --- maintenance --------------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ class Calendar:
         self._epoch -= 1
 
     def forget_until(self, height: int) -> None:
-        """Let go of what was for heights up to this one; nothing of it will be asked for again."""
+        """Let go of heights up to this one; they will not be asked for again."""
         self._buckets.pop(height, None)
         if (height + 1) % self._parameters.epoch_length == 0:
             self._overflow.drop(height // self._parameters.epoch_length)
@@ -179,13 +179,13 @@ class Calendar:
         )
 
     def _part_of(self, timer: Timer) -> int | None:
-        """Where such a timer is now: in the part of its epoch, or still in the tree."""
+        """The part of such a timer: that of its epoch, or ``None`` if it is still in the tree."""
         epoch = timer.trigger_height // self._parameters.epoch_length
         return epoch if epoch <= self._epoch + self._parameters.epoch_horizon else None
 
 
 def count_tiers(rows: Rows, height: int, parameters: Parameters) -> dict[str, int]:
-    """How many of these live timers each tier holds at the end of block ``height``.
+    """The number of these live timers in each logical tier (SPEC §5) at the end of block ``height``.
 
     A timer enters the ring when it is scheduled within its reach, or when the epoch of its trigger begins; whatever is
     due in the next block counts as ring. It leaves the overflow once its epoch is within the horizon.
@@ -195,8 +195,4 @@ def count_tiers(rows: Rows, height: int, parameters: Parameters) -> dict[str, in
     direct = trigger < rows["scheduled_at"] + np.uint64(parameters.ring_buffer_size)
     ring = (trigger <= height + 1) | direct | (epoch <= current)
     within = ring | (epoch <= current + parameters.epoch_horizon)
-    return {
-        "ring": int(ring.sum()),
-        "epoch": int((within & ~ring).sum()),
-        "overflow": int((~within).sum()),
-    }
+    return {"ring": int(ring.sum()), "epoch": int((within & ~ring).sum()), "overflow": int((~within).sum())}

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -216,19 +216,6 @@ class SchedulerIndex:
         """The rows of all live timers, by ``(trigger_height, sequence)``."""
         future = self.calendar.rows()
         return np.concatenate([self.pool.living(), future[future["trigger"] > self._height]])
-
-    def contents(self) -> tuple[Any, ...]:
-        """Everything that a state determines, in a fixed order, to compare two indexes."""
-        rows = self.timers_rows().copy()
-        actors = [self.parties.numbers.address(int(number)) for number in rows["actor"]]
-        rows["actor"] = 0
-        return (
-            rows.tobytes(),
-            actors,
-            sorted(self.parties.fires.by_actor.items()),
-            sorted(self.supplies.standing.items()),
-            self._fire_heights,
-        )
 
     # --- changes ------------------------------------------------------------------------------------------------------
 

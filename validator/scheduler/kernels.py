@@ -1,4 +1,4 @@
-"""Compiled loops over packed rows: the best among what waits, what has expired, where a row stands.
+"""Compiled loops over packed rows: the best among those that wait, the expired ones, the position of a row.
 
 They are exact: fees are 96-bit integers in two words, scores 128-bit ones, ids are compared whole. Rows stand in the
 order of ``(trigger_height, sequence)``; every :data:`CHUNK` of them have a summary, by which a loop passes over chunks
@@ -53,7 +53,7 @@ PRICES: Final = np.dtype(
         ("bid_priority_high", "<u8"),
     ]
 )
-"""What one block prices with: lane price, default tip, priority floor, per-fire cap, fairness divisor, tie-break (1 for
+"""Prices of one block: lane price, default tip, priority floor, per-fire cap, fairness divisor, tie-break (1 for
 ids, 0 for age), and the greatest fields among the agents' bids."""
 
 ACTOR: Final = np.dtype(
@@ -66,7 +66,7 @@ ACTOR: Final = np.dtype(
         ("has_bid", "<u8"),
     ]
 )
-"""What one block knows of a party: its actor's fires in the fairness window, its agent's last good bid, and which of
+"""A party in one block: its actor's fires in the fairness window, its agent's last good bid, and which of
 the two figures that has (:data:`BIDS_MAX`, :data:`BIDS_PRIORITY`)."""
 BIDS_MAX: Final = 1
 BIDS_PRIORITY: Final = 2
@@ -164,7 +164,7 @@ def find(rows: Any, count: Any, trigger: Any, sequence: Any) -> Any:
 
 @_compiled
 def kill(rows: Any, count: Any, triggers: Any, sequences: Any, positions: Any, flags: Any) -> Any:
-    """Mark rows dead; tells where they stand and what their flags were. Returns how many were not there."""
+    """Mark rows dead; fills in their positions and former flags. Returns how many were not there."""
     missing = 0
     for i in range(len(triggers)):
         position = find(rows, count, triggers[i], sequences[i])
@@ -309,7 +309,7 @@ def _put(found: Any, i: Any, position: Any, high: Any, low: Any, tip_high: Any, 
 def _bound(chunk: Any, prices: Any) -> Any:
     """``(possible, high, low)``: whether a row of the chunk may clear the gate, and a score that none exceeds.
 
-    It is exact where one row has the greatest of everything and its actor has not fired of late.
+    It is exact if one row has the greatest of everything and its actor has not fired of late.
     """
     if chunk.candidates == 0 or chunk.greatest_expiry < prices.height:
         return False, _U0, _U0

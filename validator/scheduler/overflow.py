@@ -32,14 +32,7 @@ from validator.primitives.types import Hash
 from validator.scheduler.rows import ROW, Rows
 
 NODE: Final = np.dtype(
-    [
-        ("trigger", "<u8"),
-        ("sequence", "<u8"),
-        ("left", "<i4"),
-        ("right", "<i4"),
-        ("bit", "<i4"),
-        ("stale", "<u4"),
-    ]
+    [("trigger", "<u8"), ("sequence", "<u8"), ("left", "<i4"), ("right", "<i4"), ("bit", "<i4"), ("stale", "<u4")]
 )
 """A leaf's key, or for a branch a key that shares all bits before its own with everything below it. A leaf's ``left``
 is the place of its row."""
@@ -138,10 +131,10 @@ class OverflowTree:
     def rows_at(self, part: int, height: int) -> Rows:
         """A copy of a part's rows with this trigger height, in order."""
         found = np.empty(self._count, np.int64)
-        return self._rows_of(found[: _at_height(self._nodes, self._root_of(part), np.uint64(height), found)])
+        return self._rows_of(found[: _in_order(self._nodes, self._root_of(part), True, np.uint64(height), found)])
 
     def root(self) -> Hash | None:
-        """The tree's Merkle root, ``None`` where the tree is empty."""
+        """The tree's Merkle root, ``None`` if the tree is empty."""
         top = self._root_of(None)
         if top == NO_NODE:
             return None
@@ -165,7 +158,7 @@ class OverflowTree:
 
     def _walk(self, root: int, leaves_only: bool) -> np.ndarray[Any, np.dtype[np.int64]]:
         found = np.empty(2 * self._count, np.int64)
-        return found[: _in_order(self._nodes, root, leaves_only, found)]
+        return found[: _in_order(self._nodes, root, leaves_only, None, found)]
 
     def _root_of(self, part: int | None) -> int:
         return self._roots.get(part, NO_NODE)
@@ -216,7 +209,7 @@ def _bit_of(trigger: Any, sequence: Any, bit: Any) -> Any:
 
 @_compiled
 def _first_difference(trigger: Any, sequence: Any, other_trigger: Any, other_sequence: Any) -> Any:
-    """The first bit in which two keys differ, 128 where they are equal."""
+    """The first bit in which two keys differ, 128 if they are equal."""
     word, bit = trigger ^ other_trigger, 0
     if word == np.uint64(0):
         word, bit = sequence ^ other_sequence, 64
@@ -363,8 +356,11 @@ def _join(nodes: Any, low: Any, high: Any, branch: Any) -> Any:
 
 
 @_compiled
-def _in_order(nodes: Any, root: Any, leaves_only: Any, found: Any) -> Any:
-    """The nodes below a root, leaves in the order of their keys; returns how many."""
+def _in_order(nodes: Any, root: Any, leaves_only: Any, trigger: Any, found: Any) -> Any:
+    """The nodes below a root, or those on the way to a trigger height; leaves in the order of their keys.
+
+    Returns how many. With ``None`` for ``trigger``, all of them.
+    """
     path = np.empty(LONGEST_WALK, np.int64)
     depth, number = 0, 0
     if root != NO_NODE:
@@ -372,32 +368,14 @@ def _in_order(nodes: Any, root: Any, leaves_only: Any, found: Any) -> Any:
     while depth:
         depth -= 1
         at = path[depth]
+        if trigger is not None:
+            difference = _first_difference(trigger, nodes[at].sequence, nodes[at].trigger, nodes[at].sequence)
+            if difference < min(nodes[at].bit, 64):
+                continue
         if nodes[at].bit == LEAF or not leaves_only:
             found[number] = at
             number += 1
         if nodes[at].bit < LEAF:
-            path[depth], path[depth + 1] = nodes[at].right, nodes[at].left
-            depth += 2
-    return number
-
-
-@_compiled
-def _at_height(nodes: Any, root: Any, trigger: Any, found: Any) -> Any:
-    """The leaves with this trigger height, in order; returns how many."""
-    path = np.empty(LONGEST_WALK, np.int64)
-    depth, number = 0, 0
-    if root != NO_NODE:
-        path[0], depth = root, 1
-    while depth:
-        depth -= 1
-        at = path[depth]
-        difference = _first_difference(trigger, nodes[at].sequence, nodes[at].trigger, nodes[at].sequence)
-        if difference < min(nodes[at].bit, 64):
-            continue
-        if nodes[at].bit == LEAF:
-            found[number] = at
-            number += 1
-        else:
             path[depth], path[depth + 1] = nodes[at].right, nodes[at].left
             depth += 2
     return number

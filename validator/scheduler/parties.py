@@ -1,4 +1,4 @@
-"""Who bids for each party of the index, its last good bid and its recent fires, as the kernels read them."""
+"""The parties of the index: agents, their last good bids and recent fires, as the kernels read them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Parties:
         return actor in self._bidders
 
     def agent_of(self, party: Party) -> Address | None:
-        """Who bids for a party; ``None`` if nobody but the default agent does."""
+        """The agent that bids for a party; ``None`` if only the default agent does."""
         record = self._bidders.get(party.actor)
         return None if record is None else agent_of(party, record)
 
@@ -115,7 +115,7 @@ class Parties:
         self._expected = []
 
     def _reprice(self, actor: Address, parties: Iterable[Party]) -> None:
-        """Who bids for these parties of an actor, or what they bid, has changed."""
+        """Enter bids of an actor's parties anew: their agents or bids have changed."""
         for party in parties:
             if party in self.numbers:
                 self._set_bid(party, self.kept_for(party))

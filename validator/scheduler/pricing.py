@@ -24,12 +24,12 @@ def next_basefee(basefee: int, used: int, target: int, slope: int, parameters: P
 
 
 def lane_price(basefee_lane: int, parameters: Parameters) -> int:
-    """What a fire pays per cycle for the lane, and what fee fields are compared with."""
+    """The price per cycle of a fire for the lane; fee fields are compared with it."""
     return basefee_lane * parameters.lane_fee_multiplier_milli // 1_000
 
 
 def median_tip(fires: Sequence[tuple[int, int]], weight: P50Weight) -> int:
-    """``p50`` over ``(tip per cycle, cycles used)`` of the fires of a block; 0 where none fired (SPEC §9)."""
+    """``p50`` over ``(tip per cycle, cycles used)`` of the fires of a block; 0 if none fired (SPEC §9)."""
     if not fires:
         return 0
     ascending = sorted(fires)

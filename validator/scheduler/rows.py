@@ -37,7 +37,7 @@ ROW: Final = np.dtype(
         ("scheduled_at", "<u4"),
     ]
 )
-"""``gas_limit`` is 0 where it is open; ``actor`` is the number of a party."""
+"""``gas_limit`` is 0 if it is open; ``actor`` is the number of a party."""
 
 Rows = npt.NDArray[np.void]
 
@@ -71,7 +71,7 @@ class PartyNumbers:
         return len(self._parties)
 
     def number(self, party: Party) -> int:
-        """The party's number, a new one where it has none."""
+        """The party's number, a new one if it has none."""
         number = self._numbers.get(party)
         if number is None:
             number = self._numbers[party] = len(self._parties)

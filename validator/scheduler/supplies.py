@@ -23,7 +23,7 @@ class Supplies:
         self.max_fees: dict[int, int] = {}
         """The supplied max fee, by the height of the supply."""
         self.standing: dict[int, int] = {}
-        """How many live rows stand by each supply."""
+        """Live rows that stand by each supply, by its height."""
         self.first_height = genesis.parameters.activation_height + 1
         """The first block that prices timers."""
 

@@ -29,7 +29,7 @@ from validator.scheduler.rows import (
 
 MIN_CAPACITY: Final = CHUNK
 FIRST_BATCH: Final = 256
-"""How many of the best rows are looked for at first; each further batch is twice as large."""
+"""Rows that are looked for at first; each further batch is twice as large."""
 LARGEST_BATCH: Final = 4_096
 MIN_SWEPT: Final = 4 * CHUNK
 """Dead rows below which sweeping is not worth it."""
@@ -121,7 +121,7 @@ class WaitingPool:
         self._touch(0, self.count)
 
     def sweep(self) -> bool:
-        """Drop dead rows where they are more than the living. Only when nothing can be undone any more."""
+        """Drop dead rows if they are more than the living. Only when nothing can be undone any more."""
         dead = self.count - self.live
         if dead < MIN_SWEPT or dead <= self.live:
             return False
@@ -136,7 +136,7 @@ class WaitingPool:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def position_of(self, trigger: int, sequence: int) -> int:
-        """Where a row stands. It must be there."""
+        """The position of a row, which must be there."""
         position = self._lower_bound(trigger, sequence)
         assert position < self.count and int(self.rows["sequence"][position]) == sequence, "a due timer has a row"
         return position
@@ -185,7 +185,7 @@ class WaitingPool:
             size *= 2
 
     def summary(self, cap: int) -> npt.NDArray[np.void]:
-        """The chunks' summaries for a per-fire cap, worked out where they are stale."""
+        """The chunks' summaries for a per-fire cap, worked out if they are stale."""
         if cap != self._cap:
             self._cap = cap
             self._stale = set(range((self.count + CHUNK - 1) // CHUNK))

@@ -1,4 +1,4 @@
-"""The border between the store and what holds one state in memory.
+"""The border between the store and the engine that holds one state in memory.
 
 An :class:`Engine` stands at one state: it answers reads, moves to a child state in place (:meth:`Engine.apply`), and
 back (:meth:`Engine.undo`). The store moves it along the tree of views. Two engines exist, which give the same bytes for
@@ -6,7 +6,7 @@ the same calls: :class:`validator.state.engines.plain.PlainEngine`, dictionaries
 begins; and :class:`validator.state.engines.packed.PackedEngine`, arrays and compiled kernels, into which the store
 moves a state that has grown.
 
-What a block does to the state (:meth:`Engine.apply`), in this order:
+Effects of a block on the state (:meth:`Engine.apply`), in this order:
 
 1. of each key that gets another value than it has, or is absent and deleted not, one net change remains;
 2. for every live key that got a value, or whose next key in the ring is another one than before, an entry is appended,
@@ -33,14 +33,14 @@ SECTION_HEAD: Final = struct.Struct(">QQQQ32sQII")
 
 @dataclass(frozen=True, slots=True)
 class SectionHead:
-    """What stands at the head of one block's part of the log."""
+    """The head of one block's part of the log."""
 
     height: Height
     next_position: int
     """Entries ever appended, after the block."""
     live: int
     oldest: int
-    """Position of the oldest active entry after the block; the number of entries where there is none."""
+    """Position of the oldest active entry after the block; the number of entries if there is none."""
     root: Hash
     entries_bytes: int
     """Length of the encoded entries that follow."""
@@ -68,13 +68,13 @@ class SectionHead:
 
     @staticmethod
     def decode(data: bytes | memoryview, offset: int) -> SectionHead:
-        """The head at an offset. Raises :class:`struct.error` where the data ends before."""
+        """The head at an offset. Raises :class:`struct.error` if the data ends before."""
         height, next_position, live, oldest, root, *sizes = SECTION_HEAD.unpack_from(data, offset)
         return SectionHead(Height(height), next_position, live, oldest, Hash(root), *sizes)
 
 
 def encode_section(head: SectionHead, entries: bytes, deleted: Sequence[int]) -> bytes:
-    """What one block adds to the log: head, encoded entries, then the positions of the entries that it deleted."""
+    """One block's part of the log: head, encoded entries, then the positions of the entries that it deleted."""
     return b"".join((head.encode(), entries, *map(POSITION.pack, deleted)))
 
 
@@ -83,12 +83,12 @@ class Step:
     """One block's change of the state, applied to an engine."""
 
     section: bytes
-    """What goes into the log."""
+    """The bytes for the log."""
     root: Hash
     next_position: int
     live: int
     undo: Any
-    """What the engine needs to go back; its own matter."""
+    """The engine's own data for going back."""
 
 
 class StateTree(Protocol):
@@ -120,13 +120,13 @@ class Engine(Protocol):
 
     @property
     def oldest(self) -> int:
-        """Position of the oldest active entry; :attr:`next_position` where there is none."""
+        """Position of the oldest active entry; :attr:`next_position` if there is none."""
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, or ``None``."""
 
     def apply(self, height: Height, batch: Batch) -> Step:
-        """Move to the child state after a batch. Raises :class:`ValueError`, and changes nothing, where it is wrong."""
+        """Move to the child state after a batch. Raises :class:`ValueError`, and changes nothing, if it is wrong."""
 
     def undo(self, step: Step) -> None:
         """Move back to the state before ``step``, the latest one that was applied and not undone."""
@@ -144,7 +144,7 @@ class Engine(Protocol):
         """The live key whose hash is the last below ``place``, or the last of all, and its entry's position."""
 
     def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
-        """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""
+        """The end of each of so many encoded entries; they begin with ``data`` and stand one behind the other."""
 
     def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
         """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""

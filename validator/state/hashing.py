@@ -66,7 +66,7 @@ class Entry(NamedTuple):
     previous: int
     """Position of the entry of the same key that it replaced, or :data:`NO_POSITION`."""
     next_hash: bytes
-    """Hash of the key that comes next in the ring; of the entry's own key where there is no other."""
+    """Hash of the key that comes next in the ring; of the entry's own key if there is no other."""
     key: bytes
     value: bytes
 
@@ -77,13 +77,13 @@ class Entry(NamedTuple):
 
 
 def entry_bytes(data: bytes | memoryview, offset: int) -> int:
-    """Length of the encoded entry that begins at an offset. Raises :class:`struct.error` where its head is cut."""
+    """Length of the encoded entry that begins at an offset. Raises :class:`struct.error` if its head is cut."""
     *_, key_bytes, value_bytes = ENTRY_HEAD.unpack_from(data, offset)
     return int(ENTRY_HEAD.size + key_bytes + value_bytes)
 
 
 def decode_entry(encoded: bytes) -> Entry:
-    """The entry of an encoding. Raises :class:`ValueError` where the bytes are not exactly one entry."""
+    """The entry of an encoding. Raises :class:`ValueError` if the bytes are not exactly one entry."""
     if len(encoded) < ENTRY_HEAD.size:
         raise ValueError(f"an entry of {len(encoded)} bytes: its head alone has {ENTRY_HEAD.size}")
     height, previous, next_hash, key_bytes, value_bytes = ENTRY_HEAD.unpack_from(encoded)
@@ -94,7 +94,7 @@ def decode_entry(encoded: bytes) -> Entry:
 
 
 def check_bounds(key: bytes, value: bytes | None) -> None:
-    """Raise :class:`ValueError` where a key or value is longer or shorter than the interface allows."""
+    """Raise :class:`ValueError` if a key or value is longer or shorter than the interface allows."""
     if not 1 <= len(key) <= KEY_BYTES_LIMIT:
         raise ValueError(f"a key of {len(key)} bytes: expected 1 to {KEY_BYTES_LIMIT}")
     if value is not None and len(value) > VALUE_BYTES_LIMIT:
@@ -127,7 +127,7 @@ def hash_pairs(key: bytes, row: Sequence[bytes]) -> list[bytes]:
 
 
 def _absent_nodes(key: bytes, levels: int) -> tuple[bytes, ...]:
-    """What stands at each level over nothing but absent leaves."""
+    """The node of each level over nothing but absent leaves."""
     nodes = [ABSENT]
     for _ in range(levels):
         nodes += hash_pairs(key, [nodes[-1], nodes[-1]])
@@ -152,7 +152,7 @@ EMPTY_ROOT: Final = state_root(0, 0, ABSENT)
 
 
 class Twig(NamedTuple):
-    """What a twig's root is made of."""
+    """The parts of a twig's root."""
 
     entries_root: bytes
     active_bits: bytes
@@ -162,7 +162,7 @@ class Twig(NamedTuple):
 ABSENT_TWIG: Final = Twig(ABSENT_ENTRY_NODES[TWIG_LEVELS], NO_BITS)
 
 Frontier = tuple[bytes, ...]
-"""Per level below the twig's entry root: the complete left sibling beside the next position, empty where none."""
+"""Per level below the twig's entry root: the complete left sibling beside the next position, empty if none."""
 
 EMPTY_FRONTIER: Final[Frontier] = (b"",) * TWIG_LEVELS
 

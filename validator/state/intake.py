@@ -7,13 +7,7 @@ step the folder holds no store; that step writes the log's first segment and the
 from __future__ import annotations
 
 from validator.primitives.types import Hash, Height
-from validator.state.log import (
-    MANIFEST_NAME,
-    begin_with_snapshot,
-    chunk_name,
-    drop_snapshot,
-    snapshot_meta,
-)
+from validator.state.log import MANIFEST_NAME, begin_with_snapshot, chunk_name, drop_snapshot, snapshot_meta
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
 from validator.storage.disk import Disk
 
@@ -40,13 +34,13 @@ class SnapshotIntake:
         return sorted(self._missing)
 
     def take_manifest(self, data: bytes) -> None:
-        """Take the manifest. Raises :class:`SnapshotError` where it is of another root."""
+        """Take the manifest. Raises :class:`SnapshotError` if it is of another root."""
         if self.manifest is None:
             self._begin(Manifest.decode(data, self.height, self.root))
             self._disk.replace(f"{self._folder}/{MANIFEST_NAME}", data)
 
     def take_chunk(self, chunk: int, data: bytes) -> None:
-        """Take a chunk; one that is there already is ignored. Raises :class:`SnapshotError` where it is wrong."""
+        """Take a chunk; one that is there already is ignored. Raises :class:`SnapshotError` if it is wrong."""
         if self.manifest is None or chunk not in self._missing:
             return
         decode_chunk(self.manifest, chunk, data)
@@ -56,7 +50,7 @@ class SnapshotIntake:
     def install(self) -> None:
         """Make a store of what has arrived; it is to be opened then.
 
-        Raises :class:`SnapshotError` where the manifest left out twigs that hold live keys: it goes, with its chunks.
+        Raises :class:`SnapshotError` if the manifest left out twigs that hold live keys: it goes, with its chunks.
         """
         assert self.manifest is not None and self.is_complete, "a snapshot is installed whole"
         manifest = self.manifest

@@ -84,14 +84,14 @@ class Meta:
     root: Hash
     next_position: int
     frame_offset: int
-    """Where this commit's frame begins; the end of the file where it stands in the segment before."""
+    """Offset of this commit's frame; the end of the file if it stands in the segment before."""
     log_bytes: int
     """Size of the file up to and with this commit's frame."""
     frame_checksum: bytes
 
     @property
     def slot_offset(self) -> int:
-        """Where in the file this record belongs."""
+        """Offset in the file at which this record belongs."""
         return self.generation % SLOTS * SLOT_BYTES
 
     @property
@@ -115,7 +115,7 @@ class Meta:
 
     @staticmethod
     def decode(data: bytes) -> Meta | None:
-        """The record, or ``None`` where there is none or it is damaged."""
+        """The record, or ``None`` if there is none or it is damaged."""
         record, checksum = data[: _META.size], data[_META.size : META_BYTES]
         if len(data) < META_BYTES or _checksum(META_KEY, record) != checksum:
             return None
@@ -127,13 +127,7 @@ class Meta:
     def at_head_of_segment(self) -> Meta:
         """The record with which the next segment begins."""
         return Meta(
-            self.generation,
-            self.height,
-            self.root,
-            self.next_position,
-            FRAMES_OFFSET,
-            FRAMES_OFFSET,
-            NO_CHECKSUM,
+            self.generation, self.height, self.root, self.next_position, FRAMES_OFFSET, FRAMES_OFFSET, NO_CHECKSUM
         )
 
 
@@ -143,7 +137,7 @@ EMPTY_META: Final = Meta(0, Height(0), EMPTY_ROOT, 0, FRAMES_OFFSET, FRAMES_OFFS
 
 @dataclass(frozen=True)
 class Base:
-    """What stands for the segments that were removed."""
+    """The summary of the segments that were removed."""
 
     first_segment: int = 1
     first_twig: int = 0
@@ -151,7 +145,7 @@ class Base:
     peaks: tuple[bytes, ...] = ()
     """Upper nodes over the pruned twigs, as :func:`validator.state.merkle.pruned_peaks` orders them."""
     snapshot: Hash = NO_SNAPSHOT
-    """Root of the snapshot with which the log begins, where there is one."""
+    """Root of the snapshot with which the log begins, if there is one."""
     snapshot_height: Height = NO_HEIGHT
 
     def encode(self) -> bytes:
@@ -173,13 +167,13 @@ class Base:
 
 @dataclass(frozen=True)
 class Recovery:
-    """What opening found, for operators: nothing of it changes what the store then does."""
+    """Findings of opening, for operators: nothing of it changes what the store then does."""
 
     meta: Meta
     dropped_bytes: int
     """Bytes behind the believed record's end that were cut off."""
     reason: str
-    """Why a newer record was not believed; empty where there was no sign of one."""
+    """The reason why a newer record was not believed; empty if there was no sign of one."""
 
 
 class Section(NamedTuple):
@@ -205,7 +199,7 @@ class Section(NamedTuple):
 
 @dataclass
 class _Segment:
-    """Where the frames of one segment begin, what position their first entries have, and what height they end with."""
+    """Of the frames of one segment: their offsets, the positions of their first entries, and their last heights."""
 
     number: int
     offsets: array[int] = field(default_factory=lambda: array("Q"))
@@ -227,7 +221,7 @@ class StateLog:
         self.recovery = recovery
         self.base = base
         self.origin = EMPTY_META
-        """What the log begins with, as long as its first segment is there: nothing, or a snapshot."""
+        """The start of the log, as long as its first segment is there: nothing, or a snapshot."""
         self.segment_bytes = SEGMENT_BYTES
         self.disk = disk
         self.folder = folder
@@ -295,7 +289,7 @@ class StateLog:
     # --- replay -------------------------------------------------------------------------------------------------------
 
     def replay(self) -> Iterator[Section]:
-        """Every block's part of the log, oldest first. Raises :class:`DiskError` where a frame does not fit."""
+        """Every block's part of the log, oldest first. Raises :class:`DiskError` if a frame does not fit."""
         self._segments = []
         generation = -1
         for number in range(self.base.first_segment, self._number + 1):
@@ -381,8 +375,8 @@ class StateLog:
     # --- pruning ------------------------------------------------------------------------------------------------------
 
     def prunable_segments(self, first_position: int, first_height: Height) -> int:
-        """How many of the oldest segments hold no entry from ``first_position`` on, and no commit that is needed to go
-        back to ``first_height``; the newest two always stay."""
+        """Number of oldest segments that hold no entry from ``first_position`` on, and no commit that going back to
+        ``first_height`` needs; the newest two always stay."""
         count = 0
         while (
             count < len(self._segments) - 2
@@ -476,7 +470,7 @@ class StateLog:
                 yield from reversed(sections)
 
     def head_at(self, height: Height) -> SectionHead | None:
-        """The head of the newest block at or below a height, or ``None`` where the log does not reach back so far."""
+        """The head of the newest block at or below a height, or ``None`` if the log does not reach back so far."""
         for segment in reversed(self._segments):
             for frame in range(len(segment.offsets) - 1, -1, -1):
                 if frame and segment.heights[frame - 1] > height:
@@ -576,7 +570,7 @@ def drop_snapshot(disk: Disk, folder: str) -> None:
 
 
 def log_bytes(disk: Disk, folder: str) -> int:
-    """Bytes in the segments that a folder holds; 0 where there is no log."""
+    """Bytes in the segments that a folder holds; 0 if there is no log."""
     return sum(disk.size(segment_name(folder, number)) for number in _segment_numbers(disk, folder))
 
 

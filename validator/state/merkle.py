@@ -44,7 +44,7 @@ def pruned_peaks(first_twig: int) -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class TreeUndo:
-    """What a tree was before it was extended."""
+    """The tree before it was extended."""
 
     next_position: int
     frontier: Frontier
@@ -69,7 +69,7 @@ class Tree:
         return self.upper_node(upper_depth(twigs_for(self.next_position)), 0)
 
     def twig(self, index: int) -> Twig:
-        """Twig ``index``, or an empty one where no entry stands yet."""
+        """Twig ``index``, or an empty one if no entry stands yet."""
         return self._twigs.get(index, ABSENT_TWIG)
 
     def upper_node(self, level: int, index: int) -> bytes:
@@ -93,7 +93,7 @@ class Tree:
         self._climb(sorted(self._twigs), TreeUndo(0, EMPTY_FRONTIER, EMPTY_ROOT))
 
     def forget(self, first_twig: int) -> None:
-        """Drop what belongs to twigs below ``first_twig`` alone; they hold no active entry."""
+        """Drop the nodes of twigs below ``first_twig`` alone; they hold no active entry."""
         for index in [index for index in self._twigs if index < first_twig]:
             del self._twigs[index]
         peaks = set(pruned_peaks(first_twig))

@@ -50,7 +50,7 @@ class SnapshotError(ValidatorError):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a snapshot consists of."""
+    """The contents of a snapshot."""
 
     height: Height
     next_position: int
@@ -64,7 +64,7 @@ class Manifest:
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return -(-len(self.twig_roots) // CHUNK_TWIGS)
 
     @property
@@ -84,7 +84,7 @@ class Manifest:
 
     @staticmethod
     def decode(data: bytes, height: Height, root: Hash) -> Manifest:
-        """The manifest of the state of a height. Raises :class:`SnapshotError` where it is of another one."""
+        """The manifest of the state of a height. Raises :class:`SnapshotError` if it is of another one."""
         if len(data) < _MANIFEST.size or (len(data) - _MANIFEST.size) % NODE_BYTES:
             raise SnapshotError("the manifest is cut off")
         version, found_height, next_position, live, first_twig = _MANIFEST.unpack_from(data)
@@ -200,7 +200,7 @@ class _TwigReader:
         return entry_hash(encoded)
 
     def frontier(self) -> Frontier:
-        """The complete left siblings beside the next position, where the twig is not full."""
+        """The complete left siblings beside the next position, if the twig is not full."""
         if self.count == TWIG_ENTRIES:
             return EMPTY_FRONTIER
         places = [(level, (self.count >> level) - 1) for level in range(TWIG_LEVELS)]
@@ -208,7 +208,7 @@ class _TwigReader:
 
 
 def decode_chunk(manifest: Manifest, chunk: int, data: bytes) -> list[SnapshotTwig]:
-    """The twigs of a chunk. Raises :class:`SnapshotError` where they are not the ones that the manifest names."""
+    """The twigs of a chunk. Raises :class:`SnapshotError` if they are not the ones that the manifest names."""
     found, cursor = [], 0
     for index in manifest.twigs_of(chunk):
         count = min(manifest.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)

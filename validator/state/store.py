@@ -26,15 +26,7 @@ from validator.state.engine import Engine, SectionHead, Step
 from validator.state.engines.plain import PlainEngine
 from validator.state.hashing import COMPACTION_SLACK, TWIG_LEVELS
 from validator.state.interface import Batch, View
-from validator.state.log import (
-    MANIFEST_NAME,
-    NO_SNAPSHOT,
-    Recovery,
-    StateLog,
-    chunk_name,
-    log_bytes,
-    snapshot_meta,
-)
+from validator.state.log import MANIFEST_NAME, NO_SNAPSHOT, Recovery, StateLog, chunk_name, log_bytes, snapshot_meta
 from validator.state.merkle import pruned_peaks
 from validator.state.proofs.prover import PastState, Prover
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
@@ -50,7 +42,7 @@ REMEMBERED_HEIGHTS: Final = 4
 """Heights of which it is remembered how their states differ from the final one: as many can be asked for in turn."""
 
 UNASKED_HEIGHTS: Final = 64
-"""Heights after which all that proofs and snapshots are read with is forgotten, where nobody asked for any: it comes to
+"""Heights after which all that proofs and snapshots are read with is forgotten, if nobody asked for any: it comes to
 half a megabyte for each of up to 64 twigs, and comes back from the log when it is wanted."""
 
 PACKED_KEYS: Final = 8_192
@@ -102,7 +94,7 @@ class LogStateStore:
         """The snapshot with which the log begins."""
         self._prover: Prover | None = None
         self._past: OrderedDict[Height, tuple[PastState, Height]] = OrderedDict()
-        """The states that were asked for last, each with the final height from which it was told apart."""
+        """The states that were asked for last, each with the final height that it was compared with."""
         self._asked_at = 0
         """The final height when something was last asked for."""
         self._floors: deque[tuple[Height, int]] = deque()
@@ -121,12 +113,12 @@ class LogStateStore:
         retained: int = RETAINED_HEIGHTS,
         packed_keys: int = PACKED_KEYS,
     ) -> LogStateStore:
-        """The store in a folder of a disk, as its last durable commit left it; an empty one where there is none.
+        """The store in a folder of a disk, as its last durable commit left it; an empty one if there is none.
 
         Reads the whole log into ``engine``, an empty one, by default that of :func:`choose_engine`. A state of
         ``packed_keys`` live keys or more is moved into the packed engine, here or at the commit that makes it so large.
-        Raises :class:`~validator.storage.disk.DiskError`, with file and offset, where the log is damaged below the
-        newest valid meta record, or where the root that it gives is not the one recorded.
+        Raises :class:`~validator.storage.disk.DiskError`, with file and offset, if the log is damaged below the
+        newest valid meta record, or if the root that it gives is not the one recorded.
         """
         log = StateLog.open(disk, folder)
         chosen = choose_engine(log_bytes(disk, folder)) if engine is None else engine
@@ -139,7 +131,7 @@ class LogStateStore:
 
     @property
     def recovery(self) -> Recovery:
-        """What opening found, and what it had to cut off."""
+        """Findings of opening, and the bytes that it had to cut off."""
         return self._log.recovery
 
     @property
@@ -155,10 +147,10 @@ class LogStateStore:
     def commit(self, view: View) -> None:
         """Make ``view`` final and durable with one sync, with every view between it and the last final one.
 
-        Raises :class:`StaleViewError` where it does not descend from the final view, :class:`ValueError` where it is of
-        another store, and :class:`~validator.storage.disk.DiskError` where the disk failed. After that further commits
+        Raises :class:`StaleViewError` if it does not descend from the final view, :class:`ValueError` if it is of
+        another store, and :class:`~validator.storage.disk.DiskError` if the disk failed. After that further commits
         are refused until the store is opened again. Either what is durable is unknown, and every view stays as it was;
-        or, where only removing what no retained height needs failed, ``view`` is final and durable: :attr:`final` says
+        or, if only removing what no retained height needs failed, ``view`` is final and durable: :attr:`final` says
         it.
         """
         if not isinstance(view, _StateView) or view.store is not self:
@@ -201,7 +193,7 @@ class LogStateStore:
         """Go back to the final state of an older height, durably. Every view becomes unusable, and so does the store:
         it is to be closed and opened again, also after an error.
 
-        Raises :class:`HistoryError` where the height is not retained, :class:`~validator.storage.disk.DiskError` where
+        Raises :class:`HistoryError` if the height is not retained, :class:`~validator.storage.disk.DiskError` if
         the disk failed: the store then opens at the height where it was, at the one asked for, or between the two.
         """
         self._require_retained(height)
@@ -220,24 +212,24 @@ class LogStateStore:
         """The encoded proof of what the final state, or that of a retained height, says about a key.
 
         :func:`validator.state.proofs.proof.verify` checks it against that height's state root. Raises
-        :class:`HistoryError` where the height is not retained, and :class:`~validator.storage.disk.DiskError`.
+        :class:`HistoryError` if the height is not retained, and :class:`~validator.storage.disk.DiskError`.
         """
         prover, past = self._at(height)
         return prover.prove(key, past).encode()
 
     def manifest(self, height: Height | None = None) -> Manifest:
-        """What a snapshot of a retained height consists of. Raises :class:`HistoryError`."""
+        """The manifest of a snapshot of a retained height. Raises :class:`HistoryError`."""
         prover, past = self._at(height)
         return prover.manifest(past)
 
     def chunk(self, number: int, height: Height | None = None) -> bytes:
-        """A chunk of the snapshot of a retained height. Raises :class:`HistoryError`; :class:`IndexError` where there
+        """A chunk of the snapshot of a retained height. Raises :class:`HistoryError`; :class:`IndexError` if there
         is no such chunk."""
         prover, past = self._at(height)
         return prover.chunk(number, past)
 
     def _at(self, height: Height | None) -> tuple[Prover, PastState]:
-        """What proves the state of a height, the final one by default."""
+        """The prover of the state of a height, the final one by default."""
         self._require_retained(self._final.height if height is None else height)
         wanted = self._final.height if height is None else height
         engine = self.stand_at_final()
@@ -286,7 +278,7 @@ class LogStateStore:
         return self._engine
 
     def value(self, view: _StateView, key: bytes) -> bytes | None:
-        """What a readable view has under a key."""
+        """The value of a key in a readable view."""
         if view is self._standing:
             return self._engine.get(key)
         layer = view
@@ -332,7 +324,7 @@ class LogStateStore:
         self._standing = view
 
     def _outgrow(self) -> None:
-        """Move the final state into the packed engine, where the plain one holds many keys."""
+        """Move the final state into the packed engine, if the plain one holds many keys."""
         plain = self._engine
         if not isinstance(plain, PlainEngine) or plain.live < self._packed_keys:
             return
@@ -446,7 +438,7 @@ class _StateView:
     def derive(self, height: Height, batch: Batch) -> _StateView:
         """The child view after ``batch``; its height may be this view's, but not below it.
 
-        Raises :class:`StaleViewError`, and :class:`ValueError` where a height, key or value is out of its bounds.
+        Raises :class:`StaleViewError`, and :class:`ValueError` if a height, key or value is out of its bounds.
         """
         self.require_readable()
         if not self._height <= height < HEIGHT_LIMIT:
@@ -472,7 +464,7 @@ class _StateView:
         return found
 
     def before(self) -> dict[bytes, bytes | None]:
-        """What this view's keys had before it; only while the engine stands at it or above."""
+        """The values that this view's keys had before it; only while the engine stands at it or above."""
         if self._before is None:
             values = self.store.engine.before(self.step)
             self._before = {key: values.get(key, value) for key, value in self.changes.items()}
@@ -496,7 +488,7 @@ class _StateView:
         self.settle()
 
     def settle(self) -> None:
-        """Let go of what the base has taken over."""
+        """Let go of the changes that the base has taken over."""
         self.parent = None
         self.changes = {}
         self.step = EMPTY_STEP

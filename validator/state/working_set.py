@@ -1,8 +1,8 @@
 """The working set of one block: decoded records over the parent's state, with exact undo.
 
 Records are immutable, so a change is a new record under a key, and undoing one puts the former record back. A handler
-that fails is rolled back to the checkpoint taken before it; what remains at the end of the block is the block's batch
-of changes, from which the child state is derived and the scheduler's indexes are moved on.
+that fails is rolled back to the checkpoint taken before it; the rest at the end of the block is the block's batch of
+changes, from which the child state is derived and the scheduler's indexes are moved on.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class World:
         return key in self._current and self._current[key] is None
 
     def changes_under(self, prefix: bytes) -> list[Change]:
-        """What the block changed so far under keys with this prefix, keys ascending."""
+        """The block's changes so far under keys with this prefix, keys ascending."""
         return self._changes_of({key for key, _ in self._journal if key[:1] == prefix})
 
     def checkpoint(self) -> int:
@@ -102,11 +102,11 @@ class World:
             self._current[key] = record
 
     def changes(self) -> list[Change]:
-        """What the block changed, keys ascending."""
+        """The block's changes, keys ascending."""
         return self._changes_of({key for key, _ in self._journal})
 
     def changes_since(self, checkpoint: int) -> list[Change]:
-        """What was changed since a checkpoint, against what stood there then; keys ascending."""
+        """The changes since a checkpoint, against the records of that time; keys ascending."""
         before: dict[bytes, Record | None] = {}
         for key, record in self._journal[checkpoint:]:
             before.setdefault(key, record)
@@ -133,7 +133,7 @@ class World:
         self.put(account_key(address), account._replace(balance=account.balance + amount))
 
     def debit(self, address: bytes, amount: int) -> None:
-        """Take an amount. Raises ``InsufficientBalance`` where there is less."""
+        """Take an amount. Raises ``InsufficientBalance`` if there is less."""
         if not amount:
             return  # nor by giving nothing
         account = self.account(address)
@@ -196,7 +196,7 @@ class World:
         self._count_live(timer.actor, +1)
 
     def payload_of(self, timer: Timer) -> bytes:
-        """What a live timer brings along."""
+        """The payload of a live timer."""
         if timer.payload is not None:
             return timer.payload
         payload: bytes | None = self.get(timer_payload_key(timer.timer_id))

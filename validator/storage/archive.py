@@ -32,19 +32,19 @@ class ArchivedBlock(msgspec.Struct, frozen=True, array_like=True):
     block: bytes
     receipts: bytes
     certificate: bytes
-    """The finalization of exactly this block; empty where a descendant's finalization made it final."""
+    """The finalization of exactly this block; empty if a descendant's finalization made it final."""
     computed_root: bytes
 
 
 class TransactionPlace(NamedTuple):
-    """Where a final transaction stands."""
+    """The place of a final transaction."""
 
     height: Height
     position: int
 
 
 class ArchiveStart(msgspec.Struct, frozen=True, array_like=True):
-    """What an archive begins with, in place of the blocks up to a height."""
+    """The start of an archive, in place of the blocks up to a height."""
 
     height: int
     block: ArchivedBlock
@@ -69,7 +69,7 @@ class BlockArchive:
         self._offsets: list[int] = []
         self._places: dict[Hash, TransactionPlace] = {}
         self._ended: dict[TimerId, Height] = {}
-        """Where the timers ended that ended last, in that order."""
+        """Ends of the timers that ended last, in that order."""
         for record in recover(disk, ARCHIVE_FILE):
             archived = decode(record.payload, ArchivedBlock)
             self._index(record.offset, decode(archived.receipts, BlockReceipts))
@@ -86,7 +86,7 @@ class BlockArchive:
 
     @property
     def height(self) -> Height:
-        """Height of the newest archived block; 0 where there is none."""
+        """Height of the newest archived block; 0 if there is none."""
         return Height(self._first + len(self._offsets))
 
     def append(self, archived: ArchivedBlock, receipts: BlockReceipts) -> None:

@@ -19,7 +19,7 @@ from validator.primitives.types import ValidatorError
 
 
 class DiskError(ValidatorError):
-    """An operation on a file failed. The message names the file, the offset where there is one, and the cause."""
+    """An operation on a file failed. The message names the file, the offset if there is one, and the cause."""
 
 
 class Disk(Protocol):
@@ -29,16 +29,16 @@ class Disk(Protocol):
         """The files there are, sorted."""
 
     def size(self, name: str) -> int:
-        """Bytes in the file; 0 where there is none."""
+        """Bytes in the file; 0 if there is none."""
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty where there is no such file."""
+        """Up to ``length`` bytes from ``offset`` (to the end if ``None``); empty if there is no such file."""
 
     def append(self, name: str, data: bytes) -> int:
         """Add bytes at the end; returns the offset at which they begin."""
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Overwrite bytes in place, extending the file where it ends before."""
+        """Overwrite bytes in place, extending the file if it ends before."""
 
     def truncate(self, name: str, size: int) -> None:
         """Cut the file to ``size`` bytes, durably."""
@@ -50,4 +50,4 @@ class Disk(Protocol):
         """Make ``data`` the file's whole content, atomically and durably."""
 
     def remove(self, name: str) -> None:
-        """Delete the file, durably; nothing happens where there is none."""
+        """Delete the file, durably; nothing happens if there is none."""

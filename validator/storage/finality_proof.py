@@ -1,4 +1,4 @@
-"""What proves a block final to somebody who did not see it become so.
+"""Proofs that a block is final, for somebody who did not see it become so.
 
 A finalization certifies one block, and with it every ancestor. Blocks that only a descendant's finalization made final
 have no certificate of their own: the headers that lead up from them to the next one that has, their *links*, prove them
@@ -22,14 +22,14 @@ MAX_LINKS: Final = 8_192
 
 
 class FinalityProof(NamedTuple):
-    """Headers that lead from a block to one with a finalization, and that; no headers where it is the block's own."""
+    """Headers that lead from a block to one with a finalization, and that; no headers if it is the block's own."""
 
     links: tuple[Header, ...]
     certificate: bytes
 
 
 def find_proof(archive: BlockArchive, height: int) -> FinalityProof | None:
-    """What proves an archived block final; ``None`` where no block up to ``MAX_LINKS`` above it has a certificate."""
+    """Proof that an archived block is final; ``None`` if no block up to ``MAX_LINKS`` above it has a certificate."""
     links: list[Header] = []
     for above in range(height, min(height + MAX_LINKS, archive.height) + 1):
         archived = archive.get(above)

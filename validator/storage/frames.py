@@ -10,7 +10,7 @@ of 512 bytes. Either shows in a frame: it begins and ends with a byte that is no
 of zeros whatever it says, so that no part of it that is missing looks like content. Behind a torn frame nothing was
 synced, and the file is cut there, whole frames behind it included: an order of writing is no order of reaching the
 disk. Anything else that does not check has rotted, lengths and the last frame included, and is never cut in silence; so
-has a sector that reads as zeros long after it was synced, which cannot be told from a tear.
+has a sector that reads as zeros long after it was synced, which cannot be distinguished from a tear.
 
 What is written can be read back: reading knows no limit but that of a length's four bytes, and a longer payload is
 refused before a byte of it is on disk.
@@ -83,7 +83,7 @@ def recover(disk: Disk, name: str) -> list[Frame]:
 
 
 def read_frame(disk: Disk, name: str, offset: int) -> bytes:
-    """One record by the offset of its frame. Raises :class:`DiskError` where it is damaged."""
+    """One record by the offset of its frame. Raises :class:`DiskError` if it is damaged."""
     length = _length_at(disk.read(name, offset, HEADER_BYTES), 0)
     payload = None if length is None else _payload_at(disk.read(name, offset, FRAME_BYTES + length), 0)
     if payload is None:
@@ -92,7 +92,7 @@ def read_frame(disk: Disk, name: str, offset: int) -> bytes:
 
 
 def _length_at(data: bytes, offset: int) -> int | None:
-    """The payload's length by a frame's header, ``None`` where the header is not whole or does not check."""
+    """The payload's length by a frame's header, ``None`` if the header is not whole or does not check."""
     begin = offset + len(MARK)
     length = data[begin : begin + LENGTH_BYTES]
     check = data[begin + LENGTH_BYTES : begin + LENGTH_BYTES + CHECK_BYTES]
@@ -126,7 +126,7 @@ def _is_torn(data: bytes, offset: int) -> bool:
 
 
 def _sectors(begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """What of a file's sectors lies between two offsets."""
+    """The parts of a file's sectors between two offsets."""
     while begin < end:
         until = min(end, (begin // SECTOR_BYTES + 1) * SECTOR_BYTES)
         yield begin, until

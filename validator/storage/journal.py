@@ -21,7 +21,7 @@ JOURNAL_FILE: Final = "journal"
 
 
 class JournalContent(NamedTuple):
-    """What a journal held."""
+    """The content of a journal."""
 
     records: tuple[bytes, ...]
     bodies: tuple[bytes, ...]
@@ -43,7 +43,7 @@ def encode_journal(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
 
 
 def decode_batch(payload: bytes) -> JournalContent:
-    """What a frame's payload holds. Raises :class:`~validator.primitives.codec.CodecError` where it is no batch."""
+    """The batch in a frame's payload. Raises :class:`~validator.primitives.codec.CodecError` if it is no batch."""
     batch = decode(payload, _Batch)
     return JournalContent(batch.records, batch.bodies)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, run_state_machine_as_test
 
 from cluster.disks.memory import MemoryDisk
-from tests.validator.chains import ALICE, RICH, Chain, make_genesis
+from tests.validator.chains import ALICE, RICH, Chain, index_contents, make_genesis
 from tests.validator.scheduler.test_index import PARAMETERS, SETTINGS, IndexMachine, Node, everything, sweeping_often
 from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent
 from validator.chain.records import KEPT_ANSWER, KeptAnswer, Timer, decode_record
@@ -476,7 +476,7 @@ def test_a_far_timer_of_an_actor_that_was_deployed_in_the_same_block_is_open_to_
     )
     assert [timer.actor for timer in chain.timers()] == [at]
     fresh = SchedulerIndex.rebuild(chain.genesis, chain.view)
-    assert chain.index.contents() == fresh.contents()
+    assert index_contents(chain.index) == index_contents(fresh)
 
 
 # --- work that nobody pays for ----------------------------------------------------------------------------------------

@@ -19,7 +19,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from cluster.disks.memory import MemoryDisk
-from tests.validator.chains import ACTORS, ALICE, BOB, PROPOSER, RICH, SMALL, make_genesis, prepare, schedule, script
+from tests.validator.chains import (
+    ACTORS,
+    ALICE,
+    BOB,
+    PROPOSER,
+    RICH,
+    SMALL,
+    index_contents,
+    make_genesis,
+    prepare,
+    schedule,
+    script,
+)
 from validator.chain.genesis import Genesis, GenesisAgent
 from validator.chain.records import BID_MEMORY, TIMER, BidMemory, Fires, Timer, decode_record
 from validator.chain.transactions import Call, ExtendTimer, System, Transaction, UpdateTimerConfig
@@ -239,7 +251,7 @@ def everything(index: SchedulerIndex) -> dict[str, Any]:
     }
     parties = {index.parties.numbers.party(number) for number in used}
     return {
-        "contents": index.contents(),
+        "contents": index_contents(index),
         "parties": {party: known for party, known in table.items() if any(known)},
         "open": waiting_for,
         "agents": {party: index.parties.agent_of(party) for party in parties},

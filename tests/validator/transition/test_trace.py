@@ -15,7 +15,7 @@ from cluster.record.run import RunRecord
 from cluster.scenario import change_scenario, load_scenario
 from cluster.scenario.overrides import Change
 from cluster.simulation.driver import simulate
-from tests.validator.chains import schedule
+from tests.validator.chains import index_contents, schedule
 from tests.validator.executors import Author, wire, with_transactions
 from validator.chain.block import Block, BlockReceipts, header_hash
 from validator.chain.records import account_key
@@ -50,9 +50,9 @@ def blocks_of(run: RunRecord) -> Iterator[tuple[Executor, Block, BlockRecord]]:
 def test_steps_add_up_to_the_block(run: RunRecord) -> None:
     kinds = set()
     for executor, block, record in blocks_of(run):
-        before = executor.index.contents()
+        before = index_contents(executor.index)
         trace = executor.trace(block)
-        assert executor.index.contents() == before, "the index stands where it stood"
+        assert index_contents(executor.index) == before, "the index stands where it stood"
         assert execution_error(executor, block) is None
         executed = executor._branches.executed(header_hash(block.header))
         assert executed is not None

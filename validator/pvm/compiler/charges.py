@@ -1,4 +1,4 @@
-"""What a program's straight-line pieces cost: sums over the syntax tree, by the weights' table.
+"""Costs of a program's straight-line pieces: sums over the syntax tree, by the weights' table.
 
 A block is cut behind every statement that holds other blocks. Each piece is charged whole before it runs: its plain
 statements, and the head of the compound statement that ends it. The first piece of a loop's body is charged together
@@ -75,20 +75,20 @@ def statement_cost(statement: ast.stmt) -> int:
 
 
 def entry_cost(method: Function) -> int:
-    """What entering a method costs, besides its first piece."""
+    """Cycles for entering a method, besides its first piece."""
     parts = sum(isinstance(node, ast.expr) for statement in method.body for node in walk(statement))
     return OWN_CALL + max(0, parts - METHOD_PARTS_INCLUDED) // METHOD_PARTS_PER_CYCLE
 
 
 def turn_cost(loop: ast.While | ast.For) -> int:
-    """What each turn of a loop costs besides its body."""
+    """Cycles for each turn of a loop besides its body."""
     if isinstance(loop, ast.While):
         return ITERATION + cost(loop.test)
     return ITERATION + _target_cost(loop.target)
 
 
 def element_cost(node: Comprehension) -> int:
-    """What a comprehension costs for each element that it looks at."""
+    """Cycles of a comprehension for each element that it looks at."""
     (generator,) = node.generators
     head = ITERATION + _target_cost(generator.target) + sum(map(cost, generator.ifs))
     if isinstance(node, ast.ListComp):

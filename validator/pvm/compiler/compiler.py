@@ -30,7 +30,7 @@ from validator.pvm.language.trees import Function
 FILE_NAME: Final = "<actor>"
 """Of compiled programs, as tracebacks show it."""
 MAX_GUARDS: Final = 2_500
-"""Places of a program where Python's own operator stands behind a test. What is beyond them calls operations alone, so
+"""Places of a program where Python's own operator stands behind a test. Operators beyond them call operations alone, so
 that the time that compiling takes is bounded. No program has as many that can be deployed with the default parameters:
 its tokens cost more than a block's lane."""
 _IN_PLACE: Final[dict[type[ast.operator], str]] = {ast.Add: "_add_in_place", ast.Mult: "_mult_in_place"}
@@ -55,7 +55,7 @@ def _only_code_in(code: CodeType) -> CodeType:
 
 
 def piece_lines(program: Program) -> list[list[tuple[int, int]]]:
-    """Of each piece, in the order of their numbers: what it charges, by line."""
+    """Of each piece, in the order of their numbers: its charges by line."""
     unit = Unit(program, observed=True, guards=0)
     module_of(unit)
     return unit.lines
@@ -78,7 +78,7 @@ def module_of(unit: Unit) -> ast.Module:
     assert isinstance(make, ast.FunctionDef)
     methods = unit.program.methods
     functions = [_Function(unit, method).definition() for method in methods.values()]
-    names: list[ast.expr | None] = [nodes.constant(name) for name in methods]
+    names: list[ast.expr | None] = [ast.Constant(name) for name in methods]
     table = ast.Dict(names, [nodes.name(FUNCTION + name) for name in methods])
     make.body += [*functions, ast.Return(table)]
     nodes.place(tree)
@@ -98,7 +98,7 @@ class _Function:
         method = self._method
         arguments = [ast.arg(DEPTH), *(ast.arg(name) for name in method.parameters)]
         body: list[ast.stmt] = [ast.Nonlocal([LEFT])]
-        deep = ast.Compare(nodes.name(DEPTH), [ast.Gt()], [nodes.constant(MAX_CALL_DEPTH)])
+        deep = ast.Compare(nodes.name(DEPTH), [ast.Gt()], [ast.Constant(MAX_CALL_DEPTH)])
         body.append(ast.If(deep, [ast.Expr(nodes.call("_too_deep"))], []))
         body += self._block(method.node.body, entry_cost(method.node), method.node.lineno)
         kind = ast.AsyncFunctionDef if method.is_async else ast.FunctionDef
@@ -130,10 +130,10 @@ class _Function:
         made: list[ast.stmt] = []
         number = self._unit.piece_number(lines)
         if number is not None:
-            made.append(ast.Expr(nodes.call("_observe", nodes.constant(number))))
+            made.append(ast.Expr(nodes.call("_observe", ast.Constant(number))))
         if cycles:
-            made.append(ast.AugAssign(nodes.store(LEFT), ast.Sub(), nodes.constant(cycles)))
-            spent = ast.Compare(nodes.name(LEFT), [ast.Lt()], [nodes.constant(0)])
+            made.append(ast.AugAssign(nodes.store(LEFT), ast.Sub(), ast.Constant(cycles)))
+            spent = ast.Compare(nodes.name(LEFT), [ast.Lt()], [ast.Constant(0)])
             made.append(ast.If(spent, [ast.Expr(nodes.call("_out"))], []))
         return [nodes.at(part, place) for part in made]
 
@@ -205,7 +205,7 @@ class _Function:
             is_key = isinstance(index.value, str) and nodes.is_written_key(index)
             return [ast.If(nodes.is_of(container, "dict"), stored, called)] if is_key else called
         into_list = nodes.all_of([nodes.is_of(container, "list"), nodes.is_int(index)])
-        is_short = ast.Compare(nodes.call("_len", index), [ast.LtE()], [nodes.constant(MAX_KEY_TEXT)])
+        is_short = ast.Compare(nodes.call("_len", index), [ast.LtE()], [ast.Constant(MAX_KEY_TEXT)])
         into_dict = nodes.all_of([nodes.is_of(container, "dict"), nodes.is_of(index, "str"), is_short])
         return [ast.If(ast.BoolOp(ast.Or(), [into_list, into_dict]), stored, called)]
 

@@ -55,7 +55,7 @@ class Unit:
         self.program = program
         self.constants = program.constants
         self.lines: list[list[tuple[int, int]]] = []
-        """Of each piece, in the order of their numbers: what it charges, by line."""
+        """Of each piece, in the order of their numbers: its charges by line."""
         self._is_observed = observed
         self._guards_left = guards
 
@@ -83,9 +83,9 @@ class Expressions:
         self.integers = integers_of(method, unit.constants)
         """Variables that hold nothing but integers."""
         self._known: Known = {}
-        """What is known of expressions while the open comprehensions' variables are what they are."""
+        """Results of :func:`is_integer` under the variables of the open comprehensions."""
         self._inner = 0
-        """How many comprehensions are open."""
+        """Comprehensions that are open."""
         self._temporaries = 0
         self._renamed: dict[str, str] = {}
         """The variables of the comprehensions that are open, which are nobody else's."""
@@ -110,10 +110,10 @@ class Expressions:
     def _build_plain(self, node: ast.expr) -> ast.expr:
         match node:
             case ast.Constant():
-                return nodes.constant(node.value)
+                return ast.Constant(node.value)
             case ast.Name(id=name):
                 if name in CONSTANTS:
-                    return nodes.constant(CONSTANTS[name])
+                    return ast.Constant(CONSTANTS[name])
                 return nodes.name(self._renamed.get(name, name))
             case ast.BinOp(left=left, op=operator, right=right):
                 return self.binary(operator, left, right)
@@ -139,7 +139,7 @@ class Expressions:
         return f"{TEMPORARY}{self._inner}" if self._inner else TEMPORARY
 
     def iterated(self, node: ast.expr) -> ast.expr:
-        """What a loop goes over; ``range`` is counted as the loop goes."""
+        """The values of a loop; ``range`` is counted as the loop goes."""
         match node:
             case ast.Call(func=ast.Name(id="range"), args=arguments):
                 return nodes.call("_range", *map(self.build, arguments))
@@ -148,7 +148,7 @@ class Expressions:
     def _fitting(self, result: ast.expr) -> ast.Compare:
         """A test that an integer fits, which leaves it in a variable."""
         held = ast.NamedExpr(nodes.store(self._t()), result)
-        bounds = [nodes.constant(-INTEGER_LIMIT + 1), held, nodes.constant(INTEGER_LIMIT - 1)]
+        bounds = [ast.Constant(-INTEGER_LIMIT + 1), held, ast.Constant(INTEGER_LIMIT - 1)]
         return ast.Compare(bounds[0], [ast.LtE(), ast.LtE()], bounds[1:])
 
     def binary(self, operator: ast.operator, left: ast.expr, right: ast.expr, in_place: str | None = None) -> ast.expr:
@@ -173,7 +173,7 @@ class Expressions:
     def _guarded(
         self, operator: ast.operator, one: ast.expr, other: ast.expr, are_integers: tuple[bool, bool], function: str
     ) -> ast.expr:
-        """Python's own operator where both are integers and the result fits, the operation otherwise."""
+        """Python's own operator if both are integers and the result fits, the operation otherwise."""
         tests: list[ast.expr] = []
         used: list[ast.expr] = []
         for value, is_known in zip((one, other), are_integers, strict=True):
@@ -212,7 +212,7 @@ class Expressions:
         return self._chain(node.ops, operands)
 
     def _chain(self, operators: list[ast.cmpop], operands: list[ast.expr]) -> ast.expr:
-        """``a < b < c`` as ``a < b and b < c``, with each value found once, and only where it is needed."""
+        """``a < b < c`` as ``a < b and b < c``, with each value found once, and only if it is needed."""
         tests: list[ast.expr] = []
         left = self.build(operands[0])
         for place, operator in enumerate(operators):
@@ -246,7 +246,7 @@ class Expressions:
     def _compared(
         self, operator: ast.cmpop, one: ast.expr, other: ast.expr, are_integers: tuple[bool, bool]
     ) -> ast.expr:
-        """Python's own comparison where both are integers, the operation otherwise."""
+        """Python's own comparison if both are integers, the operation otherwise."""
         is_other = isinstance(operator, ast.In | ast.NotIn | ast.Is | ast.IsNot)
         if is_other or not self._unit.may_guard():
             return _by_operation(operator, one, other)
@@ -266,7 +266,7 @@ class Expressions:
 
     def _element(self, node: ast.Subscript) -> ast.expr:
         if isinstance(node.slice, ast.Slice):
-            bounds = [nodes.constant(None) if part is None else part for part in (node.slice.lower, node.slice.upper)]
+            bounds = [ast.Constant(None) if part is None else part for part in (node.slice.lower, node.slice.upper)]
             return nodes.call("_slice", self.build(node.value), *self.build_all(bounds))
         container, index = self.build(node.value), self.build(node.slice)
         if isinstance(index, ast.Constant) and isinstance(index.value, str | bytes):
@@ -278,7 +278,7 @@ class Expressions:
         return self._usual_element(container, index, self._is_integer(node.slice))
 
     def _usual_element(self, container: ast.expr, index: ast.expr, is_integer: bool) -> ast.expr:
-        """Python's own where the index is a text, or an integer and the container no dict; the operation otherwise."""
+        """Python's own if the index is a text, or an integer and the container no dict; the operation otherwise."""
         holder: ast.expr = container
         if not nodes.is_simple(container):
             name = self.temporary()
@@ -308,7 +308,7 @@ class Expressions:
     def _comprehension(self, node: Comprehension) -> ast.expr:
         """Each element is charged for by a condition that always holds, or ends the handler.
 
-        What it goes over is found before it, since Python allows no ``:=`` there.
+        The values of the loop are found before it, since Python allows no ``:=`` there.
         """
         (generator,) = node.generators
         source = self.temporary()
@@ -334,10 +334,10 @@ class Expressions:
             made = ast.DictComp(key, self.build(node.value), loop)
         self._inner -= 1
         self.integers, self._renamed, self._known = before, renamed, before_known
-        return ast.Subscript(ast.Tuple([found, made], LOAD), nodes.constant(1), LOAD)
+        return ast.Subscript(ast.Tuple([found, made], LOAD), ast.Constant(1), LOAD)
 
     def _loop(self, target: ast.expr, source: ast.expr, paid: list[ast.expr]) -> list[ast.comprehension]:
-        """One loop, or where an element is unpacked, a second one over it alone."""
+        """One loop, or if an element is unpacked, a second one over it alone."""
         renamed = self._renamed_target(target)
         if isinstance(target, ast.Name):
             return [ast.comprehension(renamed, source, paid, 0)]
@@ -354,7 +354,7 @@ class Expressions:
     def _read(self, node: ast.Attribute) -> ast.expr:
         name = node.attr
         if name in self._unit.constants:
-            return nodes.constant(self._unit.constants[name])
+            return ast.Constant(self._unit.constants[name])
         return nodes.call(f"_r_{name}")
 
     def _called(self, node: ast.Call) -> ast.expr:
@@ -381,13 +381,13 @@ class Expressions:
     def _self_call(self, node: ast.Call, name: str) -> ast.expr:
         arguments = list(map(self.build, node.args))
         if self._unit.has_method(name):
-            deeper = ast.BinOp(nodes.name(DEPTH), ast.Add(), nodes.constant(1))
+            deeper = ast.BinOp(nodes.name(DEPTH), ast.Add(), ast.Constant(1))
             return nodes.call(FUNCTION + name, deeper, *arguments)
         if name == "spawn":
             (started,) = node.args
             assert isinstance(started, ast.Call) and isinstance(started.func, ast.Attribute)
             passed = map(self.build, started.args)
-            return nodes.call("_spawn", nodes.call(FUNCTION + started.func.attr, nodes.constant(0), *passed))
+            return nodes.call("_spawn", nodes.call(FUNCTION + started.func.attr, ast.Constant(0), *passed))
         if name == "pause":
             return nodes.call("_pause", nodes.name(DEPTH))
         assert name in HOST_CALLS
@@ -426,16 +426,16 @@ def _by_operation(operator: ast.cmpop, left: ast.expr, right: ast.expr) -> ast.e
 
 
 def parts_of_value(value: ast.Name) -> ast.expr:
-    """What is unpacked into names: the value, or a dict's keys."""
+    """The value to be unpacked into names, or a dict's keys."""
     return ast.IfExp(nodes.is_of(value, "dict"), nodes.call("_parts", value), value)
 
 
 def _paid(cycles: int, number: int | None) -> ast.expr:
-    """``(_left := _left - n) >= 0 or _out()``, which is true; as a call where somebody observes."""
+    """``(_left := _left - n) >= 0 or _out()``, which is true; as a call if somebody observes."""
     if number is not None:
-        return nodes.call("_pay", nodes.constant(cycles), nodes.constant(number))
-    left = ast.NamedExpr(nodes.store(LEFT), ast.BinOp(nodes.name(LEFT), ast.Sub(), nodes.constant(cycles)))
-    is_paid = ast.Compare(left, [ast.GtE()], [nodes.constant(0)])
+        return nodes.call("_pay", ast.Constant(cycles), ast.Constant(number))
+    left = ast.NamedExpr(nodes.store(LEFT), ast.BinOp(nodes.name(LEFT), ast.Sub(), ast.Constant(cycles)))
+    is_paid = ast.Compare(left, [ast.GtE()], [ast.Constant(0)])
     return ast.BoolOp(ast.Or(), [is_paid, nodes.call("_out")])
 
 

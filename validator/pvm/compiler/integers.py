@@ -70,7 +70,7 @@ def integers_of(method: Method, constants: dict[str, Any]) -> frozenset[str]:
 
 
 def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr | None]]:
-    """What each name is bound to, wherever it is; ``None`` for whatever cannot be said."""
+    """Each binding of a name; ``None`` for a value that is not an expression of the program."""
     for statement in body:
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
@@ -82,7 +82,7 @@ def _bindings(body: Iterable[ast.stmt]) -> Iterator[tuple[str, ast.expr | None]]
             case ast.Assign(targets=[target]):
                 yield from ((name, None) for name in stored_names(target))
             case ast.For(target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"))):
-                yield name, nodes.constant(0)
+                yield name, ast.Constant(0)
             case ast.For(target=target):
                 yield from ((name, None) for name in stored_names(target))
         for block in ("body", "orelse"):

@@ -24,10 +24,6 @@ def store(name: str) -> ast.Name:
     return ast.Name(name, STORE)
 
 
-def constant(value: Any) -> ast.Constant:
-    return ast.Constant(value)
-
-
 def call(function: str, *arguments: ast.expr) -> ast.Call:
     return ast.Call(name(function), list(arguments), [])
 
@@ -63,7 +59,7 @@ def is_written_key(node: ast.expr) -> bool:
 
 
 def place(tree: ast.AST) -> None:
-    """Give every node a place, its parent's where it has none of its own."""
+    """Give every node a place, its parent's if it has none of its own."""
     waiting: list[tuple[Any, int]] = [(tree, 1)]
     while waiting:
         node, line = waiting.pop()
@@ -78,7 +74,7 @@ _Made = TypeVar("_Made", bound=ast.stmt | ast.expr)
 
 
 def at(made: _Made, node: ast.AST) -> _Made:
-    """What was made for a node is in its line."""
+    """Put a new node into the line of the one that it was made for."""
     line = getattr(node, "lineno", None)
     if line is not None:
         made.lineno = line

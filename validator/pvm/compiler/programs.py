@@ -38,7 +38,7 @@ from validator.pvm.language.subset import Program, parse
 MAX_KEPT_BYTES: Final = 256 << 20
 """Of all compiled programs of a process; usual ones have 5 to 15 kB."""
 ENTRY_BYTES: Final = 1_000
-"""What a program counts for besides its code."""
+"""Bytes that a program counts for besides its code."""
 
 Methods = dict[str, tuple[bool, bool]]
 """Of each method by name: whether it is a handler, whether it is async."""
@@ -55,7 +55,7 @@ class CompiledProgram(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes that it counts for where it is kept."""
+        """Bytes that it counts for when it is kept."""
         return ENTRY_BYTES + len(self.content)
 
     def load(self) -> tuple[Methods, CodeType]:
@@ -67,12 +67,12 @@ _kept: Final[SizedCache[CompiledProgram]] = SizedCache(MAX_KEPT_BYTES)
 
 
 def compiled(source: str) -> CompiledProgram:
-    """A text's program. Raises :class:`~validator.pvm.language.subset.ProgramError` where it is none."""
+    """A text's program. Raises :class:`~validator.pvm.language.subset.ProgramError` if it is none."""
     return compiled_as(python_code(source)[0], lambda: source)
 
 
 def compiled_as(code: str, source: Callable[[], str]) -> CompiledProgram:
-    """A program by its hash; where it is not kept, compiled from what its text is found to be."""
+    """A program by its hash; if it is not kept, compiled from its text."""
     found = _kept.get(code)
     if found is None:
         found = _compile(source())
@@ -96,15 +96,15 @@ def methods_of(program: Program) -> Methods:
 
 
 def byte_cycles(source: str) -> int:
-    """What deploying a program costs before anything about it is looked at."""
+    """Cycles for deploying a program before anything about it is looked at."""
     return DEPLOY_CYCLES_PER_BYTE * len(source)
 
 
 def token_cycles(source: str) -> int:
-    """What deploying it costs besides where it is dense."""
+    """Further cycles for deploying a program that is dense."""
     return DEPLOY_CYCLES_PER_TOKEN * max(0, count_tokens(source) - len(source) // DEPLOY_BYTES_PER_TOKEN)
 
 
 def load_cycles(source: str) -> int:
-    """What loading it costs, in each block in which it runs."""
+    """Cycles for loading it, in each block in which it runs."""
     return LOAD + (byte_cycles(source) + token_cycles(source)) // DEPLOY_CYCLES_PER_LOAD

@@ -1,4 +1,4 @@
-"""What Python actors pay for (SPEC §2): one table, in cycles, of what our own nodes, operations and builtins cost.
+"""Prices of Python actors (SPEC §2): one table, in cycles, of nodes, operations and builtins.
 
 A cycle stands for a few nanoseconds of one core (``benchmarks/pvm.py`` says how many). A block of straight-line code is
 charged in one sum before it runs; what depends on sizes is charged by the operation itself before it works. The weights
@@ -82,7 +82,7 @@ TASK: Final = 80
 TASK_TURN: Final = 40
 """Of a task's giving its turn away, and of waiting for another task."""
 TASK_LEVEL: Final = 6
-"""Of each async method that is awaited above the one that gives its task's turn away or waits: all of them go on again
+"""Of each async method that is awaited above the one that gives its task's turn away or waits: all of them continue
 when the task does."""
 
 OPERATION: Final = 24
@@ -92,20 +92,20 @@ BYTES_PER_CYCLE: Final = 32
 """Bytes and characters that are copied or compared for one cycle."""
 KEY_BYTES_PER_CYCLE: Final = 8
 """Bytes of a storage key beyond :data:`~validator.primitives.costs.NAME_BYTES_INCLUDED`, for one cycle: it is coded,
-and hashed where it is long."""
+and hashed if it is long."""
 WIDE_TEXT: Final = 4
-"""What a character counts for in a text that is not ASCII, where it is copied."""
+"""Weight of a character in a text that is not ASCII, when it is copied."""
 WIDE_CODING: Final = 16
-"""What a character or byte counts for where a text that is not ASCII becomes bytes, or bytes become one."""
+"""Weight of a character or byte when a text that is not ASCII becomes bytes, or bytes become one."""
 SEARCHED_PLACES: Final = 2_500
 """Looking for a part costs the places where it may begin times its length: Python compares it again at each."""
 SEARCHED_PART: Final = 100
-"""Where there are more places than that, no more than so much of a longer part counts: Python then looks at the part
+"""If there are more places than that, no more than so much of a longer part counts: Python then looks at the part
 first, and at each character of the text a few times."""
 REPLACED: Final = 3
-"""How often replacing looks for its part: it counts twice before it begins."""
+"""Number of searches that replacing makes: it counts twice before it begins."""
 SPLIT: Final = 2
-"""How often splitting does."""
+"""Number of searches that splitting makes."""
 STRIPPED_CHARACTER: Final = 2
 """Of each character of what is stripped."""
 ELEMENT: Final = 1

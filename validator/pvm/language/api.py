@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 
 class Signature(NamedTuple):
-    """What a call takes. ``annotations`` and ``result`` are for the editor's stub."""
+    """Parameters of a call. ``annotations`` and ``result`` are for the editor's stub."""
 
     required: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -197,12 +197,7 @@ METHODS: Final[dict[str, Signature]] = {
 }
 """Methods of values; arguments by position."""
 
-CONSTANTS: Final[dict[str, str]] = {
-    "ECONOMY": "economy",
-    "STANDARD": "standard",
-    "FAST": "fast",
-    "URGENT": "urgent",
-}
+CONSTANTS: Final[dict[str, str]] = {"ECONOMY": "economy", "STANDARD": "standard", "FAST": "fast", "URGENT": "urgent"}
 """Names of what never changes: the tiers of SPEC §4."""
 
 ERROR: Final = "ActorError"

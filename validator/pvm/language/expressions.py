@@ -40,7 +40,7 @@ class Expressions:
         self.is_async = False
         """Whether the method being checked is async."""
         self._comprehensions = 0
-        """How many are open."""
+        """Comprehensions that are open."""
         self._checks: dict[type[ast.expr], Callable[[Any], None]] = {
             ast.Constant: self.constant,
             ast.Name: self.name,

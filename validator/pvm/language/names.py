@@ -39,7 +39,7 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {
     "AsyncFunctionDef": ("a function inside a method", "write a method"),
     "TypeAlias": ("a type alias", "leave it out"),
 }
-"""What is refused with a remedy of its own; everything else that is not allowed has the same one."""
+"""Nodes that are refused with a remedy of their own; all others that are not allowed share one."""
 
 Closest = Callable[[str, Iterable[str]], str | None]
 """Finds the name that another one was meant for, among some."""
@@ -90,7 +90,7 @@ class Names:
         return not known and not name.startswith("_")
 
     def own(self, name: str) -> str | None:
-        """How something of the actor's own, or of the host's, is written that has this name."""
+        """The spelling of the actor's own, or the host's, member of this name."""
         if name in self.methods or name in HOST_CALLS or name in TASK_CALLS:
             return f"self.{name}(…)"
         return f"self.{name}" if name in HOST_READS or name in self.constants else None
@@ -101,7 +101,7 @@ class Names:
         return None if found is None else self.own(found)
 
     def function_meant(self, name: str) -> str:
-        """What stands in for a call of something that is no function."""
+        """The remedy for a call of something that is no function."""
         own = self.own(name)
         if own is None and (builtin := self.closest(name, BUILTINS)) is not None:
             own = f"{builtin}(…)"

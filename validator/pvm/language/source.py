@@ -1,4 +1,4 @@
-"""What is asked of a program's text before Python's own parser may see it.
+"""Checks of a program's text before Python's own parser may see it.
 
 Parsers recurse: brackets, indentation and long chains of operators are bounded here, by a scan that only knows
 strings, comments and brackets. What passes is small and flat enough for the parser of any Python.
@@ -30,7 +30,7 @@ is looked at twice."""
 
 
 class Problem(NamedTuple):
-    """Why a program is refused, where (both from 1), and what would be right."""
+    """Reason why a program is refused, its place (both from 1), and the remedy."""
 
     line: int
     column: int
@@ -61,7 +61,7 @@ def _odd_character(character: str) -> tuple[str, str]:
 
 
 def count_tokens(source: str) -> int:
-    """How many words, numbers, signs and strings a text has, comments apart: how much there is to compile."""
+    """Words, numbers, signs and strings of a text, comments apart: the measure of how much there is to compile."""
     return sum(not found[0].startswith("#") for found in _TOKEN.finditer(source))
 
 
@@ -112,7 +112,7 @@ class _Scan:
             if self._brackets > MAX_BRACKETS:
                 return self._here(f"more than {MAX_BRACKETS} brackets open at once", "name a part of the expression")
             self._advance(1)
-        elif ordinary := _ORDINARY.match(self._source, self._position):  # none where the text ends in blanks
+        elif ordinary := _ORDINARY.match(self._source, self._position):  # none if the text ends in blanks
             self._advance(ordinary.end() - self._position)
         return None
 

@@ -20,7 +20,7 @@ class Statements:
         self._refuse = names.refuse
         self._expressions = expressions
         self._loops = 0
-        """How many are open."""
+        """Loops that are open."""
         self._checks: dict[type[ast.stmt], Callable[[Any], None]] = {
             ast.Assign: self._assign,
             ast.AnnAssign: self._annotated_assign,

@@ -13,11 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from validator.primitives.limits import (
-    MAX_METHODS,
-    MAX_PARAMETERS,
-    MAX_TREE_DEPTH,
-)
+from validator.primitives.limits import MAX_METHODS, MAX_PARAMETERS, MAX_TREE_DEPTH
 from validator.pvm.language.api import (
     BASE,
     GAS_BID,

@@ -1,1 +1,1 @@
-"""What runs programs: the machine, host calls, operations, values and tasks."""
+"""Running programs: the machine, host calls, operations, values and tasks."""

@@ -106,7 +106,7 @@ class Builtins:
         return list(enumerate(values, start))
 
     def b_int(self, value: Value) -> int:
-        """An integer, or the one that a text of ASCII digits says."""
+        """An integer, or the one that a text of ASCII digits spells."""
         if is_number(value):
             return int(value)
         if value.__class__ is not str:
@@ -159,7 +159,7 @@ class Builtins:
         return ord(character)
 
     def b_range(self, *bounds: Value) -> list[int]:
-        """A list, where no loop goes over it."""
+        """A list, if no loop goes over it."""
         for bound in bounds:
             needs_number(bound)
         if len(bounds) == 3 and not bounds[2]:
@@ -253,7 +253,7 @@ def _scalar_kind(value: Value) -> Value:
 
 
 def _sort_width(work: Work, value: Value) -> int:
-    """How much a comparison may have to look at, in units of a number."""
+    """The most that a comparison looks at, in units of a number."""
     if value.__class__ is tuple:
         work.charge(CONTAINER_COMPARED)
         work.elements(len(value), SORTED_PART)

@@ -1,4 +1,4 @@
-"""What a program may ask of its host (SPEC §2). The transition runs every handler on a :class:`Host`."""
+"""The host's side of a program's calls (SPEC §2). The transition runs every handler on a :class:`Host`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ScheduleRequest:
 
 
 class BlockTerms(Protocol):
-    """What a program sees of the block that it runs in."""
+    """Terms of the block, as a program sees them."""
 
     @property
     def lane_price(self) -> int:
@@ -56,7 +56,7 @@ class Host(Protocol):
     actor: Address
     sender: Address
     value: int
-    """What the transaction pays to the actor."""
+    """Amount that the transaction pays to the actor."""
     origin: Hash
     """The hash of the transaction that the run began with; zero elsewhere."""
 
@@ -101,7 +101,7 @@ class Host(Protocol):
         """A value that an actor published."""
 
     def saved_timer(self, key: str) -> bytes:
-        """The timer id that is stored under a key; empty where none is."""
+        """The timer id that is stored under a key; empty if none is."""
 
     # --- timers -------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What programs call and read on ``self``: each pays, checks what it gets and hands it to the host, which acts.
+"""Calls and readings of ``self``: each pays, checks its arguments and hands them to the host, which acts.
 
 A call's price is taken before its arguments are looked at, so one with a wrong argument is paid for (SPEC §2). What
 depends on them (the cycles of ``burn``, those that ``send`` reserves, cells) follows once they are known.
@@ -31,7 +31,7 @@ class HostCalls:
         return self.context
 
     def _charge(self, cycles: int) -> None:
-        """What packing and unpacking costs; while a host call lasts, the host keeps the meter."""
+        """Charge for packing and unpacking; while a host call lasts, the host keeps the meter."""
         self._host.meter.charge(cycles)
 
     # --- arguments ----------------------------------------------------------------------------------------------------

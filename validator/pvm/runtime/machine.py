@@ -1,10 +1,10 @@
 """The Python actor VM: programs checked, compiled, kept by their hash, and run (SPEC §2).
 
 :class:`Vm` is what the rest of the validator sees, so that another engine could stand here. This one runs programs on
-CPython itself, in the validator's own process. **That is no security boundary against the host**: what keeps a program
-in is the check of its text (:mod:`validator.pvm.language.subset`), which knows no attribute, no import and no name but
-its own, and the operations that everything else goes through. A mistake there is a hole; who runs programs of strangers
-puts a process, a container or a machine around the validator, as ``docs/actors.md`` says.
+CPython itself, in the validator's own process. **That is no security boundary against the host**: programs are kept in
+by the check of their text (:mod:`validator.pvm.language.subset`), which knows no attribute, no import and no name but
+its own, and the operations that everything else goes through. A mistake there is a hole. Who runs programs of strangers
+puts a process, a container or a machine around the validator (``docs/actors.md``).
 
 An error of the program ends its handler and nothing else. An error of the host (no memory, a bug of ours) is none of
 the program's: it goes through, and stops the validator loudly.
@@ -40,18 +40,18 @@ need not pay for again (:data:`~validator.primitives.limits.MAX_LOADED_CYCLES`) 
 cycle."""
 BID_FIELDS: Final = ("max_fee_per_cycle", "max_priority_fee_per_cycle")
 CELL_FIELDS: Final = ("max_fee_per_cell", "max_priority_fee_per_cell")
-"""What a bid may say besides, without effect: cells have no lane fee (SPEC §9)."""
+"""Further fields of a bid, without effect: cells have no lane fee (SPEC §9)."""
 BidFigures = tuple[int | None, int | None]
 """At most so much a cycle, and the tip; ``None`` is left to the default agent."""
 _PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, NameError, OverflowError)
-"""What Python raises for a program's mistakes, where its own code stands at the end of the traceback."""
+"""Errors that Python raises for a program's mistakes, if its own code stands at the end of the traceback."""
 
 
 class Vm(Protocol):
     """Runs programs; which one, the actor's code says by the program's hash."""
 
     def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
-        """Run a handler. Raises :class:`~validator.primitives.errors.HandlerFailure` where it fails."""
+        """Run a handler. Raises :class:`~validator.primitives.errors.HandlerFailure` if it fails."""
 
     def bid(self, code: str, offered: dict[str, int | bytes], context: Host) -> BidFigures:
         """Ask a program for its bid. Raises as :meth:`run` does."""
@@ -127,9 +127,9 @@ def new_meter() -> Meter:
 
 
 class Runtime:
-    """What loaded programs run on: a meter, the operations and the host. It runs one handler at a time.
+    """The runtime of loaded programs: a meter, the operations and the host. It runs one handler at a time.
 
-    Raises :class:`~validator.pvm.host_python.UnfitPython` where this Python would run them otherwise than others do.
+    Raises :class:`~validator.pvm.host_python.UnfitPython` if this Python would run them otherwise than others do.
     """
 
     builtins_class: type[Builtins] = Builtins
@@ -148,7 +148,7 @@ class Runtime:
         return made
 
     def _namespace(self) -> dict[str, Any]:
-        """What compiled code calls."""
+        """The names that compiled code calls."""
         elements = Elements(self.work)
         comparisons, arithmetic = Comparisons(self.work, elements), Arithmetic(self.work, elements)
         operations = (
@@ -287,7 +287,7 @@ class LoadedProgram:
 
 
 def checked_bid(answer: Value) -> BidFigures:
-    """A bid's figures. Ends the query as ``BidInvalid`` where it is no bid: a field that is there is in range."""
+    """A bid's figures. Ends the query as ``BidInvalid`` if it is no bid: a field that is there is in range."""
     if answer.__class__ is not dict or not set(answer) <= {*BID_FIELDS, *CELL_FIELDS}:
         fault("BidInvalid")
     if any(figure.__class__ is not int or not 0 <= figure < PRICE_LIMIT for figure in answer.values()):

@@ -2,21 +2,21 @@
 
 The compiler leaves alone what costs the same whatever the values are, such as adding two small integers, and calls
 operations for everything else: :mod:`~validator.pvm.runtime.operators`, :mod:`~validator.pvm.runtime.builtins` (``b_``
-and a function's name) and :mod:`~validator.pvm.runtime.methods` (``m_`` and a method's name).
- Values are of ``int``, ``bool``, ``None``, ``str``, ``bytes``, ``tuple``, ``list`` and
-``dict``, and handles of tasks, and of nothing else: so a value's class says all of it. Integers have at most 256 bits,
-texts :data:`~validator.primitives.limits.MAX_TEXT` characters. What would depend on the version of Python is not
-offered: Unicode's properties, ``repr``, hashes, identity.
+and a function's name) and :mod:`~validator.pvm.runtime.methods` (``m_`` and a method's name). Values are of ``int``,
+``bool``, ``None``, ``str``, ``bytes``, ``tuple``, ``list`` and ``dict``, and handles of tasks, and of nothing else: the
+class of a value is all there is to know of it. Integers have at most 256 bits, texts
+:data:`~validator.primitives.limits.MAX_TEXT` characters. Nothing is offered that depends on the version of Python:
+Unicode's properties, ``repr``, hashes, identity.
 
-**Keys.** What texts and bytes hash to is known to nobody, but an integer hashes to itself, so whoever chooses integers
-could choose ones that all meet. In a dict an integer (or truth value) therefore stands as a tuple of itself and a
-secret text, which programs never see: ``Elements.key`` makes it, :func:`shown_key` takes it off again, and every
-way in and out of a dict goes through these two. No other tuple can be a key. A text or bytes that is a key has at most
+**Keys.** Hashes of texts and bytes are secret, but an integer hashes to itself, so whoever chooses integers could
+choose ones that all collide. In a dict an integer (or truth value) therefore stands as a tuple of itself and a secret
+text, which programs never see: ``Elements.key`` makes it, :func:`shown_key` takes it off again, and every way in and
+out of a dict goes through these two. No other tuple can be a key. A text or bytes that is a key has at most
 :data:`~validator.primitives.limits.MAX_KEY_TEXT` characters, wherever the dict comes from.
 
 **Tables.** Python never makes a dict's table smaller when keys are removed, and going over a dict means going over its
-table, while programs pay by what is in it. Whatever removes a key therefore makes a table anew that is many times as
-large as what it holds (:func:`shrink`).
+table, while programs pay by what is in it. Removing a key therefore rebuilds a table that is many times as large as
+its content (:func:`shrink`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from validator.primitives.errors import HandlerFailure
-from validator.primitives.limits import (
-    INTEGER_LIMIT,
-    MAX_ELEMENTS,
-    MAX_ERROR_TEXT,
-    MAX_TEXT,
-)
+from validator.primitives.limits import INTEGER_LIMIT, MAX_ELEMENTS, MAX_ERROR_TEXT, MAX_TEXT
 from validator.pvm.compiler.weights import (
     BYTES_PER_CYCLE,
     ELEMENT,
@@ -74,7 +69,7 @@ def fault(name: str) -> NoReturn:
 
 
 def checked(number: int) -> int:
-    """The number, where it has at most 256 bits."""
+    """The number, if it has at most 256 bits."""
     if -INTEGER_LIMIT < number < INTEGER_LIMIT:
         return number
     fault("IntegerTooLarge")
@@ -86,7 +81,7 @@ def is_number(value: Value) -> bool:
 
 
 def needs_number(value: Value) -> None:
-    """End the handler where a value is no integer and no truth value."""
+    """End the handler if a value is no integer and no truth value."""
     if not (value.__class__ is int or value.__class__ is bool):
         fault("TypeError")
 
@@ -107,7 +102,7 @@ def shown_keys(values: dict[Value, Value]) -> list[Value]:
 
 
 def shrink(values: dict[Value, Value]) -> None:
-    """Make the table of a dict anew where it is far too large for its keys. How large one is, no charge depends on."""
+    """Rebuild the table of a dict if it is far too large for its keys. No charge depends on its size."""
     if values.__sizeof__() > _SMALL_TABLE + _TABLE_PER_KEY * len(values):
         kept = values.copy()
         values.clear()
@@ -115,17 +110,17 @@ def shrink(values: dict[Value, Value]) -> None:
 
 
 def is_narrow(text: Value) -> bool:
-    """Whether each character counts once where it is copied: of bytes, and of ASCII texts."""
+    """Whether each character counts once when it is copied: of bytes, and of ASCII texts."""
     return text.__class__ is bytes or text.isascii()
 
 
 def text_size(text: Value) -> int:
-    """What a text or bytes count for where they are copied: one that is not ASCII as its widest form."""
+    """Characters or bytes that copying counts: a text that is not ASCII counts as its widest form."""
     return len(text) if is_narrow(text) else len(text) * WIDE_TEXT
 
 
 def taken(values: Value) -> int:
-    """What each element counts for that is taken out; a character that is not ASCII becomes a text of its own."""
+    """Weight of each element that is taken out; a character that is not ASCII becomes a text of its own."""
     return WIDE_TEXT if values.__class__ is str and not values.isascii() else ELEMENT
 
 
@@ -140,7 +135,7 @@ class Work:
         self.charge(OPERATION + size // BYTES_PER_CYCLE)
 
     def new_text(self, length: int, narrow: bool = True) -> None:
-        """Charge for a new text or bytes of this length, where it may be that long."""
+        """Charge for a new text or bytes of this length, if it may be that long."""
         if length > MAX_TEXT:
             fault("ValueTooLarge")
         self.charge(OPERATION + (length if narrow else length * WIDE_TEXT) // BYTES_PER_CYCLE)
@@ -159,7 +154,7 @@ class Work:
         self.charge(OPERATION + times * (4 * length + places * counted) // BYTES_PER_CYCLE)
 
     def elements(self, count: int, each: int = ELEMENT) -> None:
-        """Charge for so many elements, where one value may hold so many."""
+        """Charge for so many elements, if one value may hold so many."""
         if count > MAX_ELEMENTS:
             fault("ValueTooLarge")
         self.charge(OPERATION + count * each)

@@ -47,7 +47,7 @@ class Elements:
         return hidden_key(value)
 
     def lookup_key(self, value: Value) -> Value:
-        """What to look up in a dict; an integer or a text that may be no key is nowhere."""
+        """The key to look up in a dict; an integer or a text that may be no key is in none."""
         kind = value.__class__
         if kind is str or kind is bytes:
             return value

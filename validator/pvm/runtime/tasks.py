@@ -1,9 +1,9 @@
 """Tasks of one handler: on one thread, strictly first in, first out (SPEC §14, seed 004).
 
 The handler itself is the first task. A task runs until it ends, pauses, or waits for one that has not ended; then the
-one that has been ready for longest goes on. Whoever waits for a task becomes ready when it ends, in the order of
-waiting. There is nothing else that could change the order. The handler ends when its last task ends; where all that are
-left wait for each other, it fails as ``Deadlock``, and where one fails, all do.
+one that has been ready for longest continues. Whoever waits for a task becomes ready when it ends, in the order of
+waiting. There is nothing else that could change the order. The handler ends when its last task ends; if all that are
+left wait for each other, it fails as ``Deadlock``, and if one fails, all do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Task:
 
 
 class _Suspension:
-    """What a task hands to the queue: whom it waits for, or ``None`` for its next turn."""
+    """A task's message to the queue: the task that it waits for, or ``None`` for its next turn."""
 
     __slots__ = ("_awaited",)
 
@@ -63,7 +63,7 @@ class TaskQueue:
         await _Suspension(None)
 
     async def wait(self, task: Value) -> Value:
-        """What a task returned, once it has ended."""
+        """The value that a task returned, once it has ended."""
         if task.__class__ is not Task:
             fault("TypeError")
         if not task.has_ended:

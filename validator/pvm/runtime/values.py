@@ -2,12 +2,12 @@
 
 Each value has one encoding: the shortest forms of MessagePack, a dict's pairs in the ascending order of their encoded
 keys, a tuple as a list, and integers outside MessagePack's own range as extension 1: a sign byte (0 or 1) and the
-magnitude, big-endian without leading zeros. What reads a value back gets lists where tuples were written, and dicts in
-the order of encoded keys. Packing and unpacking charge for each value before it is looked into, so that shared parts
-cost as often as they are written.
+magnitude, big-endian without leading zeros. A value that is read back has lists for tuples, and dicts in the order of
+encoded keys. Packing and unpacking charge for each value before it is looked into, so that shared parts cost as often
+as they are written.
 
 Lists and dicts are read and written here, not by msgspec: a dict must never hold integers as they are
-(:mod:`validator.pvm.runtime.operations`), and what is not canonical is seen where it stands.
+(:mod:`validator.pvm.runtime.operations`), and an encoding that is not canonical is refused at the offending byte.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class _Room:
-    """What one value may still take, and who pays for it."""
+    """The room that is left for one value, and the meter that pays for it."""
 
     def __init__(self, charge: Charge) -> None:
         self._charge = charge
@@ -57,14 +57,14 @@ class _Room:
 
 
 def pack(value: Value, charge: Charge) -> bytes:
-    """A value's encoding. Ends the handler as ``ValueInvalid`` where it cannot cross, ``ValueTooLarge`` where it is."""
+    """A value's encoding. Ends the handler as ``ValueInvalid`` if it cannot cross, ``ValueTooLarge`` if it is."""
     packer = _Packer(charge)
     packer.value(value, MAX_VALUE_DEPTH)
     return b"".join(packer.parts)
 
 
 class _Packer(_Room):
-    """Writes one value, and stops where it gets too large."""
+    """Writes one value, and stops when it gets too large."""
 
     def __init__(self, charge: Charge) -> None:
         super().__init__(charge)
@@ -107,7 +107,7 @@ class _Packer(_Room):
 
 
 def _head(count: int, short: int, long: int) -> bytes:
-    """What stands before the elements of a list or the pairs of a dict."""
+    """The head of a list or dict, before its elements or pairs."""
     if count < 16:
         return bytes([short | count])
     return bytes([long]) + count.to_bytes(2, "big") if count < 2**16 else bytes([long + 1]) + count.to_bytes(4, "big")
@@ -168,7 +168,7 @@ class _Unpacker(_Room):
         return int.from_bytes(self._bytes(size), "big")
 
     def _count(self, kind: int, short: int, long: int) -> int:
-        """How many elements or pairs follow, said in the shortest way."""
+        """The number of elements or pairs that follow, which must be encoded in the shortest form."""
         if kind < short + 16:
             return kind - short
         count = self._number(2 if kind == long else 4)
@@ -191,7 +191,7 @@ class _Unpacker(_Room):
         return made
 
     def _scalar(self, kind: int) -> Value:
-        """What is no list and no dict, said in the shortest way."""
+        """Anything but a list or dict, in the shortest form."""
         if kind < 0x80 or kind >= 0xE0:
             self.take(0)
             return kind if kind < 0x80 else kind - 256
@@ -234,7 +234,7 @@ class _Unpacker(_Room):
             _refuse()
 
     def _large_integer(self, kind: int) -> int:
-        """What has no shorter form, and no more bits than an integer may have."""
+        """An integer without a shorter form, of no more bits than an integer may have."""
         length = 16 if kind == 0xD8 else self._number(1)
         if not 9 <= length <= 33 or (length == 16) is not (kind == 0xD8):
             _refuse()
@@ -310,4 +310,4 @@ def _shown(value: Value) -> Value:
 
 
 def _free(_cycles: int) -> None:
-    """Whoever is no program pays nothing."""
+    """Clients pay nothing."""

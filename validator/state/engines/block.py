@@ -9,19 +9,10 @@ import numpy as np
 from validator.primitives.types import Height
 from validator.state.engines import kernels
 from validator.state.engines.hashes import hash_entries, hash_keys, hash_slots, starts_of
-from validator.state.engines.kernels import RECORD_HEAD_BYTES, UNIT_BYTES, Array
+from validator.state.engines.kernels import RECORD_HEAD_BYTES, UNIT_BYTES, Array, Pieces
 from validator.state.engines.table import Table
 from validator.state.hashing import KEY_BYTES_LIMIT, NODE_BYTES, VALUE_BYTES_LIMIT, check_bounds
 from validator.state.interface import Batch
-
-
-class Pieces(NamedTuple):
-    """Keys or values, one behind the other."""
-
-    octets: Array
-    starts: Array
-    lengths: Array
-    """-1 for a value that is deleted."""
 
 
 class Columns(NamedTuple):
@@ -63,18 +54,18 @@ def change_ring(table: Table, columns: Columns) -> tuple[Array, Array, Array, Ar
     their values (or -1), positions of deleted entries, and undo data."""
     arrays, (keys, values) = table.arrays, columns
     total = len(keys.starts)
-    hashes = hash_keys(*keys, arrays)
+    hashes = hash_keys(keys, arrays)
     order = np.argsort(hashes.reshape(total, NODE_BYTES)[:, :8].copy().view(">u8").ravel(), kind="stable")
     actions, found, places = np.empty(total, np.uint8), np.empty(total, np.int64), np.empty(total, np.int64)
     if total >= kernels.LANES:
         kernels.approach(arrays, hashes, order, np.empty((2, total), dtype=np.int64))
-    inserts, deletes = kernels.lookup(arrays, *keys, *values, hashes, order, actions, found, places)
+    inserts, deletes = kernels.lookup(arrays, keys, values, hashes, order, actions, found, places)
     deleted = np.empty(deletes, dtype=np.int64)
     undo = np.empty(_undo_bytes(table, columns, actions, found), dtype=np.uint8)
-    length = kernels.change_ring(arrays, *keys, *values, hashes, order, actions, found, deleted, undo)
+    length = kernels.change_ring(arrays, keys, values, hashes, order, actions, found, deleted, undo)
     touched, items = np.empty(2 * total, dtype=np.int64), np.empty(2 * total, dtype=np.int64)
     is_same = not inserts and not deletes
-    count = kernels.touched_places(arrays, *keys, hashes, order, actions, places, is_same, touched, items)
+    count = kernels.touched_places(arrays, keys, hashes, order, actions, places, is_same, touched, items)
     touched, items = touched[:count], items[:count]
     if not is_same:
         touched, first = np.unique(touched, return_index=True)
@@ -103,7 +94,7 @@ def append(table: Table, height: Height, touched: Array, items: Array, columns: 
     saved = np.empty(len(undo) + undone, dtype=np.uint8)
     saved[: len(undo)] = undo
     end = kernels.append_entries(
-        arrays, height, touched, items, *columns.values, next_hashes, entries, stage, starts, lengths, saved, len(undo)
+        arrays, height, touched, items, columns.values, next_hashes, entries, stage, starts, lengths, saved, len(undo)
     )
     encoded = entries.tobytes()
     leaves = hash_entries(encoded, stage, starts, lengths, arrays)

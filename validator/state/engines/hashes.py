@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from validator.state.engines import kernels
-from validator.state.engines.kernels import Array, Arrays
+from validator.state.engines.kernels import Array, Arrays, Pieces
 from validator.state.hashing import ENTRY_KEY, KEY_KEY, entry_hash
 
 
@@ -21,18 +21,18 @@ _ENTRY_WORDS: Final = words_of(ENTRY_KEY)
 
 
 def starts_of(lengths: Array) -> Array:
-    """Where pieces of these lengths begin, one behind the other."""
+    """Starts of pieces of these lengths, one behind the other."""
     starts = np.zeros(len(lengths), dtype=np.int64)
     np.cumsum(lengths[:-1], out=starts[1:])
     return starts
 
 
-def hash_keys(keys: Array, starts: Array, lengths: Array, arrays: Arrays) -> Array:
+def hash_keys(keys: Pieces, arrays: Arrays) -> Array:
     """The hashes of keys, one behind the other, as bytes."""
-    size = int(((lengths + kernels.BLOCK_BYTES - 1) // kernels.BLOCK_BYTES).sum()) * kernels.BLOCK_BYTES
-    stage, stage_starts = np.zeros(size, dtype=np.uint8), np.empty(len(starts), dtype=np.int64)
-    kernels.stage_keys(keys, starts, lengths, stage, stage_starts)
-    return _hash_staged(stage, stage_starts, lengths, KEY_WORDS, arrays)
+    size = int(((keys.lengths + kernels.BLOCK_BYTES - 1) // kernels.BLOCK_BYTES).sum()) * kernels.BLOCK_BYTES
+    stage, stage_starts = np.zeros(size, dtype=np.uint8), np.empty(len(keys.starts), dtype=np.int64)
+    kernels.stage_keys(keys, stage, stage_starts)
+    return _hash_staged(stage, stage_starts, keys.lengths, KEY_WORDS, arrays)
 
 
 def hash_slots(arrays: Arrays, slots: Array, staged: int) -> Array:
@@ -51,7 +51,7 @@ def _hash_staged(stage: Array, starts: Array, lengths: Array, key: Array, arrays
 
 
 def entry_spans(data: Array, count: int) -> tuple[Array, Array, Array]:
-    """Where encoded entries begin, and the lengths of their keys and values."""
+    """Starts of encoded entries, and the lengths of their keys and values."""
     starts, key_lengths, value_lengths = (np.empty(count, dtype=np.int64) for _ in range(3))
     kernels.entry_spans(data, 0, starts, key_lengths, value_lengths)
     return starts, key_lengths, value_lengths

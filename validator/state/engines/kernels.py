@@ -2,9 +2,9 @@
 
 Everything here works on plain arrays and knows nothing of blocks or views; :mod:`validator.state.engines.packed` holds
 the arrays and says what is done with them. The functions are compiled by numba when they are first called, which takes
-some ten seconds in all, and kept beside this file, or else in the user's cache, where that can be written to. That is
+some ten seconds in all, and kept beside this file, or else in the user's cache, if that can be written to. That is
 safe because all of them stand in this one file, whose time and size decide whether what was kept still counts. There is
-no interpreted fallback: where numba is missing, the plain engine (:mod:`validator.state.engines.plain`) does the same
+no interpreted fallback: if numba is missing, the plain engine (:mod:`validator.state.engines.plain`) does the same
 work with the same results, and the tests hold one against the other.
 
 *Hashing.* Messages of up to 1,024 bytes (one BLAKE3 chunk) begin at word borders and are filled up with zeros to whole
@@ -84,8 +84,17 @@ def compiled(function: Function) -> Function:
         return cast(Function, numba.njit(function, nogil=True))
 
 
+class Pieces(NamedTuple):
+    """Keys or values, one behind the other."""
+
+    octets: Array
+    starts: Array
+    lengths: Array
+    """-1 for a value that is deleted."""
+
+
 class Arrays(NamedTuple):
-    """What an engine consists of."""
+    """The arrays of one engine."""
 
     prefixes: Array
     """Index: first 8 bytes of the key's hash, u64."""
@@ -107,7 +116,7 @@ class Arrays(NamedTuple):
     twigs: Array
     """A row of bytes a twig, from ``FIRST_TWIG`` on."""
     dirty: Array
-    """Which of these rows changed since their hashes were made."""
+    """1 for each of these rows that changed since its hash was made."""
     counters: Array
     mask: Array
     """The bits of a hash prefix that count, one u64: all, but in tests of equal prefixes."""
@@ -125,7 +134,7 @@ _IV: Final = np.array(
 
 
 def _schedule() -> Array:
-    """Which message word each step of each round takes."""
+    """The message word of each step of each round."""
     permutation = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8]
     rows = [list(range(16))]
     while len(rows) < 7:
@@ -350,7 +359,7 @@ def _copy(source: Array, start: Int, target: Array, at: Int, count: Int) -> None
 
 @compiled
 def _set_value(arrays: Arrays, slot: Int, values: Array, start: Int, value_bytes: Int) -> None:
-    """Give a slot's record another value, in place where it fits into the same size."""
+    """Give a slot's record another value, in place if it fits into the same size."""
     at = np.int64(arrays.offsets[slot])
     key_bytes, old_bytes = _lengths(arrays, at)
     position = _position(arrays, at)
@@ -447,7 +456,7 @@ def _turn(value: Int, bits: Int) -> Int:
 def _hash_record(arrays: Arrays, at: Int) -> None:
     """Hash of a record's key, into the last 32 bytes of the scratch: one message, in as little code as possible.
 
-    It is needed only where two keys have equal prefixes, and becomes part of everything that looks keys up.
+    It is needed only if two keys have equal prefixes, and becomes part of everything that looks keys up.
     """
     key_bytes = _lengths(arrays, at)[0]
     words, state = arrays.scratch.view(np.uint32), np.empty(16, dtype=np.uint64)
@@ -499,6 +508,13 @@ def _find(
                     break
         place += 1
     return place, False
+
+
+@compiled
+def _find_key(arrays: Arrays, keys: Pieces, i: Int, hashes: Array) -> tuple[Int, bool]:
+    """:func:`_find` of a key of a batch."""
+    prefix = _prefix(hashes, i * 32, arrays.mask)
+    return _find(arrays, prefix, keys.octets, keys.starts[i], keys.lengths[i], hashes, i * 32)
 
 
 @compiled
@@ -619,13 +635,13 @@ def slots_with_prefix(arrays: Arrays, prefix: Array) -> Array:
 
 
 @compiled
-def stage_keys(keys: Array, starts: Array, lengths: Array, stage: Array, stage_starts: Array) -> None:
+def stage_keys(keys: Pieces, stage: Array, stage_starts: Array) -> None:
     """Copy keys to zeroed whole blocks; ``stage_starts`` are words."""
     cursor = 0
-    for i in range(len(starts)):
+    for i in range(len(keys.starts)):
         stage_starts[i] = cursor >> 2
-        _copy(keys, starts[i], stage, cursor, lengths[i])
-        cursor += (lengths[i] + 63) // 64 * 64
+        _copy(keys.octets, keys.starts[i], stage, cursor, keys.lengths[i])
+        cursor += (keys.lengths[i] + 63) // 64 * 64
 
 
 @compiled
@@ -633,7 +649,7 @@ def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
     """Bring into the cache what the keys of a batch and those behind them in the ring are looked up by; ``near`` is
     scratch, two rows.
 
-    Each pass is a loop so short that the processor has many of its misses under way at once, where :func:`lookup` and
+    Each pass is a loop so short that the processor has many of its misses under way at once, while :func:`lookup` and
     what follows would wait for them one by one. The result only keeps the compiler from leaving the reads out.
     """
     seen = np.uint64(0)
@@ -667,19 +683,15 @@ def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
 @compiled
 def lookup(
     arrays: Arrays,
-    keys: Array,
-    starts: Array,
-    lengths: Array,
-    values: Array,
-    value_starts: Array,
-    value_lengths: Array,
+    keys: Pieces,
+    values: Pieces,
     hashes: Array,
     order: Array,
     actions: Array,
     found: Array,
     found_places: Array,
 ) -> tuple[Int, Int]:
-    """What is to be done for each key of a batch, in ring order; returns how many keys come and go.
+    """The action for each key of a batch, in ring order; returns how many keys come and go.
 
     ``order`` is by the hashes' prefixes, and becomes the order by whole hashes. ``found`` are the slots,
     ``found_places`` where in the index these stand.
@@ -691,25 +703,24 @@ def lookup(
             j -= 1
     inserts = deletes = 0
     for i in order:
-        prefix = _prefix(hashes, i * 32, arrays.mask)
-        place, is_there = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
+        place, is_there = _find_key(arrays, keys, i, hashes)
         if not is_there:
-            actions[i] = 0 if value_lengths[i] < 0 else 2
+            actions[i] = 0 if values.lengths[i] < 0 else 2
             inserts += actions[i] == 2
             continue
         found[i] = arrays.places[place]
         found_places[i] = place
-        if value_lengths[i] < 0:
+        if values.lengths[i] < 0:
             actions[i] = 3
             deletes += 1
             continue
         at = np.int64(arrays.offsets[found[i]])
         key_bytes, value_bytes = _lengths(arrays, at)
-        is_same = value_bytes == value_lengths[i]
+        is_same = value_bytes == values.lengths[i]
         base = at * 8 + 12 + key_bytes
         if is_same:
             for j in range(value_bytes):
-                if arrays.octets[base + j] != values[value_starts[i] + j]:
+                if arrays.octets[base + j] != values.octets[values.starts[i] + j]:
                     is_same = False
                     break
         actions[i] = 0 if is_same else 1
@@ -727,12 +738,8 @@ def _is_below(hashes: Array, a: Int, b: Int, mask: Array) -> bool:
 @compiled
 def change_ring(
     arrays: Arrays,
-    keys: Array,
-    starts: Array,
-    lengths: Array,
-    values: Array,
-    value_starts: Array,
-    value_lengths: Array,
+    keys: Pieces,
+    values: Pieces,
     hashes: Array,
     order: Array,
     actions: Array,
@@ -744,7 +751,7 @@ def change_ring(
     cursor = count = 0
     for i in order:
         if actions[i] == 3:
-            place, _ = _find(arrays, _prefix(hashes, i * 32, arrays.mask), keys, starts[i], lengths[i], hashes, i * 32)
+            place, _ = _find_key(arrays, keys, i, hashes)
             at = np.int64(arrays.offsets[found[i]])
             cursor = _save(arrays, at, undo, cursor, False)
             deleted[count] = _position(arrays, at)
@@ -754,10 +761,11 @@ def change_ring(
             _drop_slot(arrays, found[i])
     for i in order:
         if actions[i] == 2:
-            prefix = _prefix(hashes, i * 32, arrays.mask)
-            place, _ = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
-            slot = _new_record(arrays, keys, starts[i], lengths[i], values, value_starts[i], value_lengths[i])
-            _put(arrays, place, prefix, slot)
+            place, _ = _find_key(arrays, keys, i, hashes)
+            slot = _new_record(
+                arrays, keys.octets, keys.starts[i], keys.lengths[i], values.octets, values.starts[i], values.lengths[i]
+            )
+            _put(arrays, place, _prefix(hashes, i * 32, arrays.mask), slot)
             found[i] = slot
             cursor = _save(arrays, np.int64(arrays.offsets[slot]), undo, cursor, True)
     return cursor
@@ -766,9 +774,7 @@ def change_ring(
 @compiled
 def touched_places(
     arrays: Arrays,
-    keys: Array,
-    starts: Array,
-    lengths: Array,
+    keys: Pieces,
     hashes: Array,
     order: Array,
     actions: Array,
@@ -784,16 +790,14 @@ def touched_places(
         if actions[i] == 1 or actions[i] == 2:
             touched[count] = found_places[i]
             if not is_same_ring:
-                prefix = _prefix(hashes, i * 32, arrays.mask)
-                touched[count], _ = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
+                touched[count], _ = _find_key(arrays, keys, i, hashes)
             items[count] = i
             count += 1
     if arrays.counters[1] == 0 or is_same_ring:
         return count
     for i in order:
         if actions[i] == 2 or actions[i] == 3:
-            prefix = _prefix(hashes, i * 32, arrays.mask)
-            place, _ = _find(arrays, prefix, keys, starts[i], lengths[i], hashes, i * 32)
+            place, _ = _find_key(arrays, keys, i, hashes)
             touched[count] = _last_place_below(arrays, place)
             items[count] = -1
             count += 1
@@ -856,9 +860,7 @@ def append_entries(
     height: Int,
     touched: Array,
     items: Array,
-    values: Array,
-    value_starts: Array,
-    value_lengths: Array,
+    values: Pieces,
     next_hashes: Array,
     section: Array,
     stage: Array,
@@ -882,7 +884,7 @@ def append_entries(
             undo_cursor = _save(arrays, at, undo, undo_cursor, False)
             _clear_bit(arrays, previous)
             if items[j] >= 0:
-                _set_value(arrays, slot, values, value_starts[items[j]], value_lengths[items[j]])
+                _set_value(arrays, slot, values.octets, values.starts[items[j]], values.lengths[items[j]])
                 at = np.int64(arrays.offsets[slot])
         key_bytes, value_bytes = _lengths(arrays, at)
         _set_head(arrays, at, arrays.counters[0], key_bytes, value_bytes)
@@ -1000,15 +1002,7 @@ def twig_levels(levels: Array, key: Array, lanes: Array) -> None:
 
 
 @compiled
-def climb(
-    heap: Array,
-    width: Int,
-    changed: Array,
-    depth: Int,
-    key: Array,
-    scratch: Array,
-    lanes: Array,
-) -> None:
+def climb(heap: Array, width: Int, changed: Array, depth: Int, key: Array, scratch: Array, lanes: Array) -> None:
     """Hash the upper tree above changed twig roots (ascending); ``heap`` holds its levels, ``width`` leaves wide."""
     starts, lengths, out_starts = scratch[0], scratch[1], scratch[2]
     count = len(changed)
@@ -1033,7 +1027,7 @@ def climb(
 
 @compiled
 def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
-    """Where the keys of the undo data's records begin, and how long they are; how many there are."""
+    """Starts and lengths of the keys of the undo data's records; returns how many there are."""
     cursor = count = 0
     while cursor < end:
         key_bytes = np.int64(undo[cursor + 6]) | np.int64(undo[cursor + 7]) << 8
@@ -1090,7 +1084,7 @@ def _read_number(data: Array, at: Int, count: Int) -> Int:
 
 @compiled
 def entry_spans(data: Array, start: Int, starts: Array, key_lengths: Array, value_lengths: Array) -> None:
-    """Where encoded entries begin, one behind the other, and the lengths of their keys and values."""
+    """Starts of encoded entries, one behind the other, and the lengths of their keys and values."""
     for j in range(len(starts)):
         starts[j] = start
         key_lengths[j] = _read_number(data, start + 48, 2)
@@ -1113,7 +1107,7 @@ def stage_entries(data: Array, starts: Array, sizes: Array, stage: Array, stage_
 
 @compiled
 def _replay_deleted(arrays: Arrays, position: Int) -> None:
-    """Forget the key whose active entry stands at a position, where it is known."""
+    """Forget the key whose active entry stands at a position, if it is known."""
     if position < arrays.counters[9]:
         return
     slot = np.int64(arrays.window[position % len(arrays.window)])

@@ -23,21 +23,7 @@ from validator.state.engine import POSITION, SECTION_HEAD, SectionHead, Step
 from validator.state.engines import kernels
 from validator.state.engines.block import append, change_ring, columns_of, oldest_places
 from validator.state.engines.hashes import entry_leaves, entry_spans, hash_keys
-from validator.state.engines.kernels import (
-    EMPTY,
-    ENTRY_HEAD_BYTES,
-    FIRST_TWIG,
-    LIVE,
-    NEXT_POSITION,
-    NO_RECORD_POSITION,
-    OLDEST,
-    POSITION_BITS,
-    POSITION_MASK,
-    RECORD_HEAD_BYTES,
-    REPLAYED_FROM,
-    UNIT_BYTES,
-    Array,
-)
+from validator.state.engines.kernels import Array, Pieces
 from validator.state.engines.packed_tree import PackedTree, TreeMark
 from validator.state.engines.table import MIN_CAPACITY, RECORD_HEAD, Table
 from validator.state.hashing import (
@@ -66,7 +52,7 @@ class _Undo:
 
 
 class PackedEngine:
-    """One state in arrays; implements :class:`validator.state.engine.Engine`."""
+    """One state in arrays; implements :class:`validator.state.engine.Engine`, whose docstrings apply."""
 
     def __init__(self, slack: int = COMPACTION_SLACK, mask: int = FULL_MASK) -> None:
         self._slack = slack
@@ -85,36 +71,32 @@ class PackedEngine:
 
     @property
     def next_position(self) -> int:
-        """Entries ever appended."""
-        return self._table.count(NEXT_POSITION)
+        return self._table.count(kernels.NEXT_POSITION)
 
     @property
     def live(self) -> int:
-        """Keys that have a value."""
-        return self._table.count(LIVE)
+        return self._table.count(kernels.LIVE)
 
     @property
     def oldest(self) -> int:
-        """Position of the oldest active entry; :attr:`next_position` if there is none."""
-        return self._table.count(OLDEST)
+        return self._table.count(kernels.OLDEST)
 
     # --- reads --------------------------------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, or ``None``."""
         table = self._table
         prefix = int.from_bytes(blake3(key, key=KEY_KEY).digest(8), "big") & self._mask
         place = (prefix >> 32) * table.capacity >> 32
         places, prefixes = table.places, table.prefixes
-        while (slot := places[place]) != EMPTY:
+        while (slot := places[place]) != kernels.EMPTY:
             found = prefixes[place]
             if found > prefix:
                 return None
             if found == prefix:
-                at = table.offsets[slot] * UNIT_BYTES
+                at = table.offsets[slot] * kernels.UNIT_BYTES
                 head, value_bytes = RECORD_HEAD.unpack_from(table.octets, at)
-                middle = at + RECORD_HEAD_BYTES + (head >> POSITION_BITS)
-                if table.octets[at + RECORD_HEAD_BYTES : middle] == key:
+                middle = at + kernels.RECORD_HEAD_BYTES + (head >> kernels.POSITION_BITS)
+                if table.octets[at + kernels.RECORD_HEAD_BYTES : middle] == key:
                     return bytes(table.octets[middle : middle + value_bytes])
             place += 1
         return None
@@ -125,14 +107,12 @@ class PackedEngine:
         return sorted(self._table.record(slot)[:2] for slot in slots.tolist())
 
     def position(self, key: bytes) -> int | None:
-        """Position of a key's active entry."""
         octets = np.frombuffer(key, dtype=np.uint8)
         hashed = np.frombuffer(key_hash(key), dtype=np.uint8)
         place, is_there = kernels.find_one(self._table.arrays, octets, hashed)
         return self._table.record(self._table.places[place])[2] if is_there else None
 
     def predecessor(self, place: bytes) -> tuple[bytes, int] | None:
-        """The live key whose hash is the last below ``place``, or the last of all, and its entry's position."""
         if not self.live:
             return None
         nothing = np.empty(0, dtype=np.uint8)
@@ -141,20 +121,17 @@ class PackedEngine:
         return key, position
 
     def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
-        """The end of each of so many encoded entries; they begin with ``data`` and stand one behind the other."""
         starts, key_lengths, value_lengths = entry_spans(np.frombuffer(data, dtype=np.uint8), count)
-        ends: list[int] = (starts + key_lengths + value_lengths + ENTRY_HEAD_BYTES).tolist()
+        ends: list[int] = (starts + key_lengths + value_lengths + kernels.ENTRY_HEAD_BYTES).tolist()
         return ends
 
     def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
-        """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""
         sizes = np.diff(np.array(ends, dtype=np.int64), prepend=0)
         return self.tree.levels(entry_leaves(data, sizes, self._table.arrays))
 
     # --- one block ----------------------------------------------------------------------------------------------------
 
     def apply(self, height: Height, batch: Batch) -> Step:
-        """Move to the child state after a batch. Raises :class:`ValueError`, and changes nothing, if it is wrong."""
         columns, table = columns_of(batch), self._table
         total, size = len(batch), len(columns.keys.octets) + len(columns.values.octets)
         self._reserve(total, size, (1 + COMPACTION_STEPS) * min(2 * total, self.live + total))
@@ -165,7 +142,7 @@ class PackedEngine:
         if len(moved):
             kept = np.full(len(moved), -1, dtype=np.int64)
             parts.append(append(table, height, moved, kept, columns, parts[0].undo))
-        table.arrays.counters[OLDEST] = kernels.raise_oldest(table.arrays, oldest)
+        table.arrays.counters[kernels.OLDEST] = kernels.raise_oldest(table.arrays, oldest)
         self.tree.extend(mark.next_position, [part.leaves for part in parts])
         self.tree.climb(twigs_for(self.next_position))
         head = SectionHead(
@@ -183,18 +160,17 @@ class PackedEngine:
         return Step(section, self.root, self.next_position, self.live, saved)
 
     def undo(self, step: Step) -> None:
-        """Move back to the state before ``step``, the latest one that was applied and not undone."""
         undo: _Undo = step.undo
         records, next_position = undo.records, self.next_position
-        most = len(records) // (2 * UNIT_BYTES) + 1
+        most = len(records) // (2 * kernels.UNIT_BYTES) + 1
         starts, lengths = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
         count = kernels.undo_spans(records, len(records), starts, lengths)
         starts, lengths = starts[:count], lengths[:count]
         self._reserve(count, 2 * len(records), 0)
         arrays = self._table.arrays
-        hashes = hash_keys(records, starts, lengths, arrays)
+        hashes = hash_keys(Pieces(records, starts, lengths), arrays)
         kernels.take_back(arrays, records, starts, lengths, hashes, undo.mark.next_position)
-        arrays.counters[OLDEST] = undo.oldest
+        arrays.counters[kernels.OLDEST] = undo.oldest
         self.tree.revert(undo.mark, next_position)
 
     def before(self, step: Step) -> dict[bytes, bytes | None]:
@@ -205,11 +181,11 @@ class PackedEngine:
         cursor = 0
         while cursor < len(data):
             head, value_bytes = RECORD_HEAD.unpack_from(data, cursor)
-            middle = cursor + RECORD_HEAD_BYTES + (head >> POSITION_BITS)
-            is_new = head & POSITION_MASK == NO_RECORD_POSITION
-            key = data[cursor + RECORD_HEAD_BYTES : middle]
+            middle = cursor + kernels.RECORD_HEAD_BYTES + (head >> kernels.POSITION_BITS)
+            is_new = head & kernels.POSITION_MASK == kernels.NO_RECORD_POSITION
+            key = data[cursor + kernels.RECORD_HEAD_BYTES : middle]
             found.setdefault(key, None if is_new else data[middle : middle + value_bytes])
-            cursor += -(-(middle - cursor + value_bytes) // UNIT_BYTES) * UNIT_BYTES
+            cursor += -(-(middle - cursor + value_bytes) // kernels.UNIT_BYTES) * kernels.UNIT_BYTES
         return found
 
     def _reserve(self, keys: int, size: int, entries: int) -> None:
@@ -220,22 +196,21 @@ class PackedEngine:
     # --- opening and pruning ------------------------------------------------------------------------------------------
 
     def seed(self, first_twig: int, peaks: Sequence[bytes]) -> None:
-        """Begin, empty, behind pruned twigs."""
         counters = self._table.arrays.counters
-        counters[FIRST_TWIG] = first_twig
-        counters[NEXT_POSITION] = counters[OLDEST] = first_twig * TWIG_ENTRIES
+        counters[kernels.FIRST_TWIG] = first_twig
+        counters[kernels.NEXT_POSITION] = counters[kernels.OLDEST] = first_twig * TWIG_ENTRIES
         self.tree.seed(first_twig, peaks)
 
     def forget(self, first_twig: int) -> None:
-        """Drop what belongs to pruned twigs alone."""
         self.tree.forget(first_twig)
 
     def replay(self, section: memoryview, head: SectionHead, first_position: int) -> None:
-        """Take over one block's part of the log, whose entries begin at ``first_position``; roots come at the end."""
         if self._is_fresh:
             # the log may begin below the first twig that is kept: positions before that are replayed without leaves
             counters = self._table.arrays.counters
-            counters[NEXT_POSITION] = counters[OLDEST] = counters[REPLAYED_FROM] = first_position
+            counters[kernels.NEXT_POSITION] = counters[kernels.OLDEST] = counters[kernels.REPLAYED_FROM] = (
+                first_position
+            )
             self._is_fresh = False
         self._pending.append((memoryview(bytes(section))[SECTION_HEAD.size :], head))
         self._pending_bytes += len(section)
@@ -249,23 +224,21 @@ class PackedEngine:
         self.tree.reserve(TWIG_ENTRIES)
         self._take_over(b"".join(twig.entries.values()), np.array(list(twig.entries), dtype=np.int64), nothing, nothing)
         self.tree.load(twig)
-        self._table.arrays.counters[NEXT_POSITION] = (twig.index + 1) * TWIG_ENTRIES
+        self._table.arrays.counters[kernels.NEXT_POSITION] = (twig.index + 1) * TWIG_ENTRIES
 
     def end_load(self, next_position: int) -> None:
-        """All twigs of the snapshot were loaded, which had so many entries."""
-        self._table.arrays.counters[NEXT_POSITION] = next_position
+        self._table.arrays.counters[kernels.NEXT_POSITION] = next_position
 
     def finish(self) -> None:
-        """Everything was replayed: make the root."""
         self._absorb()
         arrays = self._table.arrays
-        arrays.counters[OLDEST] = kernels.raise_oldest(arrays, max(self.oldest, self._first_kept))
+        arrays.counters[kernels.OLDEST] = kernels.raise_oldest(arrays, max(self.oldest, self._first_kept))
         self.tree.climb(twigs_for(self.next_position))
         self._table.fit_window(self.next_position - self.oldest + MIN_CAPACITY)
 
     @property
     def _first_kept(self) -> int:
-        return self._table.count(FIRST_TWIG) * TWIG_ENTRIES
+        return self._table.count(kernels.FIRST_TWIG) * TWIG_ENTRIES
 
     def _absorb(self) -> None:
         """Take over the sections that wait."""
@@ -290,8 +263,8 @@ class PackedEngine:
         starts, key_lengths, value_lengths = entry_spans(data, total)
         self._reserve(total, len(entries), total + TWIG_ENTRIES)
         arrays = self._table.arrays
-        leaves = entry_leaves(entries, key_lengths + value_lengths + ENTRY_HEAD_BYTES, arrays)
-        hashes = hash_keys(data, starts + ENTRY_HEAD_BYTES, key_lengths, arrays)
+        leaves = entry_leaves(entries, key_lengths + value_lengths + kernels.ENTRY_HEAD_BYTES, arrays)
+        hashes = hash_keys(Pieces(data, starts + kernels.ENTRY_HEAD_BYTES, key_lengths), arrays)
         kernels.replay_entries(
             arrays, data, starts, key_lengths, value_lengths, hashes, positions, deleted, deleted_after
         )

@@ -11,14 +11,7 @@ import numpy as np
 from validator.primitives.types import Hash
 from validator.state.engines import kernels
 from validator.state.engines.hashes import words_of
-from validator.state.engines.kernels import (
-    FIRST_TWIG,
-    LIVE,
-    NEXT_POSITION,
-    TWIG_BYTES,
-    TWIG_ROW_BYTES,
-    Array,
-)
+from validator.state.engines.kernels import Array
 from validator.state.engines.table import Table
 from validator.state.hashing import (
     ABSENT_ENTRY_NODES,
@@ -70,7 +63,7 @@ class PackedTree:
 
     def twig(self, index: int) -> Twig:
         """Parts of twig ``index``, which must not be pruned."""
-        row = self._table.arrays.twigs[index - self._table.count(FIRST_TWIG)].tobytes()
+        row = self._table.arrays.twigs[index - self._table.count(kernels.FIRST_TWIG)].tobytes()
         return Twig(row[:NODE_BYTES], row[NODE_BYTES : NODE_BYTES + BITMAP_BYTES])
 
     def upper_node(self, level: int, index: int) -> bytes:
@@ -92,7 +85,7 @@ class PackedTree:
 
     def mark(self) -> TreeMark:
         """The data with which :meth:`revert` undoes the next block."""
-        next_position = self._table.count(NEXT_POSITION)
+        next_position = self._table.count(kernels.NEXT_POSITION)
         return TreeMark(next_position, self._frontier.copy(), self.twig(next_position >> TWIG_LEVELS).entries_root)
 
     def extend(self, first: int, parts: Sequence[Array]) -> None:
@@ -107,7 +100,7 @@ class PackedTree:
             first, rows, other, count, self._frontier, _ABSENT_ENTRY_WORDS, _ENTRY_NODE_WORDS, arrays.lanes
         )
         found = (other if swapped else rows)[8 : 8 + twigs * 8].view(np.uint8).reshape(twigs, NODE_BYTES)
-        row = start - int(arrays.counters[FIRST_TWIG])
+        row = start - int(arrays.counters[kernels.FIRST_TWIG])
         arrays.twigs[row : row + twigs, :NODE_BYTES] = found
 
     def climb(self, twigs: int) -> None:
@@ -116,16 +109,16 @@ class PackedTree:
         rows = np.flatnonzero(arrays.dirty)
         if len(rows):
             arrays.dirty[rows] = 0
-            changed = rows + arrays.counters[FIRST_TWIG]
-            present = rows[changed < twigs_for(self._table.count(NEXT_POSITION))]
+            changed = rows + arrays.counters[kernels.FIRST_TWIG]
+            present = rows[changed < twigs_for(self._table.count(kernels.NEXT_POSITION))]
             words = self._heap.reshape(-1)
             kernels.hash_messages(
                 arrays.twigs.reshape(-1).view(np.uint32),
-                present * (TWIG_ROW_BYTES // 4),
-                np.full(len(present), TWIG_BYTES, dtype=np.int64),
+                present * (kernels.TWIG_ROW_BYTES // 4),
+                np.full(len(present), kernels.TWIG_BYTES, dtype=np.int64),
                 _TWIG_WORDS,
                 words,
-                (present + arrays.counters[FIRST_TWIG] + self._width) * kernels.HASH_WORDS,
+                (present + arrays.counters[kernels.FIRST_TWIG] + self._width) * kernels.HASH_WORDS,
                 arrays.lanes,
             )
             scratch = np.empty((3, len(rows)), dtype=np.int64)
@@ -137,7 +130,7 @@ class PackedTree:
         """Move back to a mark from ``next_position``. The counters and the active bits are those of the mark again."""
         arrays, twigs, kept = self._table.arrays, twigs_for(next_position), twigs_for(mark.next_position)
         self._frontier = mark.frontier.copy()
-        first = int(arrays.counters[FIRST_TWIG])
+        first = int(arrays.counters[kernels.FIRST_TWIG])
         arrays.twigs[kept - first : twigs - first] = _empty_twigs(1)
         self._heap[self._width + kept : self._width + twigs] = 0
         tail = (mark.next_position >> TWIG_LEVELS) - first
@@ -145,9 +138,9 @@ class PackedTree:
         self.climb(twigs)
 
     def _make_root(self) -> Hash:
-        next_position = self._table.count(NEXT_POSITION)
+        next_position = self._table.count(kernels.NEXT_POSITION)
         depth = upper_depth(twigs_for(next_position))
-        return state_root(next_position, self._table.count(LIVE), self.upper_node(depth, 0))
+        return state_root(next_position, self._table.count(kernels.LIVE), self.upper_node(depth, 0))
 
     # --- opening, pruning and room ------------------------------------------------------------------------------------
 
@@ -160,7 +153,7 @@ class PackedTree:
     def load(self, twig: SnapshotTwig) -> None:
         """Take over the entry root of a snapshot's twig, which becomes the last one; its bits are set already."""
         arrays = self._table.arrays
-        row = twig.index - int(arrays.counters[FIRST_TWIG])
+        row = twig.index - int(arrays.counters[kernels.FIRST_TWIG])
         arrays.twigs[row, :NODE_BYTES] = np.frombuffer(twig.entries_root, dtype=np.uint8)
         arrays.dirty[row] = 1
         self._frontier = np.stack([words_of(node or bytes(NODE_BYTES)) for node in twig.frontier])
@@ -168,16 +161,16 @@ class PackedTree:
     def forget(self, first_twig: int) -> None:
         """Drop the rows of pruned twigs."""
         arrays = self._table.arrays
-        shift = first_twig - int(arrays.counters[FIRST_TWIG])
+        shift = first_twig - int(arrays.counters[kernels.FIRST_TWIG])
         arrays.twigs[: len(arrays.twigs) - shift] = arrays.twigs[shift:].copy()
         arrays.twigs[len(arrays.twigs) - shift :] = _empty_twigs(1)
-        arrays.counters[FIRST_TWIG] = first_twig
+        arrays.counters[kernels.FIRST_TWIG] = first_twig
 
     def reserve(self, entries: int) -> None:
         """Make room for so many more entries."""
         arrays = self._table.arrays
-        total = twigs_for(int(arrays.counters[NEXT_POSITION]) + entries) + 1
-        rows = total - int(arrays.counters[FIRST_TWIG])
+        total = twigs_for(int(arrays.counters[kernels.NEXT_POSITION]) + entries) + 1
+        rows = total - int(arrays.counters[kernels.FIRST_TWIG])
         if rows > len(arrays.twigs):
             twigs = _empty_twigs(max(rows, len(arrays.twigs) * 5 // 4))
             twigs[: len(arrays.twigs)] = arrays.twigs
@@ -194,7 +187,7 @@ class PackedTree:
 
 def _empty_twigs(rows: int) -> Array:
     """Rows of twigs without entries."""
-    twigs = np.zeros((rows, TWIG_ROW_BYTES), dtype=np.uint8)
+    twigs = np.zeros((rows, kernels.TWIG_ROW_BYTES), dtype=np.uint8)
     twigs[:, :NODE_BYTES] = np.frombuffer(ABSENT_ENTRY_NODES[TWIG_LEVELS], dtype=np.uint8)
     return twigs
 

@@ -48,7 +48,7 @@ _Slot = tuple[int, bytes]
 @dataclass(slots=True)
 class _Undo:
     slots: dict[bytes, _Slot | None]
-    """What the touched keys had before."""
+    """The touched keys' slots before."""
     oldest: int
     tree: TreeUndo
 
@@ -89,7 +89,7 @@ class _Appender:
 
 
 class PlainEngine:
-    """One state in dictionaries; implements :class:`validator.state.engine.Engine`."""
+    """One state in dictionaries; implements :class:`validator.state.engine.Engine`, whose docstrings apply."""
 
     def __init__(self, slack: int = COMPACTION_SLACK) -> None:
         self.slots: dict[bytes, _Slot] = {}
@@ -105,7 +105,7 @@ class PlainEngine:
         self._leaves: list[bytes] = []
         self._gone: list[int] = []
         self._first_position = 0
-        """Where the first twig that is kept begins."""
+        """Start of the first twig that is kept."""
 
     @property
     def root(self) -> Hash:
@@ -113,26 +113,21 @@ class PlainEngine:
 
     @property
     def next_position(self) -> int:
-        """Entries ever appended."""
         return self.tree.next_position
 
     @property
     def live(self) -> int:
-        """Keys that have a value."""
         return len(self.slots)
 
     @property
     def oldest(self) -> int:
-        """Position of the oldest active entry; :attr:`next_position` where there is none."""
         return self._oldest
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, or ``None``."""
         slot = self.slots.get(key)
         return None if slot is None else slot[1]
 
     def apply(self, height: Height, batch: Batch) -> Step:
-        """Move to the child state after a batch. Raises :class:`ValueError`, and changes nothing, where it is wrong."""
         changed = self._net_changes(batch)
         appender = _Appender(self, height)
         oldest = self._oldest
@@ -159,7 +154,6 @@ class PlainEngine:
         return Step(section, self.root, self.next_position, self.live, undo)
 
     def undo(self, step: Step) -> None:
-        """Move back to the state before ``step``, the latest one that was applied and not undone."""
         undo: _Undo = step.undo
         added, removed = [], []
         for key, old in undo.slots.items():
@@ -188,7 +182,6 @@ class PlainEngine:
         return sorted((key, slot[1]) for key, slot in self.slots.items() if key.startswith(prefix))
 
     def position(self, key: bytes) -> int | None:
-        """Position of a key's active entry."""
         slot = self.slots.get(key)
         return None if slot is None else slot[0]
 
@@ -198,14 +191,12 @@ class PlainEngine:
         return self._ring[after % len(self._ring)]
 
     def predecessor(self, place: bytes) -> tuple[bytes, int] | None:
-        """The live key whose hash is the last below ``place``, or the last of all, and its entry's position."""
         if not self._ring:
             return None
         key = self._by_hash[self._ring[bisect_left(self._ring, place) - 1]]
         return key, self.slots[key][0]
 
     def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
-        """Where each of so many encoded entries ends; they begin with ``data`` and stand one behind the other."""
         ends, cursor = [], 0
         for _ in range(count):
             cursor += entry_bytes(data, cursor)
@@ -213,13 +204,11 @@ class PlainEngine:
         return ends
 
     def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
-        """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""
         view = memoryview(data)
         leaves = [entry_hash(view[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
         return [b"".join(level) for level in entry_tree(leaves)]
 
     def forget(self, first_twig: int) -> None:
-        """Drop what belongs to pruned twigs alone."""
         self._first_position = first_twig * TWIG_ENTRIES
         self.tree.forget(first_twig)
 
@@ -292,12 +281,10 @@ class PlainEngine:
     # --- opening ------------------------------------------------------------------------------------------------------
 
     def seed(self, first_twig: int, peaks: Sequence[bytes]) -> None:
-        """Begin, empty, behind pruned twigs."""
         self.tree.seed(first_twig, peaks)
         self._oldest = self._first_position = self.tree.next_position
 
     def replay(self, section: memoryview, head: SectionHead, first_position: int) -> None:
-        """Take over one block's part of the log, whose entries begin at ``first_position``; roots come at the end."""
         cursor = SECTION_HEAD.size
         for position in range(first_position, first_position + head.entries):
             end = cursor + entry_bytes(section, cursor)
@@ -326,11 +313,9 @@ class PlainEngine:
         self.tree.load(twig.index, Twig(twig.entries_root, twig.active_bits), twig.frontier)
 
     def end_load(self, next_position: int) -> None:
-        """All twigs of the snapshot were loaded, which had so many entries."""
         self.tree.end_load(next_position)
 
     def finish(self) -> None:
-        """Everything was replayed: make the root."""
         self._absorb()
         self._by_hash = {key_hash(key): key for key in self.slots}
         self._ring = sorted(self._by_hash)

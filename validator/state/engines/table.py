@@ -16,26 +16,7 @@ import numpy as np
 
 from validator.state.engines import kernels
 from validator.state.engines.hashes import KEY_WORDS
-from validator.state.engines.kernels import (
-    BUMP,
-    CAPACITY,
-    COUNTERS,
-    EMPTY,
-    LIVE,
-    NEXT_POSITION,
-    OLDEST,
-    POSITION_BITS,
-    POSITION_MASK,
-    RECORD_HEAD_BYTES,
-    SIZE_CLASSES,
-    SLOTS_FREE,
-    SLOTS_USED,
-    TOP,
-    TWIG_ROW_BYTES,
-    UNIT_BYTES,
-    Array,
-    Arrays,
-)
+from validator.state.engines.kernels import Array, Arrays
 from validator.state.hashing import NODE_BYTES
 
 MIN_CAPACITY: Final = 1024
@@ -55,23 +36,23 @@ class Table:
         arena = np.empty(MIN_CAPACITY, dtype=np.uint64)
         self.arrays = Arrays(
             prefixes=np.empty(2 * MIN_CAPACITY, dtype=np.uint64),
-            places=np.full(2 * MIN_CAPACITY, EMPTY, dtype=np.uint32),
+            places=np.full(2 * MIN_CAPACITY, kernels.EMPTY, dtype=np.uint32),
             offsets=np.empty(MIN_CAPACITY, dtype=np.uint32),
             free_slots=np.empty(MIN_CAPACITY, dtype=np.uint32),
             words=arena,
             halves=arena.view(np.uint32),
             octets=arena.view(np.uint8),
-            free_records=np.full(SIZE_CLASSES, EMPTY, dtype=np.uint32),
+            free_records=np.full(kernels.SIZE_CLASSES, kernels.EMPTY, dtype=np.uint32),
             window=np.empty(MIN_CAPACITY, dtype=np.uint32),
-            twigs=np.empty((0, TWIG_ROW_BYTES), dtype=np.uint8),
+            twigs=np.empty((0, kernels.TWIG_ROW_BYTES), dtype=np.uint8),
             dirty=np.empty(0, dtype=np.uint8),
-            counters=np.zeros(COUNTERS, dtype=np.int64),
+            counters=np.zeros(kernels.COUNTERS, dtype=np.int64),
             mask=np.array([mask], dtype=np.uint64),
             key_words=KEY_WORDS,
             lanes=np.zeros((48, kernels.LANES), dtype=np.uint32),
             scratch=np.zeros(kernels.BLOCK_BYTES + NODE_BYTES, dtype=np.uint8),
         )
-        self.arrays.counters[CAPACITY] = MIN_CAPACITY
+        self.arrays.counters[kernels.CAPACITY] = MIN_CAPACITY
         self._look()
 
     def count(self, counter: int) -> int:
@@ -80,22 +61,26 @@ class Table:
 
     def record(self, slot: int) -> tuple[bytes, bytes, int]:
         """Key, value and position of a slot."""
-        at = self.offsets[slot] * UNIT_BYTES
+        at = self.offsets[slot] * kernels.UNIT_BYTES
         head, value_bytes = RECORD_HEAD.unpack_from(self.octets, at)
-        middle = at + RECORD_HEAD_BYTES + (head >> POSITION_BITS)
-        key = bytes(self.octets[at + RECORD_HEAD_BYTES : middle])
-        return key, bytes(self.octets[middle : middle + value_bytes]), head & POSITION_MASK
+        middle = at + kernels.RECORD_HEAD_BYTES + (head >> kernels.POSITION_BITS)
+        key = bytes(self.octets[at + kernels.RECORD_HEAD_BYTES : middle])
+        return key, bytes(self.octets[middle : middle + value_bytes]), head & kernels.POSITION_MASK
 
     # --- room ---------------------------------------------------------------------------------------------------------
 
     def reserve(self, keys: int, size: int, entries: int) -> None:
         """Make room for so many keys, bytes of keys and values, and entries."""
         counters = self.arrays.counters
-        units = (size + keys * (RECORD_HEAD_BYTES + UNIT_BYTES)) * 9 // 8 // UNIT_BYTES + 2 * keys + 1
-        self._reserve_arena(int(counters[BUMP]) + units)
-        self._reserve_slots(int(counters[SLOTS_USED]) + keys)
+        units = (
+            (size + keys * (kernels.RECORD_HEAD_BYTES + kernels.UNIT_BYTES)) * 9 // 8 // kernels.UNIT_BYTES
+            + 2 * keys
+            + 1
+        )
+        self._reserve_arena(int(counters[kernels.BUMP]) + units)
+        self._reserve_slots(int(counters[kernels.SLOTS_USED]) + keys)
         self._reserve_index(keys)
-        needed = self.count(NEXT_POSITION) + entries - self.count(OLDEST)
+        needed = self.count(kernels.NEXT_POSITION) + entries - self.count(kernels.OLDEST)
         if needed > len(self.arrays.window):
             self.fit_window(max(needed, needed * 9 // 8))
         self._look()
@@ -104,7 +89,7 @@ class Table:
         arrays = self.arrays
         if units > len(arrays.words):
             arena = _room(max(units, len(arrays.words) * 5 // 4), np.uint64)
-            used = int(arrays.counters[BUMP])
+            used = int(arrays.counters[kernels.BUMP])
             arena[:used] = arrays.words[:used]
             self._forget_views()
             self.arrays = arrays._replace(words=arena, halves=arena.view(np.uint32), octets=arena.view(np.uint8))
@@ -114,18 +99,18 @@ class Table:
         if slots > len(arrays.offsets):
             size = max(slots, len(arrays.offsets) * 5 // 4)
             self._forget_views()
-            free = int(arrays.counters[SLOTS_FREE])
+            free = int(arrays.counters[kernels.SLOTS_FREE])
             self.arrays = arrays._replace(
                 offsets=_grown(arrays.offsets, size), free_slots=_grown(arrays.free_slots[:free], size)
             )
 
     def _reserve_index(self, keys: int) -> None:
-        arrays, needed = self.arrays, self.count(LIVE) + keys
-        capacity = int(arrays.counters[CAPACITY])
+        arrays, needed = self.arrays, self.count(kernels.LIVE) + keys
+        capacity = int(arrays.counters[kernels.CAPACITY])
         is_sparse = capacity > MIN_CAPACITY and needed * 8 < capacity
         if (
             needed * 100 <= capacity * MAX_LOAD
-            and arrays.counters[TOP] + keys + 2 < len(arrays.places)
+            and arrays.counters[kernels.TOP] + keys + 2 < len(arrays.places)
             and not is_sparse
         ):
             return
@@ -133,9 +118,9 @@ class Table:
         top = kernels.spread_top(arrays.places, arrays.prefixes, capacity)
         length = max(capacity + capacity // 64, top) + keys + MIN_CAPACITY
         places, prefixes = _room(length, np.uint32), _room(length, np.uint64)
-        places.fill(EMPTY)
+        places.fill(kernels.EMPTY)
         top = kernels.rebuild_index(arrays.places, arrays.prefixes, places, prefixes, capacity)
-        arrays.counters[CAPACITY], arrays.counters[TOP] = capacity, max(top, 0)
+        arrays.counters[kernels.CAPACITY], arrays.counters[kernels.TOP] = capacity, max(top, 0)
         self._forget_views()
         self.arrays = arrays._replace(places=places, prefixes=prefixes)
 
@@ -143,7 +128,7 @@ class Table:
         """Give the window another size, with what stands in it between the oldest entry and the end."""
         old = self.arrays.window
         window = _room(size, np.uint32)
-        first, end = self.count(OLDEST), self.count(NEXT_POSITION)
+        first, end = self.count(kernels.OLDEST), self.count(kernels.NEXT_POSITION)
         while first < end:
             count = min(end - first, size - first % size, len(old) - first % len(old))
             window[first % size :][:count] = old[first % len(old) :][:count]
@@ -159,13 +144,13 @@ class Table:
         arrays = self.arrays
         self.places, self.prefixes = arrays.places.data, arrays.prefixes.data
         self.offsets, self.octets = arrays.offsets.data, arrays.octets.data
-        self.capacity = int(arrays.counters[CAPACITY])
+        self.capacity = int(arrays.counters[kernels.CAPACITY])
 
 
 def _room(size: int, dtype: Any) -> Array:
     """An array of its own pages, zero as long as untouched: freed, it goes back to the system whole.
 
-    Large ones ask for huge pages. Those are given to private mappings only, where shared ones, which are what a mapping
+    Large ones ask for huge pages. Those are given to private mappings only, while shared ones, which are what a mapping
     is by default, are left out by the system's settings; nor is memory to be shared with a forked process.
     """
     count = size * np.dtype(dtype).itemsize

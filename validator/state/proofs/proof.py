@@ -67,12 +67,12 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What a state says about one key. Which key, and which root, is the verifier's to know."""
+    """The statement of a state about one key. The verifier knows the key and the root."""
 
     next_position: int
     live: int
     witness: Witness | bytes
-    """The upper tree's root instead, where no key is live."""
+    """The upper tree's root instead, if no key is live."""
 
     def encode(self) -> bytes:
         """The compact form: nodes over nothing, and words of active bits that are zero, are a bit each."""
@@ -102,9 +102,9 @@ class Proof:
 
 
 def verify(root: Hash, key: bytes, encoded: bytes) -> bytes | None:
-    """The value that the state with this root has under a key, or ``None`` where the key is proved absent.
+    """The value that the state with this root has under a key, or ``None`` if the key is proved absent.
 
-    Raises :class:`ProofError` where the proof is malformed, of another root, or about another key.
+    Raises :class:`ProofError` if the proof is malformed, of another root, or about another key.
     """
     proof = Proof.decode(encoded)
     witness = proof.witness
@@ -140,7 +140,7 @@ def climb(key: bytes, node: bytes, index: int, siblings: Sequence[bytes]) -> byt
 
 
 def _upper_root(witness: Witness) -> bytes:
-    """The upper tree's root that a witness leads to. Raises :class:`ProofError` where the entry is not active."""
+    """The upper tree's root that a witness leads to. Raises :class:`ProofError` if the entry is not active."""
     twig, offset = divmod(witness.position, TWIG_ENTRIES)
     if not witness.active_bits[offset >> 3] >> (offset & 7) & 1:
         raise ProofError("the entry is not active")
@@ -152,7 +152,7 @@ def _upper_root(witness: Witness) -> bytes:
 
 
 class _Reader:
-    """Takes an encoding apart from its beginning. Raises :class:`ProofError` where it ends too early."""
+    """Takes an encoding apart from its beginning. Raises :class:`ProofError` if it ends too early."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -181,7 +181,7 @@ def _read_witness(reader: _Reader, next_position: int) -> Witness:
 
 
 def _encode_sparse(items: Sequence[bytes], usual: Sequence[bytes]) -> bytes:
-    """Which items are not the usual ones, a bit each in 8 bytes from the lowest on, then those that are not."""
+    """A bit for each item that is not the usual one, in 8 bytes from the lowest on, then these items."""
     unusual = [i for i, item in enumerate(items) if item != usual[i]]
     return _MASK.pack(sum(1 << i for i in unusual)) + b"".join(items[i] for i in unusual)
 

@@ -44,7 +44,7 @@ REMEMBERED_TWIGS: Final = 64
 
 @dataclass
 class PastState:
-    """How the state of a height differs from the final one."""
+    """The difference between the state of a height and the final one."""
 
     height: Height
     root: Hash
@@ -53,7 +53,7 @@ class PastState:
     oldest: int
     """No active entry stands before this position."""
     positions: dict[bytes, int | None] = field(default_factory=dict)
-    """Then active entries of the keys that changed since, by the hash of the key; ``None`` where the key was absent."""
+    """Then active entries of the keys that changed since, by the hash of the key; ``None`` if the key was absent."""
     reactivated: dict[int, list[int]] = field(default_factory=dict)
     """Positions that were active then and are not now, by twig."""
     upper: list[dict[int, bytes]] = field(default_factory=list)
@@ -90,7 +90,7 @@ class _SnapshotTwig:
         return self.entries[offset]
 
     def node(self, level: int, index: int) -> bytes:
-        """A node of the entry tree; nothing where it follows from no snapshot, below inactive entries."""
+        """A node of the entry tree; nothing if it follows from no snapshot, below inactive entries."""
         return self.levels[level][index]
 
 
@@ -143,14 +143,14 @@ class Prover:
         return Proof(past.next_position, past.live, self._witness(position, past))
 
     def manifest(self, past: PastState) -> Manifest:
-        """What a snapshot of a state consists of."""
+        """The manifest of a snapshot of a state."""
         first_twig = past.oldest >> TWIG_LEVELS
         peaks = tuple(self._node(*place, past) for place in pruned_peaks(first_twig))
         roots = tuple(self._node(0, index, past) for index in range(first_twig, twigs_for(past.next_position)))
         return Manifest(past.height, past.next_position, past.live, first_twig, peaks, roots)
 
     def chunk(self, number: int, past: PastState) -> bytes:
-        """One chunk of the snapshot of a state. Raises :class:`IndexError` where there is none."""
+        """One chunk of the snapshot of a state. Raises :class:`IndexError` if there is none."""
         if self._last_chunk[:2] == (past.root, number):
             return self._last_chunk[2]
         manifest = self.manifest(past)

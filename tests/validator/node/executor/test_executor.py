@@ -13,7 +13,7 @@ import pytest
 
 from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from tests.validator.chain.test_block import changed
-from tests.validator.chains import ACTOR, ALICE, BOB, RICH, USERS, make_genesis, schedule
+from tests.validator.chains import ACTOR, ALICE, BOB, RICH, USERS, index_contents, make_genesis, schedule
 from tests.validator.executors import Author, chain_of, wire, with_transactions
 from validator.chain.block import Block, Header, decode_block, header_hash
 from validator.chain.genesis import Genesis, GenesisAgent, Policy
@@ -345,7 +345,9 @@ def require_recovery(disk: MemoryDisk, least: int) -> Executor:
     assert least <= height <= max(least, 0) + 1
     assert executor.archive.height == height
     assert executor.final_view.root == ROOTS[height]
-    assert executor.index.contents() == SchedulerIndex.rebuild(executor.genesis, executor.final_view).contents()
+    assert index_contents(executor.index) == index_contents(
+        SchedulerIndex.rebuild(executor.genesis, executor.final_view)
+    )
     for at in range(1, height + 1):
         assert executor.archive.block(at) == LINE[at - 1].block
     return executor
