@@ -67,7 +67,7 @@ def setting_text(change: Change) -> str:
     return f"{change.path}={text}"
 
 
-def change_words(changes: Iterable[Change]) -> list[str]:
+def options_text(changes: Iterable[Change]) -> list[str]:
     """``--set PATH=VALUE`` and ``--unset PATH``, as one types them into a shell."""
     return [
         f"--unset {shlex.quote(change.path)}" if change.removes else f"--set {shlex.quote(setting_text(change))}"

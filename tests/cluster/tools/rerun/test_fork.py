@@ -179,7 +179,7 @@ def test_a_fault_of_the_past_is_judged_by_the_times_that_applied() -> None:
         (["--set", "stop.height=8"], "faults[2].at_height: 11 is not below stop.height (8)"),
         (
             ["--set", "faults[+]={kind: upgrade, at_height: 11, code: elsewhere}"],
-            "forks[0].changes: faults[4].code: all machines of the simulator run in one process",
+            "forks[0].changes: faults[4].code: only the live testnet can do this",
         ),
         (["--set", "links.los=1"], "links.los: unknown field; "),
         (["--at", "17"], "cannot be forked there: it reached height 16"),
