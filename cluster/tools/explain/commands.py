@@ -1,4 +1,4 @@
-"""``stampede validate``, ``explain`` and ``schema``: scenario files, before anything runs."""
+"""``stampede validate``, ``explain`` and ``schema``: scenario files before a run."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _explain(options: Any) -> int:
     is_picture = options.out.suffix == PICTURE
     content = picture(scenario) + "\n" if is_picture else render_outline(scenario, found, apart, str(path))
     if options.out.parent == RUNS_FOLDER:
-        with suppress(OSError):  # the next line says it
+        with suppress(OSError):  # the next line reports it
             RUNS_FOLDER.mkdir(exist_ok=True)
     write_for_user(options.out, content)
     print(f"written to {options.out}")

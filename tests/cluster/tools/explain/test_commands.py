@@ -33,7 +33,7 @@ def test_each_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.out.splitlines() == [
         "right.yaml: valid (live and sim)",
         "ring.yaml: valid (live and sim)",
-        "forked.yaml: valid (sim only: forks: only the simulator repeats what came before; see --backend sim)",
+        "forked.yaml: valid (sim only: forks: only the simulator can repeat the past (--backend sim))",
     ]
     assert said.err.splitlines() == [
         "stampede: wrong.yaml: stop.hight: unknown field; did you mean height?",
@@ -124,7 +124,7 @@ def test_a_page_and_a_picture_are_written(capsys: pytest.CaptureFixture[str]) ->
         (["explain", "right.yaml", "--unset", "name"], "right.yaml with --unset: name: is missing"),
         (["explain", "right.yaml", "--out", "out.png"], "'out.png': expected a name that ends in .html or .svg"),
         (["explain", "right.yaml", "--out", "no/such/out.svg"], "no/such/out.svg: cannot be written: No such file"),
-        (["explain", "forked.yaml", "--backend", "live"], "forked.yaml: forks: only the simulator repeats"),
+        (["explain", "forked.yaml", "--backend", "live"], "forked.yaml: forks: only the simulator can repeat"),
         (["explain", "right.yaml", "--backend", "cloud"], "unknown choice 'cloud'; known: live, sim"),
     ],
 )

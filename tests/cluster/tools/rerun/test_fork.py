@@ -231,7 +231,7 @@ def test_a_scenario_with_wrong_forks_is_one_line(tmp_path: Path, forks: list[dic
 def test_the_live_testnet_refuses_forks(capsys: pytest.CaptureFixture[str]) -> None:
     Path("forked.yaml").write_text("name: a\nforks: [{at_height: 5}]\n")
     assert main(["run", "forked.yaml"]) == ExitCode.BAD_INPUT
-    assert "forks: only the simulator repeats what came before" in capsys.readouterr().err
+    assert "forks: only the simulator can repeat the past" in capsys.readouterr().err
 
 
 def test_a_fork_that_is_never_reached_is_a_problem(tmp_path: Path) -> None:
