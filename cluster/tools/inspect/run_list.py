@@ -29,7 +29,7 @@ def print_runs(console: Console, entries: Sequence[Entry]) -> None:
         table.add_column(heading, justify="right" if right else "left", overflow="fold", no_wrap=not is_folded)
     for entry in entries:
         known = entry.outcome
-        state = Text(entry.state if known is None else f"{SIGNS[known]} {known.value}", STYLES.get(known, "dim"))
+        state = Text(entry.state, "dim") if known is None else Text(f"{SIGNS[known]} {known.value}", STYLES[known])
         duration = "" if entry.duration_s is None else f"{entry.duration_s:,.1f} s"
         reason = entry.note if len(entry.note) <= REASON_CHARACTERS else f"{entry.note[:REASON_CHARACTERS]}…"
         commit = entry.commit[:COMMIT_DIGITS] + (DIRTY if entry.commit.endswith(DIRTY) else "")

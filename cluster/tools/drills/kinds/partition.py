@@ -12,7 +12,8 @@ from cluster.checks.metrics.metrics import first_finalizations
 from cluster.common.outcome import Outcome, worst
 from cluster.record.run import Backend, FaultRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import PartitionFault, kind_of
+from cluster.scenario.sections.base import kind_of
+from cluster.scenario.sections.faults import PartitionFault
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.tools.drills.expectations import faults_of, heights_apart, overlapping, timers_once, unmet
 from consensus.types import quorum
