@@ -6,8 +6,8 @@
     assert outcome.passed, outcome.explain()
 
 A scenario is a path, a mapping of its fields or a :class:`Scenario`. :func:`simulate` runs it in this process in
-virtual time, :func:`run` on the live testnet, writing the run's folder; both return an :class:`RunOutcome`. :func:`up`
-keeps a live testnet up for as long as a ``with`` block lasts. ``docs/python.md`` has more of it.
+virtual time, :func:`run` on the live testnet, with a run folder; both return a :class:`RunOutcome`. :func:`up` keeps a
+live testnet up during a ``with`` block. See ``docs/python.md``.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from cluster.simulation.driver import simulate as _simulate
 from cluster.tools.run.running import finish
 
 FIRST_BLOCK_TIMEOUT_S: Final = 120.0
-"""A testnet that is to be up has made a block by then."""
+"""Limit for the first block of a testnet."""
 AnyScenario = Scenario | Mapping[str, Any] | os.PathLike[str] | str
-"""What runs: a scenario, its fields as plain data, or the path of its file."""
+"""A scenario, its fields as plain data, or the path of its file."""
 
 __all__ = [
     "BadInput",
@@ -64,32 +64,32 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """A run's record and what the checks say of it."""
+    """A run's record and its verdict."""
 
     record: RunRecord
     books: Books
-    """What the checks kept of the run's blocks: the ledger, every timer, metrics block by block."""
+    """The auditor's books of the run's blocks: the ledger, every timer, metrics by block."""
     verdict: Verdict
     metrics: dict[str, float]
     """By name, the unit last in each; as in ``result.json``."""
     folder: Path | None = None
-    """Where the run was written, if it was."""
+    """The run's folder, if it has one."""
 
     @property
     def passed(self) -> bool:
-        """Whether every check passed; an inconclusive run did not."""
+        """Whether every check passed; an inconclusive run is not passed."""
         return self.verdict.exit_code == 0
 
     def check(self, name: str) -> Check:
-        """The check of that name. Raises :class:`KeyError`, which says what was probably meant or which there are."""
+        """The check of that name. Raises :class:`KeyError`, with a suggestion."""
         return self.verdict.check(name)
 
     def explain(self) -> str:
-        """The checks that did not pass, a line each; empty where all did."""
+        """The checks that did not pass, a line each; empty if all did."""
         return "\n".join(f"{c.name}: {c.verdict}: {c.detail}" for c in self.verdict.checks if c.verdict.value != "pass")
 
     def __repr__(self) -> str:
-        """In one line: the record alone has every block."""
+        """One line, since the record has every block."""
         return f"<{type(self).__name__} of {self.record.scenario.name}, seed {self.record.seed}: {self.verdict}>"
 
 
@@ -101,7 +101,7 @@ def simulate(
 ) -> RunOutcome:
     """Run a scenario on the simulator; equal seeds give equal digests.
 
-    The run's folder is written where ``out`` names one. ``settings`` are changes as ``--set`` takes them, such as
+    The run's folder is written if ``out`` is given. ``settings`` are changes as for ``--set``, such as
     ``"links.loss=0.1"``. Raises :class:`BadInput`.
     """
     chosen, seed = _scenario(scenario, seed, settings)
@@ -116,12 +116,10 @@ def run(
     settings: Sequence[str] = (),
     bind: str = LOOPBACK,
 ) -> RunOutcome:
-    """Run a scenario on the live testnet and write its folder, ``runs/<time>-<scenario>`` where ``out`` names no other.
+    """Run a scenario on the live testnet and write its folder, by default ``runs/<time>-<scenario>``.
 
-    ``bind`` is the address of this machine where it listens, unless Ray has several nodes, which listen at their own.
-
-    Ctrl-C ends it early, with an outcome that is at best inconclusive. Raises :class:`BadInput` and
-    :class:`HarnessError`.
+    ``bind`` is the address of this machine to listen on; several Ray nodes listen on their own addresses. Ctrl-C ends
+    the run early; it is at best inconclusive then. Raises :class:`BadInput` and :class:`HarnessError`.
     """
     from cluster.live.driver.driver import run_live
 
@@ -132,8 +130,8 @@ def run(
         return _outcome(record, finish(record, folder, interrupts), folder)
 
 
-class _Looks:
-    """What was seen last of a testnet that is up, for whoever waits for more."""
+class _LastSample:
+    """The last sample of a running testnet, for callers that wait for a height."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -142,19 +140,19 @@ class _Looks:
         self._is_over = False
 
     def take(self, sample: Sample) -> None:
-        """A look at the network."""
+        """Store a sample."""
         with self._news:
             self._heights = dict(zip(self.names, sample.heights, strict=True))
             self._news.notify_all()
 
     def end(self) -> None:
-        """Nothing comes any more."""
+        """Wake the callers: there are no more samples."""
         with self._news:
             self._is_over = True
             self._news.notify_all()
 
     def wait_for(self, height: int, names: Sequence[str], timeout_s: float) -> None:
-        """Raises :class:`HarnessError`."""
+        """Wait for a height. Raises :class:`HarnessError` if it is not reached in time."""
 
         def is_reached() -> bool:
             return all((self._heights[name] or 0) >= height for name in names)
@@ -176,41 +174,43 @@ class _Looks:
 
 @dataclass(slots=True)
 class LiveTestnet:
-    """A live testnet that is up."""
+    """A running live testnet."""
 
     folder: Path
-    """The run's: logs, the validators' disks, and at the end its result and report."""
+    """The run's folder: logs, the validators' disks, and at the end result and report."""
     url: str
-    """Of the testnet's own endpoint (``docs/http.md``)."""
+    """URL of the testnet's own endpoint (``docs/http.md``)."""
     validators: dict[str, str]
     """The validators' HTTP endpoints by their names."""
     outcome: RunOutcome | None = None
-    """Once the ``with`` block is over."""
-    _looks: _Looks = field(default_factory=lambda: _Looks(()), repr=False)
+    """Set after the ``with`` block."""
+    _last_sample: _LastSample = field(default_factory=lambda: _LastSample(()), repr=False)
 
     def wait_for_height(self, height: int, timeout_s: float = 60.0, validators: Sequence[str] = ()) -> None:
-        """Wait until a height is final at these validators; all that are there from the beginning, where none is named.
+        """Wait until a height is final at these validators, by default all that started with the testnet.
 
-        Raises :class:`BadInput` for a name that no validator has, and :class:`HarnessError` where the time is up or the
-        testnet ends before.
+        Raises :class:`BadInput` for an unknown validator, and :class:`HarnessError` if the time is up or the testnet
+        ends before.
         """
         for name in validators:
-            if name not in self._looks.names:
-                raise BadInput(f"validators: no validator is named {name!r}; {instead(name, list(self._looks.names))}")
-        self._looks.wait_for(height, validators or list(self.validators), timeout_s)
+            if name not in self._last_sample.names:
+                raise BadInput(
+                    f"validators: no validator is named {name!r}; {instead(name, list(self._last_sample.names))}"
+                )
+        self._last_sample.wait_for(height, validators or list(self.validators), timeout_s)
 
     def inject(self, **fault: Any) -> dict[str, Any]:
-        """Add a fault, by its fields as in a scenario's ``faults``; at once where it states neither height nor time.
+        """Add a fault, by its fields as in a scenario's ``faults``; without height and time it begins at once.
 
-        Returns it as it will be performed. Raises :class:`BadInput`, and :class:`HarnessError` where the testnet broke
-        down or ends.
+        Returns it as it will be performed. Raises :class:`BadInput`, and :class:`HarnessError` if the testnet has
+        failed or is ending.
         """
         return ControlClient.of_run(self.folder).add_fault(fault)
 
     def pay(self, to: str, amount: int) -> dict[str, Any]:
         """Have the faucet pay an address (``0x…``), in the smallest CBY unit; the scenario has a ``chain.faucet``.
 
-        Returns the transfer that it sent. Raises :class:`BadInput`, and :class:`HarnessError` where it does not pay.
+        Returns the transfer that it sent. Raises :class:`BadInput`, and :class:`HarnessError` if it does not pay.
         """
         return ControlClient.of_run(self.folder).pay(to, amount)
 
@@ -223,27 +223,26 @@ def up(
     settings: Sequence[str] = (),
     bind: str = LOOPBACK,
 ) -> Iterator[LiveTestnet]:
-    """A live testnet for as long as the block lasts: it has made a block when that begins; then its load stops, it
-    drains and is judged.
+    """A live testnet during a ``with`` block, which begins after the first block of the chain.
 
-    The scenario's load and faults are performed, its stop height and time are not used; of what it asks for
-    (``success``: heights, transactions, fires) as large a part is needed as the block lasted of them. ``bind`` is as of
-    :func:`run`. Raises :class:`BadInput`, and :class:`HarnessError` where the testnet does not come up or broke down.
+    At the end of the ``with`` block the load stops, and the run drains and is judged. The scenario's stop height and
+    time are not used; the minimum numbers of ``success`` are reduced in proportion to the reached height. ``bind`` is
+    as for :func:`run`. Raises :class:`BadInput`, and :class:`HarnessError` if the testnet does not start or fails.
     """
     chosen, seed, served = *_scenario(scenario, seed, settings), _served(bind)
     folder = _folder(chosen, out)
     has_block, stop_requested = threading.Event(), threading.Event()
-    looks = _Looks(chosen.validators.names)
+    last_sample = _LastSample(chosen.validators.names)
 
     def look(sample: Sample) -> None:
-        looks.take(sample)
+        last_sample.take(sample)
         if any(sample.heights):
             has_block.set()
 
     with ThreadPoolExecutor(1, thread_name_prefix="testnet") as thread:
         ending = thread.submit(_run_until_stopped, chosen, seed, folder, look, stop_requested, served)
         ending.add_done_callback(lambda _: has_block.set())
-        ending.add_done_callback(lambda _: looks.end())
+        ending.add_done_callback(lambda _: last_sample.end())
         try:
             is_up = has_block.wait(FIRST_BLOCK_TIMEOUT_S)
             if ending.done():
@@ -253,7 +252,7 @@ def up(
                 raise HarnessError(f"{folder}: no block became final within {FIRST_BLOCK_TIMEOUT_S:g} s")
             endpoints = json.loads((folder / ENDPOINTS_FILE).read_text(encoding="utf-8"))
             urls = {validator["name"]: validator["url"] for validator in endpoints["validators"]}
-            running = LiveTestnet(folder, endpoints["testnet"]["url"], urls, _looks=looks)
+            running = LiveTestnet(folder, endpoints["testnet"]["url"], urls, _last_sample=last_sample)
             try:
                 yield running
             finally:
@@ -292,7 +291,7 @@ def _outcome(record: RunRecord, judged: Judged, folder: Path | None) -> RunOutco
 
 
 def _folder(chosen: Scenario, out: Path | str | None) -> Path:
-    """The folder of a live run. Raises :class:`BadInput`, and makes none where the scenario cannot run."""
+    """The folder of a live run. Raises :class:`BadInput`, without a folder, if the scenario cannot run."""
     if problem := chosen.live_problem:
         raise BadInput(f"{chosen.name}: {problem}")
     return new_run_folder(chosen.name, datetime.now(UTC)) if out is None else claim_run_folder(Path(out))
@@ -308,7 +307,7 @@ def _served(bind: str) -> Served:
 def _scenario(given: AnyScenario, seed: int | None, settings: Sequence[str]) -> tuple[Scenario, int]:
     """The scenario that runs, and the run's seed."""
     if seed is not None and not is_seed(seed):
-        raise BadInput(f"seed: {seed!r} is no seed: expected an integer from 0 to 2**64 - 1")
+        raise BadInput(f"seed: {seed!r} is not a seed: expected an integer from 0 to 2**64 - 1")
     if isinstance(settings, str):
         raise BadInput(f"settings: expected a list of settings, got the text {settings!r}")
     scenario = _read(given)

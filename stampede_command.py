@@ -1,7 +1,7 @@
-"""The ``stampede`` command's first step: it makes sure that what it imports is Stampede's own.
+"""The first step of the ``stampede`` command: checks that Python imports Stampede's own packages.
 
-Stampede's packages have ordinary names. A module of one of these names that comes first on Python's path, such as a
-``validator.py`` in a folder of ``PYTHONPATH``, would be taken in its place, and fail somewhere deep within.
+The packages have ordinary names. A module of the same name earlier on Python's path, such as a ``validator.py`` in a
+folder of ``PYTHONPATH``, would be imported instead and fail later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BAD_INPUT: Final = 2
 
 
 def hidden() -> str | None:
-    """What stands in the place of a package of ours, in one line; ``None`` where nothing does."""
+    """The error if another module hides a package of Stampede; ``None`` if none does."""
     root = Path(__file__).resolve().parent
     for name in OWN_PACKAGES:
         spec = find_spec(name)

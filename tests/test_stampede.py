@@ -132,7 +132,7 @@ def test_everything_public_is_there_and_described() -> None:
 
 @pytest.mark.parametrize("seed", [-1, 2**64, "7", True, 1.0])
 def test_a_seed_that_is_none_is_one_line(seed: Any) -> None:
-    with pytest.raises(BadInput, match=r"^seed: .* is no seed: expected an integer from 0 to 2\*\*64 - 1$"):
+    with pytest.raises(BadInput, match=r"^seed: .* is not a seed: expected an integer from 0 to 2\*\*64 - 1$"):
         simulate(Scenario.model_validate(SMALL), seed)
 
 
@@ -172,13 +172,15 @@ def look(*heights: int | None) -> Sample:
 
 
 @pytest.fixture
-def watched() -> tuple[LiveTestnet, stampede._Looks]:
+def watched() -> tuple[LiveTestnet, stampede._LastSample]:
     """A testnet of three validators, of which the last one joins late, and how it is looked at."""
-    looks = stampede._Looks(["one", "two", "late"])
-    return LiveTestnet(Path("run"), "", {"one": "", "two": ""}, _looks=looks), looks
+    looks = stampede._LastSample(["one", "two", "late"])
+    return LiveTestnet(Path("run"), "", {"one": "", "two": ""}, _last_sample=looks), looks
 
 
-def test_waiting_for_a_height_ends_when_it_is_final_everywhere(watched: tuple[LiveTestnet, stampede._Looks]) -> None:
+def test_waiting_for_a_height_ends_when_it_is_final_everywhere(
+    watched: tuple[LiveTestnet, stampede._LastSample],
+) -> None:
     testnet, looks = watched
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(testnet.wait_for_height, 5, WAIT_S)
@@ -190,7 +192,7 @@ def test_waiting_for_a_height_ends_when_it_is_final_everywhere(watched: tuple[Li
     testnet.wait_for_height(9, 0, ["one"])
 
 
-def test_a_height_that_is_not_reached_is_one_line(watched: tuple[LiveTestnet, stampede._Looks]) -> None:
+def test_a_height_that_is_not_reached_is_one_line(watched: tuple[LiveTestnet, stampede._LastSample]) -> None:
     testnet, looks = watched
     looks.take(look(9, 4, None))
     with pytest.raises(HarnessError, match=r"^height 5 was not reached: 0 s are over: two is at height 4$"):

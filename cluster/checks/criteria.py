@@ -40,7 +40,7 @@ def _judge_metric(name: str, criterion: Criterion, metrics: Mapping[str, float],
     if value is None:
         return Outcome.INCONCLUSIVE, f"the run has no {name}"
     verb = "allowed" if criterion.at_least is None else "required"
-    text = f"{name} {_number(value)}, {criterion.words} {verb}"
+    text = f"{name} {_number(value)}, {criterion.text} {verb}"
     return (Outcome.PASS if criterion.holds(value) else broken), text
 
 
@@ -50,7 +50,7 @@ def _judge_samples(name: str, criterion: SampleCriterion, values: Counter[float]
         return Outcome.INCONCLUSIVE, f"the run has no sample of {name}"
     breaches = [value for value in values if not criterion.holds(value)]
     breached = sum(values[value] for value in breaches)
-    text = f"{name}: {count - breached:,} of {count:,} samples are {criterion.words}"
+    text = f"{name}: {count - breached:,} of {count:,} samples are {criterion.text}"
     if breached:
         text += f", {_range(breaches)} are not ({breached / count:.1%}, {criterion.breach_share:.1%} allowed)"
     return (Outcome.PASS if breached <= criterion.breach_share * count else broken), text

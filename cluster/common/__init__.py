@@ -1,1 +1,1 @@
-"""What knows neither chains nor runs: errors, files, text input, wording."""
+"""Helpers that know neither chains nor runs: errors, files, text input, wording."""

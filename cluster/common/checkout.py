@@ -17,10 +17,10 @@ OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 
 
 def checkout_commit(folder: Path | None = None) -> str:
-    """The git commit of the checkout that holds the code, ``-dirty`` behind it where a file changed; else ``unknown``.
+    """The git commit of the code, with the suffix ``-dirty`` if a tracked file changed; ``unknown`` without one.
 
-    ``folder`` is another checkout. Files that git does not know are not looked at. Where the code is in no checkout, as
-    in a container's image, the environment's ``STAMPEDE_COMMIT`` says which commit it is.
+    ``folder`` is another checkout. Outside of a checkout, as in a container's image, the commit is that of the
+    environment variable ``STAMPEDE_COMMIT``.
     """
     checkout = ROOT if folder is None else folder
     if not (checkout / ".git").exists():
@@ -43,9 +43,9 @@ def _git(checkout: Path, *arguments: str) -> str | None:
 
 
 def check_working_directory(folder: Path) -> None:
-    """Ray's workers and Locust import from the working directory first.
+    """Raise :class:`BadInput` if the working directory hides a package of Stampede.
 
-    Raises :class:`BadInput` if something there has the name of a package of Stampede.
+    Ray's workers and Locust import from the working directory first.
     """
     if folder.resolve() == ROOT:
         return

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the command line returns."""
+    """Exit codes of the command line."""
 
     PASS = 0
     FAIL = 1
@@ -21,7 +21,7 @@ class HarnessError(Exception):
 
 
 class BadInput(HarnessError):
-    """A file, an argument or an option is wrong: what, where, and what would be right."""
+    """A wrong file, argument or option. The message has the place, the error and the correct form."""
 
     exit_code = ExitCode.BAD_INPUT
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cluster.common.errors import BadInput
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that it is there whole or not at all."""
+    """Write a file atomically: it appears whole or not at all."""
     data = content.encode("utf-8") if isinstance(content, str) else content
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -25,9 +25,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def check_target(path: Path | None) -> None:
-    """See that a file that the user named can be written, before the work whose result it is to hold.
+    """Check that a file named by the user can be written, before the work. ``None`` is no file.
 
-    Raises :class:`BadInput` where it cannot. ``None`` is no file, and always right.
+    Raises :class:`BadInput` if it cannot.
     """
     if path is None:
         return
@@ -41,7 +41,7 @@ def check_target(path: Path | None) -> None:
 
 
 def write_for_user(path: Path, content: str) -> None:
-    """Write a file that the user named. Raises :class:`BadInput` where that cannot be done."""
+    """Write a file named by the user. Raises :class:`BadInput` if it cannot be written."""
     try:
         write_atomically(path, content)
     except OSError as error:

@@ -1,9 +1,8 @@
-"""Ctrl-C, SIGTERM and a terminal that was closed, delivered only where they can be taken.
+"""Ctrl-C, SIGTERM and SIGHUP, delivered at checkpoints only.
 
-A signal that breaks into something (Ray while it starts its processes, a file while it is written, the clean-up) leaves
-behind what nobody knows of. So while :class:`Interrupts` is entered, a signal is only noted, and becomes a
-:class:`KeyboardInterrupt` at the next :meth:`Interrupts.checkpoint` or :meth:`Interrupts.wait`. However many come, none
-forces its way in: what waits or collects has checkpoints, what writes or cleans up has none and is bounded in time.
+A signal at any moment could leave processes or incomplete files behind. Inside :class:`Interrupts` a signal is only
+noted, and raises :class:`KeyboardInterrupt` at the next :meth:`Interrupts.checkpoint` or :meth:`Interrupts.wait`. Code
+that waits or collects has checkpoints; code that writes or cleans up has none and is bounded in time.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ SLICE_S: Final = 0.05
 
 
 class Interrupts:
-    """A context in which signals wait. In another than the main thread they are somebody else's: nothing is changed."""
+    """A context in which signals are deferred. Outside of the main thread it changes nothing."""
 
     def __init__(self) -> None:
         self._seen = 0
@@ -38,16 +37,16 @@ class Interrupts:
 
     @property
     def seen(self) -> bool:
-        """Whether any signal came, taken or not."""
+        """Whether any signal came, delivered or not."""
         return self._seen > 0
 
     def install(self) -> None:
-        """Take the signals; again, after a library took them away."""
+        """Install the handlers; again after a library replaced them."""
         for number in self._before:
             signal.signal(number, self._note)
 
     def checkpoint(self) -> None:
-        """Raise :class:`KeyboardInterrupt` where a signal came since the last time one was raised."""
+        """Raise :class:`KeyboardInterrupt` if a signal came since the last one."""
         if self._seen > self._taken:
             self._taken = self._seen
             raise KeyboardInterrupt
@@ -61,11 +60,11 @@ class Interrupts:
             self.checkpoint()
 
     def accept(self) -> None:
-        """Count the signals so far as what the run waited for, not as interruptions."""
+        """Do not count the signals so far as interruptions."""
         self._seen = self._taken = 0
 
     def wait_for_one(self) -> None:
-        """Sleep until a signal comes, and count it as waited for."""
+        """Sleep until a signal comes, and do not count it as an interruption."""
         while self._seen == self._taken:
             time.sleep(SLICE_S)
         self.accept()
@@ -75,5 +74,5 @@ class Interrupts:
 
 
 def is_unwanted(number: int) -> bool:
-    """Whether a signal is to go on being ignored: the hang-up of a terminal, under ``nohup``."""
+    """Whether a signal must stay ignored: SIGHUP under ``nohup``."""
     return number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN

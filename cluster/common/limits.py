@@ -1,11 +1,11 @@
-"""Bounds of what a user may ask for: seeds, heights, seconds."""
+"""Limits of users' values: seeds, heights, seconds."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MAX_SECONDS: Final = 86_400
-"""A run lasts a day at most."""
+"""A run lasts at most a day."""
 MAX_HEIGHTS: Final = 1_000_000
 MAX_SEED: Final = 2**64 - 1
 

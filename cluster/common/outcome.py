@@ -1,4 +1,4 @@
-"""What a check, or a run, comes to: one of three values."""
+"""The outcome of a check or a run: one of three values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """What a check, or a run, came to."""
+    """The outcome of a check or a run."""
 
     PASS = "pass"
     FAIL = "fail"

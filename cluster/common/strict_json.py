@@ -15,16 +15,16 @@ from validator.primitives.types import HEX_DIGITS, Address, is_reserved, parse_a
 
 MAX_DECIMAL_DIGITS: Final = 40
 MAX_NESTING: Final = 256
-"""Levels of lists and objects: far from where any Python's parser gives up, so that all refuse the same files."""
+"""Levels of lists and objects, far below the limit of any Python's parser, so that all refuse the same files."""
 SHOWN_CHARACTERS: Final = 64
 
 
 class Wrong(Exception):
-    """``path: what is wrong``, without the file."""
+    """``path: problem``, without the file."""
 
 
 class _Pairs(NamedTuple):
-    """An object as it was written, before it is known to have no field twice."""
+    """An object as written, before the check for repeated fields."""
 
     items: list[tuple[str, Any]]
 
@@ -113,7 +113,7 @@ def text(value: Any, path: str) -> str:
 
 
 def hex_bytes(value: Any, path: str, length: int | None = None) -> bytes:
-    """Bytes given as pairs of hex digits; exactly ``length`` of them where it is given."""
+    """Bytes as pairs of hex digits; exactly ``length`` bytes if it is given."""
     digits = text(value, path)
     if len(digits) % 2 or not HEX_DIGITS.issuperset(digits) or (length is not None and len(digits) != 2 * length):
         expected = "pairs of hex digits" if length is None else f"{2 * length} hex digits"
@@ -165,7 +165,7 @@ def mapping(value: Any, path: str, allowed: Iterable[str], needed: Iterable[str]
 
 
 def kind(value: Any) -> str:
-    """What a value is, in words."""
+    """A description of a value."""
     names = {
         dict: "an object",
         list: "a list",

@@ -1,8 +1,7 @@
-"""YAML that users write: scenario files, values of ``--set``, faults to inject. Read strictly, and at a bounded cost.
+"""YAML that users write: scenario files, values of ``--set``, injected faults. Strict, and of bounded cost.
 
-Refused besides what is no YAML: a field given twice in one mapping, of which the first would be lost in silence; what
-is nested deeper than any scenario; and what comes to more values than any scenario has. What an alias or a merge key
-names counts as often as it is used: a few short lines can stand for more than fits in memory.
+Refused are a repeated field of a mapping, deep nesting, and too many values. The target of an alias or a merge key
+counts each time it is used, since a few short lines can mean more than fits in memory.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from yaml.constructor import ConstructorError
 MAX_CHARACTERS: Final = 4 * 1_024 * 1_024
 """Of a text."""
 MAX_NESTED: Final = 50
-"""Lists and mappings in one another, several times as many as any field needs."""
+"""Levels of lists and mappings, several times what any field needs."""
 MAX_VALUES: Final = 100_000
-"""Values, lists and mappings in all; the largest list of links comes to 70,000."""
+"""Values, lists and mappings together; the largest list of links has 70,000."""
 CHARACTERS_PER_VALUE: Final = 64
 """A longer text counts as several values."""
 MAX_DIGITS: Final = 400
 """Characters of a number."""
 SHOWN_CHARACTERS: Final = 300
-"""Of a problem, which may quote the text."""
+"""Of an error, which may quote the text."""
 
 MERGE: Final = "tag:yaml.org,2002:merge"
 NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
 class NoYaml(ValueError):
-    """What is wrong with a text, in a few words, and in which line where that is known."""
+    """The error of a text, with its line if known."""
 
     def __init__(self, problem: str, line: int | None = None) -> None:
         super().__init__(problem if line is None else f"line {line}: {problem}")
@@ -55,17 +54,17 @@ def _shortened(problem: str) -> str:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """The bounds are held while nodes are composed: nothing was made of an alias by then but a reference."""
+    """Checks the bounds while nodes are composed, before aliases are expanded."""
 
     _depth = 0
     _deepest = 0
-    """Of what was composed since the innermost node began."""
+    """Depth of what was composed since the innermost node began."""
     _values = 0
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self._sizes: dict[yaml.Node, tuple[int, int]] = {}
-        """Of nodes that are complete: how many values they are, and how deep."""
+        """Number of values and depth of complete nodes."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event, is_alias = self.peek_event(), self.check_event(yaml.AliasEvent)
@@ -77,7 +76,7 @@ class _StrictLoader(yaml.SafeLoader):
         assert node is not None
         if is_alias:
             if node not in self._sizes:
-                raise ConstructorError(None, None, "an alias stands in what it names", event.start_mark)
+                raise ConstructorError(None, None, "an alias is inside its own target", event.start_mark)
             more, levels = self._sizes[node]
             self._values += more
             self._deepest += levels - 1
@@ -115,7 +114,7 @@ class _StrictLoader(yaml.SafeLoader):
         if self._deepest > MAX_NESTED:
             raise yaml.YAMLError("nested too deeply")
         if self._values > MAX_VALUES:
-            what = f"more than {MAX_VALUES:,} values, those behind an alias counted as often as it is used"
+            what = f"more than {MAX_VALUES:,} values, with the target of an alias counted at each use"
             raise ConstructorError(None, None, what, event.start_mark)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""What was probably meant by a name that nobody knows, and which names there are."""
+"""Suggestions for an unknown name: the closest known one, or the list of known ones."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 CLOSE: Final = 0.7
-"""How like each other two names are, from 0 to 1, where one was probably meant for the other."""
+"""Minimum similarity of a suggestion, from 0 to 1."""
 MAX_LISTED: Final = 24
-"""Names in one line."""
+"""Names in a list."""
 _DIGITS: Final = re.compile(r"\d+")
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """The one of some names that another one was probably meant for.
+    """The closest one of some names to an unknown one, or ``None``.
 
-    None with other numbers in it: who says ``validator-7`` of four does not mean ``validator-0``.
+    A name with other numbers is not suggested: ``validator-0`` is no suggestion for ``validator-7``.
     """
     numbers = _DIGITS.findall(name)
     known = [each for each in names if not numbers or _DIGITS.findall(each) in ([], numbers)]
     for each in known:
         if sorted(each) == sorted(name):
-            return each  # letters out of order are the likelier slip than others in their place
+            return each  # swapped letters are more likely than replaced ones
     return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=CLOSE)), None)
 
 
 def instead(name: str, names: Iterable[str]) -> str:
-    """What would be right: the name that was probably meant, or those there are."""
+    """The closest name as a question, or the list of names after *there are*."""
     return _meant_or("there are ", name, names)
 
 
 def unknown(what: str, name: Any, names: Iterable[str]) -> str:
-    """A name that nobody knows, and what would be right: the one that was probably meant, or those there are."""
+    """The error for an unknown name, with a suggestion or the list of names."""
     return f"unknown {what} {reprlib.repr(name)}; {meant_or_known(str(name), names)}"
 
 
 def meant_or_known(name: str, names: Iterable[str]) -> str:
-    """What would be right for a name that nobody knows; all names where none is like it."""
+    """The closest name as a question, or the list of names after *known*."""
     return _meant_or("known: ", name, names)
 
 
-def _meant_or(words: str, name: str, names: Iterable[str]) -> str:
+def _meant_or(prefix: str, name: str, names: Iterable[str]) -> str:
     known = list(names)
     meant = closest(name, known)
-    return f"did you mean {meant}?" if meant is not None else f"{words}{listing(known)}"
+    return f"did you mean {meant}?" if meant is not None else f"{prefix}{listing(known)}"
 
 
 def listing(names: Iterable[str]) -> str:
-    """The names in one line; of very many, the first ones and the last."""
+    """The names as one line; of very many, the first ones and the last."""
     known = list(names)
     if len(known) > MAX_LISTED:
         known = [*known[: MAX_LISTED - 2], "…", known[-1]]

@@ -1,10 +1,9 @@
-"""Pages for people: the report of a run, the comparison of runs, and the index of all runs.
+"""Pages for people: the report of a run, the comparison of runs, and the index of runs.
 
-Each page is one HTML file that needs nothing else: no network, no other file, no library. What it says is in its text
-and its SVG drawings, which need no script; the one script (``templates/page.js``) is for comfort: another theme,
-copying the command, a filter, the timeline that can be zoomed. A page's content security policy lets that script run
-and nothing else.
+Each page is one self-contained HTML file. Text and SVG drawings need no script; the one script (``templates/page.js``)
+switches the theme, copies the command, filters, and draws the zoomable timeline. A page's content security policy
+allows that script only.
 
-Pure but for reading the templates. Colours are variables of ``templates/style.css``, light and dark; no meaning hangs
-on colour alone.
+Pure except for reading the templates. Colours are variables of ``templates/style.css``, light and dark; no meaning
+depends on colour alone.
 """

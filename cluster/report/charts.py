@@ -1,8 +1,8 @@
-"""The charts of a run's report, each with the numbers behind it as a table.
+"""The charts of a run's report, each with its numbers as a table.
 
-A long run's curves are thinned to :data:`MAX_POINTS` points each, and say so: of each stretch of neighbouring points
-the least and the largest are kept as they were measured, so that what is rare is seen however long the run was
-(:func:`thinned`). A stall that was longer than the scenario allows is marked in each chart over time or height.
+Long curves are thinned to :data:`MAX_POINTS` points, with a note: of each group of neighbouring points the minimum and
+the maximum are kept, so that rare values stay visible (:func:`thinned`). A stall that was longer than the scenario
+allows is marked in each chart over time or height.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ MAX_NAMED_VALIDATORS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What names a line or a point of a chart, in the page's key."""
+    """An entry of a chart's key."""
 
     name: str
     drawing: Markup
     always: bool = False
-    """Also where there is room for names beside the lines."""
+    """Whether it is shown even if there is room for names beside the lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +67,16 @@ class ChartPanel:
     rows: Sequence[tuple[str, ...]]
     key: Sequence[Key] = ()
     texts: int = 0
-    """So many of the columns, the first ones, hold words and no numbers."""
+    """Number of leading columns with text."""
 
 
 Value = Callable[[BlockMetrics], float]
 
 
 def charts(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> list[ChartPanel]:
-    """Every chart of the report, in order; :func:`resource_charts` apart. ``uses`` are the actors' and ``classes``
-    those by class (:mod:`cluster.checks.metrics.actor_classes`)."""
+    """The charts of the report, in order, without :func:`resource_charts`.
+
+    ``uses`` and ``classes`` are the use by actor and by class (:mod:`cluster.checks.metrics.actor_classes`)."""
     return [
         heights_chart(books),
         latency_chart(books),
@@ -109,15 +110,15 @@ def heights_chart(books: Books) -> ChartPanel:
     chart = Chart(
         ident="heights",
         title="Final height of each validator over time",
-        description=f"{len(record.validators)} validators, {record.duration_ms / 1_000:.0f} s. {_fault_words(books)}",
+        description=f"{len(record.validators)} validators, {record.duration_ms / 1_000:.0f} s. {_fault_text(books)}",
         x_label="time since the run began (s)",
         y_label="final height",
         series=sorted(series, key=lambda one: (not one.muted, one.name in singled_out)),
         bands=_time_bands(record),
         hints=[(at / 1_000, f"height {height} final at {at / 1_000:.2f} s") for height, at in _thinned_first(books)],
-        empty="No validator was seen to finalise a height.",
+        empty="No validator finalised a height.",
     )
-    note = "Where lines coincide, the validators are at the same height."
+    note = "Coinciding lines are validators at the same height."
     if not name_all:
         note = f"{len(record.validators)} validators; only those with a fault or broken on purpose are named."
     note = _joined(note, _thin_note(most, "heights"))
@@ -143,7 +144,7 @@ def latency_chart(books: Books) -> ChartPanel:
         marks=marks,
         bands=_height_bands(books),
         hints=[(height, f"height {height:.0f}: {value:,.0f} ms") for height, value in points],
-        empty="No block was seen both proposed and final, so there is no latency to show.",
+        empty="No block has both a proposal and a finalization, so there is no latency.",
     )
     note = "From the first sight of a height's block anywhere to its first finalization anywhere."
     note = _joined(note, _thin_note(len(latencies), "heights"), "The percentiles are of all." if points else "")
@@ -220,7 +221,7 @@ def basefee_chart(books: Books) -> ChartPanel:
         y_label="smallest CBY units",
         series=series,
         bands=_height_bands(books),
-        hints=[(block.height, _basefee_words(block)) for block in kept],
+        hints=[(block.height, _basefee_text(block)) for block in kept],
         may_be_logarithmic=True,
         empty="No block was finalised.",
     )
@@ -308,14 +309,14 @@ def fairness_chart(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Cha
         for colour, group in enumerate(classes)
     ]
     jain, gini = jain_index([use.served_share for use in uses] or [1.0]), gini_index([use.fires for use in uses])
-    words = (
+    summary = (
         f"Jain's index of the share of due timers that fired is {jain:.3f} over {len(uses):,} actors"
-        f" (1: all are served alike); the Gini index of fires is {gini:.3f} (0: all have the same number)."
+        f" (1: all actors are served alike); the Gini index of fires is {gini:.3f} (0: all have the same number)."
     )
     chart = Chart(
         ident="fairness",
         title="Fairness",
-        description=words,
+        description=summary,
         x_label="mean fairness weight of the actor (1 to 2)",
         y_label="% of all fires",
         series=series if any(use.fires for use in uses) else [],
@@ -337,7 +338,9 @@ def fairness_chart(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Cha
     columns = ("Actor", "Class", "Weight", "Due", "Fires", "% of fires", "% of due")
     keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
     most = max((len(group.actors) for group in classes), default=0)
-    note = _joined(f"{words} Who fired much lately weighs less, down to 1.", _thin_note(most, "actors by their weight"))
+    note = _joined(
+        f"{summary} Actors with many recent fires weigh less, down to 1.", _thin_note(most, "actors by their weight")
+    )
     table = [] if chart.is_empty else rows
     return ChartPanel(chart, Markup(render(chart)), note if rows else "", columns, table, keys, texts=2)
 
@@ -350,7 +353,7 @@ MISSED_LOOKS: Final = 3
 
 
 def resource_charts(record: RunRecord) -> list[ChartPanel]:
-    """What each validator used over time, a small chart for each resource that was told."""
+    """A small chart over time for each measured resource, with a line per validator."""
     found = []
     for name, unit, value, is_rate in _RESOURCES:
         looks = {
@@ -410,7 +413,7 @@ def lag_chart(record: RunRecord) -> ChartPanel:
         if record.backend == "sim"
         else "The machine let every process run as it wanted to.",
     )
-    note = "What was late for want of a processor; what a host keeps itself busy with is not in it."
+    note = "Delay for lack of a processor, without the host's own work."
     keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
     drawn = Markup(render(chart))
     return ChartPanel(chart, drawn, "" if chart.is_empty else _joined(note, _thin_note(most, "seconds")), (), (), keys)
@@ -419,7 +422,7 @@ def lag_chart(record: RunRecord) -> ChartPanel:
 def _resource_points(
     record: RunRecord, validator: int, value: Callable[[Resources], float | None], is_rate: bool
 ) -> list[tuple[float, float]]:
-    """Seconds and values; of a rate, the growth a second, but where a counter began anew."""
+    """Seconds and values; of a rate, the growth per second, except where a counter restarted."""
     looks = [(look.at_ms / 1_000, value(look)) for look in record.resources if look.validator == validator]
     known = [(at, amount) for at, amount in looks if amount is not None]
     if is_rate:
@@ -432,7 +435,7 @@ def _resource_points(
 
 
 def _gap(points: Sequence[tuple[float, float]]) -> float:
-    """So much time between two looks says that the validator was down meanwhile."""
+    """Time between two samples beyond which the validator was down."""
     apart = [later - earlier for (earlier, _), (later, _) in pairwise(points)]
     return max(MISSED_LOOKS, 2 * _stretch(len(points))) * median(apart) if apart else math.inf
 
@@ -464,12 +467,12 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def _stretch(count: int) -> int:
-    """How many neighbouring points are thinned to two; 1 where all are drawn."""
+    """Number of neighbouring points that become two; 1 if all are drawn."""
     return 1 if count <= MAX_POINTS else -(-count // ((MAX_POINTS - 1) // 2))
 
 
 def _thin_note(count: int, what: str) -> str:
-    """What a chart of so many points says of its thinning; empty where it draws all."""
+    """The note of a thinned chart; empty if all points are drawn."""
     size = _stretch(count)
     return f"Thinned: of each {size} {what} the least and the largest value are drawn." if size > 1 else ""
 
@@ -479,7 +482,7 @@ def _joined(*sentences: str) -> str:
 
 
 def _curve(blocks: Sequence[BlockMetrics], value: Value) -> list[Point]:
-    """A figure of each block by height, thinned."""
+    """A value of each block by height, thinned."""
     return thinned([(float(block.height), value(block)) for block in blocks])
 
 
@@ -496,7 +499,7 @@ def _panel(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tup
 
 
 def _line_keys(chart: Chart) -> list[Key]:
-    """For where there is no room for names beside the lines."""
+    """The key for narrow drawings, without names beside the lines."""
     if chart.is_empty:
         return []
     named = chart.named if len(chart.named) > 1 else []
@@ -579,11 +582,11 @@ def _height_bands(books: Books) -> list[Band]:
     ]
 
 
-def _fault_words(books: Books) -> str:
+def _fault_text(books: Books) -> str:
     names = [f"{fault.kind} of {fault.whom}" for fault in books.record.faults if fault.begun_ms is not None]
     names += [f"{title} after height {stall.after_height}" for title, stall in named_stalls(books.record)]
     return f"Marked: {', '.join(names)}." if names else "There were no faults."
 
 
-def _basefee_words(block: BlockMetrics) -> str:
+def _basefee_text(block: BlockMetrics) -> str:
     return f"height {block.height}: " + ", ".join(f"{name} {number(value(block))}" for name, value in _BASEFEES)

@@ -1,6 +1,6 @@
-"""How a report names the faults of a run, and its stalls that were too long.
+"""The names of faults, and of stalls that were too long, in a report.
 
-Faults have a number where there are several, so that bands, badges and table agree.
+Several faults are numbered, so that bands, badges and table agree.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ class NamedFault:
     """A fault with its number in the report."""
 
     number: str
-    """Its place among the scenario's faults, from 1; empty where it is the only one."""
+    """Its position among the scenario's faults, from 1; empty if there is only one."""
     fault: FaultRecord
 
     @property
     def title(self) -> str:
-        """Number, kind and whom it hit."""
+        """Number, kind and targets."""
         return f"{self.number} {self.fault.title}".strip()
 
     @property
     def short(self) -> str:
-        """For where the title finds no room."""
+        """A short title."""
         return self.number or self.fault.kind
 
     @property
     def badge(self) -> str:
-        """For a validator that it hit."""
+        """The badge of a target."""
         return f"{self.number} {self.fault.kind.replace('_', ' ')}".strip()
 
     @property
     def hit(self) -> set[str]:
-        """The validators that it hit, and those that it kept from taking part otherwise; empty where it never began."""
+        """Its targets and the validators that it impaired otherwise; empty if it never began."""
         return set() if self.fault.begun_ms is None else {*self.fault.targets, *self.fault.impaired}
 
 

@@ -1,9 +1,8 @@
-"""Verdicts as JUnit XML, which continuous integration reads and shows.
+"""Verdicts as JUnit XML for continuous integration.
 
-A test case a check (of a run), a seed (of a sweep) or a planted bug (of ``stampede mutants``). A failed one has a
-``failure``. One that is inconclusive has an ``error`` of the type ``inconclusive``, and is not ``skipped``: systems
-show skipped tests as harmless, and a run that proved nothing is never a pass. A check that a run gives no cause for (of
-faults, where the scenario has none) is ``skipped``.
+A test case is a check (of a run), a seed (of a sweep) or a planted bug (of ``stampede mutants``). A fail is a
+``failure``. Inconclusive is an ``error`` of the type ``inconclusive`` and not ``skipped``, which systems show as
+harmless. A check that does not apply to a run is ``skipped``.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ class Case:
     name: str
     outcome: Outcome
     detail: str
-    """Why, in one line."""
+    """The reason, in one line."""
     more: str = ""
-    """What else helps, such as the command that runs it again."""
+    """Further help, such as the command that runs it again."""
     seconds: float = 0.0
     applies: bool = True
-    """Whether there was anything to judge."""
+    """Whether the check applies to the run."""
 
 
 def junit_xml(suite: str, cases: Sequence[Case], properties: Mapping[str, str], seconds: float | None = None) -> str:
-    """A suite of test cases as a document. ``seconds`` is how long it all took, by default the sum of the cases."""
+    """A suite of test cases as a document. ``seconds`` is the total time, by default the sum of the cases."""
     took = sum(case.seconds for case in cases) if seconds is None else seconds
     counts = {
         "tests": str(len(cases)),
@@ -59,7 +58,7 @@ def junit_xml(suite: str, cases: Sequence[Case], properties: Mapping[str, str], 
 
 
 def run_xml(record: RunRecord, verdict: Verdict, command: str) -> str:
-    """A run's ``junit.xml``: a test case a check."""
+    """A run's ``junit.xml``: a test case per check."""
     cases = [
         Case(
             check.name,

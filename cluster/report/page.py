@@ -1,4 +1,4 @@
-"""The report of one run."""
+"""Rendering of pages, and the report of one run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def render_page(template: str, **content: Any) -> str:
 
 
 def render_report(judged: Judged, command: str) -> str:
-    """The report as HTML. ``command`` is the one that reproduces the run."""
+    """The report as HTML. ``command`` reproduces the run."""
     books, verdict, record = judged.books, judged.verdict, judged.books.record
     return render_page(
         "report.html.j2",
@@ -82,12 +82,12 @@ def render_report(judged: Judged, command: str) -> str:
 
 
 def _counts(verdict: Verdict) -> str:
-    """How many checks came to what, in words."""
+    """The number of checks by outcome, as text."""
     found = [check.verdict if check.applies else None for check in verdict.checks]
-    words = (
+    names = (
         (Outcome.FAIL, "failed"),
         (Outcome.INCONCLUSIVE, "inconclusive"),
         (Outcome.PASS, "passed"),
         (None, "not applicable"),
     )
-    return ", ".join(f"{found.count(outcome)} {word}" for outcome, word in words if outcome in found)
+    return ", ".join(f"{found.count(outcome)} {name}" for outcome, name in names if outcome in found)

@@ -1,19 +1,18 @@
-"""What is written into a run's folder at its end.
+"""The files of a run's folder, written at its end.
 
 ====================  ==============================================================================================
 ``result.json``       verdict, checks, how often invariants were evaluated, metrics, validators' tips, the machine;
-                      where the simulator ran, ``digest`` and, by height, ``checkpoints``
+                      of simulated runs ``digest`` and, by height, ``checkpoints``
 ``report.html``       the same for people, self-contained
 ``junit.xml``         the verdict for continuous integration (:mod:`cluster.report.junit`)
-``series.json``       figures of each height, for ``stampede compare`` (:func:`cluster.checks.metrics.metrics.series`)
-``scenario.yaml``     the scenario as it was given, with all that it inherited
+``series.json``       metrics of each height, for ``stampede compare`` (:func:`cluster.checks.metrics.metrics.series`)
+``scenario.yaml``     the scenario, with everything that it inherits
 ``genesis.json``      the genesis (:mod:`cluster.record.genesis_file`)
 ``blocks.bin``        the longest validator's final blocks and receipts (:mod:`cluster.record.archive`)
-``traces.bin``        where validators diverged, how each executed that block
+``traces.bin``        the executions of diverged validators
 ====================  ==============================================================================================
 
-Every file appears whole or not at all: it is written beside its place and moved there. :func:`finish_run` is the one
-entry for drivers.
+Every file is written atomically. Drivers call :func:`finish_run`.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ def finish_run(
     scenario_path: Path | None = None,
     judged: Judged | None = None,
 ) -> Verdict:
-    """Write everything about a run into ``folder``, which is created if it does not exist; returns the verdict.
+    """Write a run's files into ``folder``, which is created if it does not exist; returns the verdict.
 
-    ``scenario_path`` is the file that the scenario came from: it is copied as it is, comments included, if it inherits
-    nothing, and named in the command that reproduces the run. ``judged`` is the run's, if it was judged already. Raises
-    :class:`OSError` if the folder cannot be written.
+    ``scenario_path`` is the scenario's file: it is copied with its comments if it inherits nothing, and named in the
+    command that reproduces the run. ``judged`` is the run's, if it was judged already. Raises :class:`OSError` if the
+    folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     judged = judged if judged is not None else judge_run(record)
@@ -105,7 +104,7 @@ def result_of(judged: Judged) -> dict[str, Any]:
 
 
 def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | None = None) -> str:
-    """The one command that runs this again: scenario, seed, commit."""
+    """The command that runs it again: scenario, seed, commit."""
     path = scenario_path if scenario_path is not None else folder / SCENARIO_FILE
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())

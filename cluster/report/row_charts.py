@@ -24,7 +24,7 @@ from cluster.report.svg import (
 
 ROW_PIXELS: Final = 34.0
 NAME_PIXELS: Final = 16.0
-"""On a phone a row's name stands above it."""
+"""On a phone, a row's name is above it."""
 POINT_PIXELS: Final = 4.4
 RIGHT_PIXELS: Final = 24.0
 BOTTOM_PIXELS: Final = 42.0
@@ -40,7 +40,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class RowChart:
-    """What is shown; each value's shape and colour follow its place, and the page's key names them."""
+    """The values; shape and colour follow the position, and the page's key names them."""
 
     ident: str
     title: str
@@ -60,7 +60,7 @@ class RowChart:
 
 
 def render_rows(chart: RowChart) -> str:
-    """Both drawings, for a desk and for a phone, or a sentence where there is nothing to draw."""
+    """The drawings for desk and phone, or a sentence if there is nothing to draw."""
     if chart.is_empty:
         return f'<p class="empty">{escape(chart.empty)}</p>'
     return "".join(_drawing(chart, size) for size in (WIDE, NARROW))

@@ -1,7 +1,7 @@
-"""The index of a folder of runs: what each of them came to, newest first, as a page and on the terminal.
+"""The index of a folder of runs with their results, newest first, for the page and the terminal.
 
-Runs and sweeps are told by the files that they leave; everything else is told as what it is, a folder that is foreign
-or broken, and never an error. The page is ``index.html`` in the folder itself; it appears whole or not at all.
+Runs and sweeps are recognized by their files. Any other folder is listed as foreign or broken and is no error. The page
+is ``index.html`` in the folder itself, written atomically.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from cluster.report.page import render_page
 
 INDEX_FILE: Final = "index.html"
 MAX_SHOWN: Final = 1_000
-"""Newest entries on the page and the terminal; the others are counted."""
+"""Newest entries on the page; the others are counted."""
 MAX_RESULT_BYTES: Final = 16 << 20
-"""A result file that is larger is none of ours."""
+"""A larger result file is broken."""
 
 State = Literal["pass", "fail", "inconclusive", "unfinished", "broken", "foreign"]
 LINKED: Final = ((REPORT_FILE, "report"), (RESULT_FILE, "result"), (SCENARIO_FILE, "scenario"), (JUNIT_FILE, "JUnit"))
@@ -42,7 +42,7 @@ class Entry:
 
     name: str
     at: datetime
-    """When its result was written, or the folder changed last; UTC."""
+    """Time of its result or of the folder's last change; UTC."""
     state: State
     kind: Literal["run", "sweep", ""] = ""
     scenario: str = ""
@@ -52,16 +52,16 @@ class Entry:
     duration_s: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
-    """What a sweep came to, why a run did not pass, or what is wrong with the folder."""
+    """Counts of a sweep, reason of a run that did not pass, or error of the folder."""
     links: tuple[tuple[str, str], ...] = ()
-    """File and word of each file of it that there is."""
+    """File and link text of each existing file."""
 
     @property
     def outcome(self) -> Outcome | None:
         return Outcome(self.state) if self.state in set(Outcome) else None
 
     def page(self) -> dict[str, Any]:
-        """For other programs."""
+        """The JSON of ``stampede runs --json``."""
         return {
             "name": self.name,
             "at": self.at.isoformat(timespec="seconds"),
@@ -78,19 +78,19 @@ class Entry:
 
 
 def read_index(root: Path) -> list[Entry]:
-    """Every folder in a folder, newest first; links and hidden ones are left out. Raises :class:`OSError`."""
+    """The folders in a folder, newest first, without links and hidden ones. Raises :class:`OSError`."""
     folders = [path for path in root.iterdir() if path.is_dir() and not path.is_symlink() and path.name[0] != "."]
     return sorted((read_entry(folder) for folder in folders), key=lambda entry: (entry.at, entry.name), reverse=True)
 
 
 def read_entry(folder: Path) -> Entry:
-    """What a folder is."""
+    """The entry of a folder."""
     if (folder / RESULT_FILE).exists():
         return _run(folder)
     if (folder / SWEEP_LOG_FILE).exists():
         return _sweep(folder)
     if any((folder / name).exists() for name in (SCENARIO_FILE, "logs", "data")):
-        return Entry(folder.name, _changed(folder), "unfinished", "run", note="no result: it goes on, or was cut off")
+        return Entry(folder.name, _changed(folder), "unfinished", "run", note="no result: running, or aborted")
     return Entry(folder.name, _changed(folder), "foreign", note="no run")
 
 
@@ -109,7 +109,7 @@ def write_index(root: Path) -> list[Entry]:
 
 
 def refresh_index(folder: Path, root: Path = RUNS_FOLDER) -> None:
-    """Write the index anew after a run whose folder may be one of it. Raises :class:`OSError`."""
+    """Update the index after a run, if the run's folder is in it. Raises :class:`OSError`."""
     if folder.resolve().parent == root.resolve():
         write_index(root)
 
@@ -126,7 +126,7 @@ def _run(folder: Path) -> Entry:
         outcome = Outcome(_text(result, "verdict"))
         metrics = {name: float(value) for name, value in _mapping(result, "metrics").items() if _is_number(value)}
         checks = result.get("checks")
-        note = "" if outcome is Outcome.PASS else _why(checks, outcome)
+        note = "" if outcome is Outcome.PASS else _reason(checks, outcome)
         return Entry(
             name=folder.name,
             at=_changed(path),
@@ -144,7 +144,7 @@ def _run(folder: Path) -> Entry:
     except OSError as error:
         return _broken(folder, f"{RESULT_FILE}: {error.strerror}")
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        return _broken(folder, f"{RESULT_FILE} is none of ours: {_one_line(str(error))}")
+        return _broken(folder, f"{RESULT_FILE} is not a result: {_one_line(str(error))}")
 
 
 def _sweep(folder: Path) -> Entry:
@@ -160,7 +160,7 @@ def _sweep(folder: Path) -> Entry:
     except OSError as error:
         return _broken(folder, f"{SWEEP_SUMMARY_FILE}: {error.strerror}")
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        return _broken(folder, f"{SWEEP_SUMMARY_FILE} is none of ours: {_one_line(str(error))}")
+        return _broken(folder, f"{SWEEP_SUMMARY_FILE} is not a summary: {_one_line(str(error))}")
     state: State = "fail" if failed else "inconclusive" if undecided or passed < seeds or not seeds else "pass"
     return Entry(
         name=folder.name,
@@ -176,7 +176,7 @@ def _sweep(folder: Path) -> Entry:
 
 
 def _sweep_title(folder: Path) -> str:
-    """What a sweep runs, from the first line of its log."""
+    """The title of a sweep, from the first line of its log."""
     try:
         with (folder / SWEEP_LOG_FILE).open(encoding="utf-8") as file:
             begun = json.loads(file.readline(MAX_RESULT_BYTES))
@@ -200,7 +200,7 @@ def _changed(path: Path) -> datetime:
 def _text(result: Any, name: str) -> str:
     value = result[name] if isinstance(result, dict) and name in result else None
     if not isinstance(value, str):
-        raise ValueError(f"{name} is missing or no text")
+        raise ValueError(f"{name} is missing or not a text")
     return value
 
 
@@ -215,8 +215,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _why(checks: Any, state: str) -> str:
-    """The first check that made the verdict what it is."""
+def _reason(checks: Any, state: str) -> str:
+    """The first check with the verdict's outcome."""
     for check in checks if isinstance(checks, list) else ():
         if isinstance(check, dict) and check.get("verdict") == state:
             return f"{check.get('name')}: {check.get('detail')}"

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final
 
 LOG_SCALE_FROM_RATIO: Final = 20
-"""A value axis becomes logarithmic where the largest value is at least this many times the smallest."""
+"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
 
 DASHES: Final = ("", "7 4", "2 3", "9 3 2 3", "1 4", "12 4", "4 2 1 2", "6 6")
 MARK_DASHES: Final = ("5 4", "1.5 3", "10 4")
@@ -55,7 +55,7 @@ def number(value: float) -> str:
 class Series:
     """Named points in ascending x. ``style`` is ``line``, ``step``, ``dots``, ``scatter``, ``bars`` or ``area``.
 
-    A scatter's points have a shape by their series' colour, and no line, so their names stand in the page's key.
+    A scatter's points have a shape by their series' colour and no line; the page's key names them.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Series:
     muted: bool = False
     """Drawn in grey and unlabelled: context for the series that matter."""
     gap: float = math.inf
-    """Points further apart are not joined: nobody looked in between."""
+    """Points further apart are not joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,9 @@ class Band:
     end: float
     name: str
     short: str = ""
-    """In its place where there is no room for it; without one, the band goes unnamed then."""
+    """Used if there is no room for the name; without one, the band has no name then."""
     is_stall: bool = False
-    """No fault, but a time without a final block that was longer than allowed: filled, where faults are hatched."""
+    """Whether it is a stall that was longer than allowed: filled, while faults are hatched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One chart: what it shows, in which units, and what it says where there is nothing to show."""
+    """One chart: its data, units, and its text if it is empty."""
 
     ident: str
     title: str
@@ -150,7 +150,7 @@ NARROW: Final = Size("narrow", 360, 250, left=50, right=14, x_ticks=4, y_ticks=4
 
 
 def render(chart: Chart, sizes: Sequence[Size] = (WIDE, NARROW)) -> str:
-    """The drawings of a chart, or a sentence where there is nothing to draw."""
+    """The drawings of a chart, or a sentence if there is nothing to draw."""
     if chart.is_empty:
         return f'<p class="empty">{escape(chart.empty)}</p>'
     return "".join(_Drawing(chart, size).svg() for size in sizes)
@@ -163,7 +163,7 @@ SCATTER_MARGIN: Final = 0.03
 
 
 def shape(colour: int, x: float, y: float, radius: float) -> str:
-    """A point of a scatter: its shape tells the series apart, as its colour does."""
+    """A point of a scatter, with shape and colour by series."""
     r = radius
     match SHAPES[colour % len(SHAPES)]:
         case "circle":
@@ -323,9 +323,7 @@ class _Drawing:
         return parts + names
 
     def _place_band_names(self) -> list[tuple[Band, str, float, int]]:
-        """Names over their bands' starts, in rows where they would meet; the last row is for short ones, and beyond it
-        there are none.
-        """
+        """Names above the starts of their bands, in rows that do not overlap; the last row has short names."""
         is_crowded = len(self.chart.bands) > MAX_BANDS_NAMED
         placed, ends = [], [-math.inf] * (CROWDED_ROWS if is_crowded else BAND_NAME_ROWS)
         limit = self.size.width - self.size.right
@@ -434,7 +432,7 @@ class _Drawing:
         return labelled if self.size.direct_labels and len(labelled) > 1 else []
 
     def _beside(self) -> tuple[list[float], list[float]]:
-        """Where the names of series and of marks stand beside the drawing: near their lines, apart from each other."""
+        """The places of the names of series and marks beside the drawing: near their lines, without overlap."""
         ends = [self.y(series.points[-1][1]) for series in self._labelled()]
         places = self._spread(ends + [self.y(mark.value) for mark in self.chart.marks])
         return places[: len(ends)], places[len(ends) :]
@@ -460,12 +458,12 @@ class _Drawing:
         top, bottom = self.size.top, self.size.height - self.size.bottom
         xs = [self.x(x) for x, _ in self.chart.hints]
         parts = []
-        for i, (_, words) in enumerate(self.chart.hints):
+        for i, (_, hint) in enumerate(self.chart.hints):
             start = (xs[i - 1] + xs[i]) / 2 if i else self.size.left
             end = (xs[i] + xs[i + 1]) / 2 if i + 1 < len(xs) else self.size.width - self.size.right
             parts.append(
                 f'<rect class="hint" x="{start:.1f}" y="{top:.1f}" width="{max(0.5, end - start):.1f}"'
-                f' height="{bottom - top:.1f}"><title>{escape(words)}</title></rect>'
+                f' height="{bottom - top:.1f}"><title>{escape(hint)}</title></rect>'
             )
         return parts
 
@@ -491,6 +489,6 @@ def _dashes(dash: str) -> str:
     return f' stroke-dasharray="{dash}"' if dash else ""
 
 
-def text(words: str, x: float, y: float, kind: str, anchor: str = "start") -> str:
+def text(content: str, x: float, y: float, kind: str, anchor: str = "start") -> str:
     """A line of text with a class of the page's style."""
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'

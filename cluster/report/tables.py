@@ -14,18 +14,18 @@ from cluster.report.fault_labels import named_faults
 from cluster.report.svg import number
 
 ROOT_DIGITS: Final = 16
-PARTING_ROWS: Final = 40
-"""Fields of state keys that are shown of one divergence; ``result.json`` has all."""
-PARTING_TEXT: Final = 120
-"""Characters of a value that are shown there."""
+DIFFERENCE_ROWS: Final = 40
+"""Fields of state keys shown per divergence; ``result.json`` has all."""
+DIFFERENCE_TEXT: Final = 120
+"""Characters shown of a value."""
 LONG_MS: Final = 10_000
-"""From here on a duration is told in seconds."""
+"""Longer durations are shown in seconds."""
 FINDINGS_SHOWN: Final = 20
-"""Of one divergence."""
+"""Per divergence."""
 
 
 def tiles(metrics: Mapping[str, float]) -> list[tuple[str, str, str]]:
-    """Name, value and unit of the metrics that matter most."""
+    """Name, value and unit of the most important metrics."""
     wanted = (
         ("heights", "final heights", ""),
         ("blocks_per_second", "block rate", "/s"),
@@ -41,19 +41,19 @@ def tiles(metrics: Mapping[str, float]) -> list[tuple[str, str, str]]:
 
 
 def _in_unit(value: float, unit: str) -> tuple[str, str]:
-    """A figure's text and unit; many milliseconds are told in seconds."""
+    """A value's text and unit; many milliseconds become seconds."""
     if unit == "ms" and value >= LONG_MS:
         return number(value / 1_000), "s"
     return number(value), unit
 
 
 def validator_rows(books: Books) -> list[dict[str, Any]]:
-    """One row a validator: what it served and what befell it."""
+    """A row per validator: final height, state root, faults and other events."""
     rows, faults = [], named_faults(books.record)
     for validator in books.record.validators:
         chain, status = books.chains[validator.name], validator.status or {}
         last = chain.at(chain.tip)
-        diverged = next((told for told in books.divergences if told.validator == validator.name), None)
+        diverged = next((each for each in books.divergences if each.validator == validator.name), None)
         rows.append(
             {
                 "name": validator.name,
@@ -72,7 +72,7 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
 
 
 def fault_rows(books: Books) -> list[dict[str, str]]:
-    """One row a fault: when it was, and what was seen of it."""
+    """A row per fault: begin, end and effect."""
     rows = []
     for named in named_faults(books.record):
         fault = named.fault
@@ -98,7 +98,7 @@ def fault_rows(books: Books) -> list[dict[str, str]]:
 
 
 def _planned(fault: FaultRecord, backend: Backend) -> str:
-    """Times of a scenario begin when all hosts are up, where there are hosts, and those of a run when it does."""
+    """The planned begin. On the live testnet times begin when all hosts are up."""
     return f"{fault.planned} after the start" if backend == "live" and fault.at_ms is not None else fault.planned
 
 
@@ -113,11 +113,11 @@ CLASS_COLUMNS: Final = (
     "Late p95",
     "Late p99",
 )
-"""Behind its name."""
+"""After the name."""
 
 
 def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
-    """One row a class of actors: what it asked for, what it got, and how soon."""
+    """A row per class of actors: due timers, fires and lateness."""
     total = sum(group.fires for group in classes) or 1
     return [
         (
@@ -139,28 +139,28 @@ def _blocks(lateness: int | None) -> str:
 
 
 def divergence_rows(books: Books) -> list[dict[str, Any]]:
-    """Where a validator's own execution gave another result than the final block, with the step and the state keys in
-    which it parted from the right one as far as that is known (:mod:`cluster.audit.reexecution`)."""
-    parted = {(page["validator"], page["height"]): page for page in books.bisections}
+    """A row per divergence: the roots, and step and state keys of the difference if known
+    (:mod:`cluster.audit.reexecution`)."""
+    bisected = {(page["validator"], page["height"]): page for page in books.bisections}
     return [
         {
-            "validator": told.validator,
-            "height": told.height,
-            "reason": told.reason or "no reason given",
-            "expected": told.expected_root,
-            "computed": told.computed_root,
+            "validator": each.validator,
+            "height": each.height,
+            "reason": each.reason or "no reason given",
+            "expected": each.expected_root,
+            "computed": each.computed_root,
             "findings": [
                 f"{finding.violation.check}: {finding.violation.what}"
                 for finding in books.findings
-                if finding.evidence and told.validator in finding.validators
+                if finding.evidence and each.validator in finding.validators
             ][:FINDINGS_SHOWN],
-            "parting": _parting(parted.get((told.validator, told.height))),
+            "difference": _difference(bisected.get((each.validator, each.height))),
         }
-        for told in sorted(books.divergences, key=lambda told: (told.height, told.validator))
+        for each in sorted(books.divergences, key=lambda each: (each.height, each.validator))
     ]
 
 
-def _parting(page: Page | None) -> dict[str, Any] | None:
+def _difference(page: Page | None) -> dict[str, Any] | None:
     """The step, and each field that differs with its three values."""
     if page is None:
         return None
@@ -174,7 +174,7 @@ def _parting(page: Page | None) -> dict[str, Any] | None:
             "field": field["name"],
             **{name: _shortened(field.get(name, "")) for name in ("before", "theirs", "right")},
         }
-        for what, field in fields[:PARTING_ROWS]
+        for what, field in fields[:DIFFERENCE_ROWS]
     ]
     return {
         "step": None if step is None else step["words"],
@@ -191,11 +191,11 @@ def _parting(page: Page | None) -> dict[str, Any] | None:
 
 
 def _shortened(text: str) -> str:
-    return text if len(text) <= PARTING_TEXT else f"{text[:PARTING_TEXT]}…"
+    return text if len(text) <= DIFFERENCE_TEXT else f"{text[:DIFFERENCE_TEXT]}…"
 
 
 def _burned(accounts: Accounts) -> str:
-    """What each price burned, in words."""
+    """The amounts burned at each price, as text."""
     amounts = {
         "cycle": accounts.burned_cycle,
         "cell": accounts.burned_cell,
@@ -205,7 +205,7 @@ def _burned(accounts: Accounts) -> str:
 
 
 def facts(books: Books) -> list[tuple[str, str]]:
-    """What the run was."""
+    """Facts about the run."""
     record = books.record
     found = [
         ("Scenario", record.scenario.name),

@@ -1,8 +1,8 @@
-"""What the zoomable timeline draws: views and blocks of each validator, faults, messages of the recorded windows.
+"""The data of the zoomable timeline: views and blocks of each validator, faults, messages of the recorded windows.
 
-Plain data for ``templates/page.js``, bounded: at most :data:`MAX_MOMENTS` views and as many blocks a validator. Beyond
-that, of each stretch of neighbours the one that lasted longest is kept, with its end. Times are milliseconds since the
-run began, those of messages whole microseconds.
+Plain data for ``templates/page.js``, with at most :data:`MAX_MOMENTS` views and blocks per validator. Of more, the
+longest of each group of neighbours is kept, with its end. Times are milliseconds since the start of the run, those of
+messages whole microseconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BEGINNING_SHARE: Final = 0.02
 """Of the time that is shown, what comes before the first thing that there is to see."""
 
 NOT_SEEN_ARRIVING: Final = -1
-"""In the place of a message's travel time: it was lost, or nobody saw it come."""
+"""Instead of a message's travel time: it was lost, or its arrival was not recorded."""
 NOT_SEEN_LEAVING: Final = -2
 """Likewise: only its arrival was seen, and its moment is that."""
 

@@ -1,4 +1,4 @@
-"""Scenario files: how they are read with what they inherit, and changed from outside."""
+"""Scenario files: reading, with inheritance, and changes from outside."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cluster.scenario.sections.faults import AnyFault
 
 SHIPPED_FOLDER: Final = ROOT / "scenarios"
 MAX_PARENTS: Final = 16
-"""Files behind each other that a scenario may be made from."""
+"""Length of a chain of ``extends``."""
 
 
 def find_scenario(path: Path) -> Path:
@@ -45,9 +45,9 @@ def find_scenario(path: Path) -> Path:
 
 
 def load_scenario(path: Path | str) -> Scenario:
-    """Read and check a scenario file, or one that ships by its name, with the files that it extends.
+    """Read and check a scenario file, or a shipped one by its name, with the files that it extends.
 
-    Raises :class:`BadInput` with the file that holds what is wrong, its path in there and the reason, in one line.
+    Raises :class:`BadInput` with the file of the error, the field's path and the reason, in one line.
     """
     path = find_scenario(Path(path))
     layers = _read_layers(path)
@@ -59,7 +59,7 @@ def load_scenario(path: Path | str) -> Scenario:
 
 
 def problems_in(path: Path) -> list[str]:
-    """Everything that is wrong with a scenario file, as :func:`load_scenario` says the first of it; a line each."""
+    """All errors of a scenario file, a line each, as in :func:`load_scenario`."""
     try:
         path = find_scenario(path)
         layers = _read_layers(path)
@@ -74,13 +74,13 @@ def problems_in(path: Path) -> list[str]:
 
 
 def _located(path: Path, layers: Sequence[Layer], problem: Problem) -> str:
-    """A problem with the file that holds it."""
+    """An error, with the file that it is in."""
     holder = holder_of(problem.steps, layers)
     return f"{holder}: {problem}" + ("" if holder == path else f" (inherited by {path})")
 
 
 def change_scenario(scenario: Scenario, changes: Sequence[Change], source: str) -> Scenario:
-    """The scenario with some fields set anew. Raises :class:`BadInput` with ``source``, path and reason in one line."""
+    """The scenario with changes. Raises :class:`BadInput` with ``source``, path and reason in one line."""
     if not changes:
         return scenario
     try:
@@ -91,7 +91,7 @@ def change_scenario(scenario: Scenario, changes: Sequence[Change], source: str) 
 
 
 def scenario_from(fields: Mapping[str, Any], source: str = "scenario") -> Scenario:
-    """The scenario of plain data, as a file has it; paths in it are relative to the working directory.
+    """The scenario of plain data, as in a file; paths in it are relative to the working directory.
 
     Raises :class:`BadInput` with ``source``, path and reason in one line.
     """
@@ -110,16 +110,16 @@ def _with_programs(fields: Any, folder: Path, source: Path | str) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As YAML gives it: mappings and sequences of any kind as dicts and lists."""
+    """Mappings and sequences of any type as dicts and lists."""
     if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -> AnyFault:
-    """A fault for a scenario that runs on the live testnet, as it could stand in ``faults`` besides those that do.
+    """A fault to add to a scenario on the live testnet, from its fields as in ``faults``.
 
-    ``has_end`` tells whether the scenario's end is the run's, before which it has to begin. Raises :class:`BadInput`.
+    With ``has_end`` it has to begin before the scenario's end. Raises :class:`BadInput`.
     """
     data = scenario.model_dump(mode="json", exclude_unset=True) | {"faults": [dict(fields)]}
     if not has_end:
@@ -134,14 +134,14 @@ def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -
 
 
 def minimal_fields(scenario: Scenario) -> dict[str, Any]:
-    """What a scenario says that is not the default anyway, as plain data that makes it again."""
+    """The scenario as plain data without defaults, from which it can be made again."""
     return scenario.model_dump(mode="json", exclude_defaults=True)
 
 
 def scenario_text(scenario: Scenario, path: Path | None) -> str:
-    """A scenario as a file that stands alone: the one at ``path``, comments and all, where that is such a one.
+    """The text of a self-contained file of a scenario.
 
-    Where the file inherits from others, or says something else by now, or is gone, the scenario is written out.
+    It is that of the file at ``path``, with its comments, unless that inherits, has changed or is missing.
     """
     text = None if path is None else _text_that_stands_alone(path, scenario)
     if text is not None:
@@ -151,7 +151,7 @@ def scenario_text(scenario: Scenario, path: Path | None) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts of several lines, such as programs, as such."""
+    """Writes texts with line breaks, such as programs, as blocks."""
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -189,9 +189,9 @@ def _read_layers(path: Path) -> list[Layer]:
             raise BadInput(f"{child}: {EXTENDS}: {error}") from None
         if parent.resolve() in seen:
             chain = " > ".join(str(each) for each in [*(layer.path for layer in layers), parent])
-            raise BadInput(f"{child}: {EXTENDS}: goes round in a circle: {chain}")
+            raise BadInput(f"{child}: {EXTENDS}: is a circle: {chain}")
         if len(layers) > MAX_PARENTS:
-            raise BadInput(f"{child}: {EXTENDS}: {path} is made from more than {MAX_PARENTS} files behind each other")
+            raise BadInput(f"{child}: {EXTENDS}: {path} extends a chain of more than {MAX_PARENTS} files")
         layers.append(_layer(parent, text))
         seen.append(parent.resolve())
     return layers
@@ -218,7 +218,7 @@ def _read_text(path: Path) -> str:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """Whoever opens a pipe in the usual way waits for somebody who writes."""
+    """Without this flag, opening a pipe waits for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

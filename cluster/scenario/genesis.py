@@ -55,7 +55,7 @@ def validator_set(scheme: SignatureScheme, source: GenesisSource, seed: int) -> 
 
 
 def validators_of(genesis: Genesis, scheme: SignatureScheme) -> ValidatorSet:
-    """The validators that a genesis names, for whoever has it alone."""
+    """The validators of a genesis."""
     keys = tuple(map(PublicKey, genesis.validators))
     return ValidatorSet(keys, scheme, _committees((epoch.first_view, epoch.members) for epoch in genesis.epochs))
 
@@ -84,7 +84,7 @@ def build_genesis(source: GenesisSource, seed: int, validators: ValidatorSet) ->
 
 
 def _together(what: str, of_load: Mapping[Address, T], of_chain: Mapping[Address, T]) -> dict[Address, T]:
-    """What the load's users have and what the scenario names besides."""
+    """The accounts of the load's users and of the scenario."""
     for address in of_chain:
         if address in of_load:
             raise GenesisError(f"{what}: {address_text(address)} is that of a user of the load")
@@ -92,8 +92,7 @@ def _together(what: str, of_load: Mapping[Address, T], of_chain: Mapping[Address
 
 
 def check_genesis(source: GenesisSource) -> None:
-    """Raise :class:`~validator.transition.genesis_block.GenesisError` where no validator could start from its
-    genesis."""
+    """Raise :class:`~validator.transition.genesis_block.GenesisError` if the genesis cannot be built."""
     seed = source.seed
     genesis = build_genesis(source, seed, validator_set(Ed25519Scheme(), source, seed))
     require_receipts_fit(genesis.parameters)

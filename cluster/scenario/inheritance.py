@@ -1,9 +1,8 @@
-"""What a scenario inherits: ``extends`` names the file that it is made from. Pure functions of plain data.
+"""Inheritance of scenario files by ``extends``. Pure functions of plain data.
 
-A child's mappings are merged into its parent's, however deep; lists and single values replace the parent's. Two
-exceptions keep that from surprising: a mapping whose ``kind`` is another one replaces the parent's, whose fields belong
-to the other kind; and where the parent has a short form of a section (``validators: 7``), the child's mapping is merged
-into what it stands for.
+A child's mappings are merged into its parent's at every depth; lists and single values replace the parent's. A mapping
+with another ``kind`` replaces the parent's. A short form of the parent (``validators: 7``) is expanded before a mapping
+is merged into it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ WRITE_OUT: Final[dict[tuple[str, ...], Callable[[Any], Any]]] = {
     ("validators",): write_out_validators,
     ("links", "topology"): write_out_topology,
 }
-"""Sections that have short forms, and how they are written out."""
+"""Sections with short forms, and the functions that expand them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Layer:
 
 
 def merge_layers(layers: Sequence[Layer]) -> dict[str, Any]:
-    """What the first file says, with what it inherits from those behind it."""
+    """The fields of the first file, with those that it inherits from the following files."""
     merged: dict[str, Any] = {}
     for layer in reversed(layers):
         merged = _merge(merged, layer.fields, ())
@@ -44,7 +43,7 @@ def merge_layers(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def holder_of(steps: Sequence[Step], layers: Sequence[Layer]) -> Path:
-    """The file that a field's value comes from; of one that no file holds, the youngest that could."""
+    """The file that a field's value comes from; for a missing field, the first file that has its section."""
     left = [(layer.path, layer.fields) for layer in layers]
     walked: tuple[str, ...] = ()
     holder = left[0][0]
@@ -90,7 +89,7 @@ def _inside(place: Any, step: Step) -> Any:
 
 
 def _merged_ones(found: Sequence[tuple[Path, Any]], path: tuple[str, ...]) -> list[tuple[Path, Any]]:
-    """Those whose fields are merged with the youngest one's: up to the first that is replaced."""
+    """The files whose fields are merged with the first one's: up to the first that is replaced."""
     kept = [found[0]]
     for file, place in found[1:]:
         below = _written_out(place, path)

@@ -35,47 +35,47 @@ from validator.transition.genesis_block import GenesisError
 
 
 class StorageSection(Section):
-    """How much a validator's disk keeps of the state's past."""
+    """The part of the state's history that a validator's disk keeps."""
 
     segment_kib: Annotated[int, Field(ge=1, le=1_048_576)] = 32_768
-    """Size of a file of the state's log, in KiB; old files are removed as wholes."""
+    """Size of a file of the state's log, in KiB; old files are removed whole."""
     retained_heights: Annotated[int, Field(ge=8, le=100_000)] = 256
-    """Heights below the final one that can be proved, and offered as a snapshot."""
+    """Heights below the final one that can be proved and offered as snapshots."""
 
 
 class StopSection(Section):
-    """When the run ends."""
+    """The end of the run."""
 
     height: Height = 40
     """The load stops when the first validator has finalised this height."""
     timeout_s: Annotated[int, Field(ge=1, le=MAX_SECONDS)] = 120
-    """The run ends after so long, whatever it has reached."""
+    """Maximum length of the run."""
     drain_blocks: Annotated[int, Field(ge=0, le=1_000)] = 5
-    """Blocks to finalise after the load stopped, so that what is under way settles."""
+    """Blocks to finalise after the load stopped, for pending transactions and timers."""
 
 
 class Scenario(Section):
     """A whole scenario."""
 
     name: Name
-    """Names the run's folder and stands in its result."""
+    """Name in the run's folder and result."""
     description: str = ""
     """One sentence for the report."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 1
-    """Users' keys, their choices and, in the simulator, every delay and loss follow from it."""
+    """Source of users' keys and choices and, in the simulator, of all delays and losses."""
     chain: ChainSection = ChainSection()
     validators: ValidatorsSection = ValidatorsSection()
-    """How many there are and what is particular to each: a number, a list of nodes, or the section."""
+    """A number, a list of nodes, or the section."""
     consensus: ConsensusSection = ConsensusSection()
     links: LinksSection = LinksSection()
     storage: StorageSection = StorageSection()
     load: LoadPlan = LoadPlan()
     faults: list[Fault] = []
-    """What breaks, and when."""
+    """The faults of the run."""
     stop: StopSection = StopSection()
     success: SuccessSection = SuccessSection()
     forks: list[ForkSection] = []
-    """Moments from which on other settings apply, in the simulator."""
+    """Changes of settings during a simulated run."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Scenario:
@@ -152,7 +152,7 @@ class Scenario(Section):
         return self
 
     def after_fork(self, number: int) -> Scenario:
-        """The settings that apply from a fork on. Raises :class:`ValueError` where its changes cannot be made."""
+        """The settings from a fork on. Raises :class:`ValueError` if a change is impossible."""
         data = self.model_dump(mode="json", exclude_unset=True, exclude={"forks"})
         for position, fork in enumerate(self.forks[: number + 1]):
             try:
@@ -168,7 +168,7 @@ class Scenario(Section):
 
     @property
     def regions(self) -> dict[str, list[str]]:
-        """Validators' names by region, as ``links.regions`` and the validators' own entries have them."""
+        """Validators' names by region, from ``links.regions`` and the validators' own settings."""
         found = {region: list(members) for region, members in self.links.regions.items()}
         for name, node in zip(self.validators.names, self.validators.nodes, strict=False):
             if node.region is not None and name not in found.setdefault(node.region, []):
@@ -177,13 +177,13 @@ class Scenario(Section):
 
     @property
     def network(self) -> Network:
-        """What lies between the validators; made anew each time."""
+        """The network between the validators; built at each call."""
         return Network(self.links, self.validators.names, self.regions, self.seed)
 
     def ended_at(self, height: int) -> Scenario:
-        """The scenario of a run that ended at a height: it stops there, or behind the last thing it plans.
+        """The scenario of a run that ended at a height: it stops there, or after the last planned event.
 
-        Where that is sooner than it was to, as large a part of what it asks for is needed.
+        If that is earlier than planned, the minimum numbers of ``success`` are reduced in proportion.
         """
         begins = [fault.at_height for fault in self.faults] + [part.from_height for part in self.load.parts]
         begins += self.validators.late.values()
@@ -195,7 +195,7 @@ class Scenario(Section):
 
     @property
     def planned_faults(self) -> list[AnyFault]:
-        """The faults with names in the place of regions, for whoever performs them."""
+        """The faults with regions replaced by their validators."""
         regions = self.regions
         found = []
         for position, fault in enumerate(self.faults):
@@ -207,11 +207,11 @@ class Scenario(Section):
 
     @property
     def live_problem(self) -> str | None:
-        """What the live testnet cannot do of it, as ``path: reason``; ``None`` where it can do all."""
+        """The first setting that the live testnet cannot run, as ``path: reason``; ``None`` if there is none."""
         if self.forks:
-            return "forks: only the simulator repeats what came before; see --backend sim"
+            return "forks: only the simulator can repeat the past (--backend sim)"
         if self.consensus.signatures != "ed25519":
-            return "consensus.signatures: on the live testnet votes are signed with ed25519"
+            return "consensus.signatures: the live testnet signs votes with ed25519 only"
         for index, node in enumerate(self.validators.nodes):
             for name in node.byzantine:
                 if why := BEHAVIOURS[name].simulator_only:
@@ -220,7 +220,7 @@ class Scenario(Section):
 
     @property
     def simulator_problem(self) -> str | None:
-        """What the simulator cannot do of it, likewise; what applies after its forks included."""
+        """The first setting that the simulator cannot run, likewise; forks included."""
         if problem := simulator_problem(self.planned_faults):
             return problem
         after_forks = (simulator_problem(self.after_fork(n).planned_faults) for n in range(len(self.forks)))
@@ -228,11 +228,11 @@ class Scenario(Section):
 
     @property
     def recovery_ms(self) -> int:
-        """How soon after the last fault a quorum must have finalised a new block.
+        """Limit from the end of the last fault to a quorum's next final block.
 
-        By default as long as it takes where, after everything was said anew, ``f + 1`` leaders in a row are missed and
-        one more view is needed: ``rebroadcast_ms + (f + 2) × (advance_timeout_ms + block_interval_ms)``. Drawn leaders
-        may be missed three times as often in a row (:data:`DRAWN_IN_A_ROW`).
+        By default the time of a rebroadcast, ``f + 1`` failed views in a row and one more view: ``rebroadcast_ms +
+        (f + 2) × (advance_timeout_ms + block_interval_ms)``. With random leaders it has three times as many views
+        (:data:`DRAWN_IN_A_ROW`).
         """
         if self.success.recovery_ms is not None:
             return self.success.recovery_ms
@@ -244,4 +244,4 @@ class Scenario(Section):
 
 
 DRAWN_IN_A_ROW: Final = 3
-"""Where leaders are drawn, so many times as many views may fail in a row as where they take turns."""
+"""Factor of the views that may fail in a row with random leaders, compared with leaders in turn."""

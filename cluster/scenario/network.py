@@ -1,14 +1,14 @@
-"""The network of a scenario: by which path each validator reaches each other one, and what the path is like.
+"""The network of a scenario: the path between any two validators, and its quality.
 
-With the topology ``full`` every pair has a link of its own. With every other one messages travel over the topology's
-edges, by the path of the least latency, of several such the one of the fewest hops. Along a path
+With the topology ``full`` every pair has a link of its own. With others, messages take the path of the least latency
+over the topology's edges; of several such paths, the one with the fewest hops. Along a path
 
 - latencies and jitters add up;
-- what arrives has survived every hop: shares of loss compose, and so do those of what is doubled and held back;
-- the least bandwidth counts, each pair having it for itself.
+- loss, duplication and reordering apply at every hop;
+- the smallest bandwidth counts, which each pair has for itself.
 
-The network is not the validators: one that is down or paused still passes on what travels through it, and faults of
-links act on pairs, whatever path lies between. Where there is no path, nothing arrives.
+A validator that is down or paused still forwards messages, and faults of links act on pairs, independent of the path.
+Without a path nothing arrives.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LATENCY_WEIGHT: Final = 1_024
 
 
 class Quality(NamedTuple):
-    """What happens to messages on their way; fields as in a scenario's ``links``."""
+    """The quality of a path; fields as in a scenario's ``links``."""
 
     latency_ms: float
     jitter_ms: float
@@ -56,7 +56,7 @@ class Quality(NamedTuple):
 class Network:
     """All routes of a scenario. ``regions`` are validators' names by region; ``seed`` is the scenario's.
 
-    Raises :class:`ValueError`, with the path of the field, where the topology does not fit its validators.
+    Raises :class:`ValueError`, with the field's path, if the topology does not fit the validators.
     """
 
     def __init__(
@@ -65,18 +65,18 @@ class Network:
         self.names = tuple(names)
         region_of = {name: region for region, members in regions.items() for name in members}
         self.regions = tuple(region_of.get(name) for name in names)
-        """Each validator's region, ``None`` where it is in none."""
+        """Each validator's region or ``None``."""
         self._section = section
         self._overrides: dict[frozenset[int], dict[str, float]] = {}
         self._paths: dict[int, dict[int, list[int]]] = {}
         self._between_regions: dict[tuple[str | None, str | None], Quality] = {}
         self.graph = None if isinstance(section.topology, FullTopology) else self._graph(section.topology, seed)
-        """The links between validators, by index; ``None`` where everybody has one to everybody."""
+        """The links between validators, by index; ``None`` if every two have one."""
         if self.graph is not None and not getattr(section.topology, "allow_disconnected", False):
             self._check_connected(self.graph)
 
     def route(self, sender: int, receiver: int) -> tuple[int, ...] | None:
-        """The validators that messages travel over, by index, both ends included; ``None`` where there is no way."""
+        """The validators on the path, by index, both ends included; ``None`` without a path."""
         if self.graph is None:
             return sender, receiver
         paths = self._paths.get(sender)
@@ -85,7 +85,7 @@ class Network:
         return tuple(paths[receiver]) if receiver in paths else None
 
     def quality(self, sender: int, receiver: int) -> Quality | None:
-        """What the way from one validator to another is like; ``None`` where there is none."""
+        """The quality of the path from one validator to another; ``None`` without one."""
         route = self.route(sender, receiver)
         if route is None:
             return None
@@ -104,7 +104,7 @@ class Network:
         return sorted((min(edge), max(edge)) for edge in self.graph.edges)
 
     def link(self, sender: int, receiver: int) -> Quality:
-        """What the link between two validators that have one is like, in one direction."""
+        """The quality of the link between two linked validators, in one direction."""
         return self._along((sender, receiver))
 
     # --- paths --------------------------------------------------------------------------------------------------------
@@ -220,5 +220,5 @@ class Network:
         if len(parts) > 1:
             raise ValueError(
                 f"topology: {self.names[parts[1][0]]} cannot reach {self.names[parts[0][0]]}:"
-                f" the validators are in {len(parts)} parts (allow_disconnected permits it where it is meant)"
+                f" the validators are in {len(parts)} parts (allow_disconnected permits this)"
             )

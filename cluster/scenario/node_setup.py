@@ -22,7 +22,7 @@ from validator.node.executor.executor import StorageConfig
 from validator.node.node import NodeConfig
 
 SKIP_SILENT_LEADER_VIEWS: Final = 16
-"""After so many views without a sign of a leader its views are nullified at once."""
+"""Views without a message of a leader after which its views are nullified at once."""
 
 
 def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> NodeConfig:
@@ -47,7 +47,7 @@ def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name
 
 
 def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> Parts:
-    """What a validator is made of: the production's parts, or its mutant's: the named one, or the scenario's."""
+    """The parts of a validator: those of the production, of the named mutant, or of the scenario's mutant."""
     mutant = _mutant_of(scenario, index, mutant_name)
     parts = PRODUCTION if mutant is None or mutant.parts is None else mutant.parts(counter)
     section = scenario.storage
@@ -60,7 +60,7 @@ def _mutant_of(scenario: Scenario, index: int, named: str | None) -> Mutant | No
 
 
 def score_of(scenario: Scenario, index: int) -> Score | None:
-    """Where a validator's behaviours are counted; ``None`` for an honest one."""
+    """The counter of a validator's behaviours; ``None`` for an honest one."""
     return Score() if scenario.validators.node(index).byzantine else None
 
 
@@ -72,7 +72,7 @@ def byzantine_of(
     score: Score | None,
     twin_of: ByzantineValidator | None = None,
 ) -> ByzantineValidator | None:
-    """What is put around a byzantine validator, or around the twin of one; ``None`` for an honest one."""
+    """The wrapper of a byzantine validator or its twin; ``None`` for an honest one."""
     names = scenario.validators.node(index).byzantine
     if score is None or not names:
         return None

@@ -1,7 +1,7 @@
 """Changes of a scenario from outside its file: ``links.loss=0.1``, ``faults[1].for_ms=500``, ``faults[+]={…}``.
 
-A path is a scenario's fields with dots between them, ``[i]`` for an item of a list and ``[+]`` for one more at its
-end; the value is YAML, so JSON too. Pure functions of plain data: whether the result is a scenario, the scenario says.
+A path is fields separated by dots; ``[i]`` is an item of a list, ``[+]`` appends one. The value is YAML, and so JSON.
+Pure functions of plain data, which do not check whether the result is a scenario.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _STEP: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d{1,5}|\+)\]")
 _PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+|\[(\d{1,5}|\+)\])*")
 APPEND: Final = "+"
 SHOWN_CHARACTERS: Final = 200
-"""Of a text that a message quotes."""
+"""Of a quoted text."""
 
 Step = str | int
 """A field, the position of an item, or :data:`APPEND` in brackets."""
 
 
 class SettingError(ValueError):
-    """A path or a value is wrong; says which and why."""
+    """A wrong path or value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ def setting_text(change: Change) -> str:
     return f"{change.path}={text}"
 
 
-def change_words(changes: Iterable[Change]) -> list[str]:
-    """``--set PATH=VALUE`` and ``--unset PATH``, as one types them into a shell."""
+def options_text(changes: Iterable[Change]) -> list[str]:
+    """``--set PATH=VALUE`` and ``--unset PATH``, quoted for a shell."""
     return [
         f"--unset {shlex.quote(change.path)}" if change.removes else f"--set {shlex.quote(setting_text(change))}"
         for change in changes
@@ -76,19 +76,19 @@ def change_words(changes: Iterable[Change]) -> list[str]:
 
 
 def parse_removal(path: str) -> Change:
-    """The path of what is to go. Raises :class:`SettingError`."""
+    """The change that removes a path. Raises :class:`SettingError`."""
     _check_path(path)
     return Change(path, removes=True)
 
 
 def options_of(changes: Sequence[Change]) -> str:
-    """The options of the command line that some changes were given with."""
+    """The names of the command line's options for the changes."""
     given = dict.fromkeys("--unset" if change.removes else "--set" for change in changes)
     return " and ".join(given)
 
 
 def apply_changes(data: dict[str, Any], changes: Sequence[Change]) -> dict[str, Any]:
-    """A copy of the data with the changes made, one after the other. Raises :class:`SettingError`."""
+    """A copy of the data with the changes, in order. Raises :class:`SettingError`."""
     changed = copy.deepcopy(data)
     for change in changes:
         _check_path(change.path)
@@ -97,7 +97,7 @@ def apply_changes(data: dict[str, Any], changes: Sequence[Change]) -> dict[str, 
 
 
 def differences(before: Any, after: Any, path: str = "", whole: Collection[str] = ()) -> Iterator[Change]:
-    """The changes that make one plain mapping of another; lists, and what is at the ``whole`` paths, at once."""
+    """The changes from one plain mapping to another; lists and the ``whole`` paths change as a whole."""
     if path in whole or not (isinstance(before, dict) and isinstance(after, dict)):
         if before != after:
             yield Change(path, after)
@@ -152,7 +152,7 @@ def _apply(data: dict[str, Any], change: Change) -> None:
 
 
 def _enter(place: Any, so_far: str, step: Step | None, empty: Any) -> Any:
-    """What stands at a step, made where nothing does."""
+    """The value at a step, made if it is missing."""
     if step is None:
         _as_list(place, so_far).append(empty)
         return place[-1]

@@ -1,6 +1,6 @@
-"""Programs of one's own in a scenario file: their texts are read once, into the scenario, in the place of their paths.
+"""A user's programs in a scenario file: each path is replaced by the program's text when the scenario is read.
 
-From then on a scenario stands alone: the run's folder, other hosts and whoever replays the run need no other file.
+So the scenario is self-contained: the run's folder, other hosts and a replay need no other file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ PLACES: Final = (
     ("load", "users", None, "options", "program"),
     ("load", "users", None, "options", "deploys", None),
 )
-"""Where a scenario names programs; ``None`` is any item of a list, and any name."""
+"""Places of programs in a scenario; ``None`` is any item of a list and any name."""
 
 
 def with_programs_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A scenario's fields with the programs that they name by paths, relative to a folder. Changes nothing given.
+    """A copy of a scenario's fields with programs for paths, which are relative to a folder.
 
-    Raises :class:`BadInput` with the field and the reason, in one line, where a program cannot be read.
+    Raises :class:`BadInput` with field and reason, in one line, if a program cannot be read.
     """
     for place in PLACES:
         fields = _replaced(fields, place, "", folder)
@@ -45,7 +45,7 @@ def _replaced(value: Any, place: tuple[str | None, ...], path: str, folder: Path
 
 
 def _program(given: str, folder: Path, field: str) -> dict[str, str]:
-    """What stands for the path: the program's name and text."""
+    """The replacement of a path: the program's name and text."""
     path = folder / given
     try:
         if not path.is_file():

@@ -1,9 +1,8 @@
 """The JSON schema of scenario files, by which editors complete and check them.
 
-It is made from the models that scenarios are read with, so that the two cannot part: types, ranges and defaults from
-their fields, descriptions from their docstrings. What models only accept while reading is added: ``extends``, short
-forms, and the names that a field may hold. What ties several fields to each other is not in it; ``stampede validate``
-checks that.
+It is made from the models that read scenarios: types, ranges and defaults from their fields, descriptions from their
+docstrings. Forms that models only accept while reading are added: ``extends``, short forms, and the names that a field
+may hold. Rules between fields are not in it; ``stampede validate`` checks them.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ def plain_text(text: str) -> str:
 
 
 def _tidy(schema: Any) -> None:
-    """Leave out what helps nobody: titles made from names, and whole sections as defaults."""
+    """Remove titles made from names, and whole sections as defaults."""
     if isinstance(schema, list):
         for item in schema:
             _tidy(item)
@@ -253,7 +252,7 @@ def _add_alternatives(schema: Schema, *short: Schema) -> None:
 
 
 def _with_inheritance(schema: Schema) -> Schema:
-    """Whatever is extended may hold the fields that have to be given."""
+    """Add ``extends``, with which no field is required."""
     extends = {
         "type": "string",
         "minLength": 1,

@@ -1,16 +1,18 @@
-"""What the parts of a scenario are made of: a strict base and the types that several of them use."""
+"""The strict base of a scenario's sections, and types and checks that several of them use."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from cluster.common.limits import MAX_HEIGHTS, MAX_SECONDS
+from cluster.common.suggestions import unknown
 
 Milliseconds = Annotated[int, Field(ge=0, le=3_600_000)]
 RunMilliseconds = Annotated[int, Field(ge=0, le=MAX_SECONDS * 1_000)]
-"""A time of a run."""
+"""A time since the start of a run."""
 Height = Annotated[int, Field(ge=1, le=MAX_HEIGHTS)]
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 Name = Annotated[str, Field(pattern=NAME_PATTERN)]
@@ -20,12 +22,12 @@ BandwidthKbps = Annotated[int, Field(ge=1, le=100_000_000)]
 
 
 class Section(BaseModel):
-    """A part of a scenario: unknown fields are refused, values are not coerced from other types."""
+    """A section of a scenario: unknown fields are refused, values of other types are not converted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)
 
     OLD_NAMES: ClassVar[dict[str, str]] = {}
-    """Fields that had another name in an earlier release, by that name: files with it are still read."""
+    """New names of fields by their names in earlier releases, which are still read."""
 
     @model_validator(mode="before")
     @classmethod
@@ -38,16 +40,38 @@ class Section(BaseModel):
         return {cls.OLD_NAMES.get(name, name): value for name, value in given.items()}
 
 
+def kind_of(model: type[BaseModel]) -> str:
+    """The kind of a model that is distinguished by ``kind``, as scenarios write it."""
+    name: str = model.model_fields["kind"].annotation.__args__[0]  # type: ignore[union-attr]
+    return name
+
+
+def check_kind(given: Any, what: str, kinds: Collection[str]) -> Any:
+    """What was given. Raises :class:`ValueError` for an unknown kind, where pydantic would list all models."""
+    if isinstance(given, dict):
+        if "kind" not in given:
+            raise ValueError(f"kind: is missing; known: {', '.join(kinds)}")
+        if given["kind"] not in kinds:
+            raise ValueError(f"kind: {unknown(what, given['kind'], kinds)}")
+    return given
+
+
+def refuse_repeated(field: str, names: Sequence[str]) -> None:
+    """Raise :class:`ValueError` if a validator is named twice."""
+    if len(set(names)) < len(names):
+        raise ValueError(f"{field}: a validator is named twice")
+
+
 LINK_FIELDS: Final = ("latency_ms", "jitter_ms", "loss", "duplication", "reordering", "bandwidth_kbps")
 
 
 class LinkChanges(Section):
-    """What some links have in place of what ``links`` says."""
+    """Values of some links that replace those of ``links``."""
 
     latency_ms: LinkMilliseconds | None = None
-    """In place of that of ``links``, or of the regions."""
+    """Replaces the latency of ``links`` or of the regions."""
     jitter_ms: LinkMilliseconds | None = None
-    """In place of that of ``links``, as all that follows; drawn for each message between minus and plus this."""
+    """Random delay per message, between minus and plus this; replaces that of ``links``, as all that follow."""
     loss: Share | None = None
     """Share of messages that are lost."""
     duplication: Share | None = None
@@ -55,9 +79,9 @@ class LinkChanges(Section):
     reordering: Share | None = None
     """Share of messages that are held back."""
     bandwidth_kbps: BandwidthKbps | None = None
-    """Kilobits a second that each direction carries."""
+    """Kilobits per second of each direction."""
 
     @property
     def changes(self) -> dict[str, float]:
-        """What it replaces, by field."""
+        """The given values, by field."""
         return {name: value for name in LINK_FIELDS if (value := getattr(self, name)) is not None}

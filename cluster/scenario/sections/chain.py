@@ -1,7 +1,7 @@
-"""The ``chain`` section: the chain's parameters, and what its genesis holds besides the load's accounts and actors.
+"""The ``chain`` section: the chain's parameters, and accounts and actors of its genesis besides the load's.
 
-Who holds an account is given as an address (``0x`` and 40 hex digits), as a public key (64 hex digits) or as
-``seed:NAME``, which stands for a key that follows from the run's seed and the name (:func:`account_key`).
+The owner of an account is an address (``0x`` and 40 hex digits), a public key (64 hex digits) or ``seed:NAME``, a key
+that follows from the run's seed and the name (:func:`account_key`).
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from validator.pvm.deployment import refusal
 from validator.transition.genesis_block import GenesisError
 
 SEED_PREFIX: Final = "seed:"
-"""Begins the name of a key that follows from the run's seed."""
+"""Prefix of a key that follows from the run's seed."""
 ADDRESS_PATTERN: Final = r"^0[xX][0-9a-fA-F]{40}$"
 OWNER_PATTERN: Final = rf"^({ADDRESS_PATTERN[1:-1]}|[0-9a-fA-F]{{64}}|{SEED_PREFIX}{NAME_PATTERN[1:-1]})$"
-OWNER_WORDS: Final = f"an address (0x and 40 hex digits), a public key (64 hex digits) or {SEED_PREFIX}NAME"
+OWNER_FORMS: Final = f"an address (0x and 40 hex digits), a public key (64 hex digits) or {SEED_PREFIX}NAME"
 DECIMAL_PATTERN: Final = r"^[0-9]{1,40}$"
 FAUCET_OWNER: Final = f"{SEED_PREFIX}faucet"
-"""Whose account the faucet pays from."""
+"""Owner of the faucet's account."""
 DEPLOYER_OWNER: Final = f"{SEED_PREFIX}deployer"
-"""Who deployed the genesis's actors, unless they name somebody."""
+"""Default deployer of the genesis's actors."""
 DERIVED_ACTOR_PREFIX: Final = b"\xac"
-"""First byte of an actor's address that follows from its name, so that none is a reserved one."""
+"""First byte of an actor's address that follows from its name; no reserved address has it."""
 
 
 def account_key(seed: int, name: str) -> SigningKey:
-    """The key that ``seed:NAME`` stands for. Whoever knows seed and name has it: it is for tests alone."""
+    """The key of ``seed:NAME``. Seed and name are public, so it is for tests only."""
     return SigningKey(blake3(b"stampede/account/" + seed.to_bytes(8, "big") + name.encode()).digest())
 
 
 def actor_address(name: str) -> Address:
-    """The address of an actor of the genesis that states none: the same in every run."""
+    """The default address of an actor of the genesis: the same in every run."""
     return Address(DERIVED_ACTOR_PREFIX + blake3(b"stampede/actor/" + name.encode()).digest()[: ADDRESS_BYTES - 1])
 
 
 def owner_address(owner: str, seed: int) -> Address:
-    """The account that an owner, as a scenario gives it, has in a run."""
+    """The address of an owner of a scenario in a run with a seed."""
     if owner.startswith(SEED_PREFIX):
         return address_of(bytes(account_key(seed, owner.removeprefix(SEED_PREFIX)).verify_key))
     return parse_address(owner) if owner[:2] in ("0x", "0X") else address_of(bytes.fromhex(owner))
@@ -71,7 +71,7 @@ def _text_in_quotes(given: Any) -> Any:
 def _is_owner(text: str) -> str:
     if re.fullmatch(OWNER_PATTERN, text) is None:
         meant = f"; did you mean {SEED_PREFIX}{text}?" if re.fullmatch(NAME_PATTERN, text) else ""
-        raise ValueError(f"expected {OWNER_WORDS}, got {text[:80]!r}{meant}")
+        raise ValueError(f"expected {OWNER_FORMS}, got {text[:80]!r}{meant}")
     return text
 
 
@@ -89,55 +89,55 @@ def _decimal(given: Any) -> Any:
 Owner = Annotated[str, BeforeValidator(_text_in_quotes), AfterValidator(_is_owner)]
 AddressText = Annotated[str, BeforeValidator(_text_in_quotes), AfterValidator(_is_address)]
 Balance = Annotated[int, Field(ge=0, lt=AMOUNT_LIMIT), BeforeValidator(_decimal)]
-"""In the smallest CBY unit; decimal text stands for it, too."""
+"""In the smallest CBY unit; decimal text is allowed."""
 Payment = Annotated[int, Field(ge=1, lt=AMOUNT_LIMIT), BeforeValidator(_decimal)]
 Fee = Annotated[int, Field(ge=0, lt=PRICE_LIMIT), BeforeValidator(_decimal)]
 
 
 class BiddingAgentSection(Section):
-    """A gas bidding agent that always answers the same."""
+    """A gas bidding agent with a constant answer."""
 
     code: Literal["builtin:fixed"] = "builtin:fixed"
-    """What answers."""
+    """The agent's code."""
     max_fee_per_cycle: Fee
-    """The most that a fire of the actor's timers pays a cycle, for the lane and its tip."""
+    """Maximum price per cycle of the actor's fires, basefee and tip."""
     max_priority_fee_per_cycle: Fee
-    """The greatest tip a cycle."""
+    """Maximum tip per cycle."""
 
 
 class ActorSection(Section):
-    """An actor that the genesis holds."""
+    """An actor of the genesis."""
 
     program: ActorProgram
-    """Its program: one that ships, ``builtin:script``, or the path of a file of your own."""
+    """Its program: a shipped one, ``builtin:script``, or the path of a file."""
     address: AddressText | None = None
-    """Where it is; by default an address that follows from its name alone."""
+    """Its address; by default one that follows from its name."""
     balance: Balance = 0
-    """What it holds, in the smallest CBY unit."""
+    """Its balance, in the smallest CBY unit."""
     deployer: Owner = DEPLOYER_OWNER
-    """Who counts as having deployed it."""
+    """Its deployer."""
     gba: BiddingAgentSection | None = None
     """Its gas bidding agent; by default its program's own ``bid`` handler, if it has one."""
 
     def at_genesis(self, seed: int) -> GenesisActor:
-        """The actor as the genesis of a run has it."""
+        """The actor in the genesis of a run."""
         agent = None if self.gba is None else GenesisAgent(**self.gba.model_dump())
         return GenesisActor(self.program.code, owner_address(self.deployer, seed), self.balance, agent)
 
 
 class FaucetSection(Section):
-    """Pays from an account of the genesis, ``seed:faucet``, to whoever shows the faucet's token (``POST /faucet``)."""
+    """A faucet (``POST /faucet``) that pays clients with its token from the account ``seed:faucet`` of the genesis."""
 
     balance: Payment = 10**24
-    """What its account holds at genesis, in the smallest CBY unit."""
+    """Balance of its account in the genesis, in the smallest CBY unit."""
     max_amount: Payment = 10**21
-    """The most that it pays at a time."""
+    """Maximum of one payment."""
     requests_per_minute: Annotated[int, Field(ge=1, le=6_000)] = 60
-    """How often it pays, whoever asks."""
+    """Limit over all clients."""
 
 
 class ChainSection(Section):
-    """The chain's parameters and what its genesis holds besides the load's accounts."""
+    """The chain's parameters, and accounts and actors of its genesis besides the load's."""
 
     policy: Literal["cip1", "fifo"] = "cip1"
     """The scheduling policy."""
@@ -146,13 +146,13 @@ class ChainSection(Section):
     params: dict[str, Any] = {}
     """Single parameters by name; they override the preset."""
     accounts: dict[Owner, Balance] = {}
-    """Accounts and what they hold, in the smallest CBY unit; by address, public key or ``seed:NAME``."""
+    """Balances of accounts, in the smallest CBY unit; by address, public key or ``seed:NAME``."""
     actors: dict[Name, ActorSection] = {}
-    """Actors that are there from the start, by names of your choice."""
+    """Actors of the genesis, by names of your choice."""
     system_deployers: list[Owner] = []
-    """Who may give system instructions, besides the users of the load that govern."""
+    """Accounts that may give system instructions, besides the load's governing users."""
     faucet: FaucetSection | None = None
-    """Pays to whoever asks the testnet's own endpoint; by default nobody is paid."""
+    """A faucet on the testnet's own endpoint; by default there is none."""
 
     @field_validator("params")
     @classmethod
@@ -184,9 +184,9 @@ class ChainSection(Section):
     @model_validator(mode="after")
     def _nobody_is_given_twice(self) -> ChainSection:
         if self.faucet is not None and FAUCET_OWNER in self.accounts:
-            raise ValueError(f"accounts.{FAUCET_OWNER}: is the faucet's account; faucet.balance says what it holds")
+            raise ValueError(f"accounts.{FAUCET_OWNER}: is the faucet's account; its balance is faucet.balance")
         try:
-            self.genesis_accounts(0)  # who is given in two ways that no seed ties is the same whatever the seed
+            self.genesis_accounts(0)  # owners without a seed have the same address in every run
             self.genesis_actors(0)
         except GenesisError as error:
             raise ValueError(str(error)) from None
@@ -196,7 +196,7 @@ class ChainSection(Section):
         return Parameters.from_names(self.params, self.preset)
 
     def genesis_accounts(self, seed: int) -> dict[Address, int]:
-        """The accounts and what they hold. Raises :class:`~validator.transition.genesis_block.GenesisError`."""
+        """The accounts' balances. Raises :class:`~validator.transition.genesis_block.GenesisError`."""
         faucet = {} if self.faucet is None else {FAUCET_OWNER: self.faucet.balance}
         given: dict[Address, str] = {}
         accounts = {}
@@ -210,7 +210,7 @@ class ChainSection(Section):
         return accounts
 
     def actor_addresses(self) -> dict[str, Address]:
-        """Where the actors are, by name."""
+        """The actors' addresses, by name."""
         return {
             name: actor_address(name) if actor.address is None else parse_address(actor.address)
             for name, actor in self.actors.items()
@@ -227,5 +227,5 @@ class ChainSection(Section):
         return actors
 
     def genesis_deployers(self, seed: int) -> list[Address]:
-        """Who may give system instructions, each once."""
+        """The accounts that may give system instructions, without repetition."""
         return list(dict.fromkeys(owner_address(owner, seed) for owner in self.system_deployers))

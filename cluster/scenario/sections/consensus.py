@@ -15,9 +15,9 @@ class ConsensusSection(Section):
     protocol: Literal["simplex", "hotstuff"] = "simplex"
     """The consensus protocol."""
     leader_election: Literal["round-robin", "random"] = "round-robin"
-    """Who leads a view: the members of the committee in turn, or as a hash of chain and view says."""
+    """The leader of a view: the committee's members in turn, or by a hash of chain and view."""
     signatures: Literal["ed25519", "keyed-hash"] = "ed25519"
-    """What votes are signed with; ``keyed-hash`` is fast and no signature, for simulations alone."""
+    """The signatures of votes; ``keyed-hash`` is a fast substitute for simulations only."""
     block_interval_ms: Milliseconds = 250
     """The least time between two blocks: a leader waits this long after it entered its view before it proposes."""
     leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 2_000
@@ -25,7 +25,7 @@ class ConsensusSection(Section):
     advance_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 3_000
     """How long it waits for the view to end before it votes to nullify it."""
     rebroadcast_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
-    """How often it repeats what it last said while the view does not end."""
+    """Interval at which it repeats its last messages while the view does not end."""
 
     @property
     def view_change_ms(self) -> int:

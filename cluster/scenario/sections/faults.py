@@ -1,22 +1,31 @@
-"""Faults as a scenario states them: what breaks, whom it hits, when it begins and how long it lasts.
+"""The ``faults`` of a scenario: one model per ``kind``, with targets, begin and end.
 
-One model a kind, told apart by ``kind``. What a fault does is decided by :mod:`cluster.faults.engine` and performed by
-a backend; what must be seen of it is judged by :mod:`cluster.checks.run`. ``docs/scenarios.md`` is the reference of the
-fields.
+:mod:`cluster.faults.engine` decides when faults begin and end, a backend performs them, and :mod:`cluster.checks.run`
+judges their effect. ``docs/scenarios.md`` is the reference of the fields.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from cluster.common.suggestions import instead, unknown
 from cluster.common.wording import first_few
 from cluster.misbehaviour.mutants.registry import MUTANTS
-from cluster.scenario.sections.base import LINK_FIELDS, Height, LinkChanges, Milliseconds, RunMilliseconds, Section
+from cluster.scenario.sections.base import (
+    LINK_FIELDS,
+    Height,
+    LinkChanges,
+    Milliseconds,
+    RunMilliseconds,
+    Section,
+    check_kind,
+    kind_of,
+    refuse_repeated,
+)
 from cluster.scenario.sections.release import Release
 from consensus.types import fault_bound
 
@@ -24,12 +33,12 @@ LEADER: Final = "leader"
 RANDOM: Final = "random"
 AS_MANY_AS_WITHSTOOD: Final = "f"
 KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
-"""Targets that are no names: no validator may be called so."""
+"""Targets that are no validators' names."""
 EVERYBODY: Final = "all"
-"""Whom a fault hits that needs no target."""
+"""The target of a fault without one."""
 
 CODE_FILE: Final = "cluster/live/host/host.py"
-"""By this file a folder is known as a checkout."""
+"""A folder with this file is a checkout."""
 
 VERSION_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"
 Version = Annotated[str, Field(pattern=VERSION_PATTERN)]
@@ -37,7 +46,7 @@ Duration = Annotated[int, Field(ge=1, le=3_600_000)]
 ClockSpeed = Annotated[float, Field(ge=0.01, le=100)]
 REGION_PREFIX: Final = "region:"
 NAMED_OF_THE_REST: Final = 3
-"""Validators of a partition's group that the scenario does not name, which words about it name."""
+"""Validators of a partition's unnamed group that a description lists."""
 
 
 def _known_mutant(name: str) -> str:
@@ -68,9 +77,9 @@ class _Fault(Section):
     at_height: Height | None = None
     """It begins once the first validator has finalised this height."""
     at_ms: RunMilliseconds | None = None
-    """It begins at this time since the run began."""
+    """It begins at this time since the start of the run."""
     after_votes: Literal["notarize", "nullify", "finalize"] | None = None
-    """With ``at_height``: it waits until a quorum has sent such votes of one view, too (``nullify``: or timeouts)."""
+    """With ``at_height``: it also waits until a quorum has sent such votes of one view (``nullify``: or timeouts)."""
 
     @model_validator(mode="after")
     def _begins_once(self) -> _Fault:
@@ -82,12 +91,12 @@ class _Fault(Section):
 
     @property
     def whom(self) -> str:
-        """Whom it hits, in words as short as a scenario's."""
+        """Its targets, as short as in a scenario."""
         return EVERYBODY
 
     @property
     def named(self) -> Sequence[tuple[str, Sequence[str]]]:
-        """The names of validators that it states, by field."""
+        """The validators' names in it, by field."""
         return ()
 
 
@@ -110,14 +119,13 @@ class _Lasting(_Fault):
 
 def _check_target(target: Sequence[str]) -> None:
     if len(target) > 1 and (found := [name for name in target if name in KEYWORDS]):
-        raise ValueError(f"target: {found[0]!r} stands alone, not in a list")
-    if len(set(target)) < len(target):
-        raise ValueError("target: a validator is named twice")
+        raise ValueError(f"target: {found[0]!r} cannot be in a list")
+    refuse_repeated("target", target)
 
 
 class _Targeted(Section):
     target: Target
-    """Whom it hits: a validator, a list of them, ``region:NAME``, or ``leader``, ``random`` or ``f``."""
+    """A validator, a list of them, ``region:NAME``, or ``leader``, ``random`` or ``f``."""
 
     @model_validator(mode="after")
     def _keywords_stand_alone(self) -> _Targeted:
@@ -137,20 +145,19 @@ class _Targeted(Section):
 
 
 class PartitionFault(_Lasting):
-    """Validators that share no group do not hear each other; those in none are a group of their own.
+    """Validators without a common group cannot reach each other; those in no group are a group of their own.
 
-    A validator may be in several groups: one that is in both of two groups is a bridge between them.
+    A validator in several groups is a bridge between them.
     """
 
     kind: Literal["partition"]
     groups: Annotated[list[Names], Field(min_length=1)]
-    """The groups, by validators' names and ``region:NAME``."""
+    """The groups: validators' names and ``region:NAME``."""
 
     @model_validator(mode="after")
-    def _groups_name_nobody_twice(self) -> PartitionFault:
+    def _groups_have_no_repetition(self) -> PartitionFault:
         for number, group in enumerate(self.groups):
-            if len(set(group)) < len(group):
-                raise ValueError(f"groups[{number}]: a validator is named twice")
+            refuse_repeated(f"groups[{number}]", group)
         return self
 
     @property
@@ -162,7 +169,7 @@ class PartitionFault(_Lasting):
         return [(f"groups[{number}]", group) for number, group in enumerate(self.groups)]
 
     def sides(self, names: Sequence[str]) -> list[set[str]]:
-        """The groups, that of the rest included where there is one."""
+        """The groups, with that of the unnamed validators, if any."""
         groups = [set(group) for group in self.groups]
         rest = set(names).difference(*groups)
         return [*groups, rest] if rest else groups
@@ -179,9 +186,9 @@ class PartitionFault(_Lasting):
 
 class _Directed(_Lasting):
     senders: Names | None = Field(default=None, alias="from")
-    """Whose messages; by default everybody else's than of ``to``."""
+    """Senders; by default all but those of ``to``."""
     receivers: Names | None = Field(default=None, alias="to")
-    """To whom; by default to everybody else than ``from``."""
+    """Receivers; by default all but those of ``from``."""
 
     @property
     def whom(self) -> str:
@@ -192,7 +199,7 @@ class _Directed(_Lasting):
         return [("from", self.senders or []), ("to", self.receivers or [])]
 
     def ends(self, names: Sequence[str]) -> tuple[set[str], set[str]]:
-        """From whom to whom. The side that is not given is everybody else, and everybody where neither is."""
+        """Senders and receivers. A side that is not given is all others; if neither is given, both are all."""
         everybody = set(names)
         senders, receivers = set(self.senders or ()), set(self.receivers or ())
         if not senders and not receivers:
@@ -209,13 +216,13 @@ class _Cutting(_Directed):
 
 
 class OneWayPartitionFault(_Cutting):
-    """What some validators send does not reach others; the other direction works."""
+    """Messages of some validators do not reach others; the other direction works."""
 
     kind: Literal["one_way_partition"]
 
 
 class CutFault(_Cutting):
-    """The links between two sides carry nothing, either way. All other links work."""
+    """The links between two sides carry no messages in either direction. All other links work."""
 
     kind: Literal["cut"]
 
@@ -225,7 +232,7 @@ class CutFault(_Cutting):
 
 
 class DegradeFault(LinkChanges, _Directed):
-    """Links are worse for a while: what is given replaces the scenario's own value."""
+    """Links are worse for a while: the given values replace those of the scenario."""
 
     kind: Literal["degrade"]
 
@@ -237,11 +244,11 @@ class DegradeFault(LinkChanges, _Directed):
 
 
 class LeaderDelayFault(_Lasting):
-    """Whatever the leader of the current view sends takes longer."""
+    """Messages of the current view's leader are delayed."""
 
     kind: Literal["leader_delay"]
     delay_ms: Duration
-    """How much later it arrives."""
+    """The additional delay."""
 
     @property
     def whom(self) -> str:
@@ -253,50 +260,50 @@ class LeaderDelayFault(_Lasting):
 
 class _Down(_Targeted, _Fault):
     down_ms: Milliseconds = 2_000
-    """How long it stays down at least."""
+    """Minimum time for which it stays down."""
 
 
 class KillFault(_Down):
-    """Kill a validator's host, losing what was not synced, and start it again from its disk.
+    """A validator's host is killed and loses data that was not synced. It starts again from its disk.
 
-    ``down_ms`` is how long it stays down at least: Ray restarts a live host's process at once, its validators wait.
+    Ray restarts a live host's process at once; its validators wait for ``down_ms``.
     """
 
     kind: Literal["kill"]
     how: Literal["actor", "process"] = "actor"
-    """On the live testnet: Ray kills the host's actor, or the process gets a SIGKILL that Ray does not know of."""
+    """On the live testnet: Ray kills the host's actor, or the process gets a SIGKILL without Ray."""
     reorders: bool = False
-    """Its disk reorders: of what was not synced any part may survive, not only what was written first."""
+    """Its disk reorders: any part of the unsynced data may survive, not only the earliest."""
 
 
 class WipeFault(_Down):
-    """A validator dies with its disk; it comes back without any state, and joins by a snapshot."""
+    """A validator is killed and loses its disk; it starts again without state and joins by a snapshot."""
 
     kind: Literal["wipe"]
 
 
 class DiskFullFault(_Down):
-    """The next bytes that a validator writes do not fit: it stops, and starts again once there is room."""
+    """A validator's disk is full at its next write: it stops, and starts again when there is room."""
 
     kind: Literal["disk_full"]
 
 
 class FailedSyncFault(_Down):
-    """The next sync of a validator fails: it stops, what the sync covered is lost, and it starts again."""
+    """The next sync of a validator fails: it stops, loses the data of that sync, and starts again."""
 
     kind: Literal["failed_sync"]
     of: Literal["journal", "blocks", "state"] | None = None
-    """Of which files: the journal, the archive of final blocks, the state's log; by default whichever comes first."""
+    """The files: the journal, the archive of final blocks or the state's log; by default the first to be synced."""
 
 
 class BitRotFault(_Down):
-    """A validator dies, and one bit of what was durable flips: it must refuse to start, and gets another disk."""
+    """A validator is killed and one bit of its durable data flips: it must refuse to start, and gets an empty disk."""
 
     kind: Literal["bit_rot"]
 
 
 class PauseFault(_Targeted, _Lasting):
-    """A validator stands still: it does nothing, messages wait, timers are late."""
+    """A validator pauses: messages wait, timers are late."""
 
     kind: Literal["pause"]
 
@@ -306,7 +313,7 @@ class SlowDiskFault(_Targeted, _Lasting):
 
     kind: Literal["slow_disk"]
     sync_ms: Duration
-    """How long a sync takes."""
+    """Time of a sync."""
 
 
 class SlowExecutionFault(_Targeted, _Lasting):
@@ -314,7 +321,7 @@ class SlowExecutionFault(_Targeted, _Lasting):
 
     kind: Literal["slow_execution"]
     job_ms: Duration
-    """How long a job takes."""
+    """Time of a job."""
 
 
 class ClockSkewFault(_Targeted, _Lasting):
@@ -324,35 +331,35 @@ class ClockSkewFault(_Targeted, _Lasting):
 
     kind: Literal["clock_skew"]
     clock_speed: ClockSpeed
-    """How fast its clock runs: at 2, timers expire after half the time."""
+    """Speed of its clock: at 2, timers expire after half the time."""
 
     @model_validator(mode="after")
     def _something_changes(self) -> ClockSkewFault:
         if self.clock_speed == 1:
-            raise ValueError("clock_speed: at 1 a clock runs as it does anyway")
+            raise ValueError("clock_speed: 1 is the normal speed; expected another one")
         return self
 
 
 class UpgradeFault(_Fault):
-    """Validators get other code, one host after the other: each ends in good order and starts again from its disk.
+    """Validators get other code, one host after the other: each stops in good order and starts again from its disk.
 
-    The next host goes once the validators of the one before have made so many heights final with the new code. Where
-    one of them diverges the upgrade ends there.
+    The next host follows when the validators of the last one have finalised ``heights_between`` heights with the new
+    code. The upgrade ends if one of them diverges.
     """
 
     kind: Literal["upgrade"]
     target: Target | None = None
-    """In this order, as far as they are on different hosts; ``None`` is all validators."""
+    """The order, by hosts; ``None`` is all validators."""
     version: Version = "2"
-    """What the new code is called."""
+    """Name of the new code."""
     code: str | None = None
-    """On the live testnet, the folder to take it from: another checkout. ``None`` is the same code under a new name."""
+    """Folder of another checkout, on the live testnet; ``None`` is the same code under a new name."""
     mutant: MutantName | None = None
-    """A bug that is planted in it, by its name in ``cluster.misbehaviour.mutants``."""
+    """A planted bug of the new code, by its name in ``cluster.misbehaviour.mutants``."""
     down_ms: Milliseconds = 500
-    """How long each host stays down at least."""
+    """Minimum time for which each host stays down."""
     heights_between: Height = 3
-    """So many heights a host's validators make final with the new code before the next host goes."""
+    """Heights that a host's validators finalise with the new code before the next host follows."""
 
     @model_validator(mode="after")
     def _target_fits(self) -> UpgradeFault:
@@ -398,15 +405,9 @@ KINDS: Final[tuple[type[AnyFault], ...]] = (
 )
 
 
-def kind_of(model: type[AnyFault]) -> str:
-    """A model's kind, as scenarios write it."""
-    name: str = model.model_fields["kind"].annotation.__args__[0]  # type: ignore[union-attr]
-    return name
-
-
 KIND_NAMES: Final = tuple(kind_of(model) for model in KINDS)
 LASTING_KINDS: Final = frozenset(kind_of(model) for model in KINDS if issubclass(model, _Lasting | UpgradeFault))
-"""Faults of which is said what was seen of them once they are over."""
+"""Faults whose effect is reported at their end."""
 RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync", "upgrade"})
 """Faults whose targets restart from their disk."""
 RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
@@ -417,23 +418,16 @@ SLOWING: Final = frozenset({"degrade", "leader_delay"})
 """Faults during which no progress is demanded, however many validators are up."""
 
 
-def _is_known(given: Any) -> Any:
-    """One clear line for an unknown kind, in place of one that lists all models."""
-    if isinstance(given, dict):
-        if "kind" not in given:
-            raise ValueError(f"kind: is missing; known: {', '.join(KIND_NAMES)}")
-        if given["kind"] not in KIND_NAMES:
-            raise ValueError(f"kind: {unknown('fault', given['kind'], KIND_NAMES)}")
-    return given
-
-
-Fault = Annotated[Annotated[AnyFault, Field(discriminator="kind")], BeforeValidator(_is_known)]
+Fault = Annotated[
+    Annotated[AnyFault, Field(discriminator="kind")],
+    BeforeValidator(lambda given: check_kind(given, "fault", KIND_NAMES)),
+]
 
 
 def with_regions_named(fault: AnyFault, regions: Mapping[str, Sequence[str]]) -> AnyFault:
-    """The fault with the names of a region's validators in the place of the region.
+    """The fault with each region replaced by the names of its validators.
 
-    Raises :class:`ValueError`, with the field, for an unknown region, and where a validator is named twice then.
+    Raises :class:`ValueError`, with the field, for an unknown region or a validator that is named twice.
     """
     changes: dict[str, list[str] | list[list[str]]] = {}
     for field in ("target", "senders", "receivers"):
@@ -458,15 +452,14 @@ def _named(members: Sequence[str], regions: Mapping[str, Sequence[str]], field: 
         else:
             known = f"there are {', '.join(regions)}" if regions else "the scenario has none"
             raise ValueError(f"{field}: no region is named {region!r}; {known}")
-    if len(set(found)) < len(found):
-        raise ValueError(f"{field}: a validator is named twice")
+    refuse_repeated(field, found)
     return found
 
 
 def in_the_scenarios_words(given: AnyFault, fault: AnyFault, names: Sequence[str]) -> str:
-    """Whom a fault hits: ``given`` as the scenario has it, ``fault`` with regions named.
+    """The targets of a fault as text: ``given`` as in the scenario, ``fault`` with regions resolved.
 
-    The group of a partition that is named nowhere is told, too.
+    The text includes the unnamed group of a partition.
     """
     if not isinstance(fault, PartitionFault):
         return given.whom
@@ -478,15 +471,15 @@ def in_the_scenarios_words(given: AnyFault, fault: AnyFault, names: Sequence[str
 def check_faults_fit(
     faults: Sequence[AnyFault], names: Sequence[str], joins_at: Mapping[str, int], stop_height: int, stop_ms: int
 ) -> None:
-    """Raise :class:`ValueError`, with the path of the field, where a fault does not fit its scenario."""
+    """Raise :class:`ValueError`, with the field's path, if a fault does not fit its scenario."""
     for position, fault in enumerate(faults):
         where = f"faults[{position}]"
         for field, named in fault.named:
             for name in named:
                 if name not in names:
                     roles = (*KEYWORDS, f"{REGION_PREFIX}NAME") if field == "target" else (f"{REGION_PREFIX}NAME",)
-                    told = instead(name, [*roles, *names])
-                    raise ValueError(f"{where}.{field}: no validator is named {name!r}; {told}")
+                    hint = instead(name, [*roles, *names])
+                    raise ValueError(f"{where}.{field}: no validator is named {name!r}; {hint}")
                 if fault.at_height is not None and fault.at_height <= joins_at.get(name, 0):
                     raise ValueError(
                         f"{where}.at_height: {fault.at_height} is not above {joins_at[name]}, where {name} joins"
@@ -499,12 +492,12 @@ def check_faults_fit(
         if isinstance(fault, DiskLossFault) and len(fault.target) > most:
             raise ValueError(
                 f"{where}.target: {len(fault.target)} of {len(names)} validators lose their disks; at most {most} may,"
-                f" since the others must tell them where they may have voted"
+                f" since the others must report the current view to them"
             )
         if isinstance(fault, PartitionFault) and not fault.cuts_any(names):
             raise ValueError(f"{where}.groups: every two validators share a group")
         if getattr(fault, "target", None) == [AS_MANY_AS_WITHSTOOD] and not most:
-            raise ValueError(f"{where}.target: f is 0 of {len(names)} validators, so that nobody would be hit")
+            raise ValueError(f"{where}.target: f is 0 of {len(names)} validators, so the fault has no target")
         if isinstance(fault, _Directed):
             _check_ends(fault, names, where)
 
@@ -516,30 +509,30 @@ def _check_ends(fault: _Directed, names: Sequence[str], where: str) -> None:
     if not senders or not receivers:
         raise ValueError(f"{where}: all validators are on one side")
     if len(senders | receivers) == 1:
-        raise ValueError(f"{where}: {next(iter(senders))} has no link to itself, so that none would be hit")
+        raise ValueError(f"{where}: {next(iter(senders))} has no link to itself, so the fault has no link")
 
 
 def live_problem(faults: Sequence[AnyFault]) -> str | None:
-    """What of the faults the live testnet cannot perform, as ``path: reason``; ``None`` where it can perform all."""
+    """The first fault that the live testnet cannot perform, as ``path: reason``; ``None`` if there is none."""
     for position, fault in enumerate(faults):
         if isinstance(fault, KillFault) and fault.reorders:
             return (
-                f"faults[{position}].reorders: on the live testnet a killed process loses nothing that the operating"
-                f" system has, and only a power cut would reorder it; the simulator does that (--backend sim)"
+                f"faults[{position}].reorders: only the simulator can do this (--backend sim): on the live testnet the"
+                f" operating system keeps what a killed process wrote"
             )
         if isinstance(fault, UpgradeFault) and fault.code is not None:
             wanted = Path(fault.code, CODE_FILE)
             if not wanted.is_file():
-                return f"faults[{position}].code: {fault.code} is no checkout: there is no {wanted}"
+                return f"faults[{position}].code: {fault.code} is not a checkout: {wanted} is missing"
     return None
 
 
 def simulator_problem(faults: Sequence[AnyFault]) -> str | None:
-    """What of the faults the simulator cannot perform, likewise."""
+    """The first fault that the simulator cannot perform, likewise."""
     for position, fault in enumerate(faults):
         if isinstance(fault, UpgradeFault) and fault.code is not None:
             return (
-                f"faults[{position}].code: all machines of the simulator run in one process and from one folder, where"
-                f" only a mutant can be other code; on the live testnet each host has its own (--backend live)"
+                f"faults[{position}].code: only the live testnet can do this (--backend live): all machines of the"
+                f" simulator run in one process; see mutant"
             )
     return None

@@ -1,7 +1,7 @@
-"""Forks of a simulated run: from the moment at which a height is first final, other settings apply.
+"""Forks of a simulated run: other settings from the moment when a height is first final.
 
-What came before stays as it was, so that a fork can only change what has no past: not what the genesis holds, nor what
-validators are or were started with, nor a fault that has begun.
+A fork cannot change the past: the genesis, the validators, settings that validators started with, faults that have
+begun.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ MAY_CHANGE: Final = (
     "consensus.rebroadcast_ms",
 )
 WHOLE: Final = ("links.regions", "links.latency_matrix_ms", "links.topology", "success.metrics", "success.samples")
-"""What is replaced at once, because its fields are not known beforehand."""
+"""Settings that are replaced whole, since their fields have free names."""
 BOUND_TO_THE_PAST: Final = {
-    "name": "the chain's id, which everything is signed for, follows from it",
-    "seed": "the validators' and users' keys follow from it; the fork has a seed of its own for what follows (--seed)",
+    "name": "the chain's id follows from it, and signatures cover that",
+    "seed": "the validators' and users' keys follow from it; the fork has its own seed (--seed)",
     "chain": "the genesis holds the chain's policy and parameters",
     "validators": "the validators are those that the chain began with",
     "load": "the genesis holds the users' accounts and actors",
@@ -39,20 +39,20 @@ BOUND_TO_THE_PAST: Final = {
 
 
 class ForkSection(Section):
-    """From the moment at which a height is first final, the run goes another way than without it."""
+    """Other settings from the moment when a height is first final."""
 
     at_height: Height
-    """When this height is first final."""
+    """The fork begins when this height is first final."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
-    """Of the random sources from then on; without one they go on as they were."""
+    """Seed of the random sources from then on; by default they continue."""
     origin: str = ""
-    """The run that it was forked from, in words."""
+    """Description of the run that it was forked from."""
     changes: dict[str, Any] = {}
     """New values by path, such as ``links.loss``; of ``faults`` the whole list."""
 
 
 def check_change(path: str) -> None:
-    """Raise :class:`ValueError` where a setting would change the past."""
+    """Raise :class:`ValueError` if a setting changes the past."""
     if not any(path == known or path.startswith((f"{known}.", f"{known}[")) for known in MAY_CHANGE):
         section = path.replace("[", ".").partition(".")[0]
         why = BOUND_TO_THE_PAST.get(section, "no such setting")
@@ -60,7 +60,7 @@ def check_change(path: str) -> None:
 
 
 def check_may_change(path: str) -> None:
-    """Raise :class:`ValueError` where nothing of a setting's section can be changed, whatever its new value is."""
+    """Raise :class:`ValueError` if no setting of its section can change."""
     section = path.replace("[", ".").partition(".")[0]
     if section in BOUND_TO_THE_PAST and not any(known.startswith(section) for known in MAY_CHANGE):
         check_change(path)
@@ -69,19 +69,19 @@ def check_may_change(path: str) -> None:
 def check_faults_of_the_past(
     before: Sequence[AnyFault], after: Sequence[AnyFault], height: int, now_ms: float | None = None
 ) -> None:
-    """Raise :class:`ValueError` where a fault that has begun by then is missing, or a new one would have.
+    """Raise :class:`ValueError` if ``after`` lacks a fault that has begun, or adds one that would have.
 
-    Without a time only those that begin at heights are looked at.
+    Without a time, only faults that begin at heights are compared.
     """
     left = list(before)
     for number, fault in enumerate(after):
         if fault in left:
             left.remove(fault)
         elif _has_begun(fault, height, now_ms):
-            raise ValueError(f"faults[{number}]: {_words(fault)} would have begun before the fork at height {height}")
+            raise ValueError(f"faults[{number}]: {_text(fault)} would have begun before the fork at height {height}")
     for fault in left:
         if _has_begun(fault, height, now_ms):
-            raise ValueError(f"faults: {_words(fault)} has begun when height {height} is final: it stays as it is")
+            raise ValueError(f"faults: {_text(fault)} has begun when height {height} is final: it cannot change")
 
 
 def _has_begun(fault: AnyFault, height: int, now_ms: float | None) -> bool:
@@ -90,6 +90,6 @@ def _has_begun(fault: AnyFault, height: int, now_ms: float | None) -> bool:
     return now_ms is not None and fault.at_ms is not None and fault.at_ms <= now_ms
 
 
-def _words(fault: AnyFault) -> str:
+def _text(fault: AnyFault) -> str:
     when = f"height {fault.at_height}" if fault.at_height is not None else f"{fault.at_ms:,} ms"
     return f"{fault.kind} {fault.whom} at {when}"

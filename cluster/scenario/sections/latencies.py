@@ -1,8 +1,8 @@
-"""Latencies between regions of public clouds, so that a scenario need not state a matrix of its own.
+"""Latencies between regions of public clouds, which a scenario can use instead of a matrix of its own.
 
-The figures are round trips as the providers measured and published them; a message takes half of one. Providers measure
-either direction, which differ by a few milliseconds: what stands here is the figure in the row of the region that comes
-first. Regions have the same names in all matrices; ``places`` says what a provider calls them.
+The values are round trips that the providers measured and published; a message takes half of one. Of the two
+directions, which differ by a few milliseconds, the row of the region that comes first is used. Regions have the same
+names in all matrices; ``places`` has the provider's names.
 
 ``azure``
     Median round trips over the 30 days up to 30 July 2026, of 16 of the published regions. Source: Microsoft Learn,
@@ -26,10 +26,10 @@ MatrixName = Literal["azure", "ibm"]
 
 @dataclass(frozen=True, slots=True)
 class LatencyMatrix:
-    """What one provider published."""
+    """The measurements of one provider."""
 
     places: Mapping[str, str]
-    """What the provider calls a region, by the region's name here."""
+    """The provider's name of a region, by the region's name here."""
     round_trips_ms: Sequence[Sequence[int]]
     """For each region, the round trips to those behind it, in the order of ``places``."""
     within_ms: int

@@ -1,7 +1,7 @@
-"""The ``links`` section of a scenario: what lies between validators.
+"""The ``links`` section of a scenario: latencies, losses and topology.
 
-Validators speak to everybody. A topology is the network underneath: its edges are links, and what one validator sends
-to another travels over them by the path of the least latency (:mod:`cluster.scenario.network`).
+Every validator sends to every other one. The edges of the topology are links; a message takes the path of the least
+latency over them (:mod:`cluster.scenario.network`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,23 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from cluster.common.suggestions import unknown
-from cluster.scenario.sections.base import BandwidthKbps, LinkChanges, LinkMilliseconds, Name, Section, Share
+from cluster.scenario.sections.base import (
+    BandwidthKbps,
+    LinkChanges,
+    LinkMilliseconds,
+    Name,
+    Section,
+    Share,
+    check_kind,
+    kind_of,
+)
 from cluster.scenario.sections.latencies import MATRICES, MatrixName
 
 Seed = Annotated[int, Field(ge=0, lt=2**64)]
 
 
 class EdgeSection(LinkChanges):
-    """A link of an edge list. ``[a, b]`` stands for ``{between: [a, b]}``."""
+    """A link of an edge list. ``[a, b]`` is short for ``{between: [a, b]}``."""
 
     between: Annotated[list[Name], Field(min_length=2, max_length=2)]
     """The two validators."""
@@ -31,66 +39,66 @@ class EdgeSection(LinkChanges):
 
 
 class FullTopology(Section):
-    """Everybody has a link to everybody, and messages take it, even where a detour would be faster."""
+    """Every two validators have a link, which messages take even if a detour is faster."""
 
     kind: Literal["full"] = "full"
 
 
 class RingTopology(Section):
-    """Each validator is linked to the one before and the one behind it."""
+    """Each validator is linked to the previous and the next one."""
 
     kind: Literal["ring"]
 
 
 class StarTopology(Section):
-    """All are linked to one."""
+    """All validators are linked to one."""
 
     kind: Literal["star"]
     hub: Name | None = None
-    """Which validator is in the middle; by default the first one."""
+    """The validator in the middle; by default the first one."""
 
 
 class _Drawn(Section):
     seed: Seed | None = None
-    """What the links are drawn from; by default the scenario's seed."""
+    """Seed of the random links; by default the scenario's."""
     allow_disconnected: bool = False
-    """Whether there may be validators without a path between them; otherwise it is drawn again until there are none."""
+    """Whether validators without a path between them are allowed; otherwise links are drawn until there are none."""
 
 
 class RandomRegularTopology(_Drawn):
-    """Each validator is linked to as many others, drawn at random."""
+    """Each validator is linked to ``degree`` random others."""
 
     kind: Literal["random-regular"]
     degree: Annotated[int, Field(ge=1, le=511)] = 4
-    """To how many others; below the number of validators, and one of the two even."""
+    """Number of links of each; below the number of validators, and one of the two even."""
 
 
 class SmallWorldTopology(_Drawn):
-    """A ring in which each is linked to its nearest, and some links lead elsewhere (Watts and Strogatz, 1998)."""
+    """A ring with links to the ``k`` nearest, some of them rewired at random (Watts and Strogatz, 1998)."""
 
     kind: Literal["small-world"]
     k: Annotated[int, Field(ge=2, le=510, multiple_of=2)] = 4
-    """To how many of the nearest each is linked at first; even, and below the number of validators."""
+    """Number of nearest validators that each is linked to at first; even, and below the number of validators."""
     p: Annotated[float, Field(ge=0, le=1)] = 0.2
-    """The share of the links of which one end is drawn anew."""
+    """Share of the links that are rewired."""
 
 
 class RegionsTopology(Section):
-    """Everybody of a region is linked to everybody of it; regions are linked by their gateways alone."""
+    """Every two validators of a region are linked; regions are linked by their gateways only."""
 
     kind: Literal["regions"]
     gateways: Annotated[int, Field(ge=1, le=512)] = 1
-    """How many of a region's validators are gateways, the first ones of it; all of them where it has fewer."""
+    """Number of gateways of a region, its first validators; all of them if it has fewer."""
 
 
 class EdgesTopology(Section):
-    """The links are listed. A list stands for ``{kind: edges, edges: …}``."""
+    """A list of links. A list is short for ``{kind: edges, edges: …}``."""
 
     kind: Literal["edges"]
     edges: Annotated[list[EdgeSection], Field(min_length=1, max_length=4_096)]
     """The links, each in both directions."""
     allow_disconnected: bool = False
-    """Whether there may be validators without a path between them."""
+    """Whether validators without a path between them are allowed."""
 
 
 AnyTopology = (
@@ -111,40 +119,29 @@ TOPOLOGIES: Final[tuple[type[AnyTopology], ...]] = (
     RegionsTopology,
     EdgesTopology,
 )
-TOPOLOGY_NAMES: Final = tuple(
-    str(model.model_fields["kind"].annotation.__args__[0])  # type: ignore[union-attr]
-    for model in TOPOLOGIES
-)
+TOPOLOGY_NAMES: Final = tuple(kind_of(model) for model in TOPOLOGIES)
 
 
 def write_out_topology(given: Any) -> Any:
-    """A topology's short forms as what they stand for: a kind's name, and a list of edges."""
+    """Expand the short forms of a topology: a kind's name, and a list of edges."""
     if isinstance(given, str):
         return {"kind": given}
     return {"kind": "edges", "edges": given} if isinstance(given, list) else given
 
 
-def _is_known(given: Any) -> Any:
-    """One clear line for an unknown kind, in place of one that lists all models."""
-    given = write_out_topology(given)
-    if isinstance(given, dict):
-        if "kind" not in given:
-            raise ValueError(f"kind: is missing; known: {', '.join(TOPOLOGY_NAMES)}")
-        if given["kind"] not in TOPOLOGY_NAMES:
-            raise ValueError(f"kind: {unknown('topology', given['kind'], TOPOLOGY_NAMES)}")
-    return given
-
-
-Topology = Annotated[Annotated[AnyTopology, Field(discriminator="kind")], BeforeValidator(_is_known)]
+Topology = Annotated[
+    Annotated[AnyTopology, Field(discriminator="kind")],
+    BeforeValidator(lambda given: check_kind(write_out_topology(given), "topology", TOPOLOGY_NAMES)),
+]
 
 
 class LinksSection(Section):
     """Links between validators."""
 
     latency_ms: LinkMilliseconds = 20.0
-    """How long a message takes over a link."""
+    """Time of a message over a link."""
     jitter_ms: LinkMilliseconds = 5.0
-    """Drawn for each message between minus and plus this, and added to the latency."""
+    """Random addition to the latency of each message, between minus and plus this."""
     loss: Share = 0.0
     """Share of messages that are lost."""
     duplication: Share = 0.0
@@ -152,18 +149,18 @@ class LinksSection(Section):
     reordering: Share = 0.0
     """Share of messages that are held back, so that later ones overtake them."""
     bandwidth_kbps: BandwidthKbps | None = None
-    """Kilobits a second that each directed link carries; ``None`` is without bound."""
+    """Kilobits per second of each directed link; ``None`` is unlimited."""
     regions: dict[Name, Annotated[list[Name], Field(min_length=1)]] = {}
-    """Validators by region; those in none have links of ``latency_ms``."""
+    """Validators by region; links of those in no region have ``latency_ms``."""
     latency_matrix_ms: dict[Name, dict[Name, LinkMilliseconds]] = {}
-    """Latency from one region to another; the way back takes as long unless it is given too."""
+    """Latency from one region to another; the way back has the same unless it is given."""
     latencies: MatrixName | None = None
-    """Real latencies between regions by the name of who measured them, where the matrix says nothing."""
+    """Measured latencies between regions of a cloud provider, for pairs that the matrix does not have."""
     topology: Topology = FullTopology()
-    """Which validators have links; the others are reached over them. A name stands for ``{kind: name}``."""
+    """Which validators have links; the others are reached over them. A name is short for ``{kind: name}``."""
 
     @model_validator(mode="after")
-    def _nobody_is_in_two_regions(self) -> LinksSection:
+    def _regions_are_disjoint(self) -> LinksSection:
         placed: dict[str, str] = {}
         for region, names in self.regions.items():
             for name in names:
@@ -174,7 +171,7 @@ class LinksSection(Section):
         return self
 
     def check_regions(self, regions: Sequence[str]) -> None:
-        """Raise :class:`ValueError`, with the path of the field, where a matrix does not fit the regions there are."""
+        """Raise :class:`ValueError`, with the field's path, if a matrix does not fit the ``regions``."""
         for source, row in self.latency_matrix_ms.items():
             for region in (source, *row):
                 if region not in regions:

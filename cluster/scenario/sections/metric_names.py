@@ -1,6 +1,6 @@
-"""The names of a run's figures, and what they say: what criteria may be about, and what ``result.json`` holds.
+"""The names of a run's metrics with descriptions, for criteria and ``result.json``.
 
-Reckoned in :mod:`cluster.checks.metrics.metrics`, from the record and its books; a few are the driver's own.
+:mod:`cluster.checks.metrics.metrics` computes them from the record and its books; a few come from the driver.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ METRICS: Final[Mapping[str, str]] = {
     "timers_scheduled": "timers that were scheduled",
     "timers_cancelled": "timers that were cancelled",
     "timers_expired": "timers that expired",
-    "timers_insufficient_funds": "timers that ended because nobody could pay",
+    "timers_insufficient_funds": "timers that ended for lack of funds",
     "timers_pending_at_end": "timers that still waited at the end",
     "backlog_max": "most timers that waited although they were due",
     "backlog_at_end": "such timers at the end",
@@ -71,7 +71,7 @@ METRICS: Final[Mapping[str, str]] = {
 
 METRICS_OF_LIVE_RUNS: Final = frozenset(name for name, text in METRICS.items() if text.endswith("live testnet only"))
 METRICS_OF_SIMULATIONS: Final = frozenset(name for name, text in METRICS.items() if text.endswith("simulator only"))
-"""What only one of the backends has."""
+"""Metrics of one backend only."""
 
 SAMPLES: Final[Mapping[str, str]] = {
     "finality_latency_ms": "of each height, from its block's first sight to its first finalization",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 FIRST_VERSION: Final = "1"
-"""What the code is called that a run begins with."""
+"""Name of the code at the start of a run."""
 
 
 @dataclass(frozen=True, slots=True)

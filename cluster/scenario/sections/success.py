@@ -1,8 +1,7 @@
-"""The ``success`` section of a scenario: what a run must have reached.
+"""The ``success`` section of a scenario: the criteria of a run.
 
-Criteria are data: bounds of the run's figures (``metrics``) and of single samples of them (``samples``), of which a
-share may be out of bounds. What the names mean is in :mod:`cluster.scenario.sections.metric_names`; the check
-``criteria`` judges them.
+They are bounds of metrics and of single samples; a share of the samples may be out of bounds. The names are in
+:mod:`cluster.scenario.sections.metric_names`; the check ``criteria`` judges them.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from cluster.common.suggestions import meant_or_known
 from cluster.scenario.sections.base import Height, Section
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 
-Figure = Annotated[float, Field(allow_inf_nan=False)]
+Bound = Annotated[float, Field(allow_inf_nan=False)]
 BreachShare = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Criterion(Section):
-    """Bounds of a figure; at least one of them."""
+    """Bounds of a metric; at least one of them."""
 
-    at_least: Figure | None = None
-    """The least value that is right."""
-    at_most: Figure | None = None
-    """The greatest value that is right."""
+    at_least: Bound | None = None
+    """Lower bound."""
+    at_most: Bound | None = None
+    """Upper bound."""
 
     @model_validator(mode="after")
     def _bounds_something(self) -> Criterion:
@@ -41,8 +40,8 @@ class Criterion(Section):
         return (self.at_least is None or value >= self.at_least) and (self.at_most is None or value <= self.at_most)
 
     @property
-    def words(self) -> str:
-        """The bounds in words."""
+    def text(self) -> str:
+        """The bounds as text."""
         bounds = (("at least", self.at_least), ("at most", self.at_most))
         return " and ".join(f"{word} {value:,.15g}" for word, value in bounds if value is not None)
 
@@ -51,29 +50,29 @@ class SampleCriterion(Criterion):
     """Bounds of each single sample; a share of them may be out of bounds."""
 
     breach_share: BreachShare = 0.0
-    """Which share of the samples may be out of bounds."""
+    """Share of the samples that may be out of bounds."""
 
 
 class SuccessSection(Section):
-    """What a run must have reached to be conclusive, or to pass."""
+    """The minimum of a conclusive run, and the bounds of a pass."""
 
     heights_compared: Height = 30
-    """Heights at which all validators' blocks and state roots were compared."""
+    """Minimum number of heights at which all validators' blocks and state roots are compared."""
     transactions: Annotated[int, Field(ge=0)] = 50
-    """Least number of committed load transactions."""
+    """Minimum number of committed load transactions."""
     fires: Annotated[int, Field(ge=0)] = 50
-    """Least number of timers that fired."""
+    """Minimum number of timer fires."""
     stall_ms: Annotated[int, Field(ge=1)] = 30_000
     """Longest time without a final block, faults included."""
     recovery_ms: Annotated[int, Field(ge=1, le=3_600_000)] | None = None
-    """Once the last fault is over, a quorum must finalise a new block within this; ``None`` follows from timeouts."""
+    """Limit from the end of the last fault to a quorum's next final block; by default it follows from timeouts."""
     metrics: dict[str, Criterion] = {}
-    """Bounds of the run's figures, by their names in ``result.json``."""
+    """Bounds of the run's metrics, by their names in ``result.json``."""
     samples: dict[str, SampleCriterion] = {}
-    """Bounds of single blocks, fires or heights, by the name of what is measured of each."""
+    """Bounds of single blocks, fires or heights, by the name of the sample."""
 
     def of_part(self, heights: int, of: int) -> SuccessSection:
-        """What so many of all heights must have shown: the same part, and not nothing where anything was asked."""
+        """The minimum numbers for a part of the heights: the same share, rounded up."""
         counts = ("heights_compared", "transactions", "fires")
         return self.model_copy(update={name: -(-getattr(self, name) * max(1, heights) // of) for name in counts})
 

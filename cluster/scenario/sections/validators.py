@@ -1,4 +1,4 @@
-"""``validators``: how many there are, what is particular to each, and who votes from which view on."""
+"""The ``validators`` section: their number, hosts, own settings and committees."""
 
 from __future__ import annotations
 
@@ -20,22 +20,21 @@ class NodeSection(Section):
     OLD_NAMES = {"clock_factor": "clock_speed"}
 
     name: Name | None = None
-    """Names it in faults, reports and logs; by default ``validator-`` and its number, from 0."""
+    """Its name in faults, reports and logs; by default ``validator-`` and its index."""
     mutant: MutantName | None = None
     """A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
     byzantine: list[str] = []
-    """How it breaks the protocol on purpose, by names in ``cluster.misbehaviour.byzantine``; a name stands for a list
-    of it."""
+    """Its byzantine behaviours, by their names in ``cluster.misbehaviour.byzantine``; one name need not be a list."""
     joins_at_height: Height | None = None
-    """It is not there at first: once this height is final it begins without state, and joins by a snapshot."""
+    """It is absent until this height is final; then it starts without state and joins by a snapshot."""
     region: Name | None = None
-    """Where it is: as in ``links.regions``."""
+    """Its region, as in ``links.regions``."""
     sync_ms: Duration | None = None
-    """A slow disk: each of its syncs takes so long."""
+    """A slow disk: minimum time of a sync."""
     job_ms: Duration | None = None
-    """A slow machine: each job of its executor takes so long."""
+    """A slow machine: minimum time of an executor's job."""
     clock_speed: ClockSpeed | None = None
-    """Its clock runs at another speed: at 2, its timers expire after half the time."""
+    """Speed of its clock: at 2, its timers expire after half the time."""
 
     @field_validator("byzantine", mode="before")
     @classmethod
@@ -54,21 +53,21 @@ class NodeSection(Section):
 
     @property
     def is_faulty(self) -> bool:
-        """Broken on purpose: a mutant, or byzantine."""
+        """Whether it is a mutant or byzantine."""
         return self.mutant is not None or bool(self.byzantine)
 
 
 class EpochSection(Section):
-    """Who votes and leads from a consensus view on."""
+    """The committee from a view on."""
 
     from_view: Annotated[int, Field(ge=1, le=1_000_000)]
     """The first view of the epoch."""
     members: list[Name]
-    """Validators, by their names."""
+    """Names of its validators."""
 
 
 def write_out_validators(given: Any) -> Any:
-    """The short forms of the section as what they stand for: a number, and a list of nodes."""
+    """Expand the short forms of the section: a number, and a list of nodes."""
     if isinstance(given, int) and not isinstance(given, bool):
         return {"count": given}
     if isinstance(given, list):
@@ -77,18 +76,18 @@ def write_out_validators(given: Any) -> Any:
 
 
 class ValidatorsSection(Section):
-    """The validators. A list of nodes, or a number, stands for ``{nodes: …}`` and ``{count: …}``."""
+    """The validators. A list of nodes is short for ``{nodes: …}``, a number for ``{count: …}``."""
 
     count: Annotated[int, Field(ge=1, le=512)] = 4
-    """How many there are; 3f + 1 of them survive f faulty ones."""
+    """Their number; 3f + 1 validators tolerate f faulty ones."""
     hosts: Annotated[int, Field(ge=1, le=512)] | None = None
-    """Live hosts (Ray actors) that carry them; by default one host a validator."""
+    """Number of hosts (Ray actors on the live testnet); by default one per validator."""
     nodes: list[NodeSection] = []
-    """What is particular to single validators, in order."""
+    """Own settings of validators, by index."""
     allow_more_faults: bool = False
-    """A drill: more validators may be broken on purpose than the protocol withstands, so safety may break."""
+    """Whether more validators than the protocol tolerates may be faulty on purpose, so that safety may break."""
     epochs: list[EpochSection] = []
-    """Changes of the committee; before the first of them all validators are in it. Who is not follows and serves."""
+    """Changes of the committee, which has all validators at first. Validators outside follow the chain and serve it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -110,7 +109,7 @@ class ValidatorsSection(Section):
             if len(members) > 3 and most > fault_bound(len(members)):
                 raise ValueError(
                     f"hosts: {self.host_count} hosts put {most} validators on one, more than the"
-                    f" {fault_bound(len(members))} whose loss {len(members)} validators survive"
+                    f" {fault_bound(len(members))} whose loss {len(members)} validators tolerate"
                 )
             faulty = sum(self.node(member).is_faulty for member in members)
             if faulty > fault_bound(len(members)) and not self.allow_more_faults:
@@ -125,7 +124,7 @@ class ValidatorsSection(Section):
                     f" since the others must be a quorum"
                 )
         if taken := [name for name in names if name in KEYWORDS]:
-            raise ValueError(f"nodes: no validator may be called {taken[0]!r}: as a fault's target it means another")
+            raise ValueError(f"nodes: no validator may be called {taken[0]!r}: it is a keyword of faults' targets")
         return self
 
     @property
@@ -134,7 +133,7 @@ class ValidatorsSection(Section):
 
     @property
     def names(self) -> list[str]:
-        """Every validator's name, by index; ``validator-<index>`` where none is given."""
+        """Every validator's name, by index; by default ``validator-<index>``."""
         return [self.node(i).name or f"validator-{i}" for i in range(self.count)]
 
     def node(self, index: int) -> NodeSection:
@@ -162,26 +161,26 @@ class ValidatorsSection(Section):
         return {1: tuple(range(self.count)), **scheduled}
 
     def committee(self, view: int) -> tuple[int, ...]:
-        """The members of the committee that rules a view."""
+        """The members of the committee of a view."""
         committees = self.committees
         return committees[max(first for first in committees if first <= view)]
 
     @property
     def withstood(self) -> int:
-        """As many faulty validators as every committee withstands."""
+        """The number of faulty validators that every committee tolerates."""
         return min(fault_bound(len(members)) for members in self.committees.values())
 
     @property
     def late(self) -> dict[int, int]:
-        """The heights at which validators join by a snapshot, by index; the others are there from the genesis on."""
+        """Heights at which late validators join by a snapshot, by index."""
         heights = {index: node.joins_at_height for index, node in enumerate(self.nodes)}
         return {index: height for index, height in heights.items() if height is not None}
 
     def host_of(self, index: int) -> int:
-        """Which host carries a validator: round-robin."""
+        """The host of a validator: round-robin."""
         return index % self.host_count
 
     def on_host(self, host: int, height: int) -> list[int]:
-        """The validators of a host that are there when a height is final: all but those that join later."""
+        """The validators of a host when a height is final, without those that join later."""
         carried = [index for index in range(self.count) if self.host_of(index) == host]
         return [index for index in carried if self.late.get(index, 0) <= height]

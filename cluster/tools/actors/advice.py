@@ -1,7 +1,7 @@
-"""What a program may do, and its author hardly means: handlers that nobody could ever call, bids that leave no cycles.
+"""Advice on valid programs with probable mistakes: handlers that cannot be called, bids that leave no cycles.
 
-A name that stands in the text is looked at, or one of the class's constants; what is computed is not. The chain learns of
-a wrong one when a timer fires, and then the run is paid for and the timer gone.
+Only literal names and constants of the class are checked, no computed ones. On the chain such a mistake shows when a
+timer fires: the run is paid for and the timer is gone.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from validator.chain.records import DEFAULT_HANDLER
 
 
 class Naming(NamedTuple):
-    """A host call that names a handler of this actor, or of whom a parameter says."""
+    """A host call with the name of a handler, of this actor or of the one in a parameter."""
 
     call: str
     receiver: str = ""
-    """The parameter that says whose handler it is; always this actor's where there is none."""
+    """The parameter with the actor of the handler; empty if it is always this actor."""
 
 
 SCHEDULES: Final = ("schedule", "schedule_timer", "schedule_timer_ex")
@@ -34,7 +34,7 @@ HANDLER: Final = "handler"
 
 
 def advice(program: Program, source: str) -> list[Problem]:
-    """What its author should look at, in the order of the text."""
+    """Advice for the author, in the order of the text."""
     tree = ast.parse(source)
     found = [problem for node in ast.walk(tree) if isinstance(node, ast.Call) for problem in _of_call(node, program)]
     if not program.handlers:
@@ -88,7 +88,7 @@ def _is_own(node: ast.expr | None, name: str) -> bool:
 
 
 def _argument(node: ast.Call, call: str, parameter: str) -> ast.expr | None:
-    """What a call passes for a parameter; ``None`` where it leaves it open."""
+    """The argument for a parameter of a call; ``None`` if it is left out."""
     place = HOST_CALLS[call].parameters.index(parameter)
     if place < len(node.args):
         return node.args[place]
@@ -96,7 +96,7 @@ def _argument(node: ast.Call, call: str, parameter: str) -> ast.expr | None:
 
 
 def _text(node: ast.expr, program: Program) -> str | None:
-    """The text that an expression is, where the program says so in so many words."""
+    """The text of a literal expression or constant, or ``None``."""
     match node:
         case ast.Constant(value=str(text)):
             return text

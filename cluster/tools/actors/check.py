@@ -15,7 +15,7 @@ from validator.pvm.language.subset import MAX_PROBLEMS, Program, parse
 
 
 class Checked(NamedTuple):
-    """What a check came to."""
+    """The result of a check."""
 
     is_fine: bool
     """Whether it may be deployed, be there advice or not."""
@@ -24,7 +24,7 @@ class Checked(NamedTuple):
 
 
 def check(path: Path) -> Checked:
-    """Check a program's file. Raises :class:`~cluster.common.errors.BadInput` where it cannot be read."""
+    """Check a program's file. Raises :class:`~cluster.common.errors.BadInput` if it cannot be read."""
     source = read_source(path)
     problems = problems_of(source)
     if problems:

@@ -195,5 +195,5 @@ def _stub(options: Any) -> int:
         print_lines(_console(), stub_text().splitlines())
         return ExitCode.PASS
     write_for_user(options.out, stub_text())
-    print(f"{options.out}: written; editors that read __builtins__.pyi in their root complete what programs may use")
+    print(f"{options.out}: written; editors that read __builtins__.pyi in their root folder complete the names of the language")
     return ExitCode.PASS

@@ -1,8 +1,7 @@
 """A chain of one process, without consensus and signatures: the real transition, its fees and its timer phase.
 
-A block here has at most one transaction, all of them from one developer. :class:`PlayedBlock` tells what a block did as
-a list of *executions*, in the order in which they ran: the transaction, bids, fires, callbacks, messages; each with
-what its receipt says and, where a program ran, what was seen of it.
+A block has at most one transaction, of one developer. A :class:`PlayedBlock` lists the *executions* of a block in
+order: the transaction, bids, fires, callbacks, messages; each with its receipt and the observation of its program.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ FUNDS: Final = 10**36
 
 
 class Execution(NamedTuple):
-    """One run that a receipt tells of."""
+    """One run with a receipt."""
 
     kind: str
     """``deploy``, ``call``, ``bid``, ``fire``, ``callback`` or ``message``."""
@@ -45,18 +44,18 @@ class Execution(NamedTuple):
     handler: str
     """Empty for a deployment."""
     error: str
-    """Empty where it succeeded."""
+    """Empty if it succeeded."""
     cycles: int
     cells: int
     fee: int
-    """What was paid for it now; a message's run was paid for when it was sent."""
+    """The payment now; a message's run is paid for when the message is sent."""
     effects: Effects
     program: ProgramRun | None
-    """What was seen of the program; ``None`` where none ran."""
+    """The observation of the program; ``None`` if none ran."""
 
 
 class PlayedBlock(NamedTuple):
-    """What happened in a block."""
+    """One block."""
 
     height: int
     executions: list[Execution]
@@ -97,7 +96,7 @@ class LocalChain:
     def transaction(
         self, action: Action, gas_limit: int, cells_limit: int, value: int = 0, timer_allowance: int = 0
     ) -> Transaction:
-        """The developer's next transaction, at whatever the basefees are."""
+        """The developer's next transaction, at the current basefees."""
         return Transaction(
             sender=DEVELOPER,
             nonce=self.world.account(DEVELOPER).nonce,
@@ -125,11 +124,11 @@ class LocalChain:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def storage(self, actor: Address) -> dict[str, bytes]:
-        """What an actor keeps, by key, in the order of the keys' bytes."""
+        """An actor's storage, by key, in the order of the keys' bytes."""
         return self._entries(actor, STORAGE, LONG_STORAGE)
 
     def published(self, actor: Address) -> dict[str, bytes]:
-        """What an actor published, likewise."""
+        """An actor's published values, likewise."""
         return self._entries(actor, PUBLISHED, LONG_PUBLISHED)
 
     def _entries(self, actor: Address, plain: bytes, hashed: bytes) -> dict[str, bytes]:
@@ -166,7 +165,7 @@ def _played(outcome: Outcome, transaction: Transaction | None, runs: list[Progra
 
 
 def _executions(outcome: Outcome, transaction: Transaction | None, runs: list[ProgramRun]) -> Iterator[Execution]:
-    """A block's receipts with the runs that they tell of. Programs run phase by phase, so each phase has its share."""
+    """A block's receipts with their runs. Programs run phase by phase, so each phase has its part."""
     receipts = outcome.receipts
     called = deque(run for run in runs if run.in_transaction)
     asked = deque(run for run in runs if run.handler == GAS_BID)

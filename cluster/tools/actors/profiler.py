@@ -1,14 +1,14 @@
-"""Cycles by line: programs compiled so that each piece says that it runs, and every other charge traced to its line.
+"""Cycles by line: compiled programs report each piece that runs, and other charges are traced to their line.
 
-Three kinds of charges make up what a program uses, and each is noted where it is made:
+A program's use consists of three kinds of charges:
 
 - *pieces*: straight-line code, by the compiler's own table of lines;
-- *sizes*: what operators, builtins and methods charge by the size of their values, on the line that called them;
-- *host*: what a host call takes from the meter, what crosses the border included.
+- *sizes*: charges of operators, builtins and methods by the size of their values, on the calling line;
+- *host*: charges of host calls, with their arguments and results.
 
-What is charged before the first line runs, loading the program and unpacking the payload, belongs to the handler's ``def``. Where cycles run
-out, the charge that did not fit counts as far as there was something left, as the meter counts it. So the lines of a
-program add up to what its runs used, exactly.
+Charges before the first line (loading the program, unpacking the payload) belong to the handler's ``def``. When cycles
+run out, the last charge counts up to what was left, as in the meter. So a program's lines add up exactly to the use of
+its runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from validator.pvm.language.subset import Program, parse
 
 @dataclass(slots=True)
 class LineProfile:
-    """What the lines of one program were charged, all its runs together."""
+    """The charges by line of one program, over all its runs."""
 
     pieces: Counter[int] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
@@ -144,7 +144,7 @@ class _ObservedRuntime(Runtime):
         charges[line] += min(cycles, self._remaining())
 
     def _line(self) -> int:
-        """The line of the program that is running; the handler's own where none runs yet."""
+        """The current line of the program; the handler's ``def`` if none has run yet."""
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             if frame.f_code.co_filename == FILE_NAME:

@@ -20,7 +20,7 @@ READ_LIMIT: Final = 64 * MAX_SOURCE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class ProgramFile:
-    """A checked program and where it came from."""
+    """A checked program and its file."""
 
     path: Path
     source: str
@@ -31,7 +31,7 @@ def read_source(path: Path) -> str:
     """The text of a program's file, line ends as they are. Raises :class:`BadInput`."""
     try:
         if not (path.is_dir() or stat.S_ISREG(path.stat().st_mode)):
-            raise BadInput(f"{path}: is no regular file")  # whoever opens a pipe waits for somebody to write
+            raise BadInput(f"{path}: is no regular file")  # opening a pipe would wait for a writer
         with path.open("rb") as file:
             data = file.read(READ_LIMIT + 1)
     except OSError as error:
@@ -52,7 +52,7 @@ def _meant(name: str, names: Iterable[str]) -> str | None:
 
 
 _ELSEWHERE: Final = {"print": "emit"}
-"""What an actor has instead, by names of Python that are like others of an actor's by their letters alone."""
+"""Replacements for names of Python that only look like names of the actors' language."""
 
 
 def problems_of(source: str) -> list[Problem]:

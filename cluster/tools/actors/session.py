@@ -27,14 +27,14 @@ from validator.transition.transition import NotAdmitted
 from validator.primitives.types import Address
 
 FIRST_HANDLERS: Final = ("start", "init", "setup")
-"""What is called where nothing else is asked for, if a program has it."""
+"""Handlers that are called without ``--call``, if a program has one."""
 
 
 class Actor(NamedTuple):
     """A program's actor."""
 
     name: str
-    """The class's name, with a number where another program has the same."""
+    """The class's name, with a number if another program has the same."""
     address: Address
     file: ProgramFile
 
@@ -49,7 +49,7 @@ class PlannedCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the developer gives along."""
+    """The developer's amounts and limits."""
 
     balance: int
     """To each actor with its deployment."""
@@ -63,7 +63,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Session:
-    """What was played, and the chain as it stands."""
+    """The played blocks, and the chain."""
 
     actors: list[Actor]
     chain: LocalChain
@@ -91,7 +91,7 @@ class Session:
 
     @property
     def cycles_paid_ahead(self) -> int:
-        """What messages and callbacks used of what their senders had reserved, and paid, for them."""
+        """Cycles of messages and callbacks, which their senders reserved and paid for."""
         return sum(execution.cycles for execution in self.executions if execution.kind in ("message", "callback"))
 
     def actor_at(self, address: bytes) -> Actor:
@@ -112,9 +112,9 @@ def actors_of(files: Sequence[ProgramFile]) -> list[Actor]:
 
 
 def plan_calls(given: Sequence[str], actors: Sequence[Actor]) -> list[PlannedCall]:
-    """The calls that ``HANDLER[=JSON]`` and ``NAME.HANDLER[=JSON]`` stand for. Raises :class:`BadInput`.
+    """The calls of ``HANDLER[=JSON]`` and ``NAME.HANDLER[=JSON]``. Raises :class:`BadInput`.
 
-    Where none are given, it is the first program's first handler of :data:`FIRST_HANDLERS`, with None.
+    Without any, it is the first program's first handler of :data:`FIRST_HANDLERS`, with None.
     """
     if not given:
         first = next((name for name in actors[0].file.program.handlers if name in FIRST_HANDLERS), None)
@@ -140,7 +140,7 @@ def _planned(text: str, actors: Sequence[Actor], addresses: Mapping[str, Address
 
 
 def _check_handler(actor: Actor, handler: str) -> None:
-    """Raises :class:`BadInput` where a program has no such handler."""
+    """Raise :class:`BadInput` if a program has no such handler."""
     program, place = actor.file.program, f"--call {handler}: {actor.file.path}"
     if handler in program.handlers:
         return
@@ -163,7 +163,7 @@ def _head(method: Method) -> str:
 
 
 def play(files: Sequence[ProgramFile], calls: Sequence[str], blocks: int, limits: Limits, vm: Vm) -> Session:
-    """Deploy, call, and go on for so many blocks. Raises :class:`BadInput` for what the chain cannot take."""
+    """Deploy, call, and make so many more blocks. Raises :class:`BadInput` for a call that the chain refuses."""
     actors = actors_of(files)
     planned = plan_calls(calls, actors)
     session = Session(actors, LocalChain(vm))
@@ -201,11 +201,11 @@ def _call(session: Session, call: PlannedCall, limits: Limits) -> None:
         raise BadInput(f"--call {call.handler}: not admitted: {refusal.name}") from None
 
 
-# --- figures ----------------------------------------------------------------------------------------------------------
+# --- use ----------------------------------------------------------------------------------------------------------
 
 
 class HandlerUse(NamedTuple):
-    """What the runs of one handler came to. Cycles and cells are those of its receipts."""
+    """The use of one handler's runs. Cycles and cells are those of its receipts."""
 
     kind: str
     actor: Actor

@@ -26,10 +26,10 @@ QUIET: Final = "dim"
 HEADING: Final = "bold"
 PAYLOAD_CHARACTERS: Final = 48
 SHORT_PAYLOAD: Final = 20
-"""A payload of so many characters stands in a run's own line."""
+"""Maximum length of a payload that is shown in a run's line."""
 ID_CHARACTERS: Final = 8
 HOT_PERMILLE: Final = 100
-"""A line's share of a profile from which on it stands out."""
+"""Share of a profile from which a line is highlighted."""
 MAX_FAILURES_SHOWN: Final = 5
 MARGIN: Final = 14
 """Columns for ``block N``."""
@@ -86,7 +86,7 @@ def _print_blocks(console: Console, session: Session) -> None:
 
 
 def _quietness(block: PlayedBlock) -> tuple[tuple[str, int], ...] | None:
-    """What blocks in which nothing happened have in common: the timers that wait. ``None`` for all others."""
+    """The pending timers of a block without events, by which such blocks are grouped; ``None`` for all others."""
     return tuple(sorted(block.waiting.items())) if block.is_quiet else None
 
 
@@ -118,7 +118,7 @@ def _print_execution(console: Console, session: Session, execution: Execution, m
 
 
 def _details(session: Session, execution: Execution) -> Iterator[tuple[str, str]]:
-    """What an execution left behind, or where it failed."""
+    """The effects of an execution, or its failure."""
     names = session.names
     for text in failure_lines(session, execution):
         yield text, "red"
@@ -162,7 +162,7 @@ def _change(change: Cancelled | Extended | Bidder, names: Mapping[bytes, str]) -
 
 
 def failure_lines(session: Session, execution: Execution) -> list[str]:
-    """Where a program failed, the innermost line first."""
+    """The lines of a failure, the innermost first."""
     run = execution.program
     if not execution.error or run is None or not run.places:
         return []
@@ -217,7 +217,7 @@ def _use_lines(uses: Sequence[HandlerUse]) -> list[str]:
 
 
 def print_profile(console: Console, session: Session, profiles: Mapping[str, LineProfile]) -> None:
-    """Where the cycles of a session went: by line of the first program, by program, and outside of programs."""
+    """Print the cycles of a session: by line of the first program, by program, and outside of programs."""
     main = session.actors[0]
     profile = profiles.get(main.file.source, LineProfile())
     _heading(console, f"{main.file.path}, by line")
@@ -247,7 +247,7 @@ def _print_listing(console: Console, actor: Actor, profile: LineProfile) -> None
 
 
 def _print_failures(console: Console, session: Session) -> None:
-    """The first runs that failed, and where."""
+    """The first failed runs, with their lines."""
     failed = [(block, each) for block in session.blocks for each in block.executions if each.error]
     if failed:
         _heading(console, "what failed")
@@ -309,7 +309,7 @@ def print_lines(console: Console, lines: Sequence[str]) -> None:
 
 
 def _aligned(rows: Sequence[Sequence[str]], right_from: int = 1_000) -> list[str]:
-    """Rows as lines with columns of equal width, from a column on with figures to the right."""
+    """Rows as lines with columns of equal width; numbers, from a column on, are aligned to the right."""
     widths = [max(len(row[i]) for row in rows if i < len(row)) for i in range(max(map(len, rows)))]
     return [
         "  ".join(
@@ -320,7 +320,7 @@ def _aligned(rows: Sequence[Sequence[str]], right_from: int = 1_000) -> list[str
 
 
 def _decoded(encoded: bytes, names: Mapping[bytes, str], most: int | None = None) -> str:
-    """A stored or passed value; its bytes, where it is no value."""
+    """A stored or passed value; its bytes if it cannot be decoded."""
     try:
         value = decode_value(encoded)
     except HandlerFailure:

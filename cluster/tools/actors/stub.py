@@ -14,9 +14,9 @@ from validator.pvm.language.api import BASE, BUILTINS, CONSTANTS, ERROR, HOST_CA
 from validator.pvm.runtime.hostcalls import HostCalls
 
 HEAD: Final = '''\
-"""What programs of actors may use, for editors (https://github.com/microsoft/pyright/blob/main/docs/builtin-types.md).
+"""Names that programs of actors may use, for editors (https://github.com/microsoft/pyright/blob/main/docs/builtin-types.md).
 
-Written by `stampede actor stub`; docs/actors.md says what programs may be.
+Written by `stampede actor stub`; docs/actors.md describes the language.
 """
 
 from collections.abc import Awaitable as _Awaitable

@@ -1,9 +1,8 @@
-"""Values of actors as people write and read them.
+"""Values of actors in JSON and as text.
 
-JSON becomes what a handler gets: texts, integers of up to 256 bits, true, false, null, lists, and dicts with texts for
-keys. Two objects stand for bytes: ``{"hex": "00ff"}``, and ``{"address_of": "Name"}`` for an actor's address on the
-local chain. Back again, what JSON has no form for is ``{"hex": …}`` for bytes, and ``{"pairs": [[key, value], …]}``
-for a dict with other keys than texts.
+JSON becomes a handler's payload: texts, integers of up to 256 bits, true, false, null, lists, and dicts with text
+keys. Two objects mean bytes: ``{"hex": "00ff"}``, and ``{"address_of": "Name"}``, an actor's address on the local chain.
+In the other direction, bytes are ``{"hex": …}``, and a dict with other keys is ``{"pairs": [[key, value], …]}``.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ SHOWN_CHARACTERS: Final = 160
 
 
 def value_from_json(text: str, actors: Mapping[str, Address]) -> Value:
-    """The value that a JSON text stands for. Raises :class:`~cluster.common.strict_json.Wrong`."""
+    """The value of a JSON text. Raises :class:`~cluster.common.strict_json.Wrong`."""
     value = _value(json_input.parse(text), "$", actors)
     try:
         encode_value(value)
@@ -81,7 +80,7 @@ def value_to_json(value: Value) -> Any:
 
 
 def show(value: Value, names: Mapping[bytes, str], most: int = SHOWN_CHARACTERS) -> str:
-    """A value as a program would write it, bytes in hex, addresses with their names; cut where it is long."""
+    """A value as in a program, with bytes in hex and addresses by name; a long one is cut."""
     text = _shown(value, names)
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 

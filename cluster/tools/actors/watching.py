@@ -1,7 +1,7 @@
-"""A VM that notes what it runs: whose handler, how many cycles of its meter, and where in the program it failed.
+"""A VM that records its runs: actor, handler, cycles, and the lines of a failure.
 
-Compiled programs keep the lines of their source, so a failure's traceback says where it was. Nothing that a program
-does or pays changes by being watched.
+Compiled programs keep the lines of their source, so a failure's traceback has them. The recording changes neither
+behaviour nor charges.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class ProgramRun(NamedTuple):
     handler: str
     payload: bytes
     cycles: int
-    """What the program used, without what its caller charged before."""
+    """Cycles of the program, without earlier charges of its caller."""
     error: str
     places: tuple[Place, ...]
-    """Where it failed, the handler first; empty where it did not, or failed outside its own code."""
+    """The lines of its failure, the handler first; empty without one, or if it failed outside its own code."""
     bid: BidFigures | None
     in_transaction: bool
 
@@ -88,9 +88,9 @@ class WatchingVm:
 
 
 def places_of(failure: HandlerFailure) -> tuple[Place, ...]:
-    """Where in a program a failure came from, outermost first.
+    """The lines of a failure in a program, outermost first.
 
-    An error of Python's own was replaced by the VM's, which has the first one for its context.
+    The VM replaces an error of Python, which is then the context of the VM's error.
     """
     error: BaseException | None = failure
     while error is not None:

@@ -1,4 +1,4 @@
-"""The console command's entry, which loads the rest: Ctrl-C is one line from its first moment on."""
+"""Entry of the console command: loads the rest, and reports Ctrl-C in one line even while loading."""
 
 from __future__ import annotations
 

@@ -1,13 +1,10 @@
-"""What a drill is: a scenario built from a few options, and what is expected of it, said before and judged after.
+"""Drills: a scenario built from a few options, with expectations that are printed before the run and judged after it.
 
-A drill is a frozen dataclass whose fields are its options (:func:`option`). Its expectations become checks of their own
-in the verdict, behind those of every run (:mod:`cluster.checks.run`): each has a name, a sentence that is printed
-before the run, and a judge that reads the run's books. Where what a drill is about did not come about, the expectation
-is *inconclusive*, never met.
+A drill is a frozen dataclass whose fields are its options (:func:`option`). Each expectation is a check in the verdict,
+after those of every run (:mod:`cluster.checks.run`): a name, a sentence, and a judge that reads the run's books.
 
-Options build the scenario, which may be changed before it runs: a judge goes by the scenario that ran. It asks the
-options for bounds alone that no scenario has. Where changes took away what the drill is about, it is inconclusive, and
-so is what an interrupted run did not get to.
+A judge uses the scenario that ran, which may have been changed, and the options only for bounds that no scenario has.
+If the subject of a drill did not occur, or an interrupted run did not reach it, the expectation is *inconclusive*.
 """
 
 from __future__ import annotations
@@ -23,14 +20,14 @@ from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import Backend
 from cluster.scenario import Scenario
-from cluster.scenario.overrides import Change, change_words
+from cluster.scenario.overrides import Change, options_text
 from consensus.types import fault_bound
 
 PREFIX: Final = "drill_"
-"""Of the names of a drill's own checks."""
+"""Prefix of the names of a drill's checks."""
 
 Judgement = tuple[Outcome, str]
-"""What came of an expectation, with the numbers behind it."""
+"""The outcome of an expectation, with its numbers."""
 
 CONSENSUS: Final[dict[str, Any]] = {
     "block_interval_ms": 200,
@@ -38,7 +35,7 @@ CONSENSUS: Final[dict[str, Any]] = {
     "advance_timeout_ms": 2_500,
     "rebroadcast_ms": 1_000,
 }
-"""Timeouts that a busy laptop keeps, with processes for all validators on it."""
+"""Timeouts that a busy laptop with all validators can keep."""
 LOAD: Final[dict[str, Any]] = {
     "users": [
         {"workload": "heartbeat", "count": 4},
@@ -47,29 +44,29 @@ LOAD: Final[dict[str, Any]] = {
     ]
 }
 TIMEOUT_S: Final = 300
-"""After which a run is given up, its start included; a drill whose length follows from its options takes more."""
+"""Limit of a run, its start included; a drill whose length follows from its options has more."""
 STARTING_S: Final = 120
-"""That live processes take to start again at most, on a machine that has other things to do: no merit of the chain. How
-fast it goes on once they are there is another bound."""
+"""Limit of the start of live processes on a busy machine, which is not the chain's doing. The time until the chain
+continues after the start has another bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One thing that a drill expects."""
+    """One expectation of a drill."""
 
     name: str
-    """Of its check, without :data:`PREFIX`."""
+    """Name of its check, without :data:`PREFIX`."""
     text: str
-    """One sentence, for people, before the run."""
+    """The sentence that is printed before the run."""
     judge: Callable[[Books], Judgement]
 
     def check(self, books: Books) -> Check:
-        """Whether it is met."""
+        """The check of a run."""
         return Check(PREFIX + self.name, *self.judge(books))
 
 
 def option(default: Any, text: str, least: int = 1, most: int = 10_000, choices: Sequence[str] = ()) -> Any:
-    """A drill's option: a number between two bounds, or a word out of several."""
+    """A drill's option: a number between two bounds, or one of several words."""
     return field(default=default, metadata={"text": text, "least": least, "most": most, "choices": tuple(choices)})
 
 
@@ -79,22 +76,22 @@ class Drill(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    """What it does, in one line."""
+    """One line for the help."""
 
     @abstractmethod
     def scenario(self) -> Scenario:
-        """What runs."""
+        """The scenario, built from the options."""
 
     @abstractmethod
     def expectations(self, scenario: Scenario) -> list[Expectation]:
-        """What must come of it, besides what must of every run. ``scenario`` is what runs, changes included."""
+        """The expectations, besides those of every run. ``scenario`` is the one that runs, changes included."""
 
     def problem(self, backend: Backend) -> str | None:
-        """Why it cannot run on a backend, in one line; ``None`` where it can."""
+        """Why it cannot run on a backend, in one line; ``None`` if it can."""
         return self.scenario().live_problem if backend == "live" else None
 
     def judge(self, books: Books, checks: tuple[Check, ...]) -> tuple[Check, ...]:
-        """The verdict's checks: those of every run, ``checks``, then the drill's own."""
+        """The verdict's checks: those of every run, ``checks``, then the drill's."""
         expected = self.expectations(books.record.scenario)
         return (*checks, *(expectation.check(books) for expectation in expected))
 
@@ -106,21 +103,21 @@ class Drill(ABC):
     def command(self, changes: Sequence[Change] = ()) -> str:
         """The command that runs it with these options and changes, without backend and seed."""
         given = [each for each in fields(self) if getattr(self, each.name) != default_of(each)]
-        words = [f"--{option_name(each)} {shlex.quote(str(getattr(self, each.name)))}" for each in given]
-        return " ".join(("stampede drill", self.name, *words, *change_words(changes)))
+        options = [f"--{option_name(each)} {shlex.quote(str(getattr(self, each.name)))}" for each in given]
+        return " ".join(("stampede drill", self.name, *options, *options_text(changes)))
 
     def page(self, scenario: Scenario, changes: Sequence[Change] = ()) -> dict[str, Any]:
-        """The drill as ``result.json`` has it."""
+        """The field ``drill`` of ``result.json``."""
         expected = [{"check": PREFIX + each.name, "text": each.text} for each in self.expectations(scenario)]
         return {
             "name": self.name,
             "options": self.options,
-            "changes": change_words(changes),
+            "changes": options_text(changes),
             "expectations": expected,
         }
 
     def build(self, **sections: Any) -> Scenario:
-        """A scenario of these sections, and of what drills have in common where they do not say otherwise."""
+        """A scenario of these sections, with the common sections of drills as defaults."""
         validators = sections.get("validators", {})
         common: dict[str, Any] = {
             "name": f"drill-{self.name}",
@@ -151,10 +148,10 @@ def names_of(count: int) -> list[str]:
 
 
 def kills(names: Sequence[str], height: int, down_ms: int) -> list[dict[str, Any]]:
-    """A kill of each of them at the same height; both backends know kills of one."""
+    """A kill of each of them at the same height, one fault per host."""
     return [{"kind": "kill", "target": name, "at_height": height, "down_ms": down_ms} for name in names]
 
 
 def one_too_many(count: int) -> int:
-    """How many validators must be gone for the others to be no quorum."""
+    """The smallest number of validators without which the others are no quorum."""
     return fault_bound(count) + 1

@@ -1,4 +1,4 @@
-"""Expectations that several drills share, and what they are judged by: what was served, and when it was seen."""
+"""Expectations that several drills share, and functions that their judges use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cluster.record.run import FaultRecord, ValidatorRecord
 from cluster.tools.drills.base import Expectation, Judgement
 
 KILL: Final = "kill"
-"""The kind of fault by which drills take validators down."""
+"""The kind of fault with which drills take validators down."""
 SHOWN_DIGITS: Final = 16
 READINGS_KEPT: Final = 20_000
 
@@ -26,13 +26,13 @@ READINGS_KEPT: Final = 20_000
 
 
 def timers_once() -> Expectation:
-    """By the receipts alone, without the books of the check ``timers``."""
-    text = "every timer that was scheduled ends once, or still waits: none fires twice, none is lost"
+    """Every timer ends once: judged by receipts alone, independent of the check ``timers``."""
+    text = "every scheduled timer ends once or is pending: none fires twice, none is lost"
     return Expectation("timers_once", text, judge_timers_once)
 
 
 def judge_timers_once(books: Books) -> Judgement:
-    """Whether each timer ended at most once, and whoever has not ended is counted as pending by every validator."""
+    """Checks that each timer ended at most once, and that validators count the others as pending."""
     for validator in books.judged:
         ends = Counter(timer for record in validator.blocks for timer in ended(record))
         if doubled := [timer for timer, times in ends.items() if times > 1]:
@@ -42,7 +42,7 @@ def judge_timers_once(books: Books) -> Judgement:
         if doubled := [timer for timer, times in ends.items() if times > 1]:
             return Outcome.FAIL, f"{name}, where it diverged: timer {_short(doubled[0])} fired {ends[doubled[0]]} times"
     chain = books.chain
-    scheduled = {timer for record in chain for timer in came(record)}
+    scheduled = {timer for record in chain for timer in scheduled_by(record)}
     gone = {timer for record in chain for timer in (*ended(record), *cancelled(record))}
     waiting = len(scheduled - gone)
     for validator in books.judged:
@@ -50,19 +50,19 @@ def judge_timers_once(books: Books) -> Judgement:
         counted = status.get("pending_timers")
         is_of_the_tip = validator.tip == len(chain) == status.get("height", validator.tip)
         if is_of_the_tip and counted is not None and counted != waiting:
-            return Outcome.FAIL, f"{waiting:,} timers have not ended, {validator.name} has {counted:,} waiting"
+            return Outcome.FAIL, f"{waiting:,} timers have not ended, {validator.name} has {counted:,} pending"
     if not gone:
         return Outcome.INCONCLUSIVE, f"{len(scheduled):,} timers were scheduled, none ended"
-    return Outcome.PASS, f"{len(scheduled):,} scheduled: {len(gone):,} ended once each, {waiting:,} wait"
+    return Outcome.PASS, f"{len(scheduled):,} scheduled: {len(gone):,} ended once each, {waiting:,} are pending"
 
 
-def came(record: BlockRecord) -> list[bytes]:
+def scheduled_by(record: BlockRecord) -> list[bytes]:
     """Timers that a block scheduled."""
     return [timer.timer_id for effects in _effects(record) for timer in effects.scheduled]
 
 
 def ended(record: BlockRecord) -> list[bytes]:
-    """Timers that it fired or destroyed, as often as it did."""
+    """Timers that a block fired or destroyed, with repetitions."""
     receipts = receipts_of(record.receipts)
     if receipts is None:
         return []
@@ -71,7 +71,7 @@ def ended(record: BlockRecord) -> list[bytes]:
 
 
 def cancelled(record: BlockRecord) -> list[bytes]:
-    """Timers that it cancelled."""
+    """Timers that a block cancelled."""
     changes = (change for effects in _effects(record) for change in effects.timer_changes)
     return [change.timer_id for change in changes if isinstance(change, Cancelled)]
 
@@ -89,24 +89,24 @@ def _effects(record: BlockRecord) -> Iterator[Effects]:
 
 
 def straight_replay() -> Expectation:
-    """What branches, restarts and snapshots left behind must not show."""
+    """Branches, restarts and snapshots leave no trace in the chain."""
     text = (
-        "roots, receipts, events and the order of fires of every validator are those of an execution from the genesis"
-        " on that saw no other branch and no restart"
+        "roots, receipts, events and the order of fires of every validator equal those of one execution from the"
+        " genesis without other branches or restarts"
     )
     return Expectation("replay", text, judge_replay)
 
 
 def judge_replay(books: Books) -> Judgement:
-    """Whether every validator's blocks are what executing the final chain once, straight, gives."""
+    """Checks that every validator's blocks equal one execution of the final chain."""
     if (mismatch := books.reexecution.first_mismatch()) is not None:
         return Outcome.FAIL, f"height {mismatch.height}: {mismatch.reason}"
-    for told in books.divergences:
-        return Outcome.FAIL, f"{told.validator} diverged at height {told.height}: {told.reason}"
+    for diverged in books.divergences:
+        return Outcome.FAIL, f"{diverged.validator} diverged at height {diverged.height}: {diverged.reason}"
     compared = 0
     for validator in books.judged:
         if validator.first_height > len(books.chain) + 1:
-            return unmet(books), f"nobody served what lies below height {validator.first_height}"
+            return unmet(books), f"no validator served the blocks below height {validator.first_height}"
         for height, mine in enumerate(validator.blocks, start=validator.first_height):
             if height > len(books.chain) or mine != books.chain[height - 1]:
                 return Outcome.FAIL, f"{validator.name} serves another block or other receipts at height {height}"
@@ -115,8 +115,7 @@ def judge_replay(books: Books) -> Judgement:
         return Outcome.INCONCLUSIVE, "no validator served a block"
     fires = sum(len(receipts.fires) for record in books.chain if (receipts := receipts_of(record.receipts)) is not None)
     return Outcome.PASS, (
-        f"{compared:,} blocks of {len(books.judged)} validators are those of a straight execution,"
-        f" {fires:,} fires in order"
+        f"{compared:,} blocks of {len(books.judged)} validators equal those of one execution, {fires:,} fires in order"
     )
 
 
@@ -124,21 +123,21 @@ def judge_replay(books: Books) -> Judgement:
 
 
 def rate(books: Books, after_ms: float, until_ms: float) -> float:
-    """Final heights a second in a stretch of the run; 0 where it is empty."""
+    """Final heights per second in a part of the run; 0 if it is empty."""
     seen = [at for at in first_finalizations(books.record).values() if after_ms < at <= until_ms]
     return len(seen) / (until_ms - after_ms) * 1_000 if until_ms > after_ms else 0.0
 
 
-# --- what came about ------------------------------------------------------------------------------------------------
+# --- outcomes ------------------------------------------------------------------------------------------------
 
 
 def unmet(books: Books) -> Outcome:
-    """What an expectation comes to that was not met so far: whoever interrupts a run may have kept it from that."""
+    """The outcome of an expectation that is not met: inconclusive if the run was interrupted."""
     return Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
 
 
 def heights_apart(books: Books, validators: Sequence[ValidatorRecord], until: int) -> list[int]:
-    """The heights, up to one, at which what these validators served is not the same; who joined later has none."""
+    """The heights up to ``until`` at which these validators served different blocks; late ones lack some."""
     held = [{books.chains[each.name].at(height) for each in validators} - {None} for height in range(1, until + 1)]
     return [height for height, blocks in enumerate(held, start=1) if len(blocks) > 1]
 
@@ -147,12 +146,12 @@ def heights_apart(books: Books, validators: Sequence[ValidatorRecord], until: in
 
 
 def faults_of(books: Books, kind: str) -> list[FaultRecord]:
-    """The run's faults of a kind, whether they began or not."""
+    """The run's faults of a kind, begun or not."""
     return [fault for fault in books.record.faults if fault.kind == kind]
 
 
 def overlapping(faults: Iterable[FaultRecord]) -> list[list[FaultRecord]]:
-    """Those that began, in groups: each of a group lasted while another of it did, and none of another group."""
+    """The faults that began, in groups that overlap in time."""
     groups: list[list[FaultRecord]] = []
     over_ms = -math.inf
     for begun_ms, fault in sorted(((_begun_ms(fault), fault) for fault in faults), key=lambda pair: pair[0]):
@@ -166,7 +165,7 @@ def overlapping(faults: Iterable[FaultRecord]) -> list[list[FaultRecord]]:
 
 
 def down_at_once(faults: Iterable[FaultRecord]) -> list[set[str]]:
-    """Whom kills had down together, at each moment at which there was one more."""
+    """The validators down together, at the begin of each kill."""
     kills = [fault for fault in faults if fault.kind == KILL and fault.begun_ms is not None]
     moments = [_begun_ms(kill) for kill in kills]
     return [
@@ -186,11 +185,11 @@ def _ended_ms(fault: FaultRecord) -> float:
 
 
 def diverged_receipts(books: Books) -> Iterator[tuple[str, BlockReceipts]]:
-    """What validators that diverged executed, where they say so."""
+    """The receipts of diverged validators' own execution, if they serve them."""
     for validator in books.judged:
-        told = (validator.status or {}).get("diverged")
+        diverged = (validator.status or {}).get("diverged")
         try:
-            data = bytes.fromhex(told["receipts"]) if isinstance(told, dict) else b""
+            data = bytes.fromhex(diverged["receipts"]) if isinstance(diverged, dict) else b""
         except (KeyError, TypeError, ValueError):
             continue
         receipts = receipts_of(data) if data else None
@@ -199,7 +198,7 @@ def diverged_receipts(books: Books) -> Iterator[tuple[str, BlockReceipts]]:
 
 
 def headers(chain: Iterable[BlockRecord]) -> Iterator[Header]:
-    """Headers of the blocks that can be read."""
+    """Headers of the readable blocks."""
     for record in chain:
         try:
             yield read_header(record.block)[0]
@@ -209,7 +208,7 @@ def headers(chain: Iterable[BlockRecord]) -> Iterator[Header]:
 
 @lru_cache(READINGS_KEPT)
 def receipts_of(data: bytes) -> BlockReceipts | None:
-    """Receipts as they were served; ``None`` where they cannot be read, which the check ``chain`` tells."""
+    """The served receipts; ``None`` if they are unreadable, which the check ``chain`` reports."""
     try:
         return read_receipts(data)
     except Unreadable:

@@ -1,4 +1,4 @@
-"""Running a drill: what is expected is said first, then it runs like any scenario, and is judged by both."""
+"""Runs a drill: prints its expectations, runs its scenario, and judges the run by the checks and the expectations."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from cluster.tools.run.running import drive, perform_run
 def run_drill(
     drill: Drill, backend: Backend, seed: int | None = None, out: Path | None = None, changes: Sequence[Change] = ()
 ) -> tuple[Verdict, Path]:
-    """Run a drill, show what it expects, its progress and its verdict, and write its folder; returns both.
+    """Run a drill, show its expectations, progress and verdict, and write its folder. Returns verdict and folder.
 
-    ``changes`` are made to its scenario. Raises :class:`BadInput` where the backend cannot do it.
+    ``changes`` apply to its scenario. Raises :class:`BadInput` if the backend cannot run it.
     """
     if (problem := drill.problem(backend)) is not None:
         raise BadInput(f"drill {drill.name}: {problem}")
@@ -49,14 +49,14 @@ def run_drill(
 
 
 def _added(scenario: Scenario, record: RunRecord) -> list[Change]:
-    """The faults that the scenario got while it ran (``stampede inject``), as changes of it."""
+    """The faults added during the run (``stampede inject``), as changes of the scenario."""
     ran = record.given or record.scenario
     added = ran.faults[len(scenario.faults) :]
     return [Change("faults[+]", fault.model_dump(mode="json", exclude_unset=True)) for fault in added]
 
 
 def print_expectations(console: Console, drill: Drill, scenario: Scenario) -> None:
-    """What is drilled, and what must come of it."""
+    """Print the drill and its expectations."""
     console.print(Text(f"drill    {drill.name}: {drill.summary}"), soft_wrap=True)
     for expectation in drill.expectations(scenario):
         console.print(Text(f"expected {expectation.name}: {expectation.text}"), soft_wrap=True)

@@ -1,5 +1,4 @@
-"""What a scenario says before anything runs: whether its file is right, what will happen when, over which network.
+"""A scenario before it runs: validation, timeline, estimates, warnings, network.
 
-:mod:`.outline` is pure and knows nothing of how it is shown: as text by :mod:`.terminal`, as a drawing by
-:mod:`.picture`, as a page by :mod:`.page`.
+:mod:`.outline` is pure; :mod:`.terminal` prints it, :mod:`.page` renders it, and :mod:`.picture` draws the network.
 """

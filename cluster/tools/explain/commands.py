@@ -1,4 +1,4 @@
-"""``stampede validate``, ``explain`` and ``schema``: scenario files, before anything runs."""
+"""``stampede validate``, ``explain`` and ``schema``: scenario files before a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.tools.console.options import add_change_options
 from cluster.tools.console.output import console
 
 PLAIN_WIDTH: Final = 120
-"""Characters in a line where the output is no terminal."""
+"""Columns if the output is no terminal."""
 PICTURE: Final = ".svg"
 PAGE: Final = ".html"
 
@@ -46,19 +46,19 @@ def _output(text: str) -> Path:
 
 
 def _validate(options: Any) -> int:
-    is_right = True
+    are_valid = True
     for path in options.scenarios:
-        said, problems = _validated(path)
-        if said:
-            print(printable(said))
+        result, problems = _validated(path)
+        if result:
+            print(printable(result))
         for problem in problems:
             print(f"stampede: {printable(problem)}", file=sys.stderr)
-        is_right = is_right and not problems
-    return ExitCode.PASS if is_right else ExitCode.BAD_INPUT
+        are_valid = are_valid and not problems
+    return ExitCode.PASS if are_valid else ExitCode.BAD_INPUT
 
 
 def _validated(path: Path) -> tuple[str, list[str]]:
-    """Where a right file runs; of a wrong one everything that is wrong."""
+    """The backends of a valid file, or all errors of another one."""
     from cluster.scenario.files import load_scenario, problems_in
 
     if problems := problems_in(path):
@@ -66,9 +66,9 @@ def _validated(path: Path) -> tuple[str, list[str]]:
     scenario = load_scenario(path)
     live, sim = scenario.live_problem, scenario.simulator_problem
     if live and sim:
-        return "", [f"{path}: runs nowhere: live: {live}; sim: {sim}"]
-    where = f"sim alone: {live}" if live else f"live alone: {sim}" if sim else "live and sim"
-    return f"{path}: fine ({where})", []
+        return "", [f"{path}: no backend can run it: live: {live}; sim: {sim}"]
+    where = f"sim only: {live}" if live else f"live only: {sim}" if sim else "live and sim"
+    return f"{path}: valid ({where})", []
 
 
 def _explain(options: Any) -> int:
@@ -93,7 +93,7 @@ def _explain(options: Any) -> int:
     is_picture = options.out.suffix == PICTURE
     content = picture(scenario) + "\n" if is_picture else render_outline(scenario, found, apart, str(path))
     if options.out.parent == RUNS_FOLDER:
-        with suppress(OSError):  # the next line says it
+        with suppress(OSError):  # the next line reports it
             RUNS_FOLDER.mkdir(exist_ok=True)
     write_for_user(options.out, content)
     print(f"written to {options.out}")

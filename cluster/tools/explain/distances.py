@@ -1,4 +1,4 @@
-"""How far apart validators are: a small table of latencies, by validator or by region. Pure."""
+"""A small table of latencies, by validator or by region. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Final
 from cluster.scenario.network import Network
 
 MAX_MEMBERS: Final = 10
-"""So many validators have a row each; more are put together."""
+"""With more validators, all are one row."""
 MAX_MEASURED: Final = 8
-"""Of a group so many validators are measured, so that a network of hundreds is told as fast."""
+"""Validators of a group that are measured, which bounds the time for large networks."""
 NO_REGION: Final = "(no region)"
 
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Latencies between groups of validators, in words."""
+    """Latencies between groups of validators, as text."""
 
     groups: tuple[str, ...]
     cells: tuple[tuple[str, ...], ...]
-    """From each group to each, in milliseconds; ``cut`` where there is no way, empty where there is nobody else."""
+    """From each group to each, in milliseconds; ``cut`` without a path, empty without another validator."""
     note: str
 
 
@@ -34,13 +34,13 @@ def distances(network: Network) -> Distances:
 
 
 def _groups(network: Network) -> dict[str, list[int]]:
-    everybody = range(len(network.names))
+    indexes = range(len(network.names))
     if not any(network.regions):
         if len(network.names) <= MAX_MEMBERS:
-            return {network.names[index]: [index] for index in everybody}
-        return {"everybody": list(everybody)}
+            return {network.names[index]: [index] for index in indexes}
+        return {"all": list(indexes)}
     groups: dict[str, list[int]] = {}
-    for index in everybody:
+    for index in indexes:
         groups.setdefault(network.regions[index] or NO_REGION, []).append(index)
     return groups
 
@@ -52,8 +52,8 @@ def _cell(network: Network, senders: Sequence[int], receivers: Sequence[int]) ->
     if not latencies:
         return "cut" if found else ""
     least, most = (f"{latency:.4g}" for latency in (latencies[0], latencies[-1]))
-    words = least if least == most else f"{least}–{most}"
-    return words if len(latencies) == len(found) else f"{words}, some cut"
+    text = least if least == most else f"{least}–{most}"
+    return text if len(latencies) == len(found) else f"{text}, some cut"
 
 
 def _note(network: Network) -> str:

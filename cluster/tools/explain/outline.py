@@ -415,10 +415,10 @@ def _reached(scenario: Scenario) -> Table:
         ("longest stall", f"at most {success.stall_ms:,} ms", "fail"),
         ("recovery", f"at most {scenario.recovery_ms:,} ms", "fail"),
     ]
-    rows += [(name, criterion.words, "fail") for name, criterion in success.metrics.items()]
+    rows += [(name, criterion.text, "fail") for name, criterion in success.metrics.items()]
     for name, sampled in success.samples.items():
         share = f"; up to {100 * sampled.breach_share:g} % may be outside" if sampled.breach_share else ""
-        rows.append((name, f"{sampled.words}{share}", "fail"))
+        rows.append((name, f"{sampled.text}{share}", "fail"))
     return Table("Success criteria", ("criterion", "required", "otherwise"), tuple(rows))
 
 

@@ -1,8 +1,8 @@
-"""The network of a scenario as a drawing: SVG text that needs nothing else, in light and in dark.
+"""The network of a scenario as a self-contained SVG drawing, light and dark.
 
-Validators of a region stand together, those of a star around its hub, all others in a circle. Links are drawn where
-they can be told apart; where everybody is linked to everybody across regions, one line stands for many. No meaning
-hangs on colour alone: who is broken on purpose, slow or late has a dashed rim and says so in words.
+Validators of a region are drawn together, those of a star around its hub, all others in a circle. Links are drawn if
+they are few; between fully linked regions one line represents all links. No meaning depends on colour alone: a
+validator with settings of its own has a dashed rim and a description.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from cluster.tools.explain.distances import Distances, distances
 from cluster.tools.explain.outline import own_settings
 
 MAX_LINES: Final = 700
-"""With more links none of them could be told apart, and none is drawn."""
+"""With more links none is drawn."""
 MAX_LABELLED_LINES: Final = 24
 MAX_NAMED_NODES: Final = 24
-"""With more validators than this, names give way to numbers."""
+"""With more validators, only numbers are drawn."""
 MAX_FULL_MESH: Final = 16
 CHARACTER_PIXELS: Final = 7.0
 """About the width of a character, for keeping names within the frame."""
@@ -35,28 +35,28 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """How large a drawing is, in pixels. Scaled text would not stay legible, so a phone has a drawing of its own."""
+    """Size of a drawing, in pixels. A phone has a drawing of its own, since scaled text is not legible."""
 
     width: float
     height: float
     ring: Point
-    """Half the width and the height of the ellipse on which validators stand."""
+    """Half-axes of the ellipse of validators."""
     region_ring: Point
-    """Likewise of regions."""
+    """Half-axes of the ellipse of regions."""
     largest_region: float
     node: float = 13.0
     small_node: float = 7.0
     names_in_regions: bool = True
-    """Whether validators carry their names there, or numbers alone."""
+    """Whether validators in regions have names, or numbers only."""
     outwards: float = 0.0
-    """So much of their distance from the middle names of regions stand further out, away from lines."""
+    """Share of the distance from the middle by which names of regions are moved outwards, away from lines."""
 
     @property
     def middle(self) -> Point:
         return self.width / 2, self.height / 2
 
     def fitted(self, name: str, across: float) -> tuple[str, float]:
-        """A name and where its middle is, near where it is wanted, so that it stays within the frame."""
+        """A name and its middle, moved and cut so that it stays within the frame."""
         most = int((self.width - 2 * EDGE_PIXELS) / CHARACTER_PIXELS)
         short = name if len(name) <= most else f"{name[: most - 1]}…"
         half = len(short) * CHARACTER_PIXELS / 2 + EDGE_PIXELS
@@ -102,7 +102,7 @@ svg.network text.label{font-size:11px}
 
 @dataclass(frozen=True, slots=True)
 class _Area:
-    """A region: where it is, how large, and who is in it."""
+    """A region: its place, size and validators."""
 
     name: str
     centre: Point
@@ -133,12 +133,12 @@ def picture(scenario: Scenario, frame: Frame = WIDE) -> str:
 
 
 def caption(scenario: Scenario) -> str:
-    """What the drawing shows, in words."""
+    """The description below the drawing."""
     network = scenario.network
     count = len(network.names)
     words = f"{count} validators, topology {scenario.links.topology.kind}: {len(network.links):,} links"
     if _lines_stand_for_many(network):
-        words += "; a thick line stands for all links between two regions, with its milliseconds"
+        words += "; a thick line represents all links between two regions, with its milliseconds"
     elif not _draws_single_links(network):
         words += ", too many to draw"
     elif len(network.links) <= MAX_LABELLED_LINES:
@@ -152,7 +152,7 @@ def caption(scenario: Scenario) -> str:
 
 
 def _areas(network: Network, frame: Frame) -> list[_Area]:
-    """One area a region, around the middle; validators without a region are one too where there are regions."""
+    """An area per region, around the middle; validators without a region have one too."""
     if not any(network.regions):
         return []
     groups: dict[str, list[int]] = {}
@@ -167,7 +167,7 @@ def _areas(network: Network, frame: Frame) -> list[_Area]:
 
 
 def _places(network: Network, topology: AnyTopology, areas: Sequence[_Area], frame: Frame) -> list[Point]:
-    """Where each validator is drawn."""
+    """The place of each validator."""
     count = len(network.names)
     places: list[Point] = [frame.middle] * count
     if areas:
@@ -202,7 +202,7 @@ def _draw_areas(areas: Sequence[_Area]) -> Iterator[str]:
 
 
 def _name_areas(areas: Sequence[_Area], frame: Frame) -> Iterator[str]:
-    """Each name where lines do not come from: above what is in the upper half, below what is in the lower one."""
+    """Each region's name, away from lines: above areas of the upper half, below those of the lower half."""
     for area in areas:
         (x, y), below = area.centre, area.centre[1] > frame.height / 2
         at = y + area.radius + 17 if below else y - area.radius - 7

@@ -12,7 +12,7 @@ from cluster.tools.explain.outline import Outline, Table
 
 
 def print_outline(console: Console, found: Outline, apart: Distances) -> None:
-    """Every table of the outline, and how far apart the validators are."""
+    """Print every table of the outline, and the latencies."""
     console.print(Text(found.name, style="bold"))
     if found.description:
         console.print(_text(found.description))
@@ -42,5 +42,5 @@ def _print_table(console: Console, table: Table) -> None:
 
 
 def _text(words: str) -> Text:
-    """What a scenario says, in its own lines."""
+    """A text of the scenario, with its line breaks."""
     return Text("\n".join(map(printable, words.splitlines())))

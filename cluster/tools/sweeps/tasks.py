@@ -11,7 +11,7 @@ from typing import Final
 from blake3 import blake3
 
 from cluster.scenario import Scenario, change_scenario, load_scenario
-from cluster.scenario.overrides import Change, change_words, options_of
+from cluster.scenario.overrides import Change, options_of, options_text
 from cluster.tools.sweeps.random_scenario import random_scenario
 
 NAMED_DIGITS: Final = 12
@@ -34,7 +34,7 @@ class ScenarioTask:
     def load(path: Path, changes: Sequence[Change] = ()) -> ScenarioTask:
         """The task of a scenario file, with some fields set anew. Raises :class:`~cluster.common.errors.BadInput`."""
         scenario = change_scenario(load_scenario(path), changes, f"{path} with {options_of(changes)}")
-        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(change_words(changes)))
+        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(options_text(changes)))
 
     @property
     def title(self) -> str:

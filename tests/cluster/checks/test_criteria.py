@@ -160,4 +160,4 @@ def taken_sum(values: Any) -> float:
 
 def test_bounds_in_words() -> None:
     section = SuccessSection.model_validate({"metrics": {"fires": {"at_least": 1_500.0, "at_most": 2_000.5}}})
-    assert section.metrics["fires"].words == "at least 1,500 and at most 2,000.5"
+    assert section.metrics["fires"].text == "at least 1,500 and at most 2,000.5"

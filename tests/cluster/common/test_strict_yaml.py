@@ -21,7 +21,7 @@ LISTS = "l0: &l0 [1, 2]\n" + "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 
 IN_ONE_LINE = "[&a [1, 1, 1, 1, 1, 1, 1, 1, 1], " + ", ".join(
     f"&{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
-TOO_MUCH = f"more than {MAX_VALUES:,} values, those behind an alias counted as often as it is used"
+TOO_MUCH = f"more than {MAX_VALUES:,} values, with the target of an alias counted at each use"
 
 
 # --- right texts ----------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ def test_the_bounds_are_those_that_are_stated() -> None:
         (LISTS, f"line 6: {TOO_MUCH}"),
         (f"[{'1,' * MAX_VALUES}]", f"line 1: {TOO_MUCH}"),
         (f"- &a {'a' * 1_000_000}\n" + "- *a\n" * 10, f"line 7: {TOO_MUCH}"),
-        ("a: &a [*a]", "line 1: an alias stands in what it names"),
+        ("a: &a [*a]", "line 1: an alias is inside its own target"),
         ("l0: &l0 [1]\n" + "".join(f"l{n}: &l{n} [*l{n - 1}]\n" for n in range(1, 99)), "nested too deeply"),
         ("[" * MAX_NESTED + "1" + "]" * MAX_NESTED, "nested too deeply"),
         ("a" * (MAX_CHARACTERS + 1), f"more than {MAX_CHARACTERS:,} characters"),

@@ -1,4 +1,4 @@
-"""What was probably meant by a name."""
+"""Suggestions for an unknown name."""
 
 from __future__ import annotations
 

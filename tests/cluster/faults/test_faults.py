@@ -455,7 +455,7 @@ def test_an_upgrade_that_makes_no_sense_is_refused() -> None:
         make_scenario({"kind": "upgrade", "at_height": 5, "mutant": "none-such"})
     with pytest.raises(ValueError, match=r"no validator is named 'validator-9'"):
         make_scenario({"kind": "upgrade", "at_height": 5, "target": "validator-9"})
-    with pytest.raises(ValueError, match=r"'leader' stands alone"):
+    with pytest.raises(ValueError, match=r"'leader' cannot be in a list"):
         make_scenario({"kind": "upgrade", "at_height": 5, "target": ["leader", "validator-0"]})
 
 
@@ -481,8 +481,8 @@ def test_code_of_another_folder_must_be_there_and_is_for_the_live_testnet(tmp_pa
     scenario = make_scenario({"kind": "upgrade", "at_height": 5, "code": str(tmp_path)})
     problem = live_problem(scenario.faults)
     assert problem is not None
-    assert problem.startswith(f"faults[0].code: {tmp_path} is no checkout: there is no ")
-    with pytest.raises(BadInput, match=r"^faults: faults\[0\]\.code: all machines of the simulator run in one process"):
+    assert problem.startswith(f"faults[0].code: {tmp_path} is not a checkout: ")
+    with pytest.raises(BadInput, match=r"^faults: faults\[0\]\.code: only the live testnet can do this"):
         simulate(scenario, 1)
     scenario = make_scenario({"kind": "upgrade", "at_height": 5, "code": str(Path(__file__).parents[3])})
     assert live_problem(scenario.faults) is None

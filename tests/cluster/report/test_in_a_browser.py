@@ -169,7 +169,8 @@ def test_what_scrolls_has_a_shadow_at_its_edge(browser: Browser, several: Path) 
 def test_a_divergence_is_told_with_the_keys_in_which_it_parted(browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages["diverged"])
     rows = browser.evaluate(
-        "[...document.querySelectorAll('.parting tbody tr')].map((row) => [...row.children].map((c) => c.textContent))"
+        "[...document.querySelectorAll('.difference tbody tr')]"
+        ".map((row) => [...row.children].map((c) => c.textContent))"
     )
     assert any("account 0x" in row[0] and row[0].startswith("balance") and row[2] != row[3] for row in rows)
     assert "the fire of timer" in browser.evaluate("document.querySelector('.divergence').textContent")

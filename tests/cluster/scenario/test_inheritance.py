@@ -144,8 +144,8 @@ def test_a_field_that_nobody_gives_is_missed_in_the_child() -> None:
         ("extends: 7", "c.yaml: extends: expected the path of a scenario file, got 7"),
         ("extends: ''", "c.yaml: extends: expected the path of a scenario file, got ''"),
         ("extends:", "c.yaml: extends: expected the path of a scenario file, got None"),
-        ("extends: c.yaml", "c.yaml: extends: goes round in a circle: c.yaml > c.yaml"),
-        ("extends: round.yaml", "round.yaml: extends: goes round in a circle: c.yaml > round.yaml > c.yaml"),
+        ("extends: c.yaml", "c.yaml: extends: is a circle: c.yaml > c.yaml"),
+        ("extends: round.yaml", "round.yaml: extends: is a circle: c.yaml > round.yaml > c.yaml"),
         ("extends: torn.yaml", "torn.yaml: no YAML: line 1: "),
         ('extends: "a\\0b"', "c.yaml: extends: a\0b: cannot be read: embedded null byte"),
     ],
@@ -161,7 +161,7 @@ def test_files_behind_each_other_are_bounded(folder: Path) -> None:
         write(f"{number}.yaml", f"extends: {number + 1}.yaml\n")
     write(f"{MAX_PARENTS + 1}.yaml", "name: a\n")
     assert load_scenario(Path("1.yaml")).name == "a"
-    assert "is made from more than" in problem_of(Path("0.yaml"))
+    assert "extends a chain of more than" in problem_of(Path("0.yaml"))
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------

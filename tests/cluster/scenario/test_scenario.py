@@ -185,7 +185,7 @@ WRONG = {
     ),
     "word in a list": (
         "name: a\nfaults: [{kind: kill, target: [f, validator-1], at_ms: 1}]",
-        "faults[0].target: 'f' stands alone, not in a list",
+        "faults[0].target: 'f' cannot be in a list",
     ),
     "target twice": (
         "name: a\nfaults: [{kind: kill, target: [validator-1, validator-1], at_ms: 1}]",
@@ -235,28 +235,28 @@ WRONG = {
     ),
     "skew that is none": (
         "name: a\nfaults: [{kind: clock_skew, target: f, clock_speed: 1.0, at_ms: 1, for_ms: 1}]",
-        "faults[0].clock_speed: at 1 a clock runs as it does anyway",
+        "faults[0].clock_speed: 1 is the normal speed; expected another one",
     ),
     "as many as withstood where none is": (
         "name: a\nvalidators: 3\nfaults: [{kind: pause, target: f, at_ms: 1, for_ms: 1}]",
-        "faults[0].target: f is 0 of 3 validators, so that nobody would be hit",
+        "faults[0].target: f is 0 of 3 validators, so the fault has no target",
     ),
     "upgrade of nobody": (
         "name: a\nvalidators: 3\nfaults: [{kind: upgrade, target: f, at_ms: 1}]",
-        "faults[0].target: f is 0 of 3 validators, so that nobody would be hit",
+        "faults[0].target: f is 0 of 3 validators, so the fault has no target",
     ),
     "link to itself": (
         "name: a\nfaults: [{kind: degrade, loss: 0.1, from: [validator-0], to: [validator-0], at_ms: 1, for_ms: 1}]",
-        "faults[0].from: validator-0 has no link to itself, so that none would be hit",
+        "faults[0].from: validator-0 has no link to itself, so the fault has no link",
     ),
     "partition from itself": (
         "name: a\nvalidators: [{region: eu}, {}, {}, {}]\n"
         "faults: [{kind: one_way_partition, from: ['region:eu'], to: [validator-0], at_ms: 1, for_ms: 1}]",
-        "faults[0].from: validator-0 has no link to itself, so that none would be hit",
+        "faults[0].from: validator-0 has no link to itself, so the fault has no link",
     ),
     "links of one validator": (
         "name: a\nvalidators: 1\nfaults: [{kind: degrade, loss: 0.1, at_ms: 1, for_ms: 1}]",
-        "faults[0]: validator-0 has no link to itself, so that none would be hit",
+        "faults[0]: validator-0 has no link to itself, so the fault has no link",
     ),
     "partition from everybody": (
         "name: a\nvalidators: 2\n"

@@ -1,4 +1,4 @@
-"""``byzantine``: as many validators as are withstood break the protocol; the others agree, go on, and can prove it."""
+"""``byzantine``: f validators break the protocol; the others agree, make progress, and can prove it."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from cluster.tools.drills.expectations import heights_apart, straight_replay, un
 from consensus.types import fault_bound
 
 MIXED: Final = "mixed"
-NO_LIARS: Final = "the scenario has nobody who breaks the protocol"
+NO_LIARS: Final = "the scenario has no byzantine validator"
 IN_TURN: Final = (
     ("equivocating-leader", "conflicting-voter"),
     ("signature-forger", "selective-sender"),
     ("invalid-block-bad-root", "garbage"),
     ("stale-replayer", "vote-withholder"),
 )
-"""What mixed liars do, one after the other."""
+"""Behaviours of mixed liars, one liar after the other."""
 LIVE_CHOICES: Final = tuple(sorted(BEHAVIOURS))
 
 
 @dataclass(frozen=True)
 class Byzantine(Drill):
     name: ClassVar[str] = "byzantine"
-    summary: ClassVar[str] = "f validators break the protocol on purpose; the others are not harmed, and can prove it"
+    summary: ClassVar[str] = "f validators break the protocol on purpose; the others make progress and can prove it"
 
     protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
-    validators: int = option(7, "how many there are", least=4, most=64)
-    liars: int = option(2, "how many break the protocol, at most f", most=21)
-    behaviour: str = option(MIXED, "what they do", choices=(MIXED, *LIVE_CHOICES))
+    validators: int = option(7, "number of validators", least=4, most=64)
+    liars: int = option(2, "number of byzantine validators, at most f", most=21)
+    behaviour: str = option(MIXED, "their behaviour", choices=(MIXED, *LIVE_CHOICES))
     stall_ms: int = option(30_000, "longest time without a final block", least=100, most=600_000)
 
     def problem(self, backend: Backend) -> str | None:
         bound = fault_bound(self.validators)
         if self.liars > bound:
-            return f"--liars: {self.liars} of {self.validators} validators; at most {bound} are withstood"
+            return f"--liars: {self.liars} of {self.validators} validators; at most {bound} are tolerated"
         only = BEHAVIOURS[self.behaviour].protocol if self.behaviour != MIXED else ""
         if only and only != self.protocol:
             return f"--behaviour: {self.behaviour} lies in messages of {only} only; see --protocol {only}"
@@ -63,13 +63,13 @@ class Byzantine(Drill):
         return [
             Expectation(
                 "withstood",
-                f"honest validators never wait longer than {scenario.success.stall_ms:,} ms for a final block, and hold"
-                " the same",
+                f"honest validators agree, and never wait longer than {scenario.success.stall_ms:,} ms for a final"
+                " block",
                 self._judge_withstood,
             ),
             Expectation(
                 "proven",
-                "whoever gave others a proof of its guilt is proven guilty, and nobody else is",
+                "every validator that left a proof of its guilt is proven guilty, and no other is",
                 self._judge_proven,
             ),
             straight_replay(),
@@ -81,17 +81,17 @@ class Byzantine(Drill):
         if apart := heights_apart(books, books.judged, common):
             return Outcome.FAIL, f"honest validators differ at {len(apart)} heights, from {apart[0]} on"
         liars, stall = _liars(record.scenario), longest_stall(record)
-        lied = [validator.name for validator in record.validators if any(_bites(validator.status).values())]
+        lied = [validator.name for validator in record.validators if any(_counts(validator.status).values())]
         if not liars:
             return Outcome.INCONCLUSIVE, NO_LIARS
         if len(lied) < len(liars):
-            return Outcome.INCONCLUSIVE, f"{len(lied)} of {len(liars)} were seen to break the protocol"
+            return Outcome.INCONCLUSIVE, f"{len(lied)} of {len(liars)} broke the protocol with an effect"
         for members in record.scenario.validators.committees.values():
             if len(liars.intersection(members)) > (bound := fault_bound(len(members))):
                 many = len(liars.intersection(members))
-                return Outcome.INCONCLUSIVE, f"{many} of {len(members)} lied, and at most {bound} must be withstood"
+                return Outcome.INCONCLUSIVE, f"{many} of {len(members)} lied, and at most {bound} must be tolerated"
         if stall is None:
-            return Outcome.INCONCLUSIVE, "too little became final to tell"
+            return Outcome.INCONCLUSIVE, "too few blocks became final"
         limit_ms = record.scenario.success.stall_ms
         text = f"{common} common heights; longest wait {stall.length_ms:,.0f} ms; {', '.join(lied)} lied"
         return (Outcome.PASS if stall.length_ms <= limit_ms else Outcome.FAIL), text
@@ -104,22 +104,22 @@ class Byzantine(Drill):
         innocent = [proof for proof in shown if proof.culprit not in liars]
         if innocent:
             culprit = innocent[0].culprit
-            whom = names[culprit] if culprit is not None and culprit < len(names) else "nobody"
-            return Outcome.FAIL, f"{innocent[0].finder} proves {innocent[0].kind} of {whom}, which is honest"
+            accused = names[culprit] if culprit is not None and culprit < len(names) else "no validator"
+            return Outcome.FAIL, f"{innocent[0].finder} proves {innocent[0].kind} of {accused}, which is honest"
         if not liars:
             return Outcome.INCONCLUSIVE, NO_LIARS
         guilty = {proof.culprit for proof in shown}
-        accused = [v for v in record.validators if v.byzantine and _expected_evidence(v.status)]
-        free = [validator.name for validator in accused if validator.index not in guilty]
+        suspects = [v for v in record.validators if v.byzantine and _expected_evidence(v.status)]
+        free = [validator.name for validator in suspects if validator.index not in guilty]
         if free:
-            return unmet(books), f"nobody proves anything of {', '.join(free)}"
-        proven = ", ".join(sorted(names[index] for index in guilty if index is not None)) or "nobody"
-        expected = f"evidence was expected against {len(accused)}"
+            return unmet(books), f"no proof against {', '.join(free)}"
+        proven = ", ".join(sorted(names[index] for index in guilty if index is not None)) or "none"
+        expected = f"evidence was expected against {len(suspects)}"
         return Outcome.PASS, f"{expected}; proven guilty: {proven}, by {len(shown):,} proofs"
 
 
 def _liars(scenario: Scenario) -> set[int]:
-    """Who breaks the protocol, by index."""
+    """The byzantine validators, by index."""
     section = scenario.validators
     return {index for index in range(section.count) if section.node(index).byzantine}
 
@@ -129,9 +129,10 @@ def _page(status: dict[str, Any] | None) -> dict[str, Any]:
     return page if isinstance(page, dict) else {}
 
 
-def _bites(status: dict[str, Any] | None) -> dict[str, int]:
-    bites = _page(status).get("took_effect")
-    return bites if isinstance(bites, dict) else {}
+def _counts(status: dict[str, Any] | None) -> dict[str, int]:
+    """How often each behaviour took effect."""
+    counts = _page(status).get("took_effect")
+    return counts if isinstance(counts, dict) else {}
 
 
 def _expected_evidence(status: dict[str, Any] | None) -> int:

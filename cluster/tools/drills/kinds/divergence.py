@@ -1,7 +1,6 @@
-"""``divergence``: one validator has a planted bug; it is found, and told apart to the step and the state key.
+"""``divergence``: one validator has a planted bug, which must be found and bisected to step and state key.
 
-The checks of every run must fail where they see the bug, which is what they are for: here that counts as met. They
-must see nothing else.
+Here a check of every run that fails because of the bug counts as passed. It must report nothing else.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from validator.transition.trace import StepKind
 
 
 class KnownAnswer(NamedTuple):
-    """Where a planted bug must be found."""
+    """The place at which a planted bug must be found."""
 
     step: StepKind
     prefix: bytes
-    """Of a state key among those that differ in that step."""
+    """Prefix of a state key that differs in that step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +45,16 @@ BUGS: Final[dict[str, KnownAnswer]] = {
     "burn-not-counted": KnownAnswer(StepKind.PRICES, GLOBALS),
     "p50-not-wired": KnownAnswer(StepKind.PRICES, GLOBALS),
 }
-"""The bugs that can be planted, and the known answers."""
+"""The bugs of this drill, and their known answers."""
 
 SEES_THE_BUG: Final = "state_roots"
 """The check that must fail."""
 MAY_SEE_IT: Final = ("timers", "conservation", "evidence")
-"""Checks that audit what the diverged validator executed and proposed; where they fail by that alone, it is met too."""
+"""Checks of the diverged validator's execution and proposals; if they fail by that alone, they count as passed too."""
 
 
 def _of_the_culprit(judge: Callable[[Books, Culprit], Judgement]) -> Callable[[Books], Judgement]:
-    """Inconclusive where not just one validator has a bug."""
+    """Inconclusive unless exactly one validator has a bug."""
 
     def judged(books: Books) -> Judgement:
         culprit = _only_culprit(books)
@@ -67,12 +66,12 @@ def _of_the_culprit(judge: Callable[[Books, Culprit], Judgement]) -> Callable[[B
 @dataclass(frozen=True)
 class Divergence(Drill):
     name: ClassVar[str] = "divergence"
-    summary: ClassVar[str] = "one validator runs a planted bug: it must be found, and bisected to step and state key"
+    summary: ClassVar[str] = "one validator runs a planted bug, which must be found and bisected to step and state key"
 
     protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
-    validators: int = option(4, "how many there are", least=4, most=64)
-    culprit: int = option(1, "which one has the bug, counted from 0", least=0, most=63)
-    bug: str = option("double-fire", "what is planted", choices=tuple(BUGS))
+    validators: int = option(4, "number of validators", least=4, most=64)
+    culprit: int = option(1, "index of the validator with the bug", least=0, most=63)
+    bug: str = option("double-fire", "the planted bug", choices=tuple(BUGS))
 
     def problem(self, backend: Backend) -> str | None:
         if self.culprit >= self.validators:
@@ -93,18 +92,17 @@ class Divergence(Drill):
 
     def expectations(self, scenario: Scenario) -> list[Expectation]:
         culprits = _culprits(scenario)
-        whose = culprits[0].name if culprits else "the validator with a planted bug"
+        name = culprits[0].name if culprits else "the validator with a planted bug"
         answer = BUGS.get(culprits[0].bug) if culprits else None
         where = "in the step of the bug" if answer is None else f"in a step of kind {answer.step.value!r}"
         return [
-            Expectation("found", f"{whose} diverges, it is seen to, and nobody else does", self._judge_found),
+            Expectation("found", f"{name} diverges, is reported, and no other validator diverges", self._judge_found),
             Expectation(
                 "bisected",
-                f"its execution is told apart from the right one {where}, by height, subject and state keys with both"
-                " values",
+                f"bisection finds the difference {where}, with height, subject, and state keys with both values",
                 self._judge_bisected,
             ),
-            Expectation("others", "the other validators agree and go on to the end", self._judge_others),
+            Expectation("others", "the other validators agree and reach the end", self._judge_others),
         ]
 
     def judge(self, books: Books, checks: tuple[Check, ...]) -> tuple[Check, ...]:
@@ -119,21 +117,21 @@ class Divergence(Drill):
     @_of_the_culprit
     def _judge_found(books: Books, culprit: Culprit) -> Judgement:
         if others := _others_diverged(books, culprit):
-            return Outcome.FAIL, f"{', '.join(others)} diverged, and nothing was planted there"
+            return Outcome.FAIL, f"{', '.join(others)} diverged without a planted bug"
         runs = _runs(books, culprit)
         if not runs:
             return Outcome.INCONCLUSIVE, f"the planted line never ran at {culprit.name}"
-        told = next((told for told in books.divergences if told.validator == culprit.name), None)
-        if told is None:
-            return unmet(books), f"the planted line ran {runs:,} times, and {culprit.name} was not seen to diverge"
-        return Outcome.PASS, f"{culprit.name} diverged at height {told.height}: {told.reason}"
+        found = next((each for each in books.divergences if each.validator == culprit.name), None)
+        if found is None:
+            return unmet(books), f"the planted line ran {runs:,} times, and {culprit.name} did not diverge"
+        return Outcome.PASS, f"{culprit.name} diverged at height {found.height}: {found.reason}"
 
     @staticmethod
     @_of_the_culprit
     def _judge_bisected(books: Books, culprit: Culprit) -> Judgement:
         answer = BUGS.get(culprit.bug)
         if answer is None:
-            return Outcome.INCONCLUSIVE, f"where {culprit.bug} must be found is not known; it is of {', '.join(BUGS)}"
+            return Outcome.INCONCLUSIVE, f"the place of {culprit.bug} is not known; those of {', '.join(BUGS)} are"
         page = next((page for page in books.bisections if page["validator"] == culprit.name), None)
         if page is None:
             return Outcome.INCONCLUSIVE, f"{culprit.name} did not diverge"
@@ -143,10 +141,10 @@ class Divergence(Drill):
         keys = [key for key in page["keys"] if key["key"].startswith(answer.prefix.hex())]
         where = f"height {page['height']}, {step['words']}"
         if step["kind"] != answer.step.value or not keys:
-            words = ", ".join(key["words"] for key in page["keys"]) or "none"
-            return Outcome.FAIL, f"{where}, keys {words}: the planted bug is not there"
+            names = ", ".join(key["words"] for key in page["keys"]) or "none"
+            return Outcome.FAIL, f"{where}, keys {names}: the planted bug is not there"
         field = keys[0]["fields"][0]
-        values = f"{field['name']} {field['theirs']}, right {field['right']}"
+        values = f"{field['name']} {field['theirs']}, correct {field['right']}"
         return Outcome.PASS, f"{where}: {keys[0]['words']}: {values}"
 
     @staticmethod
@@ -157,14 +155,14 @@ class Divergence(Drill):
         if apart := heights_apart(books, others, lowest):
             return Outcome.FAIL, f"they differ at height {apart[0]}"
         if not others:
-            return Outcome.INCONCLUSIVE, "nothing was collected from another validator"
+            return Outcome.INCONCLUSIVE, "no other validator served blocks"
         target = books.record.target_height
         if behind := [each.name for each in others if each.tip < target]:
             return unmet(books), f"{', '.join(behind)} did not reach height {target}"
         return Outcome.PASS, f"{len(others)} validators agree on {lowest} heights"
 
 
-# --- who has the bug ------------------------------------------------------------------------------------------------
+# --- the culprit ------------------------------------------------------------------------------------------------
 
 
 def _culprits(scenario: Scenario) -> list[Culprit]:
@@ -174,40 +172,40 @@ def _culprits(scenario: Scenario) -> list[Culprit]:
 
 
 def _only_culprit(books: Books) -> Culprit | str:
-    """Whom the drill is about; why it is about nobody where the scenario has none, or several."""
+    """The culprit, or the reason why there is not exactly one."""
     culprits = _culprits(books.record.scenario)
     if len(culprits) == 1:
         return culprits[0]
-    return f"{len(culprits)} validators have a planted bug, and this drill is about one"
+    return f"{len(culprits)} validators have a planted bug, expected one"
 
 
 def _runs(books: Books, culprit: Culprit) -> int:
-    """How often the planted line ran."""
+    """Number of runs of the planted line."""
     return sum(each.mutant_runs for each in books.record.validators if each.index == culprit.index)
 
 
 def _others_diverged(books: Books, culprit: Culprit) -> list[str]:
-    return [told.validator for told in books.divergences if told.validator != culprit.name]
+    return [each.validator for each in books.divergences if each.validator != culprit.name]
 
 
 # --- the checks of every run ----------------------------------------------------------------------------------------
 
 
 def _as_drilled(books: Books, check: Check, culprit: Culprit) -> Check:
-    """A check of every run, seen as this drill sees it."""
+    """A check of every run, with this drill's verdict."""
     if check.name == SEES_THE_BUG:
         if check.verdict is Outcome.FAIL and not _others_diverged(books, culprit):
-            return replace(check, verdict=Outcome.PASS, detail=f"fails, as it must here: {check.detail}")
+            return replace(check, verdict=Outcome.PASS, detail=f"fails, as expected here: {check.detail}")
         if check.verdict is Outcome.PASS:
             verdict = unmet(books) if _runs(books, culprit) else Outcome.INCONCLUSIVE
-            return replace(check, verdict=verdict, detail=f"saw nothing of the planted bug: {check.detail}")
+            return replace(check, verdict=verdict, detail=f"did not find the planted bug: {check.detail}")
     if check.name in MAY_SEE_IT and check.verdict is Outcome.FAIL and _is_about(books, check.name, culprit):
         return replace(check, verdict=Outcome.PASS, detail=f"fails for the planted bug alone: {check.detail}")
     return check
 
 
 def _is_about(books: Books, check: str, culprit: Culprit) -> bool:
-    """Whether all that a check complains of is what the culprit executed or proposed."""
+    """Whether all findings of a check are about the culprit."""
     if check == "evidence":
         shown = [proof for proof in books.proofs if proof.finder != culprit.name]
         return all(proof.holds and proof.culprit == culprit.index for proof in shown)

@@ -1,4 +1,4 @@
-"""``join``: a validator joins a chain that goes on, by a snapshot of its peers' state, and takes part."""
+"""``join``: a validator joins a running chain by a snapshot of its peers' state, and takes part."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from consensus.leader import ELECTIONS
 from consensus.types import View
 
 AFTERWARDS: Final = 30
-"""Heights that the run goes on for, at least."""
+"""Minimum heights of the run after the join."""
 TURNS: Final = 3
-"""Views that a validator must have led for it to say anything that none of its blocks is final."""
+"""Views that a validator must have led for a fail without a final block of its own."""
 HEIGHTS_PER_TURN: Final = 4
-"""Heights that the run goes on for, for each validator: so that each has its turns."""
+"""Heights after the join per validator, so that each leads several views."""
 BUSY: Final[dict[str, Any]] = {
     "users": [
         {"workload": "heartbeat", "count": 8},
         {"workload": "flood", "count": 4, "interval_ms": 500, "options": {"timers": 30, "burn": 30_000}},
     ]
 }
-"""Enough of it for a state of several chunks."""
+"""Load for a state of several chunks."""
 
 
 @dataclass(frozen=True)
 class Join(Drill):
     name: ClassVar[str] = "join"
-    summary: ClassVar[str] = "a validator without state joins by a snapshot, and takes part"
+    summary: ClassVar[str] = "a validator without state joins by a snapshot and takes part"
 
     protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
-    validators: int = option(5, "how many there are; the last one joins", least=5, most=64)
-    at_height: int = option(30, "when it joins", least=1, most=5_000)
+    validators: int = option(5, "number of validators; the last one joins", least=5, most=64)
+    at_height: int = option(30, "height at which it joins", least=1, most=5_000)
 
     def scenario(self) -> Scenario:
         nodes: list[dict[str, Any]] = [{} for _ in names_of(self.validators)]
@@ -74,7 +74,7 @@ class Join(Drill):
 
 
 def _of_all(books: Books, judge: Callable[[Books, JoinRecord, ValidatorRecord], Judgement]) -> Judgement:
-    """What came of every validator that was to join."""
+    """Judge every validator that was to join."""
     found = {validator.name: validator for validator in books.record.validators}
     judged = [judge(books, join, found[join.target]) for join in books.record.joins if join.target in found]
     if not judged:
@@ -110,7 +110,7 @@ def _takes_part(books: Books, join: JoinRecord, validator: ValidatorRecord) -> J
 
 
 def _turns(books: Books, validator: ValidatorRecord) -> int:
-    """How many views it led up to the last final block, from when on it votes."""
+    """Number of views that it led up to the last final block, since its first vote."""
     record, views = books.record, books.views
     begins = views.get(validator.first_height + HEIGHTS_UNTIL_IT_VOTES)
     if begins is None:

@@ -1,7 +1,7 @@
-"""``outage``: one validator more than may be missed is down for a while; then everything that waited is worked off.
+"""``outage``: f+1 validators are down for a while; then the backlog is worked off.
 
-Meanwhile nothing can become final. The others go on taking transactions, which land in few blocks once a quorum is
-back; their timers fall due together, more than the lane has room for.
+Meanwhile nothing can become final. The others still accept transactions, which fill a few blocks once a quorum is back;
+their timers fall due together, more than the lane has room for.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from consensus.types import quorum
 
 AT_HEIGHT: Final = 20
 PRICED: Final[dict[str, Any]] = {"timers": 30, "spread_blocks": 2, "burn": 8_000, "explicit_percent": 0}
-"""By the default agent, so that a timer that waits is not priced out when the lane gets dear.
+"""Timers with the default agent's bid, so that rising prices do not exclude waiting timers.
 
-So few a second that at one block a second, as on a slow machine, the lane is below its target, and dear for a while
-only; so close together that those of an outage are more than the lane has room for.
+Their number is below the lane's target even at one block per second, as on a slow machine, so that prices fall again.
+They are close together, so that those of an outage exceed the lane's room.
 """
 WORKED_OFF_PERCENT: Final = 10
-"""Of the largest backlog may be left at the end."""
+"""Share of the largest backlog that may be left at the end."""
 SETTLED_MS: Final = 5_000
-"""After the outage, before rates are taken."""
+"""Time after the outage before rates are measured."""
 MIN_STRETCH_MS: Final = 2_000
-NO_OUTAGE: Final = "those that were down at the same time left a quorum: there was no outage"
+NO_OUTAGE: Final = "the validators down at the same time left a quorum: there was no outage"
 
 
 @dataclass(frozen=True)
 class Outage(Drill):
     name: ClassVar[str] = "outage"
-    summary: ClassVar[str] = "f+1 validators are down for a while; a backlog builds, and is worked off"
+    summary: ClassVar[str] = "f+1 validators are down for a while; a backlog builds and is worked off"
 
-    validators: int = option(4, "how many there are; the last f+1 of them go down", least=4, most=64)
-    down_s: int = option(15, "for how long, in seconds", least=2, most=600)
-    recovery_ms: int = option(10_000, "by when after it a new block is final", least=100, most=600_000)
-    pace_percent: int = option(50, "of the block rate from before that must be reached again", most=100)
+    validators: int = option(4, "number of validators; the last f+1 go down", least=4, most=64)
+    down_s: int = option(15, "length of the outage, in seconds", least=2, most=600)
+    recovery_ms: int = option(10_000, "limit for the first new final block", least=100, most=600_000)
+    pace_percent: int = option(50, "required block rate afterwards, in percent of the earlier one", most=100)
 
     def scenario(self) -> Scenario:
         down = names_of(self.validators)[-one_too_many(self.validators) :]
@@ -82,14 +82,14 @@ class Outage(Drill):
         return [
             Expectation(
                 "backlog",
-                f"due timers pile up behind the outage, more than before it, and are worked off: at the end no more"
-                f" than before, or {WORKED_OFF_PERCENT} % of the most, wait",
+                f"after the outage more due timers wait than before, and they are worked off: at the end no more than"
+                f" before, or {WORKED_OFF_PERCENT} % of the largest backlog, wait",
                 self._judge_backlog,
             ),
             Expectation(
                 "recovery",
-                f"a new block is final {scenario.recovery_ms:,} ms after the last validator is back, and then blocks"
-                f" come at least {self.pace_percent} % as fast as before",
+                f"a new block is final within {scenario.recovery_ms:,} ms after the last validator is back, and the"
+                f" block rate reaches {self.pace_percent} % of the earlier one",
                 self._judge_recovery,
             ),
             timers_once(),
@@ -104,9 +104,9 @@ class Outage(Drill):
         figures = books.ledger.blocks
         before, after = (_most(figures[:height]), _most(figures[height:]))
         if after is None or before is None or after.backlog <= before.backlog:
-            return Outcome.INCONCLUSIVE, "no backlog was seen that was larger than before the outage"
+            return Outcome.INCONCLUSIVE, "no backlog was larger than before the outage"
         text = (
-            f"{after.backlog:,} due timers waited at height {after.height}, {before.backlog:,} at most before;"
+            f"{after.backlog:,} due timers waited at height {after.height}, at most {before.backlog:,} before;"
             f" {figures[-1].backlog:,} at the end"
         )
         left = max(before.backlog, after.backlog * WORKED_OFF_PERCENT // 100)
@@ -119,13 +119,13 @@ class Outage(Drill):
             return Outcome.INCONCLUSIVE, NO_OUTAGE
         ends = [fault.ended_ms for fault in outage if fault.ended_ms is not None]
         if len(ends) < len(outage):
-            return Outcome.INCONCLUSIVE, "not all validators that went down came back"
+            return Outcome.INCONCLUSIVE, "not all validators came back"
         begun_ms, over_ms = min(fault.begun_ms or 0.0 for fault in outage), max(ends)
         back_ms = min((at for at in first.values() if at > over_ms), default=None)
         if back_ms is None:
             waited_ms = record.duration_ms - over_ms
             verdict = Outcome.FAIL if waited_ms > record.recovery_ms else unmet(books)
-            return verdict, f"nothing became final in the {waited_ms:,.0f} ms afterwards"
+            return verdict, f"no block became final in the {waited_ms:,.0f} ms afterwards"
         text = f"a new block was final {back_ms - over_ms:,.0f} ms after the last was back"
         if back_ms - over_ms > record.recovery_ms:
             return Outcome.FAIL, f"{text}, allowed {record.recovery_ms:,} ms"
@@ -133,21 +133,21 @@ class Outage(Drill):
         return verdict, f"{text}; {pace}"
 
     def _judge_pace(self, books: Books, begun_ms: float, back_ms: float) -> Judgement:
-        """Whether blocks come as fast again, as far as no other fault is under way."""
+        """Compares the block rates before and after, outside of other faults."""
         seen = first_finalizations(books.record).values()
         others = [fault for fault in books.record.faults if fault.begun_ms is not None]
         first_ms = max([min(seen), *(each.ended_ms for each in others if each.ended_ms and each.ended_ms < begun_ms)])
         last_ms = min([max(seen), *(each.begun_ms for each in others if each.begun_ms and each.begun_ms > back_ms)])
         settled_ms = min(back_ms + SETTLED_MS, (back_ms + last_ms) / 2)
         if min(begun_ms - first_ms, last_ms - settled_ms) < MIN_STRETCH_MS:
-            return Outcome.INCONCLUSIVE, "the run is too short before or behind the outage to compare block rates"
+            return Outcome.INCONCLUSIVE, "the run is too short before or after the outage to compare block rates"
         before, after = rate(books, first_ms, begun_ms), rate(books, settled_ms, last_ms)
         is_met = after * 100 >= before * self.pace_percent
         return (Outcome.PASS if is_met else unmet(books)), f"{before:.1f} blocks/s before, {after:.1f} after"
 
 
 def _outage(books: Books) -> list[FaultRecord] | None:
-    """The first faults, together in time, of which kills left no quorum for a while; ``None`` where none did."""
+    """The first group of overlapping faults whose kills left no quorum; ``None`` if none did."""
     for group in overlapping(books.record.faults):
         begun_ms = min(fault.begun_ms or 0.0 for fault in group)
         ended_ms = max(books.record.duration_ms if fault.ended_ms is None else fault.ended_ms for fault in group)

@@ -1,4 +1,4 @@
-"""``partition``: two sides do not hear each other; only a quorum makes anything final, and both are one again."""
+"""``partition``: two sides cannot reach each other; only a quorum finalises blocks, and both sides agree afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from cluster.checks.metrics.metrics import first_finalizations
 from cluster.common.outcome import Outcome, worst
 from cluster.record.run import Backend, FaultRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import PartitionFault, kind_of
+from cluster.scenario.sections.base import kind_of
+from cluster.scenario.sections.faults import PartitionFault
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
 from cluster.tools.drills.expectations import faults_of, heights_apart, overlapping, timers_once, unmet
 from consensus.types import quorum
@@ -24,16 +25,16 @@ PARTITION: Final = kind_of(PartitionFault)
 @dataclass(frozen=True)
 class Partition(Drill):
     name: ClassVar[str] = "partition"
-    summary: ClassVar[str] = "two sides do not hear each other for a while; only a quorum may go on"
+    summary: ClassVar[str] = "two sides cannot reach each other for a while; only a quorum may make progress"
 
     protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
-    validators: int = option(4, "how many there are", least=4, most=64)
-    cut_off: int = option(2, "validators on the one side; the others are on the other", most=63)
-    for_s: int = option(12, "how long, in seconds", least=1, most=600)
+    validators: int = option(4, "number of validators", least=4, most=64)
+    cut_off: int = option(2, "validators on one side; the others are on the other side", most=63)
+    for_s: int = option(12, "length of the partition, in seconds", least=1, most=600)
 
     def problem(self, backend: Backend) -> str | None:
         if self.cut_off >= self.validators:
-            return f"--cut-off: {self.cut_off} of {self.validators} validators leave nobody on the other side"
+            return f"--cut-off: {self.cut_off} of {self.validators} validators leave none on the other side"
         return super().problem(backend)
 
     def scenario(self) -> Scenario:
@@ -55,13 +56,13 @@ class Partition(Drill):
         return [
             Expectation(
                 "sides",
-                "while it lasts, nobody without a quorum makes anything final that was proposed then;"
-                f" {_who(scenario)}",
+                "during the partition, no side without a quorum finalises a block that was proposed then;"
+                f" {_expected_progress(scenario)}",
                 self._judge_sides,
             ),
             Expectation(
                 "one_again",
-                "afterwards everybody has the same blocks, and new ones become final",
+                "afterwards all validators have the same blocks, and new ones become final",
                 self._judge_one_again,
             ),
             timers_once(),
@@ -87,12 +88,12 @@ class Partition(Drill):
             return Outcome.INCONCLUSIVE, "no partition began and ended" if not ends else "a partition did not end"
         new = [height for height, at in first_finalizations(books.record).items() if at > max(ends)]
         if not new or common < min(new):
-            return unmet(books), f"all have height {common}; {len(new)} heights became final anywhere afterwards"
-        return Outcome.PASS, f"all have the same blocks up to height {common}, {len(new)} of them from afterwards"
+            return unmet(books), f"all have height {common}; {len(new)} heights became final somewhere afterwards"
+        return Outcome.PASS, f"all have the same blocks up to height {common}, {len(new)} of them new"
 
 
-def _who(scenario: Scenario) -> str:
-    """Who goes on, in words."""
+def _expected_progress(scenario: Scenario) -> str:
+    """Whether a side is expected to make progress."""
     names = scenario.validators.names
     committees = [{names[index] for index in members} for members in scenario.validators.committees.values()]
     sides = [
@@ -100,8 +101,8 @@ def _who(scenario: Scenario) -> str:
     ]
     if not sides:
         return "the scenario has no partition"
-    goes_on = any(_is_quorum(side, members) for side in sides for members in committees)
-    return "the side with a quorum goes on" if goes_on else "neither side is a quorum"
+    has_quorum = any(_is_quorum(side, members) for side in sides for members in committees)
+    return "the side with a quorum makes progress" if has_quorum else "neither side is a quorum"
 
 
 def _is_quorum(side: Collection[str], members: set[str]) -> bool:
@@ -109,7 +110,7 @@ def _is_quorum(side: Collection[str], members: set[str]) -> bool:
 
 
 def _judge_partition(books: Books, fault: FaultRecord) -> Judgement:
-    """What became final on the sides of one partition."""
+    """Judge the final blocks of each side of one partition."""
     record, begun_ms = books.record, fault.begun_ms
     if begun_ms is None:
         return Outcome.INCONCLUSIVE, f"the partition of {fault.target} never began"
@@ -120,33 +121,32 @@ def _judge_partition(books: Books, fault: FaultRecord) -> Judgement:
         heights = _finalised(books, side, begun_ms + record.view_change_ms, ended_ms)
         if heights and side not in whole:
             return Outcome.FAIL, (
-                f"{', '.join(side)} made {len(heights)} heights final without a quorum, from {min(heights)} on"
+                f"{', '.join(side)} finalised {len(heights)} heights without a quorum, from {min(heights)} on"
             )
     if fault.ended_ms is None:
         return Outcome.INCONCLUSIVE, f"the partition of {fault.target} did not end"
     length_ms = ended_ms - begun_ms
     if length_ms <= record.view_change_ms:
         return Outcome.INCONCLUSIVE, (
-            f"it lasted {length_ms:,.0f} ms, and what was proposed before may become final for"
-            f" {record.view_change_ms:,} ms"
+            f"it lasted {length_ms:,.0f} ms, and earlier proposals may become final for {record.view_change_ms:,} ms"
         )
-    words = []
+    counts = []
     for side in fault.sides:
         heights = _finalised(books, side, begun_ms, ended_ms)
         must = side in whole and all(_is_quorum(side, members) for members in committees)
         if must and not heights:
             return _standstill(books, fault, side, length_ms)
-        words.append(f"{', '.join(side)}: {len(heights)} heights")
-    return Outcome.PASS, f"made final in the {length_ms:,.0f} ms: {'; '.join(words)}"
+        counts.append(f"{', '.join(side)}: {len(heights)} heights")
+    return Outcome.PASS, f"finalised in {length_ms:,.0f} ms: {'; '.join(counts)}"
 
 
 def _standstill(books: Books, fault: FaultRecord, side: Collection[str], length_ms: float) -> Judgement:
-    """What it is that a quorum makes nothing final: wrong, but where something else may have kept it from that."""
+    """A quorum without final blocks: a fail, unless another cause is possible."""
     record, section = books.record, books.record.scenario.validators
-    stood = f"{', '.join(side)} are a quorum, and made nothing final in {length_ms:,.0f} ms"
+    stood = f"{', '.join(side)} are a quorum, and finalised nothing in {length_ms:,.0f} ms"
     (at_once,) = (group for group in overlapping(record.faults) if fault in group)
     if len(at_once) > 1:
-        return Outcome.INCONCLUSIVE, f"{stood}, with {len(at_once) - 1} other faults under way"
+        return Outcome.INCONCLUSIVE, f"{stood}, during {len(at_once) - 1} other faults"
     hindered = [
         name
         for index, name in enumerate(section.names)
@@ -160,7 +160,7 @@ def _standstill(books: Books, fault: FaultRecord, side: Collection[str], length_
 
 
 def _finalised(books: Books, side: Collection[str], proposed_after_ms: float, until_ms: float) -> set[int]:
-    """Heights that one of these validators made final, and that were proposed after a moment and final before one."""
+    """Heights that a validator of this side finalised by ``until_ms``, proposed after ``proposed_after_ms``."""
     record = books.record
     names = record.scenario.validators.names
     return {

@@ -1,9 +1,9 @@
-"""``reorg``: branches of executed blocks are given up, and nothing of them is left.
+"""``reorg``: branches of executed blocks are given up, and leave no trace.
 
-For a while messages take longer than views last, so blocks are notarized and none is final: a branch grows, executed by
-everybody. One validator builds on the last final block as if it knew of none of them; its branch wins, and all go back
-to that block's state and forward again. So it goes several times. In HotStuff a timeout certificate forbids to skip a
-certified block, so that there is nothing to drill.
+For a while messages take longer than views, so blocks are notarized and executed but not final: a branch grows. One
+validator builds on the last final block as if it knew none of them; its branch wins, and all validators roll back to
+that block's state. In HotStuff a timeout certificate does not allow a certified block to be skipped, so there is no
+such drill.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cluster.tools.drills.expectations import straight_replay, timers_once
 
 FEWEST_VALIDATORS: Final = 4
 FIRST_HEIGHT: Final = 10
-"""When it begins; again each time that so many more heights are final."""
+"""Height of the first reorg, and heights between reorgs."""
 BRIEF_VIEWS: Final = {
     "block_interval_ms": 50,
     "leader_timeout_ms": 600,
@@ -27,17 +27,17 @@ BRIEF_VIEWS: Final = {
     "rebroadcast_ms": 1_500,
 }
 LATE_MS: Final = 450
-"""How long messages take meanwhile: certificates come just too late for the views that they belong to."""
+"""Latency meanwhile: certificates arrive just after the end of their view."""
 
 
 @dataclass(frozen=True)
 class Reorg(Drill):
     name: ClassVar[str] = "reorg"
-    summary: ClassVar[str] = "branches of executed blocks lose against a shorter one; everybody rolls back and replays"
+    summary: ClassVar[str] = "branches of executed blocks lose against a shorter one; validators roll back and replay"
 
-    depth: int = option(3, "executed blocks that are given up at once, at least", most=12)
-    times: int = option(2, "how often", most=20)
-    for_s: int = option(12, "how long nothing becomes final by itself each time, in seconds", least=5, most=600)
+    depth: int = option(3, "minimum depth of a reorg, in executed blocks", most=12)
+    times: int = option(2, "number of repetitions", most=20)
+    for_s: int = option(12, "length of each phase without final blocks, in seconds", least=5, most=600)
 
     def scenario(self) -> Scenario:
         count = max(FEWEST_VALIDATORS, self.depth + 1)
@@ -62,7 +62,7 @@ class Reorg(Drill):
         return [
             Expectation(
                 "depth",
-                f"honest validators give up branches of executed blocks, one of them of at least {self.depth} blocks",
+                f"honest validators give up branches of executed blocks, one of at least {self.depth} blocks",
                 self._judge_depth,
             ),
             straight_replay(),

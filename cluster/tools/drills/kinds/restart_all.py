@@ -1,7 +1,6 @@
 """``restart-all``: every validator is killed at the same moment and starts again from its disk, several times.
 
-What was final stays final: nobody makes a height final a second time, and nobody says anything that contradicts what it
-said before.
+Final blocks stay final: no validator finalises a height twice or contradicts its earlier votes.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ class RestartAll(Drill):
     summary: ClassVar[str] = "all validators are killed at once and start again from their disks"
 
     protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
-    validators: int = option(4, "how many there are", least=1, most=64)
-    times: int = option(2, "how often", most=20)
-    down_ms: int = option(1_500, "how long they are down each time, in milliseconds", least=1, most=600_000)
+    validators: int = option(4, "number of validators", least=1, most=64)
+    times: int = option(2, "number of repetitions", most=20)
+    down_ms: int = option(1_500, "length of each outage, in milliseconds", least=1, most=600_000)
 
     def scenario(self) -> Scenario:
         names, last = names_of(self.validators), EVERY_HEIGHTS * self.times
@@ -52,7 +51,7 @@ class RestartAll(Drill):
         return [
             Expectation(
                 "durable",
-                "every validator finds on its disk what it had made final, and makes no height final twice",
+                "every validator finds its final blocks on its disk, and finalises no height twice",
                 self._judge_durable,
             ),
             straight_replay(),
@@ -66,7 +65,7 @@ class RestartAll(Drill):
         times = Counter((seen.validator, seen.height) for seen in _on_lasting_disks(books))
         if twice := sorted(key for key, count in times.items() if count > 1):
             whose, height = twice[0]
-            what = f"{names[whose]} made height {height} final {times[twice[0]]} times ({len(twice)} such)"
+            what = f"{names[whose]} finalised height {height} {times[twice[0]]} times ({len(twice)} such heights)"
             return Outcome.FAIL, what
         lost, silent = _found_too_little(books)
         if lost:
@@ -77,28 +76,28 @@ class RestartAll(Drill):
             gone = next(fault for fault in begun if fault.ended_ms is None)
             return Outcome.FAIL, f"{gone.target} never came back from its disk"
         if not restarted or len(restarted) < len(kills):
-            return Outcome.INCONCLUSIVE, f"{len(restarted)} of {len(kills)} restarts were seen"
+            return Outcome.INCONCLUSIVE, f"{len(restarted)} of {len(kills)} restarts happened"
         most = max(down_at_once(restarted), key=len)
         if not most.issuperset(names):
             return Outcome.INCONCLUSIVE, f"{len(most)} of {len(names)} validators were down at the same time, not all"
         if silent:
-            return Outcome.INCONCLUSIVE, f"{', '.join(silent)} did not say what was on the disk"
+            return Outcome.INCONCLUSIVE, f"{', '.join(silent)} did not report the height on the disk"
         return Outcome.PASS, f"{len(restarted)} restarts, {len(times):,} finalizations of validators, each once"
 
 
 def _lost_disks(books: Books) -> set[str]:
-    """Validators that other faults gave empty disks."""
+    """Validators whose disks other faults emptied."""
     return {name for fault in books.record.faults if fault.kind in RECOVERED_BY_SNAPSHOT for name in fault.impaired}
 
 
 def _on_lasting_disks(books: Books) -> list[Finalization]:
-    """What honest validators made final whose disks were never lost."""
+    """Finalizations of honest validators whose disks were never lost."""
     names, lost = books.record.scenario.validators.names, _lost_disks(books)
     return [seen for seen in books.record.judged_finalizations if names[seen.validator] not in lost]
 
 
 def _found_too_little(books: Books) -> tuple[str, list[str]]:
-    """In words, the first validator that came back with less than it had made final; and those that do not say."""
+    """The first validator that came back below its final height, as text; and those that do not report a height."""
     silent, seen = [], _on_lasting_disks(books)
     kills = [fault for fault in faults_of(books, KILL) if fault.begun_ms is not None and fault.ended_ms is not None]
     for validator in books.judged:
@@ -110,5 +109,5 @@ def _found_too_little(books: Books) -> tuple[str, list[str]]:
         if had and not isinstance(recovered, int):
             silent.append(validator.name)
         elif had > (recovered or 0):
-            return f"{validator.name} had height {had} final, and found {recovered} on its disk", silent
+            return f"{validator.name} had finalised height {had}, and found {recovered} on its disk", silent
     return "", silent

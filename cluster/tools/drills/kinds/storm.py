@@ -1,6 +1,6 @@
-"""``storm``: timers by the thousand that cannot pay, or are never worth their price, while honest ones run.
+"""``storm``: thousands of timers that cannot pay, or whose bid is too low, besides honest ones.
 
-The chain has to get rid of them within the garbage collection's budget, and must not let the others wait for it.
+The chain has to remove them within the garbage collection's budget, without delay for the others.
 """
 
 from __future__ import annotations
@@ -23,32 +23,34 @@ from loadgen.workloads.storm import Storm as StormWorkload
 
 HARDENED: Final = "hardened"
 PLAIN: Final = "plain"
-"""Without a priority floor: timers that offer no tip tie with the honest ones, which then wait for many of them."""
+"""Without a priority floor: timers without a tip rank equal to the honest ones, which then wait for many of them."""
 HONEST_USERS: Final = 8
 MIN_TIMERS: Final = 1_000
-"""Fewer are no storm."""
+"""Minimum of a storm."""
 TIMERS_PER_USER: Final = 1_000
-"""As many as an actor may have alive, nearly: a storm of more takes more users."""
+"""Just below the limit of an actor's pending timers; a larger storm has more users."""
 BURST: Final = 100
 BURSTS_AT_ONCE: Final = 10
-"""Of all users together, in one block."""
+"""Of all users, in one block."""
 BLOCK_MS: Final = 200
 SCHEDULED_PERCENT: Final = 75
-"""Of the timers that were asked for must have been scheduled: a bid just above the price is refused while it rises."""
+"""Share of the timers that must have been scheduled; a bid just above the price is refused while it rises."""
 ENOUGH_PERCENT: Final = 90
-"""Of those must have ended in vain."""
+"""Share of those that must have ended without a fire."""
 
 
 @dataclass(frozen=True)
 class Storm(Drill):
     name: ClassVar[str] = "storm"
-    summary: ClassVar[str] = "timers by the thousand that expire or cannot pay, while honest ones run"
+    summary: ClassVar[str] = "thousands of timers expire or cannot pay; honest timers still fire in time"
 
-    timers: int = option(6_000, "how many make the storm", least=MIN_TIMERS, most=1_000_000)
-    bid_percent: int = option(ONE_RISE_PERCENT, "what timers that can pay offer, of the price", least=100, most=10_000)
+    timers: int = option(6_000, "number of timers", least=MIN_TIMERS, most=1_000_000)
+    bid_percent: int = option(
+        ONE_RISE_PERCENT, "bid of timers with funds, in percent of the price", least=100, most=10_000
+    )
     preset: str = option(HARDENED, "the chain's parameters", choices=(HARDENED, PLAIN))
-    lateness_blocks: int = option(5, "p99 of the honest timers' lateness at most, in blocks", least=0, most=1_000)
-    finality_ms: int = option(1_500, "p95 of the finality latency at most", least=10, most=60_000)
+    lateness_blocks: int = option(5, "maximum p99 of the honest timers' lateness, in blocks", least=0, most=1_000)
+    finality_ms: int = option(1_500, "maximum p95 of the finality latency", least=10, most=60_000)
 
     def scenario(self) -> Scenario:
         users = -(-self.timers // TIMERS_PER_USER)
@@ -71,19 +73,18 @@ class Storm(Drill):
         return [
             Expectation(
                 "storm",
-                f"at least {SCHEDULED_PERCENT} % of {_timers(scenario):,} timers are taken, and {ENOUGH_PERCENT} % of"
-                " those end in vain, expired or for want of funds, both kinds among them",
+                f"at least {SCHEDULED_PERCENT} % of {_timers(scenario):,} timers are scheduled, and {ENOUGH_PERCENT} %"
+                " of those end without a fire: some expired, some without funds",
                 self._judge_storm,
             ),
             Expectation(
                 "honest_lateness",
-                f"99 % of the honest timers fire at most {self.lateness_blocks} blocks late, and none of them ends in"
-                " vain",
+                f"99 % of the honest timers fire at most {self.lateness_blocks} blocks late, and all of them fire",
                 self._judge_lateness,
             ),
             Expectation(
                 "finality",
-                f"95 % of the blocks are final {self.finality_ms:,} ms after they are seen",
+                f"95 % of the blocks are final within {self.finality_ms:,} ms after their proposal",
                 self._judge_finality,
             ),
             timers_once(),
@@ -97,8 +98,8 @@ class Storm(Drill):
         most = max((len(_destroyed_in(books, height)) for height in range(1, len(books.chain) + 1)), default=0)
         taken = sum(life.actor in storm for life in books.ledger.timers.lives.values())
         text = (
-            f"{reasons['expired']:,} expired and {reasons['insufficient_funds']:,} had no funds, of {taken:,} that were"
-            f" taken and {timers:,} asked for; at most {most:,} removed in a block"
+            f"{reasons['expired']:,} expired and {reasons['insufficient_funds']:,} had no funds, of {taken:,}"
+            f" scheduled and {timers:,} requested; at most {most:,} removed per block"
         )
         is_storm = taken * 100 >= timers * SCHEDULED_PERCENT
         enough = is_storm and reasons.total() * 100 >= taken * ENOUGH_PERCENT and len(reasons) > 1
@@ -108,7 +109,7 @@ class Storm(Drill):
         honest = _actors(books, is_storm=False)
         lost = [each for each in _destroyed(books) if each.event.actor in honest]
         if lost:
-            return Outcome.FAIL, f"{len(lost):,} honest timers ended in vain, the first {lost[0].reason}"
+            return Outcome.FAIL, f"{len(lost):,} honest timers ended without a fire, the first {lost[0].reason}"
         late: Counter[int] = Counter()
         for height, record in enumerate(books.chain, start=1):
             receipts = receipts_of(record.receipts)
@@ -136,13 +137,13 @@ class Storm(Drill):
 
 
 def _timers(scenario: Scenario) -> int:
-    """How many the storm's users schedule in all."""
+    """Number of timers of the storm's users."""
     plans = [(group.count, group.parsed_options()) for group in scenario.load.users]
     return sum(count * options.in_all for count, options in plans if isinstance(options, StormOptions))
 
 
 def _actors(books: Books, is_storm: bool) -> set[bytes]:
-    """The actors of the users that make the storm, or of the others."""
+    """The actors of the storm's users, or of the others."""
     classes = class_of_actors(books.record)
     return {actor for actor, name in classes.items() if (name == StormWorkload.name) is is_storm}
 

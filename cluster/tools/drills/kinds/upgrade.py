@@ -1,4 +1,4 @@
-"""``upgrade``: a new version comes in validator by validator, while the chain goes on and old and new execute alike.
+"""``upgrade``: validators are upgraded one by one while the chain makes progress; old and new version must agree.
 
 The new version is the same code under another name. On the live testnet it may be another checkout's:
 ``--set faults[0].code=FOLDER``.
@@ -23,17 +23,17 @@ from cluster.tools.drills.expectations import straight_replay, timers_once, unme
 AT_HEIGHT: Final = 10
 VERSION: Final = "2"
 HEIGHTS_PER_VALIDATOR: Final = 8
-"""Heights that it takes to get one validator upgraded, at least."""
+"""Minimum heights for the upgrade of one validator."""
 
 
 @dataclass(frozen=True)
 class Upgrade(Drill):
     name: ClassVar[str] = "upgrade"
-    summary: ClassVar[str] = "validators get a new version one by one while the chain goes on"
+    summary: ClassVar[str] = "validators get a new version one by one while the chain makes progress"
 
     protocol: str = option("simplex", "the consensus protocol", choices=("simplex", "hotstuff"))
-    validators: int = option(4, "how many there are", least=4, most=64)
-    heights_between: int = option(3, "heights that one makes final with the new version before the next goes", most=100)
+    validators: int = option(4, "number of validators", least=4, most=64)
+    heights_between: int = option(3, "heights that each finalises before the next upgrade", most=100)
     stall_ms: int = option(30_000, "longest time without a final block", least=100, most=600_000)
 
     def scenario(self) -> Scenario:
@@ -56,7 +56,7 @@ class Upgrade(Drill):
         return [
             Expectation(
                 "upgraded",
-                f"every validator ends with the new version, and the chain never stands still for"
+                f"every validator ends with the new version, and the chain never stalls for"
                 f" {scenario.success.stall_ms:,} ms",
                 self._judge_upgraded,
             ),
@@ -74,45 +74,45 @@ class Upgrade(Drill):
             return Outcome.INCONCLUSIVE, "the upgrade never began"
         if problems := [fault.problem for _, fault in begun if fault.problem]:
             return Outcome.FAIL, problems[0]
-        expected = {name: plan.version for plan, fault in begun for name in _whom(books, plan, fault)}
+        expected = {name: plan.version for plan, fault in begun for name in _expected_targets(books, plan, fault)}
         found = {each.name: each.status for each in record.validators}
         old = [name for name, version in expected.items() if (found.get(name) or {}).get("version") != version]
         if silent := [name for name in old if found.get(name) is None]:
-            return Outcome.INCONCLUSIVE, f"{', '.join(silent)} did not say which version it runs"
+            return Outcome.INCONCLUSIVE, f"{', '.join(silent)} did not report its version"
         if old:
             return unmet(books), f"{', '.join(old)} ended without version {expected[old[0]]}"
         if len(begun) < len(upgrades) or any(fault.ended_ms is None for _, fault in begun):
             return Outcome.INCONCLUSIVE, "the upgrade was not over at the end"
         if others := [name for name in record.scenario.validators.names if name not in expected]:
-            return Outcome.INCONCLUSIVE, f"{', '.join(others)} was not to get another version, or not there to get it"
+            return Outcome.INCONCLUSIVE, f"{', '.join(others)} was not to get another version, or was absent"
         paces = [_judge_pace(books, plan, fault) for plan, fault in begun]
         outcome = worst(each for each, _ in paces)
         return outcome, "; ".join(text for each, text in paces if each is outcome)
 
 
 def _upgrades(books: Books) -> list[tuple[UpgradeFault, FaultRecord]]:
-    """The run's upgrades and what was seen of them, in the order in which they began."""
+    """The run's upgrades and their records, in the order of their begin."""
     record = books.record
     planned = zip(record.scenario.planned_faults, record.faults, strict=False)
     found = [(plan, fault) for plan, fault in planned if isinstance(plan, UpgradeFault)]
     return sorted(found, key=lambda pair: math.inf if pair[1].begun_ms is None else pair[1].begun_ms)
 
 
-def _whom(books: Books, plan: UpgradeFault, fault: FaultRecord) -> list[str]:
-    """Who must run the version in the end: while it goes on all who were to get it, then those who were there."""
+def _expected_targets(books: Books, plan: UpgradeFault, fault: FaultRecord) -> list[str]:
+    """The validators that must end with the version: the planned ones, or after the upgrade's end its targets."""
     if fault.ended_ms is not None or (plan.target is not None and plan.target[0] in KEYWORDS):
         return list(fault.targets)
     return books.record.scenario.validators.names if plan.target is None else list(plan.target)
 
 
 def _judge_pace(books: Books, plan: UpgradeFault, fault: FaultRecord) -> Judgement:
-    """Whether the chain went on while an upgrade that is over went on."""
+    """Checks the chain's progress during a completed upgrade."""
     begun_ms, ended_ms = fault.begun_ms or 0.0, fault.ended_ms or 0.0
     first = sorted(first_finalizations(books.record).values())
     during = [begun_ms, *(at for at in first if begun_ms < at < ended_ms), ended_ms]
     longest = max(later - earlier for earlier, later in pairwise(during))
     text = (
         f"{len(fault.targets)} validators got version {plan.version} in {ended_ms - begun_ms:,.0f} ms;"
-        f" {len(during) - 2} heights became final meanwhile, {longest:,.0f} ms apart at most"
+        f" {len(during) - 2} heights became final meanwhile, at most {longest:,.0f} ms apart"
     )
     return (Outcome.PASS if longest <= books.record.scenario.success.stall_ms else Outcome.FAIL), text

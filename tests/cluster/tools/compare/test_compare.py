@@ -112,7 +112,7 @@ def test_as_many_pairs_as_are_asked_for_are_enough(tmp_path: Path, pairs: int, i
 
 def test_a_sweep_that_changed_nothing_says_nothing_changed(tmp_path: Path) -> None:
     found = compared(*sweeps(tmp_path, factor=1.0))
-    assert (found.words, found.too_few) == ("nothing", "")
+    assert (found.summary, found.too_few) == ("nothing", "")
 
 
 # --- single runs ------------------------------------------------------------------------------------------------------

@@ -296,12 +296,12 @@ def test_it_is_judged_by_the_scenario_that_ran(drill: Drill, changes: tuple[Chan
         costly(RestartAll(times=1), (Change("validators.count", 7),), "durable", "4 of 7 validators were down"),
         (RestartAll(times=1), (Change("faults[3].at_height", 20),), "durable", "3 of 4 validators were down"),
         costly(Join(), (Change("stop.height", 31), Change("stop.drain_blocks", 0)), "takes_part", "led 0 views"),
-        (Byzantine(), (Change("validators.nodes", []), SHORT), "proven", "nobody who breaks the protocol"),
+        (Byzantine(), (Change("validators.nodes", []), SHORT), "proven", "no byzantine validator"),
         costly(
             Byzantine(),
             (Change("validators.nodes", [{"byzantine": "silent-leader"}] * 3),),
             "withstood",
-            "at most 2 must be withstood",
+            "at most 2 must be tolerated",
         ),
         costly(Upgrade(), (Change("faults", [KILL_BEFORE]),), "upgraded", "the scenario has no upgrade"),
         (Upgrade(), (Change("faults[0].target", "validator-1"),), "upgraded", "was not to get another version"),
@@ -345,7 +345,7 @@ def test_what_is_expected_follows_the_changes() -> None:
     cut = Partition()
     assert "neither side is a quorum" in cut.expectations(cut.scenario())[0].text
     changed = change_scenario(cut.scenario(), [Change("validators.count", 7)], "")
-    assert "the side with a quorum goes on" in cut.expectations(changed)[0].text
+    assert "the side with a quorum makes progress" in cut.expectations(changed)[0].text
 
 
 # --- interrupted ----------------------------------------------------------------------------------------------------
@@ -409,7 +409,7 @@ def test_nothing_that_was_collected_is_no_traceback() -> None:
 def test_every_bug_is_found_where_it_is(bug: str) -> None:
     verdict = judged(Divergence(bug=bug))
     assert verdict.outcome is Outcome.PASS, failures(verdict)
-    assert verdict.check("state_roots").detail.startswith("fails, as it must here: validator-1 diverged at height ")
+    assert verdict.check("state_roots").detail.startswith("fails, as expected here: validator-1 diverged at height ")
 
 
 def test_a_blind_bisection_turns_it_red(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,7 +435,7 @@ def test_a_blind_check_turns_it_red() -> None:
     ]
     seen = check_run(replace(record, validators=blind), judge=CHEAP[7].judge)
     assert seen.check("state_roots").verdict is Outcome.FAIL
-    assert seen.check("state_roots").detail.startswith("saw nothing of the planted bug: ")
+    assert seen.check("state_roots").detail.startswith("did not find the planted bug: ")
     assert of(seen, "found") is Outcome.FAIL
     never = [replace(each, mutant_runs=0) for each in blind]
     seen = check_run(replace(record, validators=never), judge=CHEAP[7].judge)
@@ -513,8 +513,8 @@ def test_the_list_names_all(capsys: pytest.CaptureFixture[str]) -> None:
             ["reorg", "--backend", "sim", "--unset", "name"],
             "drill reorg with --unset: name: is missing",
         ),
-        (["partition", "--backend", "sim", "--cut-off", "4"], "--cut-off: 4 of 4 validators leave nobody"),
-        (["byzantine", "--backend", "sim", "--liars", "3"], "--liars: 3 of 7 validators; at most 2 are withstood"),
+        (["partition", "--backend", "sim", "--cut-off", "4"], "--cut-off: 4 of 4 validators leave none"),
+        (["byzantine", "--backend", "sim", "--liars", "3"], "--liars: 3 of 7 validators; at most 2 are tolerated"),
         (["divergence", "--backend", "sim", "--culprit", "4"], "--culprit: there is no validator 4, the last is 3"),
         (["byzantine", "--behaviour", "twins"], "twins runs in the simulator only"),
         (["byzantine", "--behaviour", "lock-breaker"], "--behaviour: lock-breaker lies in messages of hotstuff only;"),

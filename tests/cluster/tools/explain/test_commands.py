@@ -31,9 +31,9 @@ def test_each_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == ExitCode.BAD_INPUT
     said = capsys.readouterr()
     assert said.out.splitlines() == [
-        "right.yaml: fine (live and sim)",
-        "ring.yaml: fine (live and sim)",
-        "forked.yaml: fine (sim alone: forks: only the simulator repeats what came before; see --backend sim)",
+        "right.yaml: valid (live and sim)",
+        "ring.yaml: valid (live and sim)",
+        "forked.yaml: valid (sim only: forks: only the simulator can repeat the past (--backend sim))",
     ]
     assert said.err.splitlines() == [
         "stampede: wrong.yaml: stop.hight: unknown field; did you mean height?",
@@ -44,13 +44,13 @@ def test_each_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_file_may_run_on_one_backend_alone_and_must_run_on_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "elsewhere.yaml"]) == ExitCode.PASS
-    assert capsys.readouterr().out.startswith("elsewhere.yaml: fine (live alone: faults[0].code: all machines of ")
+    assert capsys.readouterr().out.startswith("elsewhere.yaml: valid (live only: faults[0].code: only the live ")
     assert main(["validate", "nowhere.yaml"]) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err.startswith(
-        "stampede: nowhere.yaml: runs nowhere: live: faults[0].code: none is no checkout"
+        "stampede: nowhere.yaml: no backend can run it: live: faults[0].code: none is not a checkout"
     )
     assert main(["run", "elsewhere.yaml", "--backend", "sim"]) == ExitCode.BAD_INPUT
-    assert "elsewhere.yaml: faults[0].code: all machines" in capsys.readouterr().err
+    assert "elsewhere.yaml: faults[0].code: only the live" in capsys.readouterr().err
 
 
 def test_everything_that_is_wrong_with_a_file_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -124,7 +124,7 @@ def test_a_page_and_a_picture_are_written(capsys: pytest.CaptureFixture[str]) ->
         (["explain", "right.yaml", "--unset", "name"], "right.yaml with --unset: name: is missing"),
         (["explain", "right.yaml", "--out", "out.png"], "'out.png': expected a name that ends in .html or .svg"),
         (["explain", "right.yaml", "--out", "no/such/out.svg"], "no/such/out.svg: cannot be written: No such file"),
-        (["explain", "forked.yaml", "--backend", "live"], "forked.yaml: forks: only the simulator repeats"),
+        (["explain", "forked.yaml", "--backend", "live"], "forked.yaml: forks: only the simulator can repeat"),
         (["explain", "right.yaml", "--backend", "cloud"], "unknown choice 'cloud'; known: live, sim"),
     ],
 )

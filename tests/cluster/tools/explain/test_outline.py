@@ -231,7 +231,7 @@ def test_few_validators_have_a_row_each_and_regions_are_put_together() -> None:
 
 def test_many_validators_are_one_row() -> None:
     many = distances(Scenario.model_validate({"name": "a", "validators": 200, "links": {"topology": "ring"}}).network)
-    assert (many.groups, many.cells) == (("everybody",), (("20–140",),))
+    assert (many.groups, many.cells) == (("all",), (("20–140",),))
 
 
 def test_where_there_is_no_way_it_says_so() -> None:

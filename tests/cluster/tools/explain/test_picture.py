@@ -85,7 +85,7 @@ def test_one_line_stands_for_all_links_between_two_regions() -> None:
     assert "41.5" in labels(given)
     assert set(labels(given, "region")) == {"us-east", "eu-west", "no region"}
     assert labels(given, "within") == ["1 ms", "20 ms"]
-    assert "a thick line stands for all links between two regions" in caption(given)
+    assert "a thick line represents all links between two regions" in caption(given)
 
 
 def test_names_of_regions_are_where_no_line_comes_from() -> None:

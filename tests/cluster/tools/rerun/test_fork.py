@@ -179,7 +179,7 @@ def test_a_fault_of_the_past_is_judged_by_the_times_that_applied() -> None:
         (["--set", "stop.height=8"], "faults[2].at_height: 11 is not below stop.height (8)"),
         (
             ["--set", "faults[+]={kind: upgrade, at_height: 11, code: elsewhere}"],
-            "forks[0].changes: faults[4].code: all machines of the simulator run in one process",
+            "forks[0].changes: faults[4].code: only the live testnet can do this",
         ),
         (["--set", "links.los=1"], "links.los: unknown field; "),
         (["--at", "17"], "cannot be forked there: it reached height 16"),
@@ -231,7 +231,7 @@ def test_a_scenario_with_wrong_forks_is_one_line(tmp_path: Path, forks: list[dic
 def test_the_live_testnet_refuses_forks(capsys: pytest.CaptureFixture[str]) -> None:
     Path("forked.yaml").write_text("name: a\nforks: [{at_height: 5}]\n")
     assert main(["run", "forked.yaml"]) == ExitCode.BAD_INPUT
-    assert "forks: only the simulator repeats what came before" in capsys.readouterr().err
+    assert "forks: only the simulator can repeat the past" in capsys.readouterr().err
 
 
 def test_a_fork_that_is_never_reached_is_a_problem(tmp_path: Path) -> None:

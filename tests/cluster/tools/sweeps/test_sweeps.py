@@ -274,7 +274,7 @@ def test_a_wrong_setting_is_one_line_before_anything_starts(tmp_path: Path, caps
         (["--min-passed", "2"], "--min-passed 2: expected at most as many as there are --seeds, 1"),
         (
             ["--set", "faults[+]={kind: upgrade, at_height: 9, code: elsewhere}"],
-            "swept: faults[1].code: all machines of the simulator run in one process and from one folder, where",
+            "swept: faults[1].code: only the live testnet can do this (--backend live): ",
         ),
     ],
 )
