@@ -6,15 +6,17 @@ milliseconds since the run began.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from cluster.live.driver.hosts import Hosts
 from cluster.live.host.host import ValidatorView
-from cluster.live.host.lag import LagSpan
+from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
+from cluster.record.host_info import Busyness
 from cluster.record.lag import LagLog
 from cluster.record.message_trace import LiveTrace
 from cluster.record.resources import ResourceLog
-from cluster.record.run import Finalization, Lag, Resources, RunRecord, Sample
+from cluster.record.run import Finalization, JoinRecord, Lag, Resources, RunRecord, Sample
 from validator.node.events import BlockFinal
 
 
@@ -106,3 +108,43 @@ class ChainWatch:
         self._transactions += block.transactions
         if self._newest is None or block.height > self._newest.height:
             self._newest = block
+
+
+class MachineWatch:
+    """How much the machine lets hosts and driver run."""
+
+    def __init__(self, watch: ChainWatch) -> None:
+        self.lag, self.busyness = LagMeter(), Busyness()
+        """The driver's lag; and the machine's other work."""
+        self._watch = watch
+
+    def take_lags(self, hosts: Hosts) -> None:
+        """Enter the lags of hosts and driver since the last look."""
+        for number, span in hosts.take_lags():
+            self._watch.take_lag(number, span)
+        for span in self.lag.drain():
+            self._watch.take_lag(None, span)
+
+
+class JoinWatch:
+    """The validators that join later."""
+
+    def __init__(self, record: RunRecord, notice: Callable[[str], None]) -> None:
+        names, late = record.scenario.validators.names, record.scenario.validators.late
+        self._joins = {index: JoinRecord(names[index], late[index]) for index in late}
+        self._notice = notice
+        record.joins = list(self._joins.values())
+
+    def look(self, hosts: Hosts, now_ms: float, height: int) -> None:
+        """See which of them have begun, and which have their snapshot."""
+        for index, join in self._joins.items():
+            state = hosts.host_of(index).state(index)
+            if state is None or join.ended_ms is not None:
+                continue
+            if join.begun_ms is None:
+                join.begun_ms, join.height_when_begun = now_ms, height
+                self._notice(f"height {height}: {join.target} joins by a snapshot")
+            if state.ready:
+                join.ended_ms, join.height_when_ended = now_ms, height
+                join.chunks = state.snapshot_chunks
+                self._notice(f"height {height}: {join.target} has the snapshot of height {state.snapshot_height}")

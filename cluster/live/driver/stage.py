@@ -1,17 +1,17 @@
-"""What faults do to a live testnet: the driver's :class:`~cluster.faults.engine.Stage`.
+"""Faults on a live testnet: the driver's :class:`~cluster.faults.engine.Stage`.
 
-Links, slow disks, slow executors, skewed clocks and failing disks are done by the hosts themselves, in software
-(:mod:`cluster.live.injection`). The rest is done to their processes, so that whoever shares a host shares its fate:
-they are killed by Ray or by SIGKILL, and stopped by SIGSTOP; disks are lost or damaged before the next process starts
+Hosts perform faults of links, slow disks, slow executors, skewed clocks and failing disks themselves, in software
+(:mod:`cluster.live.injection`). Other faults act on processes, so that validators on one host share its fate: processes
+are killed by Ray or by SIGKILL, and stopped by SIGSTOP. Disks are wiped or damaged before the next process starts
 validators on them.
 
-Nothing happens between two looks of the driver: what is due is done at the next one, by :meth:`LiveStage.perform`.
+Nothing happens between two looks of the driver: what is due is performed at the next one, by :meth:`LiveStage.perform`.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -20,8 +20,8 @@ from typing import Final, NamedTuple
 
 from cluster.disks.bit_rot import draw_rot
 from cluster.faults.engine import FaultEngine, Impairment, Recovery, Then
-from cluster.faults.link_faults import LinkCounts
-from cluster.live.driver.hosts import Host, Hosts, Phase, nothing
+from cluster.live.driver.hosts import Hosts, nothing
+from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.injection import Injection, LastWords
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
@@ -50,10 +50,87 @@ class _Due(NamedTuple):
     call: Then
 
 
-class LiveStage:
-    """The hosts of a run, as faults act on them. :attr:`engine` is set before anything happens."""
+class Agenda:
+    """Calls to come, in milliseconds since the run began. Times of faults count from when the testnet was up: now."""
 
-    engine: FaultEngine
+    def __init__(self, now_ms: Callable[[], float]) -> None:
+        self._now_ms = now_ms
+        self._began_ms = now_ms()
+        self._due: list[_Due] = []
+        self._numbers = count(1)
+
+    @property
+    def fault_ms(self) -> float:
+        """The time that faults count in."""
+        return self._now_ms() - self._began_ms
+
+    @property
+    def next_ms(self) -> float | None:
+        """The time of the next call."""
+        return self._due[0].at_ms if self._due else None
+
+    def at(self, time_ms: int, label: str, call: Then) -> None:
+        self._add(self._began_ms + time_ms, call)
+
+    def later(self, delay_ms: int, label: str, call: Then) -> None:
+        self._add(self._now_ms() + delay_ms, call)
+
+    def perform(self) -> None:
+        """Make the calls that are due by now."""
+        now_ms = self._now_ms()
+        while self._due and self._due[0].at_ms <= now_ms:
+            heapq.heappop(self._due).call()
+
+    def _add(self, at_ms: float, call: Then) -> None:
+        heapq.heappush(self._due, _Due(at_ms, next(self._numbers), call))
+
+
+class Pauses:
+    """The validators that are to be paused, and their hosts, which stand still."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self._hosts = hosts
+        self._paused: set[int] = set()
+        self._seen: dict[tuple[int, Process], list[float]] = {}
+        """By host and process, the times at which it was seen to be stopped."""
+
+    def become(self, paused: set[int], among: Collection[int], now_ms: float) -> None:
+        """From now on exactly these are paused, of some validators."""
+        self._paused = self._paused.difference(among) | paused
+        self.keep(now_ms)
+
+    def keep(self, now_ms: float) -> None:
+        """Stop every host with a paused validator, resume the others, and look."""
+        for host in self._hosts.all:
+            if not self._paused.intersection(host.validators):
+                self._hosts.resume(host)
+                continue
+            self._hosts.pause(host)
+            if host.processes.current is not None and self._hosts.is_seen_paused(host):
+                self._seen.setdefault((host.number, host.processes.current), []).append(now_ms)
+
+    def count(self, index: int) -> int:
+        """How often a validator's host was seen to be stopped."""
+        number = self._hosts.host_of(index).number
+        return sum(len(moments) for (each, _), moments in self._seen.items() if each == number)
+
+    def describe(self, late: int, indices: Sequence[int]) -> str:
+        """The last ``late`` times at which the hosts of some validators were seen to be stopped."""
+        hosts = {self._hosts.host_of(index).number for index in indices}
+        looks = sorted(
+            (at_ms, process.pid) for (number, process), seen in self._seen.items() if number in hosts for at_ms in seen
+        )
+        words = []
+        for pid in sorted({pid for _, pid in looks[-late:]} if late else ()):
+            seen = [at_ms for at_ms, of in looks[-late:] if of == pid]
+            words.append(
+                f"process {pid} stood still (state T) at {len(seen)} looks within {seen[-1] - seen[0]:,.0f} ms"
+            )
+        return "; ".join(words) or "no process stood still"
+
+
+class LiveStage:
+    """The hosts of a run, as faults act on them."""
 
     def __init__(
         self,
@@ -67,48 +144,44 @@ class LiveStage:
     ) -> None:
         """``keep_blocks(index, url)`` asks a validator for its blocks, and takes as long as that takes."""
         self.random = Random(f"{seed}/faults")
+        self.agenda = Agenda(now_ms)
+        self.at, self.later = self.agenda.at, self.agenda.later
+        self.notice, self.link_counts = notice, hosts.link_counts
         self._names = scenario.validators.names
         self._hosts = hosts
         self._now_ms = now_ms
         self._height = height
-        self._notice = notice
         self._keep_blocks = keep_blocks
-        self._began_ms = now_ms()
-        """Times of faults count from here: from when the testnet was up."""
-        self._due: list[_Due] = []
-        self._numbers = count(1)
         self._injection = Injection()
-        self._paused: set[int] = set()
-        self._seen_paused: dict[tuple[int, Process], list[float]] = {}
-        """By host and process, when it was seen to stand still."""
+        self._pauses = Pauses(hosts)
+        self._height_performed = 0
+        self.engine = FaultEngine(scenario, self)
+        self.engine.schedule()
 
-    # --- what the driver calls ----------------------------------------------------------------------------------------
+    # --- called by the driver -----------------------------------------------------------------------------------------
 
     def perform(self) -> None:
-        """Look at what is under way, and do what is due."""
-        self._keep_paused()
+        """Look at the faults under way, and perform what is due."""
+        if self.height > self._height_performed:
+            self._height_performed = self.height
+            self.engine.on_new_height(self.height)
+        self._pauses.keep(self.now_ms)
         self.engine.look()
-        now_ms = self.now_ms
-        while self._due and self._due[0].at_ms <= now_ms:
-            heapq.heappop(self._due).call()
-
-    @property
-    def next_ms(self) -> float | None:
-        """When something is due next."""
-        return self._due[0].at_ms if self._due else None
+        self.agenda.perform()
 
     def on_lost(self, host: Host, words: LastWords | None) -> bool:
         """A host went down by itself. Returns whether a fault explains that."""
         if words is None:
             return False
-        was_held_down, host.is_held_down = host.is_held_down, True
+        was_held_down = host.is_held_down
+        host.hold_down()  # before the order below: its answers may bring the host's next process
         if words.validator in self._injection.traps:
             traps = {index: trap for index, trap in self._injection.traps.items() if index != words.validator}
             self._inject(nothing, traps=traps)
-        if self.engine.on_failed(words.validator, words.reason):
-            return True
-        host.is_held_down = was_held_down
-        return False
+        is_explained = self.engine.on_failed(words.validator, words.reason)
+        if not is_explained and not was_held_down:
+            host.let_start()
+        return is_explained
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -117,97 +190,50 @@ class LiveStage:
         return self._now_ms()
 
     @property
-    def run_ms(self) -> float:
-        """The time that faults count in."""
-        return self._now_ms() - self._began_ms
-
-    @property
     def height(self) -> int:
         return self._height()
-
-    def at(self, time_ms: int, label: str, call: Then) -> None:
-        self._schedule(self._began_ms + time_ms, call)
-
-    def later(self, delay_ms: int, label: str, call: Then) -> None:
-        self._schedule(self.now_ms + delay_ms, call)
-
-    def _schedule(self, at_ms: float, call: Then) -> None:
-        heapq.heappush(self._due, _Due(at_ms, next(self._numbers), call))
-
-    def notice(self, text: str) -> None:
-        self._notice(text)
 
     # --- links and impairments ----------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
         self._inject(then, links=dict(faults))
 
-    def link_counts(self, key: int) -> LinkCounts:
-        return self._hosts.link_counts(key)
-
     def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
-        self._pause({index for index, each in impairments.items() if each.is_paused}, impairments)
+        paused = {index for index, each in impairments.items() if each.is_paused}
+        self._pauses.become(paused, impairments, self.now_ms)
         self._inject(then, impairments={**self._injection.impairments, **impairments})
 
     def late(self, index: int, kind: str) -> int:
-        host = self._hosts.host_of(index)
         if kind == PAUSE:
-            return sum(len(moments) for (number, _), moments in self._seen_paused.items() if number == host.number)
-        return sum(getattr(late, kind) for (_, validator), late in host.delay_counts.items() if validator == index)
+            return self._pauses.count(index)
+        return self._hosts.host_of(index).reports.delays(index, kind)
 
     def words_of_late(self, kind: str, late: int, names: Sequence[str]) -> str:
         whom = ", ".join(names) or "nobody"
         if kind != PAUSE:
             return f"{late:,} {LATE[kind]} of {whom}"
-        hosts = {self._hosts.host_of(self._names.index(name)).number for name in names}
-        looks = sorted(
-            (at_ms, process.pid)
-            for (number, process), seen in self._seen_paused.items()
-            if number in hosts
-            for at_ms in seen
-        )
-        words = []
-        for pid in sorted({pid for _, pid in looks[-late:]} if late else ()):
-            seen = [at_ms for at_ms, of in looks[-late:] if of == pid]
-            words.append(
-                f"process {pid} stood still (state T) at {len(seen)} looks within {seen[-1] - seen[0]:,.0f} ms"
-            )
-        return f"{'; '.join(words) or 'no process stood still'}: {whom}"
+        return f"{self._pauses.describe(late, [self._names.index(name) for name in names])}: {whom}"
 
     def _inject(self, then: Then, **changes: object) -> None:
         self._injection = replace(self._injection, number=self._injection.number + 1, **changes)  # type: ignore[arg-type]
         self._hosts.inject(self._injection, then)
 
-    def _pause(self, paused: set[int], among: Mapping[int, Impairment]) -> None:
-        """From now on those stand still that are to, of some; others of them do not."""
-        self._paused = (self._paused - among.keys()) | paused
-        self._keep_paused()
-
-    def _keep_paused(self) -> None:
-        """Stop the hosts of those that are to stand still, let those go on of which no validator is, and look."""
-        for host in self._hosts.all:
-            if not self._paused.intersection(host.validators):
-                self._hosts.resume(host)
-                continue
-            self._hosts.pause(host)
-            if host.process is not None and self._hosts.is_seen_paused(host):
-                self._seen_paused.setdefault((host.number, host.process), []).append(self.now_ms)
-
     # --- down and up --------------------------------------------------------------------------------------------------
 
     def is_up(self, index: int) -> bool:
         host = self._hosts.host_of(index)
-        return host.is_running and index in host.states and host.states[index].ready
+        state = host.state(index)
+        return host.is_running and state is not None and state.ready
 
     def is_running(self, index: int) -> bool:
         host = self._hosts.host_of(index)
-        return host.is_running and index in host.states
+        return host.is_running and host.state(index) is not None
 
     def is_lost(self, index: int) -> bool:
         return self._hosts.host_of(index).phase is Phase.DEAD
 
     def leader(self) -> int | None:
-        states = [state for host in self._hosts.all for state in host.states.values() if state.ready]
+        states = [state for host in self._hosts.all for state in host.reports.states.values() if state.ready]
         newest = max(states, key=lambda state: state.view, default=None)
         return None if newest is None else newest.leader
 
@@ -215,7 +241,7 @@ class LiveStage:
         return isinstance(plan, DownFault | PauseFault)
 
     def deaths(self, index: int) -> int:
-        return self._hosts.host_of(index).deaths
+        return self._hosts.host_of(index).processes.deaths
 
     def keep_blocks(self, index: int) -> None:
         (url,) = [address.url for address in self._hosts.addresses if address.index == index]
@@ -227,64 +253,60 @@ class LiveStage:
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
         self._hosts.prepare(
-            self._hosts_of(indices), located(release), lambda: self.later(0, "prepared", then), self.notice
+            self._hosts.carrying(indices), located(release), lambda: self.later(0, "prepared", then), self.notice
         )
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
-        for host in self._hosts_of(indices):
+        for host in self._hosts.carrying(indices):
             self._hosts.replace(host, located(release))
 
     def runs(self, index: int, release: Release) -> bool:
-        host = self._hosts.host_of(index)
-        is_there = release.code is None or Path(host.code).samefile(release.code)
-        return host.version == release.version and is_there
+        processes = self._hosts.host_of(index).processes
+        is_there = release.code is None or Path(processes.code).samefile(release.code)
+        return processes.version == release.version and is_there
 
     def height_of(self, index: int) -> int:
-        state = self._hosts.host_of(index).states.get(index)
+        state = self._hosts.host_of(index).state(index)
         return 0 if state is None else state.height
 
     def has_diverged(self, index: int) -> bool:
-        state = self._hosts.host_of(index).states.get(index)
+        state = self._hosts.host_of(index).state(index)
         return state is not None and state.diverged
 
     def start(self, index: int) -> None:
-        self._hosts.host_of(index).is_held_down = False
+        self._hosts.host_of(index).let_start()
 
     def recovery(self, index: int) -> Recovery | None:
-        state = self._hosts.host_of(index).states.get(index)
+        state = self._hosts.host_of(index).state(index)
         return None if state is None else Recovery(state.recovered_height, state.snapshot_height)
 
     def describe_restart(self, indices: Sequence[int]) -> list[str]:
         return [
-            f"process {host.pid_before} gone, {host.pid} in its place"
-            for host in self._hosts_of(indices)
-            if host.pid_before is not None
+            f"process {last.pid} gone, {host.pid} in its place"
+            for host in self._hosts.carrying(indices)
+            if (last := host.processes.last) is not None
         ]
-
-    def _hosts_of(self, indices: Sequence[int]) -> list[Host]:
-        """Each once."""
-        return list({host.number: host for host in map(self._hosts.host_of, indices)}.values())
 
     # --- disks --------------------------------------------------------------------------------------------------------
 
     def lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
-        self._inject(nothing, traps={**self._injection.traps, index: (next(self._numbers), plan)})
+        self._inject(nothing, traps={**self._injection.traps, index: (self._injection.number + 1, plan)})
 
     def has_trap(self, index: int) -> bool:
         return index in self._injection.traps
 
     def lose_disk(self, index: int) -> None:
-        self._hosts.host_of(index).pending_disk_operations.append(("wipe", (index,)))
+        self._hosts.host_of(index).before_start("wipe", index)
 
     def flip_a_bit(self, index: int) -> str | None:
         host = self._hosts.host_of(index)
-        rot = draw_rot(self.random, host.old_file_sizes.get(index, {}))
+        rot = draw_rot(self.random, host.reports.old_file_sizes.get(index, {}))
         if rot is None:
             return None
-        host.pending_disk_operations.append(("flip", (index, rot)))
+        host.before_start("flip", index, rot)
         return str(rot)
 
 
 def located(release: Release) -> Release:
-    """With the whole path of its code, which hosts find from wherever they are."""
+    """The release with the absolute path of its code, which hosts find from any working directory."""
     return release if release.code is None else replace(release, code=str(Path(release.code).resolve()))

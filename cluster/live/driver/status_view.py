@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.live.driver.control_server import Overview
-from cluster.live.driver.hosts import Host, Hosts
+from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.supervised_host import Host
 from cluster.record.run import FaultRecord, RunRecord
 
 

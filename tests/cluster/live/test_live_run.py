@@ -615,7 +615,7 @@ def test_many_signals_force_nothing(run_command: Callable[..., Command]) -> None
 
 
 def blocks(pid: int, number: int) -> bool:
-    status = (processes.PROC / str(pid) / "status").read_text(encoding="utf-8")
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     return bool(int(re.findall(r"SigBlk:\s*(\w+)", status)[0], 16) >> number - 1 & 1)
 
 

@@ -11,7 +11,7 @@ from cluster.audit.books import keep_books
 from cluster.checks.metrics.recovery import recovery_of
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver.driver import _LiveRun
-from cluster.live.driver.hosts import Phase
+from cluster.live.driver.supervised_host import Phase
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.run import FaultRecord, Finalization
 from cluster.scenario import Scenario
@@ -88,7 +88,8 @@ def test_a_simulated_run_goes_on_to_a_height_above_what_was_final_when_the_last_
 def test_a_live_run_goes_on_to_a_height_above_what_was_final_when_the_last_fault_ended(tmp_path: Path) -> None:
     def host_at(height: int) -> SimpleNamespace:
         states = {0: SimpleNamespace(height=height, diverged=None)}
-        return SimpleNamespace(phase=Phase.UP, states=states, is_started=lambda goal: True)
+        reports = SimpleNamespace(states=states)
+        return SimpleNamespace(phase=Phase.UP, reports=reports, is_started=lambda goal: True)
 
     with Interrupts() as interrupts:
         run = _LiveRun(LITTLE, 1, "test", tmp_path, interrupts, None, ON_THE_LOOPBACK)

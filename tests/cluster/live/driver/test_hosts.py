@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from cluster.live.driver.chain_watch import ChainWatch
-from cluster.live.driver.hosts import _NOT_READY, Host, Hosts, Phase
+from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.ray_session import Place, relocated_host
+from cluster.live.driver.supervised_host import NOT_READY, Host, Phase
 from cluster.live.host import host as host_module
 from cluster.live.host.host import HostView, ValidatorAddress, ValidatorHost, ValidatorView
 from cluster.live.host.lag import LagSpan
@@ -34,7 +35,7 @@ SCENARIO = Scenario.model_validate(
     }
 )
 PID = 7
-READY = replace(_NOT_READY, ready=True, height=5)
+READY = replace(NOT_READY, ready=True, height=5)
 
 
 class FakeActor:
@@ -80,14 +81,14 @@ class FakeRay:
 
 def hosts_of(phases: list[Phase]) -> tuple[Hosts, list[FakeActor]]:
     """One host for each phase, which carries two validators: a ready one, and one that joins."""
-    views = [ValidatorView(0, READY, 1, []), ValidatorView(1, _NOT_READY, 1, [])]
+    views = [ValidatorView(0, READY, 1, []), ValidatorView(1, NOT_READY, 1, [])]
     actors = [FakeActor(HostView(PID, views)) for _ in phases]
     session: Any = SimpleNamespace(ray=FakeRay(actors))
     hosts = Hosts(session, lambda view: None, lambda host: None, lambda host, why, words: None, lambda problem: None)
     for number, (phase, actor) in enumerate(zip(phases, actors, strict=True)):
         host = Host(number, Place("node", "127.0.0.1"), [0, 1], {1: JOINS_AT})
-        host.actor, host.phase, host.process = actor, phase, Process(PID, 0)
-        host.addresses = [ValidatorAddress(index, str(index), PeerAddress("", 0), "") for index in (0, 1)]
+        host.actor, host.phase, host.processes.current = actor, phase, Process(PID, 0)
+        host.reports.addresses = [ValidatorAddress(index, str(index), PeerAddress("", 0), "") for index in (0, 1)]
         hosts.all.append(host)
     return hosts, actors
 
@@ -141,7 +142,7 @@ class Watched:
         self.hosts, actors = hosts_of([Phase.UP])
         self.actor, self.host = actors[0], self.hosts.all[0]
         self.host.validators, self.host.late = [0], {}
-        self.host.addresses = self.host.addresses[:1]
+        self.host.reports.addresses = self.host.reports.addresses[:1]
         self.told: list[str] = []
         self.ray: Any = self.hosts._session.ray
         self.signals = FakeSignals()
@@ -156,7 +157,7 @@ class Watched:
     def answer_as(self, pid: int, words: LastWords | None = None, actor: FakeActor | None = None) -> None:
         view = HostView(pid, [ValidatorView(0, READY, 1, [])], last_words=words)
         actor = actor or self.actor
-        actor.answers |= {"observe": view, "inject": view, "start": self.host.addresses}
+        actor.answers |= {"observe": view, "inject": view, "start": self.host.reports.addresses}
 
     def look(self, times: int = 1) -> None:
         for _ in range(times):
@@ -173,13 +174,13 @@ def test_a_host_that_was_killed_is_up_again_once_it_is_let(watched: Watched) -> 
     watched.hosts.kill(host, by_ray=True)
     assert watched.ray.killed == [(id(watched.actor), False)]
     watched.look(2)
-    assert (host.deaths, host.phase) == (0, Phase.DOWN), "the old process answers once more"
+    assert (host.processes.deaths, host.phase) == (0, Phase.DOWN), "the old process answers once more"
     watched.answer_as(8)
     watched.look(2)
-    assert (host.deaths, host.phase) == (1, Phase.DOWN), "it is held down"
-    host.is_held_down = False
+    assert (host.processes.deaths, host.phase) == (1, Phase.DOWN), "it is held down"
+    host.let_start()
     watched.look(3)
-    assert (host.phase, host.pid, host.pid_before) == (Phase.UP, 8, PID)
+    assert (host.phase, host.pid, host.processes.last) == (Phase.UP, 8, Process(PID, 0))
     assert watched.told == ["up"]
 
 
@@ -187,17 +188,18 @@ def test_a_killed_process_is_gone_before_another_one_answers(watched: Watched) -
     watched.hosts.kill(watched.host, by_ray=False)
     watched.actor.is_silent = True
     watched.look()
-    assert watched.host.deaths == 1
+    assert watched.host.processes.deaths == 1
     watched.actor.is_silent = False
     watched.answer_as(8)
     watched.look()
-    assert watched.host.deaths == 1
+    assert watched.host.processes.deaths == 1
 
 
 def test_what_is_to_be_done_to_disks_is_done_before_validators_start(watched: Watched) -> None:
     watched.hosts.kill(watched.host, by_ray=True)
-    watched.host.is_held_down = False
-    watched.host.pending_disk_operations = [("wipe", (0,)), ("flip", (0, "bit"))]
+    watched.host.let_start()
+    watched.host.before_start("wipe", 0)
+    watched.host.before_start("flip", 0, "bit")
     watched.answer_as(8)
     watched.actor.answers["flip"] = "no bit could be flipped"
     watched.actor.calls.clear()
@@ -249,7 +251,7 @@ def test_a_host_that_only_did_not_answer_was_not_lost(watched: Watched) -> None:
     watched.look()
     watched.answer_as(PID)
     watched.look(3)
-    assert (watched.host.phase, watched.host.deaths) == (Phase.UP, 0)
+    assert (watched.host.phase, watched.host.processes.deaths) == (Phase.UP, 0)
     assert watched.told == ["up"]
 
 
@@ -272,8 +274,7 @@ def test_a_host_that_stands_still_is_not_asked_and_not_lost(watched: Watched) ->
 
 
 def test_a_process_that_is_gone_is_not_held(watched: Watched) -> None:
-    assert watched.host.process is not None
-    watched.signals.gone.add(watched.host.process)
+    watched.signals.gone.add(Process(PID, 0))
     watched.hosts.pause(watched.host)
     assert not watched.host.is_paused
 
@@ -381,12 +382,12 @@ def test_a_host_with_other_code_is_another_actor(watched: Watched) -> None:
     watched.look()
     assert watched.ray.killed == [(id(watched.actor), True)]
     watched.look(2)
-    assert (host.phase, host.deaths) == (Phase.DOWN, 1)
-    host.is_held_down = False
+    assert (host.phase, host.processes.deaths) == (Phase.DOWN, 1)
+    host.let_start()
     watched.answer_as(9, actor=successor)
     successor.answers["observe"] = replace(successor.answers["observe"], version="2", code="/new")
     watched.look(3)
-    assert (host.phase, host.pid, host.version, host.code) == (Phase.UP, 9, "2", "/new")
+    assert (host.phase, host.pid, host.processes.version, host.processes.code) == (Phase.UP, 9, "2", "/new")
 
 
 def test_code_of_another_folder_comes_first_and_does_all_that_a_host_does(

@@ -1,0 +1,293 @@
+"""One host as the driver knows it: its phase, its processes, and the reports of its validators."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from cluster.faults.link_faults import LinkCounts
+from cluster.live.driver.ray_session import Place
+from cluster.live.host.host import HostView, ValidatorAddress
+from cluster.live.host.lag import LagSpan
+from cluster.live.host.validator_loop import LoopState
+from cluster.live.injection import DelayCounts
+from cluster.live.processes.processes import Process
+from cluster.scenario.sections.release import Release
+
+STALE_S: Final = 3.0
+"""A host that did not answer for so long has no heights any more."""
+NOT_READY: Final = LoopState(
+    height=0,
+    ready=False,
+    view=0,
+    leader=0,
+    diverged=False,
+    recovered_height=0,
+    messages_sent=0,
+    bytes_sent=0,
+    snapshot_height=0,
+    snapshot_chunks={},
+    messages_lost=0,
+    core_seconds=0.0,
+)
+
+
+class Phase(Enum):
+    DOWN = "down"
+    STARTING = "starting"
+    UP = "up"
+    STOPPING = "stopping"
+    """It shuts down cleanly, and other code takes its place."""
+    DEAD = "dead"
+    """Ray does not start it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Work of validators since the run began."""
+
+    messages: int = 0
+    """Sent to each other."""
+    size: int = 0
+    """Of these, in bytes."""
+    lost: int = 0
+    """Messages that never left."""
+    core_seconds: float = 0.0
+    """Processor time of the validators themselves, without transport, pages and the rest of a host."""
+
+    @staticmethod
+    def of(state: LoopState) -> Totals:
+        return Totals(state.messages_sent, state.bytes_sent, state.messages_lost, state.core_seconds)
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.messages + other.messages,
+            self.size + other.size,
+            self.lost + other.lost,
+            self.core_seconds + other.core_seconds,
+        )
+
+
+class ProcessHistory:
+    """The processes of one host, one after the other."""
+
+    def __init__(self) -> None:
+        self.current: Process | None = None
+        """It carries validators, or is about to."""
+        self.last: Process | None = None
+        """The one before."""
+        self.successor: Process | None = None
+        """It answers while the host is down, and becomes the current one."""
+        self.version = self.code = ""
+        """The code of the newest process: the version, and the folder."""
+        self.version = self.code = ""
+        """The code of the newest process: the version, and the folder."""
+        self.deaths = 0
+        """Processes that are known to be gone."""
+        self._is_death_noted = True
+
+    @property
+    def known(self) -> list[Process]:
+        return [process for process in (self.current, self.last, self.successor) if process is not None]
+
+    @property
+    def dying(self) -> Process | None:
+        """The last process, until it is known to be gone."""
+        return None if self._is_death_noted else self.last
+
+    def end(self) -> None:
+        """The current process is gone, or about to be."""
+        if self.current is not None:
+            self.last, self._is_death_noted = self.current, False
+        self.current = self.successor = None
+
+    def note_death(self) -> None:
+        """The last process is gone for certain."""
+        if not self._is_death_noted:
+            self._is_death_noted = True
+            self.deaths += 1
+
+    def revive(self) -> None:
+        """The last process had not died, it only did not answer."""
+        self.current, self.last, self._is_death_noted = self.last, None, True
+
+
+class HostReports:
+    """The reports of a host's validators, by index, dead processes included."""
+
+    def __init__(self) -> None:
+        self.addresses: list[ValidatorAddress] = []
+        self.states: dict[int, LoopState] = {}
+        """Of the current process; empty while the host is down."""
+        self.old_file_sizes: dict[int, dict[str, int]] = {}
+        self._answered = 0.0
+        """Monotonic seconds."""
+        self._delay_counts: dict[tuple[Process, int], DelayCounts] = {}
+        self._link_counts: dict[tuple[Process, int], dict[int, LinkCounts]] = {}
+        """By fault of links."""
+        self._lags: list[LagSpan] = []
+        self._totals_before = Totals()
+        """Of processes that are gone, as far as they reported."""
+
+    @property
+    def totals(self) -> Totals:
+        return sum(map(Totals.of, self.states.values()), self._totals_before)
+
+    @property
+    def are_stale(self) -> bool:
+        return time.monotonic() - self._answered > STALE_S
+
+    def started(self, addresses: list[ValidatorAddress]) -> None:
+        """Validators were started at these addresses."""
+        self.addresses = addresses
+        self.states = {address.index: self.states.get(address.index, NOT_READY) for address in addresses}
+
+    def take(self, process: Process, view: HostView) -> None:
+        """Take a report that counts whatever phase the host is in."""
+        self._lags += view.lags
+        for validator in view.validators:
+            self._delay_counts[process, validator.index] = validator.delay_counts
+            self._link_counts[process, validator.index] = validator.link_counts
+            self.old_file_sizes[validator.index] = validator.old_file_sizes
+
+    def take_states(self, view: HostView) -> None:
+        """Take the states of the current process's validators."""
+        self.note_answer()
+        self.states = {validator.index: validator.state for validator in view.validators}
+
+    def note_answer(self) -> None:
+        self._answered = time.monotonic()
+
+    def end(self) -> None:
+        """The process is gone."""
+        self._totals_before = self.totals
+        self.states = {}
+
+    def take_lags(self) -> list[LagSpan]:
+        """Reported lags since the last call."""
+        lags, self._lags = self._lags, []
+        return lags
+
+    def delays(self, index: int, kind: str) -> int:
+        """How often a validator was slowed down by a kind of impairment."""
+        return sum(getattr(counts, kind) for (_, each), counts in self._delay_counts.items() if each == index)
+
+    def link_counts(self, key: int) -> LinkCounts:
+        """Effects of a fault of links on the messages of this host."""
+        return sum((counts[key] for counts in self._link_counts.values() if key in counts), LinkCounts())
+
+
+class Host:
+    """One host. It changes by its own methods and by :class:`~cluster.live.driver.hosts.Hosts`."""
+
+    def __init__(self, number: int, place: Place, validators: list[int], late: dict[int, int]) -> None:
+        self.number = number
+        self.place = place
+        self.validators = validators
+        """Indices of the validators that it carries."""
+        self.late = late
+        """Those of them that join later, and the heights at which they do."""
+        self.actor: Any = None
+        self.release = Release()
+        """The code that it is to run."""
+        self.phase = Phase.DOWN
+        self.why_lost: str | None = None
+        """Why it is dead, or went down by itself; until its successor answers."""
+        self.question: Any = None
+        """The answer to come."""
+        self.is_held_down = False
+        """Its validators are not to be started."""
+        self.is_paused = False
+        """Its process is stopped: it answers nothing, and is not lost for that."""
+        self.pending_disk_operations: list[tuple[str, tuple[Any, ...]]] = []
+        """Methods and their arguments, for the next process before it starts validators."""
+        self.processes = ProcessHistory()
+        self.reports = HostReports()
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.processes.current is None else self.processes.current.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it is a process that carries validators, or is about to."""
+        return self.phase in (Phase.STARTING, Phase.UP)
+
+    @property
+    def can_answer(self) -> bool:
+        """Whether it answers an order, sooner or later."""
+        return (self.is_running or self.phase is Phase.STOPPING) and not self.is_paused
+
+    @property
+    def not_ready(self) -> list[int]:
+        """Those of its validators that cannot be asked for their state: down, or not recovered or joined yet."""
+        states = self.reports.states if self.is_running else {}
+        return [index for index in self.validators if index not in states or not states[index].ready]
+
+    def state(self, index: int) -> LoopState | None:
+        """A validator's last state; ``None`` if it does not run."""
+        return self.reports.states.get(index)
+
+    def newest_state(self, index: int) -> LoopState | None:
+        """A validator's state; ``None`` if it is not ready or did not answer of late."""
+        state = self.state(index)
+        return None if state is None or not state.ready or self.reports.are_stale else state
+
+    def height(self, index: int) -> int | None:
+        """A validator's final height; ``None`` if it is not ready or did not answer of late."""
+        state = self.newest_state(index)
+        return None if state is None else state.height
+
+    def view(self, index: int) -> int | None:
+        """A validator's view; ``None`` likewise."""
+        state = self.newest_state(index)
+        return None if state is None else state.view
+
+    def describe(self, index: int) -> str:
+        """A validator's condition in a word, for the sample."""
+        state = self.state(index)
+        if state is None and self.phase is Phase.UP:
+            return "absent"  # it joins later
+        if state is None or self.phase is not Phase.UP:
+            return self.phase.value
+        if state.diverged:
+            return "diverged"
+        if self.reports.are_stale:
+            return "silent"
+        return "up" if state.ready else "joining"
+
+    def is_started(self, height: int) -> bool:
+        """Whether every validator was started that is there at a height."""
+        return all(index in self.reports.states for index in self.validators if self.late.get(index, 0) <= height)
+
+    def hold_down(self) -> None:
+        """Start no validators on it until :meth:`let_start`."""
+        self.is_held_down = True
+
+    def let_start(self) -> None:
+        """Its validators may be started."""
+        self.is_held_down = False
+
+    def before_start(self, method: str, *arguments: Any) -> None:
+        """Have the next process call a method of the host before it starts validators."""
+        self.pending_disk_operations.append((method, arguments))
+
+    def went_down(self, why_lost: str | None = None) -> None:
+        """Its process is gone, or about to be; by itself if ``why_lost`` is given."""
+        self.phase = Phase.DOWN
+        self.why_lost = why_lost
+        self.is_paused = False
+        self.question = None
+        self.processes.end()
+        self.reports.end()
+
+    def succeed(self) -> None:
+        """The successor is the current process, and starts validators."""
+        self.processes.current, self.phase = self.processes.successor, Phase.STARTING
+
+    def revive(self) -> None:
+        """It had not gone down: its last process answers."""
+        self.processes.revive()
+        self.phase, self.why_lost = Phase.STARTING, None

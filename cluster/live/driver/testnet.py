@@ -1,0 +1,206 @@
+"""The parts of a live run that are started for it, and ended with it: watchdog, endpoint, load, Ray and hosts."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.errors import BadInput, TestnetError
+from cluster.common.files import write_atomically
+from cluster.common.interrupts import Interrupts
+from cluster.common.outcome import Outcome
+from cluster.live.driver.control_server import ControlServer
+from cluster.live.driver.faucet import Faucet
+from cluster.live.driver.hosts import Hosts, nothing
+from cluster.live.driver.load_process import LOG_FILE, LoadProcess
+from cluster.live.driver.ray_session import RaySession, one_line
+from cluster.live.driver.stage import located
+from cluster.live.driver.supervised_host import Phase
+from cluster.live.host.host import LOGS_FOLDER
+from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
+from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
+from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE
+from cluster.record.run import RunRecord
+from cluster.scenario.sections.faults import UpgradeFault
+
+LOOK_EVERY_S: Final = 0.25
+START_TIMEOUT_S: Final = 90.0
+STOP_TIMEOUT_S: Final = 5.0
+
+
+class Testnet:
+    """One testnet; :meth:`close` ends what was started of it, however far :meth:`start` came."""
+
+    def __init__(
+        self, record: RunRecord, folder: Path, interrupts: Interrupts, served: Served, notice: Callable[[str], None]
+    ) -> None:
+        self.hosts: Hosts | None = None
+        self.load: LoadProcess | None = None
+        self.control: ControlServer | None = None
+        self._record = record
+        self._folder = folder
+        self._interrupts = interrupts
+        self._served = served
+        self._notice = notice
+        self._watchdog: CleanupWatchdog | None = None
+        self._session: RaySession | None = None
+
+    # --- start --------------------------------------------------------------------------------------------------------
+
+    def start(
+        self, run_time_s: int, make_hosts: Callable[[RaySession], Hosts], look: Callable[[Hosts, bool], None]
+    ) -> Hosts:
+        """Start everything, and return when all hosts are up. The load ends by itself after ``run_time_s``.
+
+        ``look(hosts, starts)`` looks at the hosts once, starts validators only if it may, and may raise to give up.
+        Raises :class:`TestnetError` if something cannot be started.
+        """
+        self._watchdog = watchdog = CleanupWatchdog.start(self._folder, _result_of_a_killed_driver(self._record))
+        self.control = self._start_control()
+        self._notice(f"the testnet's own endpoint is {self.control.url}")
+        self._notice("starting Ray and the validator hosts")
+        self._start_load(watchdog, run_time_s)
+        try:
+            self._session = session = RaySession.start(on_folder=watchdog.watch_ray)
+        except SystemExit:
+            raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
+        self._interrupts.install()
+        self._interrupts.checkpoint()
+        self.hosts = hosts = make_hosts(session)
+        hosts.create(self._record.scenario, self._record.seed, self._folder, self._served.bind)
+        self._compile_releases(hosts, look)
+        deadline, is_load_running = time.monotonic() + START_TIMEOUT_S, False
+        while not all(host.phase is Phase.UP for host in hosts.all):
+            self._check_load()
+            look(hosts, self.load is None or self.load.is_ready)
+            if time.monotonic() > deadline or any(host.phase is Phase.DEAD for host in hosts.all):
+                self._give_up_start(hosts)
+            if not is_load_running and self.write_endpoints():
+                is_load_running = True
+                if self.load is not None:
+                    self.load.go([address.url for address in hosts.addresses])
+        return hosts
+
+    def _start_control(self) -> ControlServer:
+        try:
+            faucet = Faucet.of(self._record.scenario, self._record.seed, self._record.genesis.chain_id)
+            return ControlServer(self._folder / TOKEN_FILE, self._served, faucet)
+        except OSError as error:
+            problem = f"the testnet's endpoint cannot be served on {self._served}: {one_line(error)}"
+            raise (TestnetError if self._served == ON_THE_LOOPBACK else BadInput)(problem) from None
+
+    def _start_load(self, watchdog: CleanupWatchdog, run_time_s: int) -> None:
+        """Have the load generator make itself ready. No validator starts before it is ready: otherwise a short chain
+        might be over before a slow machine has a user's first transaction."""
+        record = self._record
+        if record.scenario.load.user_count:
+            self.load = LoadProcess(record.scenario, record.seed, record.genesis.chain_id, self._folder, run_time_s)
+            if (process := self.load.process) is not None:
+                watchdog.watch_process(process)
+
+    def _compile_releases(self, hosts: Hosts, look: Callable[[Hosts, bool], None]) -> None:
+        """Compile the code of other folders that upgrades will bring, before there is a block."""
+        for plan in self._record.scenario.planned_faults:
+            if isinstance(plan, UpgradeFault):
+                hosts.prepare(hosts.all, located(plan.release), nothing, self._notice)
+        while hosts.is_compiling:
+            self._check_load()
+            look(hosts, False)
+            self._interrupts.wait(LOOK_EVERY_S)
+
+    def _check_load(self) -> None:
+        if self.load is not None and self.load.ended_early:
+            problem = f"the load generator ended with exit code {self.load.exit_code} before there was a block"
+            raise TestnetError(f"{problem} (see {self._folder / LOG_FILE})")
+
+    def _give_up_start(self, hosts: Hosts) -> None:
+        assert self._session is not None
+        logs = self._folder / LOGS_FOLDER
+        self._session.keep_logs(logs / "ray")
+        for host in hosts.all:
+            if host.phase is Phase.DEAD:
+                raise TestnetError(f"host {host.number} cannot be started: {host.why_lost} (see {logs})")
+        is_load_ready = self.load is None or self.load.is_ready
+        late = "the hosts were not up" if is_load_ready else "the load generator was not ready"
+        raise TestnetError(f"{late} after {START_TIMEOUT_S:g} s (see {logs})")
+
+    # --- meanwhile ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Raise :class:`TestnetError` if a Ray of our own broke down."""
+        assert self._session is not None
+        self._session.check()
+
+    def write_endpoints(self) -> bool:
+        """Write the addresses of everybody for users; ``False`` until all validators of the genesis were started."""
+        assert self.hosts is not None and self.control is not None
+        section, addresses = self._record.scenario.validators, self.hosts.addresses
+        if len(addresses) < section.count - len(section.late):
+            return False
+        page: list[dict[str, Any]] = [
+            {
+                "name": address.name,
+                "index": address.index,
+                "url": address.url,
+                "peers": f"{address.peers.host}:{address.peers.port}",
+                "host": self.hosts.host_of(address.index).number,
+                "pid": self.hosts.host_of(address.index).pid,
+            }
+            for address in addresses
+        ]
+        testnet = {"url": self.control.url, "token_file": TOKEN_FILE}
+        if self._record.scenario.chain.faucet is not None:
+            testnet["faucet_token_file"] = FAUCET_TOKEN_FILE
+        text = json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n"
+        write_atomically(self._folder / ENDPOINTS_FILE, text)
+        return True
+
+    # --- end ----------------------------------------------------------------------------------------------------------
+
+    def finish_load(self, checkpoint: Callable[[], None]) -> None:
+        """See that the load has ended, and record its result."""
+        if self.load is not None:
+            self._record.load = self.load.finish(checkpoint)
+
+    def close(self) -> None:
+        """End each part that was started, even if the end of another fails."""
+        with ExitStack() as last_to_first:
+            if self._watchdog is not None:
+                last_to_first.callback(self._watchdog.dismiss)
+            if self.control is not None:
+                last_to_first.callback(self.control.close)
+            if self._session is not None:
+                last_to_first.callback(self._close_session, self._session)
+            if self.hosts is not None:
+                last_to_first.callback(self.hosts.ask_each, "stop", STOP_TIMEOUT_S, lambda: None)
+                last_to_first.callback(self.hosts.resume_all)
+            last_to_first.callback(self.finish_load, lambda: None)
+
+    def _close_session(self, session: RaySession) -> None:
+        for notice in session.close([] if self.hosts is None else self.hosts.processes):
+            self._notice(notice)
+
+
+def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:
+    """The content of ``result.json`` if the driver could not write it."""
+    return {
+        "scenario": record.scenario.name,
+        "backend": record.backend,
+        "seed": record.seed,
+        "commit": record.commit,
+        "verdict": Outcome.INCONCLUSIVE.value,
+        "checks": [
+            {
+                "name": "no_problems",
+                "verdict": Outcome.INCONCLUSIVE.value,
+                "detail": "the driver was killed",
+                "applies": True,
+            },
+        ],
+        "metrics": {},
+        "validators": [],
+    }
