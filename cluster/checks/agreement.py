@@ -14,7 +14,7 @@ from cluster.checks.details import (
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
-from cluster.record.rules import COMPUTED_ROOTS, SAME_BLOCK
+from cluster.record.rules import AnswerRule
 
 
 def check_agreement(books: Books) -> Check:
@@ -28,7 +28,9 @@ def check_agreement(books: Books) -> Check:
             differences.append(f"height {height}: {_groups(held)}")
     if differences:
         return Check("agreement", Outcome.FAIL, f"different blocks at {examples(differences)}")
-    return unless_vacuous(books, "agreement", f"the same block at all {compared_text(books)}", {SAME_BLOCK: compared})
+    return unless_vacuous(
+        books, "agreement", f"the same block at all {compared_text(books)}", {AnswerRule.SAME_BLOCK: compared}
+    )
 
 
 def check_state_roots(books: Books) -> Check:
@@ -50,7 +52,7 @@ def check_state_roots(books: Books) -> Check:
     if problems:
         return Check("state_roots", Outcome.FAIL, examples(problems))
     detail = f"{compared:,} computed roots equal their headers', {compared_text(books)}"
-    return unless_vacuous(books, "state_roots", detail, {COMPUTED_ROOTS: compared})
+    return unless_vacuous(books, "state_roots", detail, {AnswerRule.COMPUTED_ROOTS: compared})
 
 
 def check_chain(books: Books) -> Check:

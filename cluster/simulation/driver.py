@@ -26,7 +26,7 @@ from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.record.archive import BlockRecord
 from cluster.record.message_trace import SimulatedTrace
 from cluster.record.resources import ResourceLog
-from cluster.record.rules import BOUNDED
+from cluster.record.rules import SafetyRule
 from cluster.record.run import Finalization, JoinRecord, Resources, RunRecord, Sample, Supply, ValidatorRecord
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
@@ -462,7 +462,7 @@ class Simulation:
             node = machine.validator.node
             excess = list(excesses(node.consensus_sizes, bounds(view, node.final_view, len(self.machines))))
             what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
-            self.monitor.look(BOUNDED, not excess, what)
+            self.monitor.look(SafetyRule.BOUNDED, not excess, what)
 
     def _watch_final(self, machine: Machine, height: int) -> None:
         assert machine.validator is not None

@@ -45,7 +45,7 @@ from cluster.audit.ledger.phase_rules import PhaseRules, check_fire_limits
 from cluster.audit.ledger.timer_ids import handler_input
 from cluster.audit.ledger.timer_phase import TurnAudit
 from cluster.audit.ledger.timer_register import INSUFFICIENT_FUNDS, TimerRegister
-from cluster.record.rules import TRANSACTION_FEES, VALUES
+from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.primitives.types import PRICE_LIMIT, RUNNER_CONTRACT_ADDRESS, address_text
@@ -380,7 +380,7 @@ def _check_sponsored(
 def _check_transaction_fee(
     context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody
 ) -> None:
-    context.evaluate(TRANSACTION_FEES)
+    context.evaluate(LedgerRule.TRANSACTION_FEES)
     basefee = context.basefee_cycle
     headroom = amount(body.max_fee_per_cycle, PRICE_LIMIT) - basefee
     if headroom < 0:
@@ -395,7 +395,7 @@ def _check_transaction_fee(
 
 def _check_value(context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody) -> None:
     """A transaction's value moves once, first and only when it succeeds; all else moves from the called actor."""
-    context.evaluate(VALUES)
+    context.evaluate(LedgerRule.VALUES)
     if not receipt.ok:
         return
     action = body.action

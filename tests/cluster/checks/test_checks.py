@@ -20,7 +20,7 @@ from cluster.checks.run import check_run
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome, worst
-from cluster.record.rules import SAFETY_RULES
+from cluster.record.rules import SafetyRule
 from cluster.record.run import MonitorRecord, RunRecord
 from cluster.scenario import EpochSection, NodeSection
 from tests.cluster.records import (
@@ -156,7 +156,7 @@ def test_fewer_evaluations_than_the_scenario_asks_for_are_inconclusive() -> None
 
 def test_each_rule_of_the_monitor_must_have_been_evaluated_often_enough() -> None:
     record = make_record()
-    record.monitor = MonitorRecord([], dict.fromkeys(SAFETY_RULES, 10))
+    record.monitor = MonitorRecord([], dict.fromkeys(SafetyRule, 10))
     assert run_check(record, "coverage").verdict is PASS
     record.monitor.counts["roots"] = 9
     assert "safety: roots 9 times of 10" in run_check(record, "coverage").detail

@@ -13,7 +13,7 @@ from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
 from cluster.audit.ledger.timer_register import TimerState
-from cluster.record.rules import TIMER_IDS
+from cluster.record.rules import LedgerRule
 from tests.cluster.records import (
     ACTOR,
     OTHER,
@@ -47,7 +47,7 @@ def test_a_right_chain_leaves_no_violation_and_balanced_books() -> None:
     assert ledger.height == 20
     assert ledger.accounts.minted == ledger.accounts.held() + ledger.accounts.burned
     assert ledger.accounts.balances[OTHER] == sum(1_000 + height for height in range(1, 21))
-    assert ledger.log.evaluated[TIMER_IDS] == 40
+    assert ledger.log.evaluated[LedgerRule.TIMER_IDS] == 40
     assert ledger.timers.fires + len(ledger.timers.pending) == len(ledger.timers.lives) == 40
     assert [figures.height for figures in ledger.blocks] == list(range(1, 21))
 
@@ -434,7 +434,7 @@ def test_ids_of_timers_that_fires_schedule_are_recomputed() -> None:
     maker.seal()
     ledger = books_of(maker)
     assert ledger.log.violations == []
-    assert ledger.log.evaluated[TIMER_IDS] == 2
+    assert ledger.log.evaluated[LedgerRule.TIMER_IDS] == 2
 
 
 @pytest.mark.parametrize(
