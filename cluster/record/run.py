@@ -68,8 +68,25 @@ class ValidatorRecord:
     harness's own count."""
 
     @property
+    def effects(self) -> dict[str, int] | None:
+        """How often each byzantine behaviour took effect; ``None`` if it does not say."""
+        counts = self._byzantine_page.get("took_effect")
+        return counts if isinstance(counts, dict) else None
+
+    @property
+    def expected_evidence(self) -> int:
+        """The number of views in which it sent a peer all that proves its guilt."""
+        count = self._byzantine_page.get("expected_evidence")
+        return count if isinstance(count, int) else 0
+
+    @property
+    def _byzantine_page(self) -> dict[str, Any]:
+        page = (self.status or {}).get("byzantine")
+        return page if isinstance(page, dict) else {}
+
+    @property
     def tip(self) -> int:
-        """Height of the last block that it served; 0 where it served none."""
+        """Height of the last block that it served; 0 if it served none."""
         return self.first_height + len(self.blocks) - 1 if self.blocks else 0
 
 
@@ -371,6 +388,8 @@ class RunRecord:
     reorgs: list[Reorg] = field(default_factory=list)
     drill: DrillRecord | None = None
     """What was drilled, if it was a drill."""
+    kept_ledger: Any = field(default=None, repr=False, compare=False)
+    """The auditor's ledger that the driver kept (:class:`cluster.audit.books.KeptLedger`), if it kept one."""
 
     def note_mutants(self) -> None:
         """Say of each validator which planted bug it had: from the start on, or by an upgrade."""

@@ -156,7 +156,7 @@ def divergence_rows(books: Books) -> list[dict[str, Any]]:
             ][:FINDINGS_SHOWN],
             "parting": _parting(parted.get((told.validator, told.height))),
         }
-        for told in sorted(books.divergences, key=lambda told: (told.height, told.validator))
+        for told in books.divergences
     ]
 
 

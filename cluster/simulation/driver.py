@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
-from cluster.audit.books import final_queries, ledger_of
+from cluster.audit.books import KeptLedger, final_queries, ledger_of
 from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.common.errors import BadInput
@@ -667,6 +667,7 @@ class Simulation:
         """What the checks want to know of everybody's final state."""
         chain = longest_chain(self.record.lives)
         ledger = self.monitor.ledger_of(chain) or ledger_of(self._genesis, chain)
+        self.record.kept_ledger = KeptLedger(chain, ledger)
         asked, audit = final_queries(self._genesis, chain, ledger), ProofAudit(self.record, chain, ledger)
         proved = [Answers(found.name) for found in self.record.validators]
         for machine, found, answers in zip(self.machines, self.record.validators, proved, strict=True):

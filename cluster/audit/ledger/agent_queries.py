@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from cluster.audit.chain_codec import Bidder, QueryReceipt
+from cluster.audit.ledger.context import short
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import SCRIPT_CODE
 from validator.execution.bidding import MIN_QUERY_CYCLES, UNPAID_QUERY_CYCLES
@@ -134,18 +135,18 @@ class QueryAudit:
             if actor in unpaid:
                 continue
             if not left:
-                yield f"timer {timer_id.hex()[:16]} was not asked about, though its turn came and the budget had room"
+                yield f"timer {short(timer_id)} was not asked about, though its turn came and the budget had room"
                 return
             query = left.popleft()
             if query.timer_id != timer_id:
-                asked = query.timer_id.hex()[:16]
-                yield f"timer {asked} was asked about where the turn was that of timer {timer_id.hex()[:16]}"
+                asked = short(query.timer_id)
+                yield f"timer {asked} was asked about where the turn was that of timer {short(timer_id)}"
                 return
             spent += _spent_by(query)
             if query.outcome == UNPAID:
                 unpaid.add(actor)
         if left:
-            yield f"timer {left[0].timer_id.hex()[:16]} was asked about, whose turn did not come"
+            yield f"timer {short(left[0].timer_id)} was asked about, whose turn did not come"
 
     def _order_of(
         self, candidates: Mapping[bytes, Sequence[bytes]], parameters: Parameters

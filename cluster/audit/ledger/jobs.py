@@ -26,6 +26,7 @@ from cluster.audit.chain_codec import (
     read_appointment,
     read_submission,
 )
+from cluster.audit.ledger.context import short
 from validator.chain.genesis import Genesis
 from validator.execution.jobs import (
     CALLBACKS_PER_BLOCK,
@@ -146,30 +147,30 @@ class JobBooks:
     def _enter_request(self, event: Event, fields: dict[str, str]) -> Iterator[str]:
         key, needed = _bytes(fields["job_id"]), fields["results_needed"]
         if key in self.jobs:
-            yield f"requested job {_short(key)} a second time"
+            yield f"requested job {short(key)} a second time"
             return
         if needed not in RESULTS_NEEDED:
-            yield f"requested job {_short(key)} with {needed[:20]} results"
+            yield f"requested job {short(key)} with {needed[:20]} results"
             return
         life = JobLife(key, event.actor, fields["handler"], int(needed), self._height)
         self.jobs[key] = life
         self._ending.append(life)
         self._unsettled[life.actor] += 1
         if self._unsettled[life.actor] > JOBS_PER_ACTOR:
-            yield f"requested job {_short(key)} beyond the {JOBS_PER_ACTOR} that an actor may have"
+            yield f"requested job {short(key)} beyond the {JOBS_PER_ACTOR} that an actor may have"
 
     def _enter_consumption(self, run: Run, event: Event, fields: dict[str, str]) -> Iterator[str]:
         key = _bytes(fields["job_id"])
         life = self.jobs.get(key)
         if life is None:
-            yield f"consumed job {_short(key)}, which nobody requested"
+            yield f"consumed job {short(key)}, which nobody requested"
             return
         if life.actor != event.actor:
-            yield f"consumed job {_short(key)} of {address_text(life.actor)}"
+            yield f"consumed job {short(key)} of {address_text(life.actor)}"
         if key != run.callback_of:
-            yield f"consumed job {_short(key)}, whose callback it is not"
+            yield f"consumed job {short(key)}, whose callback it is not"
         if life.consumed_at is not None:
-            yield f"consumed job {_short(key)}, which was consumed at height {life.consumed_at}"
+            yield f"consumed job {short(key)}, which was consumed at height {life.consumed_at}"
         life.consumed_at = self._height
         self.consumed += 1
 
@@ -203,10 +204,10 @@ class JobBooks:
     def _enter_result(self, key: bytes, runner: str) -> Iterator[str]:
         life = self.jobs.get(key)
         if life is None:
-            yield f"gave a result for job {_short(key)}, which nobody requested"
+            yield f"gave a result for job {short(key)}, which nobody requested"
             return
         if life.completed_at is not None:
-            yield f"gave a result for job {_short(key)}, which was complete at height {life.completed_at}"
+            yield f"gave a result for job {short(key)}, which was complete at height {life.completed_at}"
             return
         life.runners = (*life.runners, runner)
         if len(life.runners) == life.results_needed:
@@ -273,7 +274,7 @@ class JobBooks:
         elif life.completed_at >= self._height:
             yield "ran in the block that completed its job"
         elif (first := next(iter(self._waiting))) != life.job_id:
-            yield f"ran before that of job {_short(first)}, which was complete earlier"
+            yield f"ran before that of job {short(first)}, which was complete earlier"
         if (callback.actor, callback.handler) != (life.actor, life.handler):
             yield "called another actor or handler than its job says"
         self._waiting.pop(life.job_id, None)
@@ -304,7 +305,7 @@ class JobBooks:
         if not self.holds_messages_up:
             return
         p, first = self._genesis.parameters, next(iter(self._waiting.values()))
-        key = _short(first.job_id)
+        key = short(first.job_id)
         fits = sum(callback.cycles for callback in callbacks) + p.message_cycles <= p.lane_deferred_cycles
         if fits and len(callbacks) < CALLBACKS_PER_BLOCK:
             yield f"the callback of job {key} was passed over, though it fitted in the lane"
@@ -336,7 +337,3 @@ def _bytes(text: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError:
         return b""
-
-
-def _short(key: bytes) -> str:
-    return key.hex()[:16]

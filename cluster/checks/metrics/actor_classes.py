@@ -116,7 +116,7 @@ def use_by_class(uses: Iterable[ActorUse]) -> list[ClassUse]:
     return sorted(classes, key=lambda group: (-group.fires, group.name))
 
 
-def class_figures(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
+def class_metrics(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
     """What ``result.json`` says of each class."""
     found: dict[str, dict[str, float]] = {}
     for group in classes:

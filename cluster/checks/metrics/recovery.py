@@ -10,8 +10,8 @@ from consensus.types import quorum
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
-    """What came after the last fault."""
+class NetworkRecovery:
+    """The recovery of the network from the last fault."""
 
     last: FaultRecord
     healed_ms: float
@@ -22,7 +22,7 @@ class Recovery:
     """How long it took a quorum to finalise a higher one; ``None`` where none did."""
 
 
-def recovery_of(books: Books) -> Recovery | None:
+def recovery_of(books: Books) -> NetworkRecovery | None:
     """The recovery from a run's faults; ``None`` where none began, or not all of them were over at the end."""
     record = books.record
     begun = [fault for fault in record.faults if fault.begun_ms is not None]
@@ -31,7 +31,7 @@ def recovery_of(books: Books) -> Recovery | None:
     last = max(begun, key=lambda fault: fault.ended_ms or 0.0)
     healed_ms, healed_height = last.ended_ms or 0.0, record.height_when_healed
     recovered_ms = _quorum_above(books, healed_height)
-    return Recovery(last, healed_ms, healed_height, None if recovered_ms is None else recovered_ms - healed_ms)
+    return NetworkRecovery(last, healed_ms, healed_height, None if recovered_ms is None else recovered_ms - healed_ms)
 
 
 def active_committees(record: RunRecord, views: tuple[int, int]) -> list[set[str]]:

@@ -81,7 +81,7 @@ class Byzantine(Drill):
         if apart := heights_apart(books, books.judged, common):
             return Outcome.FAIL, f"honest validators differ at {len(apart)} heights, from {apart[0]} on"
         liars, stall = _liars(record.scenario), longest_stall(record)
-        lied = [validator.name for validator in record.validators if any(_bites(validator.status).values())]
+        lied = [validator.name for validator in record.validators if any((validator.effects or {}).values())]
         if not liars:
             return Outcome.INCONCLUSIVE, NO_LIARS
         if len(lied) < len(liars):
@@ -109,7 +109,7 @@ class Byzantine(Drill):
         if not liars:
             return Outcome.INCONCLUSIVE, NO_LIARS
         guilty = {proof.culprit for proof in shown}
-        accused = [v for v in record.validators if v.byzantine and _expected_evidence(v.status)]
+        accused = [v for v in record.validators if v.byzantine and v.expected_evidence]
         free = [validator.name for validator in accused if validator.index not in guilty]
         if free:
             return unmet(books), f"nobody proves anything of {', '.join(free)}"
@@ -122,18 +122,3 @@ def _liars(scenario: Scenario) -> set[int]:
     """Who breaks the protocol, by index."""
     section = scenario.validators
     return {index for index in range(section.count) if section.node(index).byzantine}
-
-
-def _page(status: dict[str, Any] | None) -> dict[str, Any]:
-    page = (status or {}).get("byzantine")
-    return page if isinstance(page, dict) else {}
-
-
-def _bites(status: dict[str, Any] | None) -> dict[str, int]:
-    bites = _page(status).get("took_effect")
-    return bites if isinstance(bites, dict) else {}
-
-
-def _expected_evidence(status: dict[str, Any] | None) -> int:
-    expected = _page(status).get("expected_evidence")
-    return expected if isinstance(expected, int) else 0
