@@ -1,4 +1,4 @@
-"""The books of a whole run: one ledger a chain that was served, and what each validator's own chain came to.
+"""The books of a whole run: one ledger a chain that was served, and the findings about each validator's own chain.
 
 Validators that served the same bytes share a ledger, so a run of many validators costs about as much as one. The
 ledger of the longest chain is the run's; others are kept as far as the checks need them.
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TipView:
-    """What the books say at the last block of one validator, for the accounts and timers that it was asked about."""
+    """The books at the last block of one validator, for the accounts and timers that it was asked about."""
 
     height: int
     balances: dict[str, int]
@@ -55,7 +55,7 @@ class TipView:
 
 @dataclass(frozen=True, slots=True)
 class FinalQueries:
-    """What a driver asks every validator at the end, for :class:`ValidatorRecord`'s balances and pending timers."""
+    """The queries to every validator at the end, for :class:`ValidatorRecord`'s balances and pending timers."""
 
     accounts: tuple[str, ...]
     """Addresses, as ``0x…``."""
@@ -102,7 +102,7 @@ class Books:
 
     @property
     def common_height(self) -> int:
-        """The lowest tip of those who are judged: each has every height up to it that it can have executed."""
+        """The lowest tip of the judged validators: each has every height up to it that it can have executed."""
         if len(self.record.validators) < self.record.scenario.validators.count:
             return 0
         return min((self.chains[validator.name].tip for validator in self.judged), default=0)
@@ -114,12 +114,12 @@ class Books:
 
     @property
     def judged(self) -> list[ValidatorRecord]:
-        """The validators whose word counts: all but the byzantine ones."""
+        """All validators but the byzantine ones."""
         return [validator for validator in self.record.validators if not validator.byzantine]
 
     @property
     def served(self) -> list[tuple[str, ServedChain]]:
-        """Every chain that a validator served whose word counts: at the end, and before it lost a disk."""
+        """Every chain that validators served at the end or before they lost a disk, but for byzantine ones."""
         served = [(validator.name, self.chains[validator.name]) for validator in self.seen]
         for validator, chain in zip(self.record.lost, self.lost_chains, strict=True):
             if chain and not validator.byzantine:
@@ -128,12 +128,12 @@ class Books:
 
     @property
     def seen(self) -> list[ValidatorRecord]:
-        """The validators whose word counts and that served at least one block."""
+        """The validators, but for byzantine ones, that served at least one block."""
         return [validator for validator in self.judged if self.chains[validator.name]]
 
 
 def keep_books(record: RunRecord) -> Books:
-    """The books of a run. Reads the record only; never raises on what a validator served."""
+    """Keep the books of a run, from its record alone. Nothing that a validator served makes it raise."""
     chain = longest_chain(record.lives)
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
     cache: dict[bytes, tuple[bytes, bytes, int] | None] = {}
@@ -171,10 +171,10 @@ def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
 
 
 def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | None = None) -> FinalQueries:
-    """What to ask the validators at the end of a run, from the blocks of any one of them; bounded.
+    """The queries to the validators at the end of a run, from the blocks of any one of them; bounded.
 
     Accounts are those of the validators first, then those whose balance differs from the genesis, then the rest.
-    ``ledger`` are the books of just these blocks, where somebody kept them already.
+    ``ledger`` is the one of exactly these blocks, if it exists already.
     """
     ledger = ledger_of(genesis, blocks) if ledger is None else ledger
     started, held = Accounts(genesis).balances, ledger.accounts.balances
@@ -194,7 +194,7 @@ def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledge
 
 
 def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> list[BlockRecord]:
-    """A validator's chain from height 1 on: where it joined later, with what others have below."""
+    """A validator's chain from height 1 on; below the height at which it joined, the others' blocks."""
     return [*chain[: validator.first_height - 1], *validator.blocks]
 
 

@@ -64,7 +64,7 @@ def check_chain(books: Books) -> Check:
         if len(blocks := books.chains[validator.name].blocks) < len(validator.blocks)
     ]
     missing = [
-        f"{validator.name}: nobody served what lies below height {validator.first_height}, where it begins"
+        f"{validator.name}: nobody served the blocks below height {validator.first_height}, with which it begins"
         for validator in books.seen
         if len(books.chain) < validator.first_height - 1
     ]

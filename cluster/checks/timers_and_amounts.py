@@ -29,9 +29,7 @@ def check_timers(books: Books) -> Check:
                 problems.append(f"timer {text[:ROOT_DIGITS]} {expected}, but {validator.name} {served}")
         count = (validator.status or {}).get("pending_timers")
         if isinstance(count, int) and count != view.pending_timers:
-            problems.append(
-                f"{validator.name} counts {count:,} pending timers where the books have {view.pending_timers:,}"
-            )
+            problems.append(f"{validator.name} counts {count:,} pending timers, the books have {view.pending_timers:,}")
     if problems:
         return Check("timers", Outcome.FAIL, examples(problems))
     detail = f"{_timer_words(books)}; {answers:,} answers about single timers agree"
@@ -94,7 +92,7 @@ def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:
 def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], list[str]]:
     """Validators whose answers are about the last block that was collected from them; in words, the other ones.
 
-    Nothing can be said of the others' answers: they may have withheld blocks, or were still going on.
+    The others' answers cannot be judged: they may have withheld blocks, or were still running.
     """
     found, mismatches = [], []
     for validator in books.judged:

@@ -1,4 +1,4 @@
-"""What a run ran on, as far as it may matter to its figures, and how busy that was with other things."""
+"""The machine of a run, as far as it may matter to metrics, and how busy it was with other work."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Busyness:
         self.load_average_max = max(self.load_average_max, os.getloadavg()[0])
 
     def metrics(self) -> dict[str, float]:
-        """``load_average_max`` and, where the system tells it, ``steal_share`` of all processor time until now."""
+        """``load_average_max`` and, if the system knows it, ``steal_share`` of all processor time until now."""
         (steal, ticks), (steal_before, ticks_before) = _ticks(), self._before
         found = {"load_average_max": self.load_average_max}
         if ticks > ticks_before:
@@ -48,7 +48,7 @@ class Busyness:
 
 
 def _ticks() -> tuple[int, int]:
-    """Stolen ticks and all ticks of the processors since the system began; zeros where it does not tell."""
+    """Stolen ticks and all ticks of the processors since the system began; zeros if it does not tell."""
     try:
         fields = TICKS_FILE.read_text(encoding="ascii", errors="replace").split("\n", 1)[0].split()[1:]
         counts = [int(field) for field in fields[:TIMES_COUNTED]]
@@ -58,7 +58,7 @@ def _ticks() -> tuple[int, int]:
 
 
 def _processor() -> str:
-    """The processors' model, where the operating system tells it."""
+    """The processors' model, if the operating system knows it."""
     try:
         lines = PROCESSORS_FILE.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -56,10 +56,10 @@ _FIELDS: Final = {
 
 
 class Run(NamedTuple):
-    """What an observer knows of a handler's run, besides its effects."""
+    """A handler's run as an observer knows it, besides its effects."""
 
     actor: bytes | None
-    """Whose it was; ``None`` where that is unknown, and even whether it was the runner contract."""
+    """Whose it was; ``None`` if it is unknown, and even whether it was the runner contract."""
     cycles: int
     cells: int
     base_cycles: int
@@ -93,7 +93,7 @@ class JobLife:
 
 
 class JobBooks:
-    """Follows the jobs of a chain, block after block. What yields text has found something that must not be."""
+    """Follows the jobs of a chain, block after block. Methods that yield texts yield violations."""
 
     def __init__(self, genesis: Genesis) -> None:
         self.jobs: dict[bytes, JobLife] = {}
@@ -118,7 +118,7 @@ class JobBooks:
     # --- handlers -----------------------------------------------------------------------------------------------------
 
     def run_problems(self, run: Run, effects: Effects) -> Iterator[str]:
-        """What is wrong with a handler's part in jobs: what it requested and consumed."""
+        """Enter the jobs that a handler's run requested and consumed; yields problems."""
         for event in effects.events:
             fields = _fields_of(event)
             if fields is None:
@@ -177,7 +177,7 @@ class JobBooks:
     # --- the runner contract ------------------------------------------------------------------------------------------
 
     def contract_problems(self, sender: bytes, call: Call, ok: bool, error: str, effects: Effects) -> Iterator[str]:
-        """What is wrong with a call of the runner contract: whether it was taken, and what it left behind."""
+        """Enter a call of the runner contract; yields problems of its result and of its effects."""
         expected = self._expected_errors(sender, call)
         if ok and expected:
             yield f"was taken by the runner contract, which should have said {expected[0]}"
@@ -215,7 +215,7 @@ class JobBooks:
             self._waiting[key] = life
 
     def _expected_errors(self, sender: bytes, call: Call) -> tuple[str, ...]:
-        """With what the contract may refuse a call; nothing where it takes it."""
+        """The errors with which the contract may refuse a call; none if it accepts the call."""
         if call.handler == SUBMIT_RESULT:
             return self._expected_of_result(sender, call.payload)
         if call.handler not in (REGISTER_RUNNER, UNREGISTER_RUNNER):
@@ -244,7 +244,7 @@ class JobBooks:
         return ("AlreadySubmitted",) if address_text(sender) in life.runners else ()
 
     def _expected_events(self, sender: bytes, call: Call) -> list[tuple[str, dict[str, str]]]:
-        """What a call that is taken leaves behind."""
+        """The events of a call that is accepted."""
         if call.handler == SUBMIT_RESULT:
             given = _read(call.payload, read_submission)
             assert given is not None, "a result that is taken can be read"
@@ -261,7 +261,7 @@ class JobBooks:
     # --- callbacks ----------------------------------------------------------------------------------------------------
 
     def callback_problems(self, callback: CallbackReceipt) -> Iterator[str]:
-        """What is wrong with a callback that ran, before what it did is looked at."""
+        """Enter a callback that ran, but for its effects; yields problems."""
         self.callbacks += 1
         life = self.jobs.get(callback.job_id)
         if life is None:

@@ -142,7 +142,7 @@ class PhaseRules:
             context.found(CONSERVATION, what)
 
     def _available(self, offer: Offer) -> int:
-        """What the payer of a timer has for it."""
+        """The balance that the payer of a timer has for it."""
         balance = self._accounts.balances.get(offer.terms.fee_payer, 0)
         return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap)
 

@@ -106,7 +106,7 @@ def judge_replay(books: Books) -> Judgement:
     compared = 0
     for validator in books.judged:
         if validator.first_height > len(books.chain) + 1:
-            return unmet(books), f"nobody served what lies below height {validator.first_height}"
+            return unmet(books), f"nobody served the blocks below height {validator.first_height}"
         for height, mine in enumerate(validator.blocks, start=validator.first_height):
             if height > len(books.chain) or mine != books.chain[height - 1]:
                 return Outcome.FAIL, f"{validator.name} serves another block or other receipts at height {height}"
