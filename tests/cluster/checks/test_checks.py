@@ -623,7 +623,7 @@ def too_short(record: RunRecord) -> None:
         (never_bit, INCONCLUSIVE, "had no observable effect"),
         (never_down, INCONCLUSIVE, "never down"),
         (does_not_say, INCONCLUSIVE, "does not say how it started"),
-        (too_short, INCONCLUSIVE, "less than views that fail in a row may take"),
+        (too_short, INCONCLUSIVE, "consecutive views may fail for"),
         (never_back, FAIL, "never came back"),
         (nothing_on_disk, FAIL, "found nothing on its own disk"),
         (left_behind, FAIL, "did not catch up: it has height 6, the others have 12"),
@@ -646,7 +646,7 @@ def test_a_validator_that_joined_late_is_compared_from_there_on() -> None:
     verdict = check_run(record)
     assert [(check.name, check.detail) for check in verdict.checks if check.verdict is not PASS] == []
     assert (
-        "the snapshot of height 1 (3 chunks from 2 peers) in 50 ms, executed 11 heights"
+        "the snapshot of height 1 (3 chunks from 2 peers) and took 50 ms; the validator executed 11 heights"
         in verdict.check("joins").detail
     )
     assert verdict.check("state_roots").detail.startswith("47 computed roots")
@@ -715,7 +715,7 @@ def executed_too_little(record: RunRecord) -> None:
         (does_not_say_how, INCONCLUSIVE, "does not say how it began"),
         (no_snapshot, FAIL, "executed the chain from the genesis on"),
         (stays_behind, FAIL, "did not catch up: it has height 4, the others have 12"),
-        (executed_too_little, INCONCLUSIVE, "executed 9 heights after it joined, 10 needed"),
+        (executed_too_little, INCONCLUSIVE, "executed 9 heights afterwards, 10 needed"),
     ],
 )
 def test_a_join_that_did_not_go_as_it_should(plant: Callable[[RunRecord], None], verdict: Outcome, what: str) -> None:

@@ -38,7 +38,7 @@ def books_of(maker: ChainMaker) -> Ledger:
 
 
 def messages(maker: ChainMaker, check: str) -> str:
-    return "\n".join(v.what for v in books_of(maker).violations if v.check == check)
+    return "\n".join(v.what for v in books_of(maker).log.violations if v.check == check)
 
 
 def test_a_right_chain_leaves_no_violation_and_balanced_books() -> None:
@@ -112,7 +112,7 @@ def test_a_deployed_script_actor_is_watched_too() -> None:
     moved = Effects(movements=(Movement(USER_ADDRESS, created, pack_uint(50)),))
     maker.transact(Deploy("builtin:script"), moved, value=50, created=created)
     maker.seal()
-    assert books_of(maker).violations == []
+    assert books_of(maker).log.violations == []
     wrong = ChainMaker()
     wrong.transact(Deploy("builtin:script"), created=OTHER)
     wrong.seal()
@@ -452,7 +452,7 @@ def test_a_timer_is_stored_as_its_script_asked(changes: dict[str, Any], words: s
     script = b'[["schedule",{"in":2,"payload":[["burn",1]],"expires_at":76}]]'
     maker.transact(Call(ACTOR, "run", script), Effects(scheduled=(item,)))
     maker.seal()
-    assert any(words in violation.what for violation in books_of(maker).violations)
+    assert any(words in violation.what for violation in books_of(maker).log.violations)
 
 
 def test_a_timers_end_is_at_most_the_longest_and_its_sender_may_pay() -> None:
