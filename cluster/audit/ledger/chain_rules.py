@@ -7,14 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cluster.audit.chain_codec import (
-    Block,
-    BlockReceipts,
-    Header,
-    address_of,
-    transaction_hash,
-    transactions_root,
-)
+from cluster.audit.chain_codec import Block, BlockReceipts, Header, address_of, transaction_hash, transactions_root
 from cluster.audit.ledger.context import CHAIN, AuditLog, BlockContext
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis

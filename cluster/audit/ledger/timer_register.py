@@ -13,15 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from cluster.audit.chain_codec import (
-    Bidder,
-    Cancelled,
-    DestroyedReceipt,
-    Effects,
-    Extended,
-    FireReceipt,
-    Scheduled,
-)
+from cluster.audit.chain_codec import Bidder, Cancelled, DestroyedReceipt, Effects, Extended, FireReceipt, Scheduled
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, short
 from cluster.audit.ledger.timer_ids import ScheduledTerms, scheduled_terms, timer_id
