@@ -174,8 +174,8 @@ class TurnAudit:
         self._agents = agents
         self.unjudged = 0
         """How often a timer that waits could not be judged."""
-        self._coming: list[tuple[int, int, _Waiting]] = []
-        """A heap, by trigger height and sequence."""
+        self._coming: list[tuple[int, int, bytes, _Waiting]] = []
+        """A heap, by trigger height and sequence, which a wrong block may use twice, and id."""
         self._due: dict[bytes, _Waiting] = {}
         """In the order of their trigger heights and sequence numbers."""
         self._open: dict[bytes, dict[bytes, _Waiting]] = {}
@@ -198,7 +198,7 @@ class TurnAudit:
     def scheduled(self, item: Scheduled, terms: Terms, life: Life) -> None:
         """A timer was scheduled."""
         turn = (item.trigger_height, item.sequence)
-        heapq.heappush(self._coming, (*turn, _Waiting(item.timer_id, item.actor, turn, terms, life)))
+        heapq.heappush(self._coming, (*turn, item.timer_id, _Waiting(item.timer_id, item.actor, turn, terms, life)))
 
     def begin_phase(self, height: int, parameters: Parameters, basefees: Basefees | None) -> None:
         """The timers of a height are due now."""
@@ -206,7 +206,7 @@ class TurnAudit:
         self._window.begin_block(height, parameters.fairness_window_blocks)
         self._answers.clear()
         while self._coming and self._coming[0][0] <= height:
-            waiting = heapq.heappop(self._coming)[2]
+            waiting = heapq.heappop(self._coming)[3]
             if waiting.life.is_pending:
                 self._due[waiting.timer_id] = waiting
                 if waiting.terms.max_fee is None or waiting.terms.priority is None:

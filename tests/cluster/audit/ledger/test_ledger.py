@@ -218,6 +218,11 @@ def sequence_reused(maker: ChainMaker) -> None:
     maker.schedule(5, sequence=0)
 
 
+def turn_reused(maker: ChainMaker) -> None:
+    maker.schedule(4)
+    maker.schedule(4, sequence=0)
+
+
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [
@@ -236,6 +241,7 @@ def sequence_reused(maker: ChainMaker) -> None:
         (destroyed_before_its_end, "was destroyed as expired, but lives to"),
         (extended_backwards, "was extended to an earlier end"),
         (sequence_reused, "has sequence 0 after 0"),
+        (turn_reused, "has sequence 0 after 0"),
     ],
 )
 def test_a_timer_that_breaks_a_rule_is_named(plant: Callable[[ChainMaker], None], expected: str) -> None:
