@@ -1,4 +1,4 @@
-"""The books of a whole run: one ledger a chain that was served, and what each validator's own chain came to.
+"""The books of a whole run: one ledger a chain that was served, and the findings about each validator's own chain.
 
 Validators that served the same bytes share a ledger, so a run of many validators costs about as much as one. The
 ledger of the longest chain is the run's; others are kept as far as the checks need them.
@@ -6,10 +6,10 @@ ledger of the longest chain is the run's; others are kept as far as the checks n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from cluster.audit.chain_codec import address_of
 from cluster.audit.evidence import Proof, proofs
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TipView:
-    """What the books say at the last block of one validator, for the accounts and timers that it was asked about."""
+    """The books at the last block of one validator, for the accounts and timers that it was asked about."""
 
     height: int
     balances: dict[str, int]
@@ -54,24 +54,20 @@ class TipView:
 
 
 @dataclass(frozen=True, slots=True)
-class Divergence:
-    """A validator says of itself that its execution gave another result than a final block."""
-
-    validator: str
-    height: int
-    reason: str
-    expected_root: str
-    computed_root: str
-
-
-@dataclass(frozen=True, slots=True)
 class FinalQueries:
-    """What a driver asks every validator at the end, for :class:`ValidatorRecord`'s balances and pending timers."""
+    """The queries to every validator at the end, for :class:`ValidatorRecord`'s balances and pending timers."""
 
     accounts: tuple[str, ...]
     """Addresses, as ``0x…``."""
     timers: tuple[str, ...]
     """Timer ids, as hex: pending ones and ended ones."""
+
+
+class KeptLedger(NamedTuple):
+    """The ledger of exactly these blocks, from height 1 on."""
+
+    blocks: list[BlockRecord]
+    ledger: Ledger
 
 
 @dataclass
@@ -89,9 +85,10 @@ class Books:
     """Of the record's lost ones, in their order."""
     findings: list[Finding] = field(default_factory=list)
     tips: dict[str, TipView] = field(default_factory=dict)
-    divergences: list[Divergence] = field(default_factory=list)
+    divergences: list[DivergedExecution] = field(default_factory=list)
+    """Executions that gave another result than a final block, as the validators say, by height and name."""
     bisections: list[Page] = field(default_factory=list)
-    """For each of them where it is (:mod:`cluster.audit.reexecution.bisect`)."""
+    """For each of them the step that differs (:mod:`cluster.audit.reexecution.bisect`)."""
 
     @cached_property
     def proofs(self) -> list[Proof]:
@@ -105,7 +102,7 @@ class Books:
 
     @property
     def common_height(self) -> int:
-        """The lowest tip of those who are judged: each has every height up to it that it can have executed."""
+        """The lowest tip of the judged validators: each has every height up to it that it can have executed."""
         if len(self.record.validators) < self.record.scenario.validators.count:
             return 0
         return min((self.chains[validator.name].tip for validator in self.judged), default=0)
@@ -117,12 +114,12 @@ class Books:
 
     @property
     def judged(self) -> list[ValidatorRecord]:
-        """The validators whose word counts: all but the byzantine ones."""
+        """All validators but the byzantine ones."""
         return [validator for validator in self.record.validators if not validator.byzantine]
 
     @property
     def served(self) -> list[tuple[str, ServedChain]]:
-        """Every chain that a validator served whose word counts: at the end, and before it lost a disk."""
+        """Every chain that validators served at the end or before they lost a disk, but for byzantine ones."""
         served = [(validator.name, self.chains[validator.name]) for validator in self.seen]
         for validator, chain in zip(self.record.lost, self.lost_chains, strict=True):
             if chain and not validator.byzantine:
@@ -131,12 +128,12 @@ class Books:
 
     @property
     def seen(self) -> list[ValidatorRecord]:
-        """The validators whose word counts and that served at least one block."""
+        """The validators, but for byzantine ones, that served at least one block."""
         return [validator for validator in self.judged if self.chains[validator.name]]
 
 
 def keep_books(record: RunRecord) -> Books:
-    """The books of a run. Reads the record only; never raises on what a validator served."""
+    """Keep the books of a run, from its record alone. Nothing that a validator served makes it raise."""
     chain = longest_chain(record.lives)
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
     cache: dict[bytes, tuple[bytes, bytes, int] | None] = {}
@@ -159,8 +156,9 @@ def keep_books(record: RunRecord) -> Books:
                 if violation.height >= validator.first_height
             )
         _enter_divergence(books, validator)
-    if executions := diverged_executions(books):
-        books.bisections = bisect(books.reexecution, executions)
+    books.divergences.sort(key=lambda told: (told.height, told.validator))
+    if books.divergences:
+        books.bisections = bisect(books.reexecution, books.divergences)
     return books
 
 
@@ -173,10 +171,10 @@ def ledger_of(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Ledger:
 
 
 def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledger | None = None) -> FinalQueries:
-    """What to ask the validators at the end of a run, from the blocks of any one of them; bounded.
+    """The queries to the validators at the end of a run, from the blocks of any one of them; bounded.
 
     Accounts are those of the validators first, then those whose balance differs from the genesis, then the rest.
-    ``ledger`` are the books of just these blocks, where somebody kept them already.
+    ``ledger`` is the one of exactly these blocks, if it exists already.
     """
     ledger = ledger_of(genesis, blocks) if ledger is None else ledger
     started, held = Accounts(genesis).balances, ledger.accounts.balances
@@ -192,47 +190,40 @@ def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledge
     )
 
 
-def diverged_executions(books: Books) -> list[DivergedExecution]:
-    """What the validators that diverged gave of it, by height."""
-    by_name = {validator.name: validator for validator in books.record.validators}
-    found = []
-    for told in sorted(books.divergences, key=lambda told: (told.height, told.validator)):
-        validator = by_name[told.validator]
-        page = (validator.status or {}).get("diverged")
-        receipts = _bytes(page.get("receipts")) if isinstance(page, dict) else b""
-        roots = (told.expected_root, told.computed_root)
-        found.append(DivergedExecution(told.validator, told.height, told.reason, *roots, receipts, validator.trace))
-    return found
-
-
 # --- building -------------------------------------------------------------------------------------------------------
 
 
 def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> list[BlockRecord]:
-    """A validator's chain from height 1 on: where it joined later, with what others have below."""
+    """A validator's chain from height 1 on; below the height at which it joined, the others' blocks."""
     return [*chain[: validator.first_height - 1], *validator.blocks]
 
 
 def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[ValidatorRecord]) -> Ledger:
     """The ledger of a chain, and the view at the tip of each validator that holds a prefix of it."""
-    ledger = Ledger(books.record.genesis)
-    by_tip: dict[int, list[ValidatorRecord]] = {}
+    kept, by_tip = books.record.kept_ledger, dict[int, list[ValidatorRecord]]()
     for owner in owners:
         by_tip.setdefault(owner.tip, []).append(owner)
-    for height in range(len(blocks) + 1):
-        if height:
-            ledger.apply(blocks[height - 1].block, blocks[height - 1].receipts)
-        for owner in by_tip.get(height, ()):
-            if not ledger.broken:
-                books.tips[owner.name] = _tip_view(ledger, owner)
+    if kept is not None and set(by_tip) <= {len(blocks)} and kept.blocks == blocks:
+        ledger, heights = kept.ledger, range(0)
+    else:
+        ledger, heights = Ledger(books.record.genesis), range(len(blocks))
+    for height in heights:
+        _note_tips(books, ledger, by_tip.pop(height, ()))
+        ledger.apply(blocks[height].block, blocks[height].receipts)
+    _note_tips(books, ledger, by_tip.get(len(blocks), ()))
     return ledger
+
+
+def _note_tips(books: Books, ledger: Ledger, owners: Iterable[ValidatorRecord]) -> None:
+    if not ledger.broken:
+        books.tips.update((owner.name, _tip_view(ledger, owner)) for owner in owners)
 
 
 def _tip_view(ledger: Ledger, owner: ValidatorRecord) -> TipView:
     return TipView(
         height=ledger.height,
         balances={text: ledger.accounts.balances.get(_address(text), 0) for text in owner.balances},
-        pending={text: _timer_key(text) in ledger.timers.pending for text in owner.pending_timers},
+        pending={text: _bytes(text) in ledger.timers.pending for text in owner.pending_timers},
         pending_timers=len(ledger.timers.pending),
         held=ledger.accounts.held(),
         burned=ledger.accounts.burned,
@@ -248,17 +239,12 @@ def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
     if not isinstance(height, int):
         height = 0
     reason, expected, computed = (str(told.get(name, "")) for name in ("reason", "expected_root", "computed_root"))
-    books.divergences.append(Divergence(validator.name, height, reason, expected, computed))
-    try:
-        receipts = bytes.fromhex(str(told.get("receipts") or ""))
-    except ValueError:
-        receipts = b""
+    receipts, name = _bytes(told.get("receipts")), validator.name
+    books.divergences.append(DivergedExecution(name, height, reason, expected, computed, receipts, validator.trace))
     before = _from_the_first(validator, books.chain)[: height - 1]
     if not receipts or height < 1 or len(before) < height - 1:
         return
-    ledger = Ledger(books.record.genesis)
-    for record in before:
-        ledger.apply(record.block, record.receipts)
+    ledger = ledger_of(books.record.genesis, before)
     known = len(ledger.log.violations)
     ledger.apply_evidence(receipts, _final_block(books, height))
     books.findings.extend(
@@ -273,13 +259,6 @@ def _final_block(books: Books, height: int) -> bytes | None:
 def _address(text: str) -> bytes:
     try:
         return parse_address(text)
-    except ValueError:
-        return b""
-
-
-def _timer_key(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
     except ValueError:
         return b""
 

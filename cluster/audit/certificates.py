@@ -1,4 +1,4 @@
-"""Whether a certificate is one, told a second time: nothing here is shared with those who believe it.
+"""The rules of certificates a second time: nothing here is shared with the validators.
 
 A validator that takes a bad certificate for a good one has a bug in :mod:`consensus.certificates`, in what its votes
 sign (:mod:`consensus.messages`) or in how it counts a quorum (:mod:`consensus.types`). A watch that asked the same
@@ -91,6 +91,6 @@ def _are_of_quorum(signatures: list[Signature], validators: ValidatorSet, view: 
 
 
 def _signed(namespace: bytes, kind: int, view: int, parent_view: int, digest: bytes) -> bytes:
-    """What a vote's signature covers: ``docs/consensus.md``, *Votes*."""
+    """The bytes that a vote's signature covers (``docs/consensus.md``, *Votes*)."""
     head = VOTE_DOMAIN + struct.pack(">B", len(namespace)) + namespace
     return head + struct.pack(">BQQ", kind, view, parent_view) + digest

@@ -116,7 +116,7 @@ class Sent(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """What a run left behind."""
+    """The effects of a handler's run."""
 
     movements: tuple[Movement, ...] = ()
     scheduled: tuple[Scheduled, ...] = ()
@@ -161,7 +161,7 @@ class DestroyedReceipt(NamedTuple):
 
 
 class QueryReceipt(NamedTuple):
-    """``bid`` is what the agent answered, ``agent`` the contract that was asked, empty where it is the actor's own."""
+    """``bid`` is the agent's answer, ``agent`` the contract that was asked; empty if it is the actor's own."""
 
     timer_id: bytes
     actor: bytes
@@ -196,7 +196,7 @@ class CallbackReceipt(NamedTuple):
 
 
 class BlockReceipts(NamedTuple):
-    """What happened in a block, each list in execution order, and the root of it all."""
+    """The receipts of a block, each list in execution order, and their root."""
 
     height: int
     proposer: bytes
@@ -246,7 +246,7 @@ class System(NamedTuple):
 
 
 class TransactionBody(NamedTuple):
-    """What a sender signed."""
+    """The fields that a sender signed."""
 
     chain_id: str
     nonce: int
@@ -382,7 +382,7 @@ def deployed_address(sender: bytes, nonce: int) -> bytes:
 
 
 def _unpack(data: bytes) -> Any:
-    """What canonical MessagePack stands for: lists, texts, bytes, integers, booleans and null."""
+    """The value of canonical MessagePack: lists, texts, bytes, integers, booleans and null."""
     try:
         value = msgpack.unpackb(data, raw=False)
         is_canonical = msgpack.packb(value) == data
@@ -468,7 +468,7 @@ def _list_of(read: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
 
 
 def _tagged_struct(kinds: dict[Any, tuple[type, tuple[Read, ...]]]) -> Read:
-    """One of several structs, told apart by their first field."""
+    """One of several structs, distinguished by their first field."""
     reads: dict[Any, Read] = {tag: _struct(kind, *fields) for tag, (kind, fields) in kinds.items()}
 
     def read(value: Any) -> Any:
@@ -536,7 +536,7 @@ def _bid(value: Any) -> tuple[bytes | None, bytes | None]:
 
 
 def _query(value: Any) -> QueryReceipt:
-    """The agent comes last and is left out where it is the actor's own."""
+    """The agent comes last and is left out if it is the actor's own."""
     if type(value) is list and len(value) == 6:
         return _query_of_own([*value, b""])
     if type(value) is list and value and value[-1] == b"":

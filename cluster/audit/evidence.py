@@ -1,8 +1,8 @@
-"""What honest validators can prove of others' misbehaviour, judged as a third party would: by keys and chain alone.
+"""Evidence of misbehaviour that validators show, verified as a third party would: by keys and chain alone.
 
-Two votes that contradict each other convict by keys. A vote for an invalid block convicts where the block's header
-contradicts it, or where the block does not execute on the run's own final blocks: these are executed anew, once, as far
-as the evidence of a run builds on them.
+Two votes that contradict each other convict by keys. A vote for an invalid block convicts if the block's header
+contradicts it, or if the block does not execute on the run's own final blocks: these are executed anew, once, as far as
+the evidence of a run builds on them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ class Proof:
     finder: str
     kind: str
     culprit: int | None
-    """The index of the validator that it blames; ``None`` where it cannot be read."""
+    """The index of the validator that it blames; ``None`` if it cannot be read."""
     view: int
     holds: bool | None
-    """Whether a third party must believe it; ``None`` where it builds on a block newer than all that were served: it
-    cannot be judged."""
+    """Whether a third party must believe it; ``None`` if it builds on a block newer than all that were served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,13 @@ class _Shown:
     finder: str
     kind: str
     evidence: Evidence | InvalidBlock | None
-    """``None`` where it cannot be read."""
+    """``None`` if it cannot be read."""
     base: Hash | None
-    """The final block on which an invalid block was shown; ``None`` where it takes none, or names none."""
+    """The final block on which an invalid block was shown; ``None`` if it takes none, or names none."""
 
 
 def proofs(record: RunRecord) -> list[Proof]:
-    """Every proof that a validator shows whose word counts; nothing that a byzantine one shows."""
+    """Every proof that a validator shows, without those of byzantine ones."""
     honest = [validator for validator in record.validators if not validator.byzantine]
     shown = [each for validator in honest for each in _shown_by(validator)]
     judge = _Judge(record)
@@ -97,7 +96,7 @@ class _Judge:
         return _Chain(self._record)
 
     def height_of(self, shown: _Shown) -> int:
-        """The final height whose state it takes to judge; 0 where keys do, and where nothing can be judged."""
+        """The final height whose state it takes to judge; 0 if keys are enough, or nothing can be judged."""
         return 0 if shown.base is None else self._chain.heights.get(shown.base, 0)
 
     def judge(self, shown: _Shown) -> Proof:
@@ -146,7 +145,7 @@ class _Chain:
         return known
 
     def at(self, height: int) -> Executor | None:
-        """The executor with this height final, where the run got there; heights may be asked for ascending only."""
+        """The executor with this height final; ``None`` if the chain does not reach it. Heights must be ascending."""
         final = self._executor
         while final.final_header.height < height:
             if final.final_header.height >= len(self._blocks):

@@ -65,7 +65,7 @@ def _moved(basefee: int, used: int, target: int, slope: int, p: Parameters) -> i
 
 
 def lane_price(basefees: Basefees, parameters: Parameters) -> int:
-    """What a lane cycle costs on top of a cycle."""
+    """The price of a lane cycle on top of a cycle's."""
     return basefees.lane_timer * parameters.lane_fee_multiplier_milli // 1_000
 
 
@@ -75,7 +75,7 @@ def fire_cap(parameters: Parameters, is_auctioned: bool) -> int:
 
 
 def median_tip(fires: Sequence[FireReceipt], weight: P50Weight) -> int:
-    """``p50`` of a block's fires; 0 where there are none."""
+    """``p50`` of a block's fires; 0 if there are none."""
     tips = sorted((amount(fire.tip_per_cycle, PRICE_LIMIT), fire.cycles) for fire in fires)
     if not tips:
         return 0
@@ -109,12 +109,12 @@ class FairnessWindow:
         self.divisor = max(MIN_DIVISOR, median_twice)
 
     def enter(self, height: int, fires: Mapping[bytes, int]) -> None:
-        """What fired in an auctioned block."""
+        """Enter the fires of an auctioned block, by actor."""
         if fires:
             self._blocks.append((height, Counter(fires)))
             self.recent.update(fires)
 
     def score(self, actor: bytes, tip: int, parameters: Parameters) -> int:
-        """What the auction sorts by."""
+        """The score that the auction sorts by."""
         weight = 2 * self.divisor - min(2 * self.recent[actor], self.divisor)
         return (tip + parameters.priority_floor) * weight

@@ -12,7 +12,7 @@ from cluster.record.run import ValidatorRecord
 
 @dataclass(frozen=True, slots=True)
 class ServedBlock:
-    """What a validator served of a block, as far as it is compared."""
+    """A block that a validator served, as far as it is compared."""
 
     block_hash: bytes
     header_root: bytes
@@ -23,7 +23,7 @@ class ServedBlock:
 
 @dataclass(frozen=True, slots=True)
 class ServedChain:
-    """What a validator served, block by block, up to the first one that cannot be read; false where that is nothing."""
+    """The blocks that a validator served, up to the first one that cannot be read; false without any."""
 
     first_height: int
     blocks: list[ServedBlock]
@@ -33,11 +33,11 @@ class ServedChain:
 
     @property
     def tip(self) -> int:
-        """Height of the last block; 0 where there is none."""
+        """Height of the last block; 0 without any."""
         return self.first_height + len(self.blocks) - 1 if self.blocks else 0
 
     def at(self, height: int) -> ServedBlock | None:
-        """The block at a height, where it is among them."""
+        """The block at a height; ``None`` if it is not among them."""
         position = height - self.first_height
         return self.blocks[position] if 0 <= position < len(self.blocks) else None
 
@@ -68,7 +68,7 @@ def _identity(block: bytes) -> tuple[bytes, bytes, int] | None:
 
 def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:
     """The blocks of the validator that has the most from height 1 on, unmutated before mutated, and whatever one that
-    joined later has on top of the same blocks. What a byzantine validator served does not count."""
+    joined later has on top of the same blocks. Byzantine validators do not count."""
     validators = [validator for validator in validators if not validator.byzantine]
     held = [validator for validator in validators if validator.blocks and validator.first_height == 1]
     longest = max(held, key=lambda v: (v.tip, v.mutant is None, -v.index), default=None)

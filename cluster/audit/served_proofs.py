@@ -69,15 +69,15 @@ class Server(Protocol):
     """One validator's pages. Both methods raise :class:`Unproved`."""
 
     def finality(self, height: int) -> tuple[bytes, Sequence[bytes], bytes] | None:
-        """What proves a block final: header, links and certificate, each encoded; ``None`` if it has no proof (yet)."""
+        """The proof that a block is final: header, links, certificate, each encoded; ``None`` if there is none yet."""
 
     def proof(self, key: bytes, height: int) -> Page:
-        """What the state of a height says of a key."""
+        """The page of a key's proof in the state of a height."""
 
 
 @dataclass(slots=True)
 class Answers:
-    """What was verified of one validator's answers."""
+    """The verified answers of one validator."""
 
     name: str
     counts: Counter[str] = field(default_factory=Counter)
@@ -228,7 +228,7 @@ def timers_at(ledger: Ledger, height: int) -> dict[bytes, bool]:
 
 
 def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> MonitorRecord:
-    """What was watched of a run, if anything, and what was verified at its end."""
+    """The record of a run's monitor, if it had one, with what was verified at the end."""
     before, answers = watched or MonitorRecord([], {}), tuple(answers)
     violations, counts = list(before.violations), dict.fromkeys(SERVED_RULES, 0)
     newest = max((each.proved_final for each in answers), default=0)

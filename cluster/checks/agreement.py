@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from cluster.audit.books import Books
 from cluster.audit.ledger.context import CHAIN
-from cluster.checks.details import (
-    compared_text,
-    finding_texts,
-    highest,
-    short_root,
-    unless_vacuous,
-)
+from cluster.checks.details import compared_text, finding_texts, highest, short_root, unless_vacuous
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
-from cluster.record.rules import COMPUTED_ROOTS, SAME_BLOCK
+from cluster.record.rules import AnswerRule
 
 
 def check_agreement(books: Books) -> Check:
@@ -28,7 +22,9 @@ def check_agreement(books: Books) -> Check:
             differences.append(f"height {height}: {_groups(held)}")
     if differences:
         return Check("agreement", Outcome.FAIL, f"different blocks at {examples(differences)}")
-    return unless_vacuous(books, "agreement", f"the same block at all {compared_text(books)}", {SAME_BLOCK: compared})
+    return unless_vacuous(
+        books, "agreement", f"the same block at all {compared_text(books)}", {AnswerRule.SAME_BLOCK: compared}
+    )
 
 
 def check_state_roots(books: Books) -> Check:
@@ -36,7 +32,7 @@ def check_state_roots(books: Books) -> Check:
     problems = [
         f"{told.validator} diverged at height {told.height} ({told.reason or 'no reason given'}): expected root"
         f" {short_root(told.expected_root)}, computed {short_root(told.computed_root)}"
-        for told in sorted(books.divergences, key=lambda told: (told.height, told.validator))
+        for told in books.divergences
     ]
     compared = 0
     for name, chain in books.served:
@@ -50,7 +46,7 @@ def check_state_roots(books: Books) -> Check:
     if problems:
         return Check("state_roots", Outcome.FAIL, examples(problems))
     detail = f"{compared:,} computed roots equal their headers', {compared_text(books)}"
-    return unless_vacuous(books, "state_roots", detail, {COMPUTED_ROOTS: compared})
+    return unless_vacuous(books, "state_roots", detail, {AnswerRule.COMPUTED_ROOTS: compared})
 
 
 def check_chain(books: Books) -> Check:
@@ -62,7 +58,7 @@ def check_chain(books: Books) -> Check:
         if len(blocks := books.chains[validator.name].blocks) < len(validator.blocks)
     ]
     missing = [
-        f"{validator.name}: nobody served what lies below height {validator.first_height}, where it begins"
+        f"{validator.name}: nobody served the blocks below height {validator.first_height}, with which it begins"
         for validator in books.seen
         if len(books.chain) < validator.first_height - 1
     ]

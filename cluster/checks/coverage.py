@@ -12,33 +12,33 @@ from typing import Final
 from cluster.audit.books import Books
 from cluster.checks.verdict import Check, Evaluation, examples
 from cluster.common.outcome import Outcome
-from cluster.record import rules
+from cluster.record.rules import AnswerRule, LedgerRule, PromiseRule, SafetyRule
 
 COVERAGE: Final = "coverage"
 """The name of the check, which is the last of every run's."""
 
 EVERY_HEIGHT: Final = frozenset(
     {
-        rules.AGREEMENT,
-        rules.ROOTS,
-        rules.PROVED_FINAL,
-        rules.ANCESTRY,
-        rules.LEADERS,
-        rules.LEDGER,
-        rules.DURABLE_VOTES,
-        rules.OWN_VOTES,
+        SafetyRule.AGREEMENT,
+        SafetyRule.ROOTS,
+        SafetyRule.PROVED_FINAL,
+        SafetyRule.ANCESTRY,
+        SafetyRule.LEADERS,
+        SafetyRule.LEDGER,
+        SafetyRule.DURABLE_VOTES,
+        SafetyRule.OWN_VOTES,
     }
 )
 """Rules of the simulator's monitor that are due at every height; the others are due once a run."""
 
-EVERY_PROMISE: Final = frozenset({rules.PASSED_ON, rules.KEPT})
+EVERY_PROMISE: Final = frozenset({PromiseRule.PASSED_ON, PromiseRule.KEPT})
 """Promise rules that every transaction taken from a client evaluates."""
 
 COUNTED_BY_CHECKS: Final = {
-    "agreement": (rules.SAME_BLOCK,),
-    "state_roots": (rules.COMPUTED_ROOTS,),
-    "timers": (rules.TIMER_ANSWERS,),
-    "conservation": (rules.SERVED_BALANCES, rules.SUPPLIES),
+    "agreement": (AnswerRule.SAME_BLOCK,),
+    "state_roots": (AnswerRule.COMPUTED_ROOTS,),
+    "timers": (AnswerRule.TIMER_ANSWERS,),
+    "conservation": (AnswerRule.SERVED_BALANCES, AnswerRule.SUPPLIES),
 }
 
 
@@ -51,32 +51,34 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
     success, judged = record.scenario.success, len(books.judged)
     heights = success.heights_compared
     needed = {
-        rules.SAME_BLOCK: heights if judged > 1 else 0,
-        rules.COMPUTED_ROOTS: heights * max(1, judged - len(record.scenario.validators.late)),
-        rules.TIMER_ANSWERS: 1 if ledger.timers.lives else 0,
-        rules.SERVED_BALANCES: judged,
-        rules.SUPPLIES: judged,
-        rules.CHAIN_LINKS: heights,
-        rules.TRANSACTION_FEES: success.transactions,
-        rules.VALUES: success.transactions,
-        rules.FIRE_TIMES: success.fires,
-        rules.FIRE_FEES: success.fires,
-        rules.LANE_LIMITS: heights,
-        rules.PASSED_OVER: success.fires,
-        rules.EXPIRED_GONE: 0,
-        rules.TIMER_IDS: 0,
-        rules.QUERY_ORDER: 0,
+        AnswerRule.SAME_BLOCK: heights if judged > 1 else 0,
+        AnswerRule.COMPUTED_ROOTS: heights * max(1, judged - len(record.scenario.validators.late)),
+        AnswerRule.TIMER_ANSWERS: 1 if ledger.timers.lives else 0,
+        AnswerRule.SERVED_BALANCES: judged,
+        AnswerRule.SUPPLIES: judged,
+        LedgerRule.CHAIN_LINKS: heights,
+        LedgerRule.TRANSACTION_FEES: success.transactions,
+        LedgerRule.VALUES: success.transactions,
+        LedgerRule.FIRE_TIMES: success.fires,
+        LedgerRule.FIRE_FEES: success.fires,
+        LedgerRule.LANE_LIMITS: heights,
+        LedgerRule.PASSED_OVER: success.fires,
+        LedgerRule.EXPIRED_GONE: 0,
+        LedgerRule.TIMER_IDS: 0,
+        LedgerRule.QUERY_ORDER: 0,
     }
     times: dict[str, int] = {}
     for check in checks:
         if check.verdict is not Outcome.FAIL:
             times.update({rule: check.evaluated.get(rule, 0) for rule in COUNTED_BY_CHECKS.get(check.name, ())})
-    times.update({rule: ledger.log.evaluated[rule] for rule in rules.LEDGER_RULES})
+    times.update({rule: ledger.log.evaluated[rule] for rule in LedgerRule})
     found = [Evaluation(rule, times[rule], needed[rule]) for rule in needed if rule in times]
     monitored = record.monitor.counts if record.monitor is not None else {}
     found += [Evaluation(f"safety: {rule}", count, needed_of_monitor(books, rule)) for rule, count in monitored.items()]
     promised = record.promises.counts if record.promises is not None else {}
-    asked = dict.fromkeys(EVERY_PROMISE, min(1, success.transactions) if record.load.transactions_sent else 0)
+    asked: dict[str, int] = dict.fromkeys(
+        EVERY_PROMISE, min(1, success.transactions) if record.load.transactions_sent else 0
+    )
     found += [Evaluation(f"promises: {rule}", count, asked.get(rule, 0)) for rule, count in promised.items()]
     return tuple(found)
 
@@ -84,12 +86,12 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
 def needed_of_monitor(books: Books, rule: str) -> int:
     """How often the simulator's monitor must have evaluated a rule."""
     # a lone validator has nobody to agree with
-    if rule == rules.AGREEMENT and len(books.judged) == 1:
+    if rule == SafetyRule.AGREEMENT and len(books.judged) == 1:
         return 0
     # a run need not have a validator that is stuck, nor a view that is given up
-    if rule in (rules.ANSWERS, rules.PATIENCE):
+    if rule in (SafetyRule.ANSWERS, SafetyRule.PATIENCE):
         return 0
-    if rule == rules.ABSTENTION:
+    if rule == SafetyRule.ABSTENTION:
         return sum(join.ended_ms is not None for join in books.record.joins)
     return books.record.scenario.success.heights_compared if rule in EVERY_HEIGHT else 1
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Final
 
 from cluster.audit.books import Books
 from cluster.checks.coverage import needed_of_monitor
@@ -31,8 +31,8 @@ def check_byzantine(books: Books) -> Check:
 
 
 def _check_behaviours(validator: ValidatorRecord) -> Result:
-    counts = _byzantine_page(validator).get("took_effect")
-    if not isinstance(counts, dict):
+    counts = validator.effects
+    if counts is None:
         return Outcome.INCONCLUSIVE, f"{validator.name} does not say what it did"
     idle = [name for name in validator.byzantine if not counts.get(name)]
     if idle:
@@ -67,7 +67,7 @@ def check_evidence(books: Books) -> Check:
             f"evidence against {validator.name} is expected for {counted(expected, 'view')}, and none was found",
         )
         for validator in record.validators
-        if validator.byzantine and (expected := _expected_evidence(validator)) and not proven[validator.index]
+        if validator.byzantine and (expected := validator.expected_evidence) and not proven[validator.index]
     ]
     if missing:
         failed = not record.interrupted and any(expected >= VIEWS_UNTIL_EVIDENCE for expected, _ in missing)
@@ -120,17 +120,6 @@ def _is_heard(record: RunRecord, validator: ValidatorRecord) -> bool:
     """Whether no fault of the links cut a validator off: then its messages may have reached nobody."""
     cuts = (fault for fault in record.faults if fault.begun_ms is not None and fault.kind in CUTTING)
     return not any(validator.name in fault.impaired for fault in cuts)
-
-
-def _expected_evidence(validator: ValidatorRecord) -> int:
-    """The number of views in which a validator sent a peer all that proves its guilt."""
-    expected = _byzantine_page(validator).get("expected_evidence")
-    return expected if isinstance(expected, int) else 0
-
-
-def _byzantine_page(validator: ValidatorRecord) -> dict[str, Any]:
-    page = (validator.status or {}).get("byzantine")
-    return page if isinstance(page, dict) else {}
 
 
 def _is_what(record: RunRecord, index: int | None) -> str:

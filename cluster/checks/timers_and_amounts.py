@@ -11,7 +11,7 @@ from cluster.checks.details import ROOT_DIGITS, finding_texts, unless_vacuous
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
-from cluster.record.rules import SERVED_BALANCES, SUPPLIES, TIMER_ANSWERS, TIMER_IDS
+from cluster.record.rules import AnswerRule, LedgerRule
 from cluster.record.run import Supply, ValidatorRecord
 
 
@@ -29,9 +29,7 @@ def check_timers(books: Books) -> Check:
                 problems.append(f"timer {text[:ROOT_DIGITS]} {expected}, but {validator.name} {served}")
         count = (validator.status or {}).get("pending_timers")
         if isinstance(count, int) and count != view.pending_timers:
-            problems.append(
-                f"{validator.name} counts {count:,} pending timers where the books have {view.pending_timers:,}"
-            )
+            problems.append(f"{validator.name} counts {count:,} pending timers, the books have {view.pending_timers:,}")
     if problems:
         return Check("timers", Outcome.FAIL, examples(problems))
     detail = f"{_timer_words(books)}; {answers:,} answers about single timers agree"
@@ -39,7 +37,7 @@ def check_timers(books: Books) -> Check:
         return Check("timers", Outcome.INCONCLUSIVE, f"{examples(mismatches)}; {detail}")
     if not answers and books.ledger.timers.lives:
         return Check("timers", Outcome.INCONCLUSIVE, f"no validator was asked about a timer at its tip; {detail}")
-    return unless_vacuous(books, "timers", detail, {TIMER_ANSWERS: answers})
+    return unless_vacuous(books, "timers", detail, {AnswerRule.TIMER_ANSWERS: answers})
 
 
 def check_conservation(books: Books) -> Check:
@@ -78,7 +76,9 @@ def check_conservation(books: Books) -> Check:
         return Check(
             "conservation", Outcome.INCONCLUSIVE, f"no validator was asked about a balance at its tip; {detail}"
         )
-    return unless_vacuous(books, "conservation", detail, {SERVED_BALANCES: answers, SUPPLIES: supplies})
+    return unless_vacuous(
+        books, "conservation", detail, {AnswerRule.SERVED_BALANCES: answers, AnswerRule.SUPPLIES: supplies}
+    )
 
 
 def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:
 def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], list[str]]:
     """Validators whose answers are about the last block that was collected from them; in words, the other ones.
 
-    Nothing can be said of the others' answers: they may have withheld blocks, or were still going on.
+    The others' answers cannot be judged: they may have withheld blocks, or were still running.
     """
     found, mismatches = [], []
     for validator in books.judged:
@@ -116,7 +116,7 @@ def _timer_words(books: Books) -> str:
         f"{len(timers.lives):,} scheduled: {states[TimerState.FIRED]:,} fired,"
         f" {states[TimerState.CANCELLED]:,} cancelled, {states[TimerState.EXPIRED]:,} expired,"
         f" {lost:,} without funds, {len(timers.pending):,} pending;"
-        f" {books.ledger.log.evaluated[TIMER_IDS]:,} ids recomputed{left_out if unjudged else ''}"
+        f" {books.ledger.log.evaluated[LedgerRule.TIMER_IDS]:,} ids recomputed{left_out if unjudged else ''}"
     )
 
 

@@ -68,11 +68,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> ExitCode:
-        return {
-            Outcome.PASS: ExitCode.PASS,
-            Outcome.FAIL: ExitCode.FAIL,
-            Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
-        }[self.outcome]
+        return ExitCode[self.outcome.name]
 
     def check(self, name: str) -> Check:
         """The check of that name. Raises :class:`KeyError`, whose text suggests a name or lists all."""

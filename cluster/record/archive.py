@@ -1,4 +1,4 @@
-"""What a run keeps for whoever executes it again: final blocks, and how diverged validators executed theirs.
+"""The files of a run for executing it again: final blocks, and how diverged validators executed theirs.
 
 Nothing here needs more than executing a block does, so that a process of another Python can read it
 (:mod:`cluster.shadow`).
@@ -42,13 +42,13 @@ class DivergedExecution:
     validator: str
     height: int
     reason: str
-    """What it said of its divergence."""
+    """Why it diverged, in its own words."""
     expected_root: str
     computed_root: str
     receipts: bytes
-    """What its first execution gave; empty where it was refused."""
+    """The receipts of its first execution; empty if it was refused."""
     trace: bytes
-    """An encoded :class:`validator.transition.trace.BlockTrace`; empty where it gave none."""
+    """An encoded :class:`validator.transition.trace.BlockTrace`; empty if it gave none."""
 
 
 def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:

@@ -31,11 +31,11 @@ REPORT_FILE: Final = "report.html"
 SCENARIO_FILE: Final = "scenario.yaml"
 RUNS_FOLDER: Final = Path("runs")
 ENDPOINTS_FILE: Final = "endpoints.json"
-"""Where everybody can be reached while a live run goes on."""
+"""The endpoints of a live run."""
 TOKEN_FILE: Final = "token"
-"""What a live run has to be shown before it obeys (:mod:`cluster.live.driver.control_server`)."""
+"""The token of a live run's control server (:mod:`cluster.live.driver.control_server`)."""
 FAUCET_TOKEN_FILE: Final = "faucet-token"
-"""What its faucet has to be shown before it pays."""
+"""The token of its faucet."""
 SWEEP_LOG_FILE: Final = "seeds.jsonl"
 """Of a sweep's folder: a line a seed (:mod:`cluster.tools.sweeps.log`)."""
 SWEEP_SUMMARY_FILE: Final = "summary.json"
@@ -47,7 +47,7 @@ MAX_FOLDERS_TRIED: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRun:
-    """What a run's folder holds for whoever executes it again."""
+    """The files of a run's folder for executing it again."""
 
     genesis: Genesis
     blocks: list[BlockRecord]
@@ -62,7 +62,7 @@ class ArchivedRun:
 def new_run_folder(scenario_name: str, now: datetime, root: Path = RUNS_FOLDER) -> Path:
     """Create ``<root>/<UTC time>-<scenario name>``, with ``-2``, ``-3`` … behind where it exists already.
 
-    ``now`` is in UTC. Raises :class:`BadInput` where no folder can be made.
+    ``now`` is in UTC. Raises :class:`BadInput` if no folder can be made.
     """
     stem = f"{now:%Y%m%d-%H%M%S}-{scenario_name}"
     for attempt in range(1, MAX_FOLDERS_TRIED):
@@ -78,7 +78,7 @@ def new_run_folder(scenario_name: str, now: datetime, root: Path = RUNS_FOLDER) 
 
 
 def claim_run_folder(folder: Path) -> Path:
-    """Create the folder that the user named. Raises :class:`BadInput` where it holds something or cannot be made."""
+    """Create the folder that the user named. Raises :class:`BadInput` if it holds something or cannot be made."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         occupied = any(folder.iterdir())

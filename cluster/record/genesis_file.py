@@ -52,7 +52,7 @@ def to_json(genesis: Genesis) -> str:
 
 
 def genesis_page(genesis: Genesis) -> dict[str, Any]:
-    """What a genesis file says, addresses in ascending order."""
+    """The content of a genesis file, addresses in ascending order."""
     accounts = {address_text(at): {"balance": balance} for at, balance in sorted(genesis.accounts.items())}
     actors = {
         address_text(at): {
@@ -152,13 +152,13 @@ def parse_actors(given: Any, accounts: Iterable[Address]) -> dict[Address, Genes
 
 
 def parse_deployers(given: Any) -> tuple[Address, ...]:
-    """Who may give system instructions."""
+    """The senders that may give system instructions."""
     listed = json_input.sequence(given, "system_deployers")
     return tuple(json_input.address(item, f"system_deployers[{i}]") for i, item in enumerate(listed))
 
 
 def parse_runners(given: Any) -> tuple[Address, ...]:
-    """Who may answer jobs from the start."""
+    """The runners that may answer jobs from the start."""
     runners: list[Address] = []
     for number, item in enumerate(json_input.sequence(given, "runners")):
         path = f"runners[{number}]"

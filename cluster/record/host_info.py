@@ -1,4 +1,4 @@
-"""What a run ran on, as far as it may matter to its figures, and how busy that was with other things."""
+"""The machine of a run, as far as it may matter to metrics, and how busy it was with other work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Busyness:
         self.load_average_max = max(self.load_average_max, os.getloadavg()[0])
 
     def metrics(self) -> dict[str, float]:
-        """``load_average_max`` and, where the system tells it, ``steal_share`` of all processor time until now."""
+        """``load_average_max`` and, if the system knows it, ``steal_share`` of all processor time until now."""
         (steal, total), (steal_before, total_before) = _seconds(), self._before
         found = {"load_average_max": self.load_average_max}
         if total > total_before:
@@ -52,7 +52,7 @@ def _seconds() -> tuple[float, float]:
 
 
 def _processor() -> str:
-    """The processors' model, where the operating system tells it."""
+    """The processors' model, if the operating system knows it."""
     try:
         lines = PROCESSORS_FILE.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

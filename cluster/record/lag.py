@@ -1,7 +1,7 @@
 """How long the machine kept the processes of a run from running, and which delay of the chain that explains.
 
 A machine that is too slow is not a broken chain. Hosts and the driver measure their own lag
-(:mod:`cluster.live.host.lag`); in the simulator there is none. What is said of it here is on the safe side: a lag
+(:mod:`cluster.live.host.lag`); in the simulator there is none. Lag is judged on the safe side: a lag
 counts for the validators of the host that had it, never while a fault paused them, and a stall is explained only where
 it takes the lag to explain it: a quorum could have run, and of those that could, fewer than a quorum had as much time
 as the chain is allowed.
@@ -77,7 +77,7 @@ def running_ms(record: RunRecord, validator: int, begin_ms: float, end_ms: float
 def explains_delay(
     record: RunRecord, committees: Sequence[set[str]], begin_ms: float, end_ms: float, limit_ms: float
 ) -> str:
-    """In words, how the machine's lag explains that something took longer than allowed; empty where it does not.
+    """How the machine's lag explains that something took longer than allowed, in words; empty if it does not.
 
     ``committees`` are those that ruled meanwhile, by their members' names; it has to explain it of each.
     """

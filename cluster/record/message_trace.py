@@ -27,7 +27,7 @@ MAX_MESSAGES_PER_WINDOW: Final = 1_500
 """A message to several validators counts once for each."""
 MAX_VIEWS: Final = 200_000
 BEFORE_MS: Final = 600.0
-"""What is kept of the time before a window's cause."""
+"""The time that is kept before a window's cause."""
 AFTER_MS: Final = 1_900.0
 RING_MESSAGES: Final = 2_048
 """Messages that a driver, or a live validator, remembers while no window is open."""
@@ -178,7 +178,7 @@ class Windows:
                 window.ended_ms = min(window.ended_ms, _moment(window.messages[-1]))
 
     def _news(self) -> Iterator[tuple[float, str]]:
-        """What faults began or ended since the last look."""
+        """The faults that began or ended since the last look."""
         for number, fault in enumerate(self._run.faults):
             for word, at_ms in (("begins", fault.begun_ms), ("is over", fault.ended_ms)):
                 if at_ms is not None and (number, word) not in self._seen_faults:

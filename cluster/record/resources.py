@@ -1,4 +1,4 @@
-"""What validators use, looked at now and then: bounded however long a run lasts.
+"""Samples of the resources that validators use: bounded however long a run lasts.
 
 When there are more than :data:`MAX_LOOKS` looks at a validator, every second one goes, and from then on they are twice
 as far apart. The one before takes over what it saw where that was more: a peak of memory is never thinned away.

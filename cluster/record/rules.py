@@ -2,85 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Final
+from enum import StrEnum
 
-# The auditor's ledger (:mod:`cluster.audit.ledger`).
-CHAIN_LINKS: Final = "chain links"
-TRANSACTION_FEES: Final = "transaction fees"
-VALUES: Final = "values moved"
-FIRE_TIMES: Final = "fire times"
-FIRE_FEES: Final = "fire fees"
-LANE_LIMITS: Final = "lane limits"
-PASSED_OVER: Final = "no timer passed over"
-EXPIRED_GONE: Final = "expired timers gone"
-TIMER_IDS: Final = "timer ids"
-QUERY_ORDER: Final = "order of queries"
-LEDGER_RULES: Final = (
-    CHAIN_LINKS,
-    TRANSACTION_FEES,
-    VALUES,
-    FIRE_TIMES,
-    FIRE_FEES,
-    LANE_LIMITS,
-    PASSED_OVER,
-    EXPIRED_GONE,
-    TIMER_IDS,
-    QUERY_ORDER,
-)
 
-# The checks that compare what validators served (:mod:`cluster.checks`).
-SAME_BLOCK: Final = "same block"
-COMPUTED_ROOTS: Final = "computed roots"
-TIMER_ANSWERS: Final = "answers about timers"
-SERVED_BALANCES: Final = "served balances"
-SUPPLIES: Final = "supplies"
+class LedgerRule(StrEnum):
+    """Rules of the auditor's ledger (:mod:`cluster.audit.ledger`)."""
 
-# The simulator's safety monitor (:mod:`cluster.simulation.watches.safety_monitor`).
-CERTIFICATES: Final = "certificates"
-ONE_BLOCK: Final = "one_block_a_view"
-NOTARIZED_FIRST: Final = "notarized_first"
-SKIPS: Final = "skips"
-AGREEMENT: Final = "agreement"
-ROOTS: Final = "roots"
-ANCESTRY: Final = "ancestry"
-CERTIFIED: Final = "certified"
-PROVED_FINAL: Final = "proved_final"
-LEADERS: Final = "leaders"
-SILENCE: Final = "silence"
-LEDGER: Final = "ledger"
-PROOFS: Final = "proofs"
-DURABLE_VOTES: Final = "durable_votes"
-OWN_VOTES: Final = "own_votes"
-LOCK: Final = "lock"
-ABSTENTION: Final = "abstention"
-BOUNDED: Final = "bounded"
-ANSWERS: Final = "answers"
-PATIENCE: Final = "patience"
-SAFETY_RULES: Final = (
-    CERTIFICATES,
-    ONE_BLOCK,
-    NOTARIZED_FIRST,
-    SKIPS,
-    AGREEMENT,
-    ROOTS,
-    CERTIFIED,
-    PROVED_FINAL,
-    ANCESTRY,
-    LEADERS,
-    SILENCE,
-    LEDGER,
-    PROOFS,
-    DURABLE_VOTES,
-    OWN_VOTES,
-    LOCK,
-    ABSTENTION,
-    BOUNDED,
-    ANSWERS,
-    PATIENCE,
-)
+    CHAIN_LINKS = "chain links"
+    TRANSACTION_FEES = "transaction fees"
+    VALUES = "values moved"
+    FIRE_TIMES = "fire times"
+    FIRE_FEES = "fire fees"
+    LANE_LIMITS = "lane limits"
+    PASSED_OVER = "no timer passed over"
+    EXPIRED_GONE = "expired timers gone"
+    TIMER_IDS = "timer ids"
+    QUERY_ORDER = "order of queries"
 
-# Transactions taken from clients (:mod:`cluster.simulation.watches.promise_watch`).
-PASSED_ON: Final = "passed_on"
-KEPT: Final = "kept"
-DROPPED: Final = "dropped"
-PROMISE_RULES: Final = (PASSED_ON, KEPT, DROPPED)
+
+class AnswerRule(StrEnum):
+    """Comparisons of what validators served (:mod:`cluster.checks`)."""
+
+    SAME_BLOCK = "same block"
+    COMPUTED_ROOTS = "computed roots"
+    TIMER_ANSWERS = "answers about timers"
+    SERVED_BALANCES = "served balances"
+    SUPPLIES = "supplies"
+
+
+class SafetyRule(StrEnum):
+    """Rules of the simulator's safety monitor (:mod:`cluster.simulation.watches.safety_monitor`)."""
+
+    CERTIFICATES = "certificates"
+    ONE_BLOCK = "one_block_a_view"
+    NOTARIZED_FIRST = "notarized_first"
+    SKIPS = "skips"
+    AGREEMENT = "agreement"
+    ROOTS = "roots"
+    ANCESTRY = "ancestry"
+    CERTIFIED = "certified"
+    PROVED_FINAL = "proved_final"
+    LEADERS = "leaders"
+    SILENCE = "silence"
+    LEDGER = "ledger"
+    PROOFS = "proofs"
+    DURABLE_VOTES = "durable_votes"
+    OWN_VOTES = "own_votes"
+    LOCK = "lock"
+    ABSTENTION = "abstention"
+    BOUNDED = "bounded"
+    ANSWERS = "answers"
+    PATIENCE = "patience"
+
+
+class PromiseRule(StrEnum):
+    """Promises to clients (:mod:`cluster.simulation.watches.promise_watch`)."""
+
+    PASSED_ON = "passed_on"
+    KEPT = "kept"
+    DROPPED = "dropped"

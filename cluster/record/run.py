@@ -1,4 +1,4 @@
-"""What a run leaves behind for its checks and its report: one record, whichever driver ran it.
+"""The record of a run for its checks and its report, whichever driver ran it.
 
 Times are milliseconds since the run began, wall clock or virtual. Nothing here comes from a validator's memory by any
 other way than what it serves to everybody: final blocks, their receipts, its status page, and moments at which the
@@ -21,14 +21,14 @@ from validator.chain.genesis import Genesis
 Backend = Literal["live", "sim"]
 
 NO_PRESET: Final = "none"
-"""What reports say of a chain whose parameters were made from no preset."""
+"""The name in reports for parameters that were made from no preset."""
 TARGETS_NAMED: Final = 4
-"""Of those whom a fault hit, so many are named where it is; the report has all."""
+"""So many of a fault's targets are named in a line; the report has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What a validator's state says of all money there is."""
+    """All money by a validator's state."""
 
     balances: int
     """Of all accounts."""
@@ -49,15 +49,15 @@ class ValidatorRecord:
     blocks: list[BlockRecord] = field(default_factory=list)
     """From :attr:`first_height` on, without gaps."""
     first_height: int = 1
-    """Above 1 where it joined by a snapshot: what lies below it never executed."""
+    """Above 1 if it joined by a snapshot: it never executed the blocks below."""
     status: dict[str, Any] | None = None
-    """Its last status page (``docs/http.md``), ``None`` where it never answered."""
+    """Its last status page (``docs/http.md``), ``None`` if it never answered."""
     balances: dict[str, int] = field(default_factory=dict)
     """Balances it served at the end, by address text, for the accounts that the checks ask about."""
     pending_timers: dict[str, bool] = field(default_factory=dict)
     """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
     supply: Supply | None = None
-    """What all accounts held at the end, and what was burned until then; ``None`` where it never answered."""
+    """The money in all accounts at the end, and burned until then; ``None`` if it never answered."""
     trace: bytes = b""
     """Of one that diverged, how it executed that block: an encoded :class:`validator.transition.trace.BlockTrace`."""
     mutant: str | None = None
@@ -68,8 +68,25 @@ class ValidatorRecord:
     harness's own count."""
 
     @property
+    def effects(self) -> dict[str, int] | None:
+        """How often each byzantine behaviour took effect; ``None`` if it does not say."""
+        counts = self._byzantine_page.get("took_effect")
+        return counts if isinstance(counts, dict) else None
+
+    @property
+    def expected_evidence(self) -> int:
+        """The number of views in which it sent a peer all that proves its guilt."""
+        count = self._byzantine_page.get("expected_evidence")
+        return count if isinstance(count, int) else 0
+
+    @property
+    def _byzantine_page(self) -> dict[str, Any]:
+        page = (self.status or {}).get("byzantine")
+        return page if isinstance(page, dict) else {}
+
+    @property
     def tip(self) -> int:
-        """Height of the last block that it served; 0 where it served none."""
+        """Height of the last block that it served; 0 if it served none."""
         return self.first_height + len(self.blocks) - 1 if self.blocks else 0
 
 
@@ -97,7 +114,7 @@ class Sample:
 
     at_ms: float
     heights: tuple[int | None, ...]
-    """By validator index; ``None`` where it did not answer."""
+    """By validator index; ``None`` if it did not answer."""
     fires: int
     """Fires so far, at the highest validator."""
     transactions: int
@@ -108,9 +125,9 @@ class Sample:
     lane_share: float = 0.0
     """How much of the timer lane the newest block used, 0 to 1."""
     views: tuple[int | None, ...] = ()
-    """By validator index; ``None`` where it is in none, or did not answer."""
+    """By validator index; ``None`` if it is in none, or did not answer."""
     states: tuple[str, ...] = ()
-    """What each validator is, in a word: up, down, starting, joining, paused, diverged, …"""
+    """The state of each validator, in a word: up, down, starting, joining, paused, diverged, …"""
     faults: tuple[str, ...] = ()
     """Those that are under way, in words."""
 
@@ -129,13 +146,13 @@ class FaultRecord:
     took_effect: bool = False
     """Whether it had an observable effect: the process was gone (another id afterwards), messages were dropped …"""
     evidence: str = ""
-    """What was seen, in words."""
+    """The observed effect, in words."""
     height_when_begun: int = 0
     height_when_ended: int | None = None
     at_ms: int | None = None
-    """When it was to begin, where not at a height."""
+    """When it was to begin, if not at a height."""
     targets: tuple[str, ...] = ()
-    """The validators that it hit; empty where it hit links."""
+    """The validators that it hit; empty if it hit links."""
     impaired: tuple[str, ...] = ()
     """The validators on which no certificate can count while it lasts."""
     sides: tuple[tuple[str, ...], ...] = ()
@@ -145,9 +162,9 @@ class FaultRecord:
     is_hard: bool = False
     """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
     problem: str = ""
-    """What this kind of fault must not lead to, where it did, such as a validator that started from a damaged disk."""
+    """A result that this kind of fault must not have, such as a validator that started from a damaged disk."""
     first_back_ms: float | None = None
-    """When the first of those that it took down was started again, where that is known: it may be over later."""
+    """When the first target that it took down was started again, if that is known; the fault may end later."""
 
     @property
     def planned(self) -> str:
@@ -156,7 +173,7 @@ class FaultRecord:
 
     @property
     def whom(self) -> str:
-        """Whom it hits, in the scenario's words, and by their names where those do not tell them."""
+        """The targets in the scenario's words, with their names if the scenario does not name them."""
         is_told = self.target == EVERYBODY or set(self.targets) <= set(self.target.split(", "))
         if is_told or not self.targets:
             return self.target
@@ -164,7 +181,7 @@ class FaultRecord:
 
     @property
     def title(self) -> str:
-        """What it is and whom it hits, in words."""
+        """Kind and targets, in words."""
         return f"{self.kind} {self.whom}".strip()
 
     @property
@@ -190,8 +207,8 @@ class JoinRecord:
 
 @dataclass(frozen=True, slots=True)
 class MonitorRecord:
-    """What was watched of consensus and state while a simulated run went on
-    (:mod:`cluster.simulation.watches.safety_monitor`), and what was verified at the end of any
+    """The findings about consensus and state, watched during a simulated run
+    (:mod:`cluster.simulation.watches.safety_monitor`), and verified at the end of any
     (:mod:`cluster.audit.served_proofs`)."""
 
     violations: list[str]
@@ -202,7 +219,7 @@ class MonitorRecord:
 
 @dataclass(frozen=True, slots=True)
 class PromiseRecord:
-    """What was watched of transactions that validators took from clients
+    """The findings about transactions that validators took from clients
     (:mod:`cluster.simulation.watches.promise_watch`)."""
 
     violations: list[str]
@@ -229,13 +246,13 @@ class TracedMessage(NamedTuple):
     sender: int
     receiver: int
     sent_ms: float | None
-    """``None`` where only its arrival was seen."""
+    """``None`` if only its arrival was seen."""
     received_ms: float | None
-    """``None`` where it was lost, or its arrival was not seen."""
+    """``None`` if it was lost, or its arrival was not seen."""
     kind: str
     """One of :data:`cluster.record.message_trace.KINDS`."""
     view: int
-    """Of consensus, that it is about; 0 where it is about none."""
+    """The view of consensus that it is about; 0 if it is about none."""
     size: int
     """In bytes."""
 
@@ -254,7 +271,7 @@ class TraceWindow:
 
 @dataclass(slots=True)
 class TraceRecord:
-    """What was seen of consensus and of the network, for the report's timeline; bounded
+    """Views and messages that were seen, for the report's timeline; bounded
     (:mod:`cluster.record.message_trace`)."""
 
     watched: tuple[int, ...] = ()
@@ -265,7 +282,7 @@ class TraceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a validator had used when it was looked at. A live host's process is shared by the validators on it;
+    """A sample of the resources that a validator uses. A live host's process is shared by the validators on it;
     ``None`` is what a backend, or the operating system, does not tell."""
 
     at_ms: float
@@ -299,7 +316,7 @@ class Lag:
 
 @dataclass(slots=True)
 class LoadRecord:
-    """What the load generator says of itself."""
+    """The load generator's own counts."""
 
     requests: int = 0
     failures: int = 0
@@ -331,12 +348,12 @@ class RunRecord:
     scheme: SignatureScheme = field(default_factory=Ed25519Scheme)
     """Of the validators' keys."""
     given: Scenario | None = None
-    """The scenario as it was given, where forks make another of it; :attr:`scenario` is what applied in the end."""
+    """The scenario as it was given, if forks changed it; :attr:`scenario` is what applied in the end."""
     former: list[Scenario] = field(default_factory=list)
-    """What applied before the forks that were taken, in their order."""
+    """The scenarios that applied before each fork, in their order."""
     validators: list[ValidatorRecord] = field(default_factory=list)
     lost: list[ValidatorRecord] = field(default_factory=list)
-    """What validators served right before a fault took their disks, by which nobody may have it at the end."""
+    """The blocks that validators served right before a fault took their disks."""
     finalizations: list[Finalization] = field(default_factory=list)
     proposals: dict[int, float] = field(default_factory=dict)
     """When a height's block was first seen anywhere (proposed or received), by height; base of the finality latency."""
@@ -350,7 +367,7 @@ class RunRecord:
     monitor: MonitorRecord | None = None
     """``None`` if nobody watched, and nobody was asked at the end."""
     promises: PromiseRecord | None = None
-    """``None`` where nobody watched: a live run."""
+    """``None`` if nobody watched: a live run."""
     load: LoadRecord = field(default_factory=LoadRecord)
     duration_ms: float = 0.0
     stop_requested_at_height: int | None = None
@@ -358,9 +375,9 @@ class RunRecord:
     interrupted: bool = False
     """Ctrl-C, or a driver failure, ended the run early."""
     time_up: str = ""
-    """How far everybody was when the run's time was up; empty where it ended by itself."""
+    """Everybody's progress when the run's time was up; empty if it ended by itself."""
     problems: list[str] = field(default_factory=list)
-    """What went wrong around the run, one line each (a validator that never answered, Locust that died, …)."""
+    """Problems around the run, one line each (a validator that never answered, Locust that died, …)."""
     digest: str | None = None
     """Rolling hash over every event, in the simulator."""
     checkpoints: dict[int, str] = field(default_factory=dict)
@@ -370,7 +387,9 @@ class RunRecord:
 
     reorgs: list[Reorg] = field(default_factory=list)
     drill: DrillRecord | None = None
-    """What was drilled, if it was a drill."""
+    """The drill, if it was one."""
+    kept_ledger: Any = field(default=None, repr=False, compare=False)
+    """The auditor's ledger that the driver kept (:class:`cluster.audit.books.KeptLedger`), if it kept one."""
 
     def note_mutants(self) -> None:
         """Say of each validator which planted bug it had: from the start on, or by an upgrade."""
@@ -385,12 +404,12 @@ class RunRecord:
 
     @property
     def lives(self) -> list[ValidatorRecord]:
-        """What every validator served: at the end, and before it lost a disk."""
+        """Every validator at the end, and those that lost a disk right before that."""
         return [*self.validators, *self.lost]
 
     @property
     def target_height(self) -> int:
-        """What every validator has to reach."""
+        """The height that every validator has to reach."""
         return self.scenario.stop.height if self.stop_requested_at_height is None else self.stop_requested_at_height
 
     @property
@@ -413,7 +432,7 @@ class RunRecord:
 
     @property
     def recovery_ms(self) -> int:
-        """:attr:`~cluster.scenario.Scenario.recovery_ms`, where none is stated by the slowest settings that applied."""
+        """:attr:`~cluster.scenario.Scenario.recovery_ms`; if none is stated, by the slowest settings that applied."""
         if self.scenario.success.recovery_ms is not None:
             return self.scenario.success.recovery_ms
         return max(scenario.recovery_ms for scenario in (*self.former, self.scenario))

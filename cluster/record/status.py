@@ -34,7 +34,7 @@ Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged | Transact
 
 @dataclass(slots=True)
 class Tally:
-    """What a driver counts of one validator, from the effects that it performs."""
+    """A driver's counts of one validator, from the effects that it performs."""
 
     starts: int = 1
     version: str = FIRST_VERSION
@@ -47,11 +47,11 @@ class Tally:
     backlog: int = 0
     newest: BlockFinal | None = None
     faults: Counter[str] = field(default_factory=Counter)
-    """What was dropped of what peers sent and no honest peer sends, by reason."""
+    """Dropped messages that no honest peer sends, by reason."""
     faults_by_peer: Counter[int] = field(default_factory=Counter)
     """The same, as far as it is known who sent it."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """What was dropped of what honest peers send too, by reason."""
+    """Dropped messages that honest peers send too, by reason."""
     dropped_by_peer: Counter[int] = field(default_factory=Counter)
     """The same, by sender: a flood of messages that are harmless one by one shows here."""
     transactions_refused: Counter[str] = field(default_factory=Counter)
@@ -63,7 +63,7 @@ class Tally:
     mutant_runs: RunCounter = field(default_factory=RunCounter)
     """How often a planted bug's line ran."""
     byzantine: Score | None = None
-    """What its behaviours did, where it is byzantine."""
+    """The effects of its behaviours, if it is byzantine."""
     evidence: list[EvidenceFound] = field(default_factory=list)
     """Proofs of others' misbehaviour that it found, the first of each kind."""
     crimes: Counter[tuple[str, int]] = field(default_factory=Counter)

@@ -22,8 +22,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from cluster.audit.books import Books, diverged_executions
-from cluster.checks.metrics.actor_classes import class_figures
+from cluster.audit.books import Books
+from cluster.checks.metrics.actor_classes import class_metrics
 from cluster.checks.metrics.metrics import series
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
@@ -59,7 +59,7 @@ def finish_run(
     write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
     write_atomically(folder / SERIES_FILE, json.dumps(series(books), separators=(",", ":")) + "\n")
     if books.divergences:
-        write_atomically(folder / TRACES_FILE, encode_traces(diverged_executions(books)))
+        write_atomically(folder / TRACES_FILE, encode_traces(books.divergences))
     write_atomically(folder / RESULT_FILE, json.dumps(result_of(judged), indent=2) + "\n")
     command = reproduce_command(record, folder, scenario_path)
     write_atomically(folder / JUNIT_FILE, run_xml(record, judged.verdict, command))
@@ -84,7 +84,7 @@ def result_of(judged: Judged) -> dict[str, Any]:
         ],
         "evaluations": {each.rule: {"times": each.times, "needed": each.needed} for each in verdict.evaluations},
         "metrics": judged.metrics,
-        "classes": class_figures(judged.classes),
+        "classes": class_metrics(judged.classes),
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
         "machine": machine(),
         "lag": {

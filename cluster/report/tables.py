@@ -156,7 +156,7 @@ def divergence_rows(books: Books) -> list[dict[str, Any]]:
             ][:FINDINGS_SHOWN],
             "difference": _difference(bisected.get((each.validator, each.height))),
         }
-        for each in sorted(books.divergences, key=lambda each: (each.height, each.validator))
+        for each in books.divergences
     ]
 
 

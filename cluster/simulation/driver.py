@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
-from cluster.audit.books import final_queries, ledger_of
+from cluster.audit.books import KeptLedger, final_queries, ledger_of
 from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.common.errors import BadInput
@@ -26,7 +26,7 @@ from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.record.archive import BlockRecord
 from cluster.record.message_trace import SimulatedTrace
 from cluster.record.resources import ResourceLog
-from cluster.record.rules import BOUNDED
+from cluster.record.rules import SafetyRule
 from cluster.record.run import Finalization, JoinRecord, Resources, RunRecord, Sample, Supply, ValidatorRecord
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
@@ -462,7 +462,7 @@ class Simulation:
             node = machine.validator.node
             excess = list(excesses(node.consensus_sizes, bounds(view, node.final_view, len(self.machines))))
             what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
-            self.monitor.look(BOUNDED, not excess, what)
+            self.monitor.look(SafetyRule.BOUNDED, not excess, what)
 
     def _watch_final(self, machine: Machine, height: int) -> None:
         assert machine.validator is not None
@@ -667,6 +667,7 @@ class Simulation:
         """What the checks want to know of everybody's final state."""
         chain = longest_chain(self.record.lives)
         ledger = self.monitor.ledger_of(chain) or ledger_of(self._genesis, chain)
+        self.record.kept_ledger = KeptLedger(chain, ledger)
         asked, audit = final_queries(self._genesis, chain, ledger), ProofAudit(self.record, chain, ledger)
         proved = [Answers(found.name) for found in self.record.validators]
         for machine, found, answers in zip(self.machines, self.record.validators, proved, strict=True):

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from cluster.audit.chain_codec import Bidder, QueryReceipt
+from cluster.audit.ledger.context import short
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import SCRIPT_CODE
 from validator.execution.bidding import MIN_QUERY_CYCLES, UNPAID_QUERY_CYCLES
@@ -32,13 +33,13 @@ def has_own_bid(code: str) -> bool:
 
 
 class Agents:
-    """Who bids for whose timers: what actors have of their own, and the contracts that they named (SPEC §9)."""
+    """The agents of actors and timers: actors' own ones, and the contracts that they named (SPEC §9)."""
 
     def __init__(self, genesis: Genesis) -> None:
         self._contracts: set[bytes] = {at for at, actor in genesis.actors.items() if has_own_bid(actor.code)}
         self._fixed: set[bytes] = {at for at, actor in genesis.actors.items() if actor.agent is not None}
         self._named: dict[bytes, bytes] = {}
-        """By actor; empty where it went back to what it has of its own."""
+        """By actor; empty if it went back to its own agent."""
         self._named_at_pricing: dict[bytes, bytes] | None = None
         """While a block's timers have their turns: whom actors had named before that, of those that did so since."""
         self._of_timers: dict[bytes, bytes] = {}
@@ -83,11 +84,11 @@ class Agents:
         return actor in self._fixed
 
     def may_bid_for(self, actor: bytes) -> bool:
-        """Whether anybody may bid for timers of an actor; where nobody does, none of them needs to be looked at."""
+        """Whether an actor may have an agent for any of its timers."""
         return actor in self._with_agents_of_timers or self.agent_of(actor, NO_TIMER) is not None
 
     def agent_of(self, actor: bytes, timer_id: bytes) -> bytes | None:
-        """Who bids for a timer: a contract's address, empty for what its actor has of its own, ``None`` for nobody."""
+        """The agent that bids for a timer: a contract's address, empty for the actor's own, ``None`` for none."""
         named = self._of_timers.get(timer_id)
         if named is None:
             named = (self._named_at_pricing or {}).get(actor, self._named.get(actor, OWN))
@@ -121,7 +122,7 @@ class QueryAudit:
     def order_problems(
         self, queries: Sequence[QueryReceipt], candidates: Mapping[bytes, Sequence[bytes]]
     ) -> Iterator[str]:
-        """What is wrong with who was asked about, and in which order; before the block's queries are entered.
+        """Yields problems of the timers asked about and their order; before the block's queries are entered.
 
         ``candidates`` are the timers that may be asked about, by actor, in the order of their heights and sequence
         numbers.
@@ -134,18 +135,18 @@ class QueryAudit:
             if actor in unpaid:
                 continue
             if not left:
-                yield f"timer {timer_id.hex()[:16]} was not asked about, though its turn came and the budget had room"
+                yield f"timer {short(timer_id)} was not asked about, though its turn came and the budget had room"
                 return
             query = left.popleft()
             if query.timer_id != timer_id:
-                asked = query.timer_id.hex()[:16]
-                yield f"timer {asked} was asked about where the turn was that of timer {timer_id.hex()[:16]}"
+                asked = short(query.timer_id)
+                yield f"timer {asked} was asked about where the turn was that of timer {short(timer_id)}"
                 return
             spent += _spent_by(query)
             if query.outcome == UNPAID:
                 unpaid.add(actor)
         if left:
-            yield f"timer {left[0].timer_id.hex()[:16]} was asked about, whose turn did not come"
+            yield f"timer {short(left[0].timer_id)} was asked about, whose turn did not come"
 
     def _order_of(
         self, candidates: Mapping[bytes, Sequence[bytes]], parameters: Parameters
@@ -161,7 +162,7 @@ class QueryAudit:
             yield from ((timer_id, actor) for _, timer_id, actor in of_rank)
 
     def problems(self, query: QueryReceipt, balance: int, basefee_cycle: int | None) -> Iterator[str]:
-        """What is wrong with the next query; ``balance`` is its actor's before it. Prices may be unknown."""
+        """Enter the next query; yields problems. ``balance`` is its actor's before it; prices may be unknown."""
         parameters = self._genesis.parameters
         yield from self._admission_problems(query, parameters)
         yield from self._cost_problems(query, parameters)
@@ -218,5 +219,5 @@ class QueryAudit:
 
 
 def _spent_by(query: QueryReceipt) -> int:
-    """What a query takes of the block's budget."""
+    """The cycles that a query takes of the block's budget."""
     return UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles

@@ -7,16 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from cluster.audit.chain_codec import (
-    Block,
-    BlockReceipts,
-    Header,
-    address_of,
-    transaction_hash,
-    transactions_root,
-)
+from cluster.audit.chain_codec import Block, BlockReceipts, Header, address_of, transaction_hash, transactions_root
 from cluster.audit.ledger.context import CHAIN, AuditLog, BlockContext
-from cluster.record.rules import CHAIN_LINKS
+from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.primitives.types import address_text
 
@@ -70,7 +63,7 @@ class ChainRules:
                 "the transactions' use in the header is not what they were charged for",
             ),
         )
-        context.evaluate(CHAIN_LINKS)
+        context.evaluate(LedgerRule.CHAIN_LINKS)
         for holds, what in rules:
             if not holds:
                 context.found(CHAIN, what)

@@ -41,7 +41,7 @@ class AuditLog:
     violations: list[Violation] = field(default_factory=list)
     violation_count: int = 0
     evaluated: Counter[str] = field(default_factory=Counter)
-    """How often each of :data:`~cluster.record.rules.LEDGER_RULES` was evaluated."""
+    """How often each of :class:`~cluster.record.rules.LedgerRule` was evaluated."""
 
     def found(self, check: str, height: int, what: str) -> None:
         """Note a violation."""

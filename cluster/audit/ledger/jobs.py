@@ -26,6 +26,7 @@ from cluster.audit.chain_codec import (
     read_appointment,
     read_submission,
 )
+from cluster.audit.ledger.context import short
 from validator.chain.genesis import Genesis
 from validator.execution.jobs import (
     CALLBACKS_PER_BLOCK,
@@ -55,10 +56,10 @@ _FIELDS: Final = {
 
 
 class Run(NamedTuple):
-    """What an observer knows of a handler's run, besides its effects."""
+    """A handler's run as an observer knows it, besides its effects."""
 
     actor: bytes | None
-    """Whose it was; ``None`` where that is unknown, and even whether it was the runner contract."""
+    """Whose it was; ``None`` if it is unknown, and even whether it was the runner contract."""
     cycles: int
     cells: int
     base_cycles: int
@@ -92,7 +93,7 @@ class JobLife:
 
 
 class JobBooks:
-    """Follows the jobs of a chain, block after block. What yields text has found something that must not be."""
+    """Follows the jobs of a chain, block after block. Methods that yield texts yield violations."""
 
     def __init__(self, genesis: Genesis) -> None:
         self.jobs: dict[bytes, JobLife] = {}
@@ -117,7 +118,7 @@ class JobBooks:
     # --- handlers -----------------------------------------------------------------------------------------------------
 
     def run_problems(self, run: Run, effects: Effects) -> Iterator[str]:
-        """What is wrong with a handler's part in jobs: what it requested and consumed."""
+        """Enter the jobs that a handler's run requested and consumed; yields problems."""
         for event in effects.events:
             fields = _fields_of(event)
             if fields is None:
@@ -146,37 +147,37 @@ class JobBooks:
     def _enter_request(self, event: Event, fields: dict[str, str]) -> Iterator[str]:
         key, needed = _bytes(fields["job_id"]), fields["results_needed"]
         if key in self.jobs:
-            yield f"requested job {_short(key)} a second time"
+            yield f"requested job {short(key)} a second time"
             return
         if needed not in RESULTS_NEEDED:
-            yield f"requested job {_short(key)} with {needed[:20]} results"
+            yield f"requested job {short(key)} with {needed[:20]} results"
             return
         life = JobLife(key, event.actor, fields["handler"], int(needed), self._height)
         self.jobs[key] = life
         self._ending.append(life)
         self._unsettled[life.actor] += 1
         if self._unsettled[life.actor] > JOBS_PER_ACTOR:
-            yield f"requested job {_short(key)} beyond the {JOBS_PER_ACTOR} that an actor may have"
+            yield f"requested job {short(key)} beyond the {JOBS_PER_ACTOR} that an actor may have"
 
     def _enter_consumption(self, run: Run, event: Event, fields: dict[str, str]) -> Iterator[str]:
         key = _bytes(fields["job_id"])
         life = self.jobs.get(key)
         if life is None:
-            yield f"consumed job {_short(key)}, which nobody requested"
+            yield f"consumed job {short(key)}, which nobody requested"
             return
         if life.actor != event.actor:
-            yield f"consumed job {_short(key)} of {address_text(life.actor)}"
+            yield f"consumed job {short(key)} of {address_text(life.actor)}"
         if key != run.callback_of:
-            yield f"consumed job {_short(key)}, whose callback it is not"
+            yield f"consumed job {short(key)}, whose callback it is not"
         if life.consumed_at is not None:
-            yield f"consumed job {_short(key)}, which was consumed at height {life.consumed_at}"
+            yield f"consumed job {short(key)}, which was consumed at height {life.consumed_at}"
         life.consumed_at = self._height
         self.consumed += 1
 
     # --- the runner contract ------------------------------------------------------------------------------------------
 
     def contract_problems(self, sender: bytes, call: Call, ok: bool, error: str, effects: Effects) -> Iterator[str]:
-        """What is wrong with a call of the runner contract: whether it was taken, and what it left behind."""
+        """Enter a call of the runner contract; yields problems of its result and of its effects."""
         expected = self._expected_errors(sender, call)
         if ok and expected:
             yield f"was taken by the runner contract, which should have said {expected[0]}"
@@ -203,10 +204,10 @@ class JobBooks:
     def _enter_result(self, key: bytes, runner: str) -> Iterator[str]:
         life = self.jobs.get(key)
         if life is None:
-            yield f"gave a result for job {_short(key)}, which nobody requested"
+            yield f"gave a result for job {short(key)}, which nobody requested"
             return
         if life.completed_at is not None:
-            yield f"gave a result for job {_short(key)}, which was complete at height {life.completed_at}"
+            yield f"gave a result for job {short(key)}, which was complete at height {life.completed_at}"
             return
         life.runners = (*life.runners, runner)
         if len(life.runners) == life.results_needed:
@@ -214,7 +215,7 @@ class JobBooks:
             self._waiting[key] = life
 
     def _expected_errors(self, sender: bytes, call: Call) -> tuple[str, ...]:
-        """With what the contract may refuse a call; nothing where it takes it."""
+        """The errors with which the contract may refuse a call; none if it accepts the call."""
         if call.handler == SUBMIT_RESULT:
             return self._expected_of_result(sender, call.payload)
         if call.handler not in (REGISTER_RUNNER, UNREGISTER_RUNNER):
@@ -243,7 +244,7 @@ class JobBooks:
         return ("AlreadySubmitted",) if address_text(sender) in life.runners else ()
 
     def _expected_events(self, sender: bytes, call: Call) -> list[tuple[str, dict[str, str]]]:
-        """What a call that is taken leaves behind."""
+        """The events of a call that is accepted."""
         if call.handler == SUBMIT_RESULT:
             given = _read(call.payload, read_submission)
             assert given is not None, "a result that is taken can be read"
@@ -260,7 +261,7 @@ class JobBooks:
     # --- callbacks ----------------------------------------------------------------------------------------------------
 
     def callback_problems(self, callback: CallbackReceipt) -> Iterator[str]:
-        """What is wrong with a callback that ran, before what it did is looked at."""
+        """Enter a callback that ran, but for its effects; yields problems."""
         self.callbacks += 1
         life = self.jobs.get(callback.job_id)
         if life is None:
@@ -273,7 +274,7 @@ class JobBooks:
         elif life.completed_at >= self._height:
             yield "ran in the block that completed its job"
         elif (first := next(iter(self._waiting))) != life.job_id:
-            yield f"ran before that of job {_short(first)}, which was complete earlier"
+            yield f"ran before that of job {short(first)}, which was complete earlier"
         if (callback.actor, callback.handler) != (life.actor, life.handler):
             yield "called another actor or handler than its job says"
         self._waiting.pop(life.job_id, None)
@@ -304,7 +305,7 @@ class JobBooks:
         if not self.holds_messages_up:
             return
         p, first = self._genesis.parameters, next(iter(self._waiting.values()))
-        key = _short(first.job_id)
+        key = short(first.job_id)
         fits = sum(callback.cycles for callback in callbacks) + p.message_cycles <= p.lane_deferred_cycles
         if fits and len(callbacks) < CALLBACKS_PER_BLOCK:
             yield f"the callback of job {key} was passed over, though it fitted in the lane"
@@ -336,7 +337,3 @@ def _bytes(text: str) -> bytes:
         return bytes.fromhex(text)
     except ValueError:
         return b""
-
-
-def _short(key: bytes) -> str:
-    return key.hex()[:16]

@@ -45,7 +45,7 @@ from cluster.audit.ledger.phase_rules import PhaseRules, check_fire_limits
 from cluster.audit.ledger.timer_ids import handler_input
 from cluster.audit.ledger.timer_phase import TurnAudit
 from cluster.audit.ledger.timer_register import INSUFFICIENT_FUNDS, TimerRegister
-from cluster.record.rules import TRANSACTION_FEES, VALUES
+from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.primitives.types import PRICE_LIMIT, RUNNER_CONTRACT_ADDRESS, address_text
@@ -315,7 +315,7 @@ class Ledger:
     # --- callbacks and messages -------------------------------------------------------------------------------------
 
     def _enter_callback(self, context: BlockContext, callback: CallbackReceipt) -> None:
-        """One that ran. Whoever requested its job had paid for it; nobody pays now."""
+        """A callback is paid for by the run that requested its job; nobody pays now."""
         name = f"the callback of job {short(callback.job_id)}"
         for what in self.jobs.callback_problems(callback):
             context.found(CHAIN, f"{name} {what}")
@@ -325,7 +325,7 @@ class Ledger:
             context.found(CHAIN, f"{name} {what}")
 
     def _enter_message(self, context: BlockContext, message: MessageReceipt) -> None:
-        """One that ran. Whoever sent it had paid for it; nobody pays now."""
+        """A message is paid for by the run that sent it; nobody pays now."""
         name = f"a message to {address_text(message.to)}"
         if message.to not in self.accounts.actors:
             context.found(CHAIN, f"{name} ran, where there is no actor")
@@ -341,7 +341,7 @@ class Ledger:
         actor: bytes,
         callback_of: bytes = b"",
     ) -> None:
-        """What a run that was paid for in advance used and left behind."""
+        """Check and enter a run that was paid for in advance."""
         parameters = context.parameters
         base = parameters.message_base_cycles
         check_result(context, name, receipt.ok, receipt.error, receipt.effects)
@@ -357,7 +357,7 @@ class Ledger:
     def _enter_run(
         self, context: BlockContext, name: str, run: Run, effects: Effects, payer: bytes, script: bytes | None = None
     ) -> None:
-        """Enter what a run outside of transactions left behind."""
+        """Enter the effects of a run outside of transactions."""
         self.accounts.move(effects.movements)
         self.timers.enter(context, effects, run.actor, script)
         self._enter_jobs(context, name, run, effects)
@@ -367,7 +367,7 @@ class Ledger:
 def _check_sponsored(
     context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody | None
 ) -> None:
-    """What a transaction's sender pays for timers keeps to what it allowed (SPEC §4, step 6)."""
+    """A transaction's sender pays no more for timers than it allowed (SPEC §4, step 6)."""
     sponsored = [item for item in receipt.effects.scheduled if item.fee_payer != item.actor]
     granted = sum(0 if item.payer_cap is None else fee(item.payer_cap) for item in sponsored)
     if any(item.fee_payer != receipt.sender or not item.payer_cap for item in sponsored):
@@ -380,7 +380,7 @@ def _check_sponsored(
 def _check_transaction_fee(
     context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody
 ) -> None:
-    context.evaluate(TRANSACTION_FEES)
+    context.evaluate(LedgerRule.TRANSACTION_FEES)
     basefee = context.basefee_cycle
     headroom = amount(body.max_fee_per_cycle, PRICE_LIMIT) - basefee
     if headroom < 0:
@@ -395,7 +395,7 @@ def _check_transaction_fee(
 
 def _check_value(context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody) -> None:
     """A transaction's value moves once, first and only when it succeeds; all else moves from the called actor."""
-    context.evaluate(VALUES)
+    context.evaluate(LedgerRule.VALUES)
     if not receipt.ok:
         return
     action = body.action

@@ -21,14 +21,14 @@ from validator.primitives.types import address_text
 
 
 class _Queued(NamedTuple):
-    """A message that waits; ``sender`` is ``None`` where it is unknown."""
+    """A message that waits; ``sender`` is ``None`` if it is unknown."""
 
     sent: Sent
     sender: bytes | None
 
 
 class MessageBooks:
-    """Follows the mailboxes of a chain, block after block. What yields text has found something that must not be."""
+    """Follows the mailboxes of a chain, block after block. Methods that yield texts yield violations."""
 
     def __init__(self) -> None:
         self._waiting: deque[_Queued] = deque()
@@ -46,7 +46,7 @@ class MessageBooks:
         self._older = len(self._waiting)
 
     def sent_problems(self, run: Run, effects: Effects, parameters: Parameters) -> Iterator[str]:
-        """Enter what a run sent. What is wrong with it, and whether it paid."""
+        """Enter the messages that a run sent; yields problems of them and of their payment."""
         if not effects.messages:
             return
         p = parameters
@@ -69,7 +69,7 @@ class MessageBooks:
         self._used += callback.cycles - _reserved(callback.effects, parameters)
 
     def message_problems(self, message: MessageReceipt, parameters: Parameters) -> Iterator[str]:
-        """What is wrong with a message that ran, before what it did is looked at."""
+        """Enter a message that ran, but for its effects; yields problems."""
         if not self._waiting:
             yield "ran, which nobody sent"
             return

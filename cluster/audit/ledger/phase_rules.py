@@ -14,7 +14,7 @@ from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, fee, short
 from cluster.audit.ledger.timer_phase import Offer, TurnAudit
 from cluster.audit.ledger.timer_register import EXPIRED, INSUFFICIENT_FUNDS, TimerRegister
-from cluster.record.rules import EXPIRED_GONE, FIRE_FEES, LANE_LIMITS, PASSED_OVER, QUERY_ORDER
+from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.primitives.types import PRICE_LIMIT, address_text
 
@@ -36,7 +36,7 @@ class PhaseRules:
 
     def check(self, context: BlockContext) -> None:
         """Check the phase as a whole; before activation, and after, SPEC §13."""
-        context.evaluate(LANE_LIMITS)
+        context.evaluate(LedgerRule.LANE_LIMITS)
         lane = context.parameters.lane_timer_cycles
         if sum(fire.cycles for fire in context.receipts.fires) > lane:
             context.found(TIMERS, f"the fires used more than the lane's {lane} cycles")
@@ -71,7 +71,7 @@ class PhaseRules:
         candidates = self._turns.candidates()
         if candidates is not None:
             # agents are asked about the timers whose turn it is, in that order, as far as the budget reaches (SPEC §9)
-            context.evaluate(QUERY_ORDER, len(queries))
+            context.evaluate(LedgerRule.QUERY_ORDER, len(queries))
             for what in self._queries.order_problems(queries, candidates):
                 context.found(TIMERS, what)
         for query in queries:
@@ -92,7 +92,7 @@ class PhaseRules:
         """No eligible timer waits that would have fitted."""
         judged, problems = self._turns.judge(context.receipts.gc_cycles)
         fires = context.receipts.fires
-        context.evaluate(PASSED_OVER, judged + (len(fires) if context.header is not None else 0))
+        context.evaluate(LedgerRule.PASSED_OVER, judged + (len(fires) if context.header is not None else 0))
         for key, why in problems:
             context.found(TIMERS, f"timer {short(key)} was due and passed over, {why}")
 
@@ -142,13 +142,13 @@ class PhaseRules:
             context.found(CONSERVATION, what)
 
     def _available(self, offer: Offer) -> int:
-        """What the payer of a timer has for it."""
+        """The balance that the payer of a timer has for it."""
         balance = self._accounts.balances.get(offer.terms.fee_payer, 0)
         return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap)
 
     def check_fire_fee(self, context: BlockContext, name: str, fire: FireReceipt) -> None:
         """A fire is charged and tipped what its use and prices give."""
-        context.evaluate(FIRE_FEES)
+        context.evaluate(LedgerRule.FIRE_FEES)
         tip_per_cycle = amount(fire.tip_per_cycle, PRICE_LIMIT)
         check_charge(context, name, "tipped", fee(fire.tip), fire.cycles * tip_per_cycle)
         if context.header is None:
@@ -164,7 +164,7 @@ class PhaseRules:
         if destroyed.reason not in (EXPIRED, INSUFFICIENT_FUNDS):
             name = short(destroyed.timer_id)
             context.found(TIMERS, f"timer {name} was destroyed for an unknown reason, {destroyed.reason[:40]!r}")
-        context.evaluate(EXPIRED_GONE, destroyed.reason == EXPIRED)
+        context.evaluate(LedgerRule.EXPIRED_GONE, destroyed.reason == EXPIRED)
         if destroyed.reason == INSUFFICIENT_FUNDS and (offer := self._turns.offer(destroyed.timer_id)) is not None:
             self._check_insolvency(context, destroyed, offer)
         self._timers.destroy(context, destroyed)

@@ -1,8 +1,8 @@
 """Timer ids, recomputed by an observer (SPEC §4).
 
-An id hashes the timer's payload, which receipts do not carry. Where the payload follows from the chain itself, because
-a ``builtin:script`` actor schedules what its own input says, the id can be recomputed; everywhere else the functions
-here answer ``None`` and nothing is claimed.
+An id hashes the timer's payload, which receipts do not carry. If the payload follows from the chain itself, because a
+``builtin:script`` actor schedules what its own input says, the id can be recomputed; else the functions here return
+``None`` and nothing is claimed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIGURES: Final = (
     "height",
     "in",
 )
-"""What a script calls the integers of :class:`ScheduledTerms`, in their order."""
+"""The integers of :class:`ScheduledTerms` as a script names them, in their order."""
 
 
 def timer_id(actor: bytes, trigger_height: int, payload: bytes, schedule_nonce: int) -> TimerId:
@@ -36,7 +36,7 @@ def timer_id(actor: bytes, trigger_height: int, payload: bytes, schedule_nonce: 
 
 
 class ScheduledTerms(NamedTuple):
-    """What a script's ``schedule`` operation says of its timer; fields left out are ``None``."""
+    """The terms of a script's ``schedule`` operation; fields left out are ``None``."""
 
     payload: bytes
     gas_limit: int | None
@@ -55,7 +55,7 @@ class ScheduledTerms(NamedTuple):
         return now + (self.blocks_ahead or 0) if self.height is None else self.height
 
     def payer(self, actor: bytes, sender: bytes) -> bytes:
-        """Who was to pay; no address at all where the text is none."""
+        """The payer that was asked for; empty if the text is no address."""
         match self.fee_payer:
             case None | "self":
                 return actor
@@ -68,7 +68,7 @@ class ScheduledTerms(NamedTuple):
 
 
 def scheduled_terms(script: bytes) -> list[ScheduledTerms] | None:
-    """The terms of a script's ``schedule`` operations, in order, or ``None`` where they cannot be told."""
+    """The terms of a script's ``schedule`` operations, in order, or ``None`` if they are not known."""
     operations = _json(script)
     if not isinstance(operations, list):
         return None
@@ -94,7 +94,7 @@ def scheduled_terms(script: bytes) -> list[ScheduledTerms] | None:
 
 
 def handler_input(payload: bytes) -> bytes:
-    """What a fire hands to its handler: the payload itself, or what its ``_handler``/``_payload`` envelope holds."""
+    """The input of a fire's handler: the payload, or the content of its ``_handler``/``_payload`` envelope."""
     value = _json(payload)
     if not isinstance(value, dict) or frozenset(value) != ENVELOPE_KEYS or not isinstance(value["_payload"], str):
         return payload

@@ -3,13 +3,13 @@ timer that waits still does.
 
 Receipts say of a timer all that its turn depends on, and of each query what the agent answered; what fires used, paid
 and changed is in their own receipts. So everything else follows: the price of each timer, its place in the block's
-order, how much of the lane was left when its turn came, and whether its payer could pay then. A timer that fired out of
-turn, at another price, or where it did not fit, and one that was destroyed although its payer could pay, are found; so
-is one that still waits although it passed the gate and fitted at its turn (work conservation: it should have fired, or
-have been destroyed).
+order, how much of the lane was left when its turn came, and whether its payer could pay then. Found are timers that
+fired out of turn, at another price, or although they did not fit; timers that were destroyed although their payer could
+pay; and timers that still wait although they passed the gate and fitted at their turn (work conservation: they should
+have fired, or have been destroyed).
 
-Not judged, and counted: timers that wait behind the last fire where the scan may have ended before them, all that wait
-where the garbage collection has no budget left, and those beyond :data:`MAX_JUDGED` in a block.
+Not judged, and counted: timers that wait behind the last fire if the scan may have ended before them, all that wait if
+the garbage collection has no budget left, and those beyond :data:`MAX_JUDGED` in a block.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ MAX_JUDGED: Final = 4_096
 """Timers that wait, looked at in one block: from the oldest on and from the newest on, in turn."""
 
 Order = tuple[int, bytes, tuple[int, int]]
-"""What a block's turns are sorted by."""
+"""The sort key of a block's turns."""
 
 
 class Life(Protocol):
-    """What the audit looks at of a timer (:class:`cluster.audit.ledger.timer_register.TimerLife`)."""
+    """The part of a timer that the audit reads (:class:`cluster.audit.ledger.timer_register.TimerLife`)."""
 
     @property
     def is_pending(self) -> bool: ...
@@ -49,21 +49,21 @@ class Life(Protocol):
 
 
 class Bid(NamedTuple):
-    """What an agent answered, per cycle; ``None`` is left to the default agent."""
+    """An agent's answer, per cycle; ``None`` is left to the default agent."""
 
     max_fee: int | None
     priority: int | None
 
     @classmethod
     def of(cls, query: QueryReceipt) -> Bid | None:
-        """``None`` where there was no answer. Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
+        """``None`` if there was no answer. Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
         if query.bid is None:
             return None
         return cls(*(None if price is None else amount(price, PRICE_LIMIT) for price in query.bid))
 
 
 class Terms(NamedTuple):
-    """What a schedule says of its timer; ``None`` where it is left open."""
+    """The terms of a timer's schedule; ``None`` if left open."""
 
     fee_payer: bytes
     gas_limit: int | None
@@ -113,7 +113,7 @@ class Offer(NamedTuple):
     tip: int
     order: Order
     max_cost: int
-    """What its fire is charged for before it runs (SPEC §6, step 6b)."""
+    """The charge for its fire before it runs (SPEC §6, step 6b)."""
     passes: bool
     """The gate (SPEC §6, step 4)."""
 
@@ -155,11 +155,11 @@ class Phase:
 
     @property
     def lane_price(self) -> int:
-        """What a lane cycle costs on top of a cycle; nothing where there is no auction."""
+        """The price of a lane cycle on top of a cycle's; 0 without an auction."""
         return lane_price(self.basefees, self.parameters) if self.is_auctioned else 0
 
     def has_room(self, used: Use, gas_limit: int) -> bool:
-        """Whether a timer's turn comes where so much of the lane is used, and it fits."""
+        """Whether a timer's turn comes, and it fits, when so much of the lane is used."""
         p = self.parameters
         return used.cells < p.lane_timer_cells and used.cycles + max(gas_limit, p.min_gas_limit_per_timer) <= (
             p.lane_timer_cycles
@@ -173,9 +173,9 @@ class TurnAudit:
         self._genesis = genesis
         self._agents = agents
         self.unjudged = 0
-        """How often it could not be said whether a timer that waits should."""
-        self._coming: list[tuple[int, int, _Waiting]] = []
-        """A heap, by trigger height and sequence."""
+        """How often a timer that waits could not be judged."""
+        self._coming: list[tuple[int, int, bytes, _Waiting]] = []
+        """A heap, by trigger height and sequence, which a wrong block may use twice, and id."""
         self._due: dict[bytes, _Waiting] = {}
         """In the order of their trigger heights and sequence numbers."""
         self._open: dict[bytes, dict[bytes, _Waiting]] = {}
@@ -191,14 +191,14 @@ class TurnAudit:
         self.p50_tip = 0
         """In force in the block that comes next."""
         self.phase: Phase | None = None
-        """The one that is entered; ``None`` where its prices are not known."""
+        """The one that is entered; ``None`` if its prices are not known."""
 
     # --- a block, in its order ----------------------------------------------------------------------------------------
 
     def scheduled(self, item: Scheduled, terms: Terms, life: Life) -> None:
         """A timer was scheduled."""
         turn = (item.trigger_height, item.sequence)
-        heapq.heappush(self._coming, (*turn, _Waiting(item.timer_id, item.actor, turn, terms, life)))
+        heapq.heappush(self._coming, (*turn, item.timer_id, _Waiting(item.timer_id, item.actor, turn, terms, life)))
 
     def begin_phase(self, height: int, parameters: Parameters, basefees: Basefees | None) -> None:
         """The timers of a height are due now."""
@@ -206,7 +206,7 @@ class TurnAudit:
         self._window.begin_block(height, parameters.fairness_window_blocks)
         self._answers.clear()
         while self._coming and self._coming[0][0] <= height:
-            waiting = heapq.heappop(self._coming)[2]
+            waiting = heapq.heappop(self._coming)[3]
             if waiting.life.is_pending:
                 self._due[waiting.timer_id] = waiting
                 if waiting.terms.max_fee is None or waiting.terms.priority is None:
@@ -217,7 +217,7 @@ class TurnAudit:
 
     def candidates(self) -> dict[bytes, list[bytes]] | None:
         """The timers that agents may be asked about in this block, by actor, as many as one may have asked about
-        (SPEC §9); ``None`` where that is unknown."""
+        (SPEC §9); ``None`` if that is unknown."""
         phase = self.phase
         if phase is None:
             return None
@@ -241,7 +241,7 @@ class TurnAudit:
         )
 
     def queried(self, query: QueryReceipt) -> Iterator[str]:
-        """An agent was asked about a timer. What is wrong with that."""
+        """Enter a query about a timer; yields problems."""
         bid = Bid.of(query)
         if (bid is None) == (query.outcome == "ok"):
             yield "has no answer" if bid is None else "has an answer, though it failed"
@@ -270,7 +270,7 @@ class TurnAudit:
                 del self._without_default[waiting.timer_id]
 
     def offer(self, timer_id: bytes) -> Offer | None:
-        """What a timer that is due offers in this block; ``None`` where that is unknown."""
+        """The offer of a timer that is due in this block; ``None`` if that is unknown."""
         waiting = self._due.get(timer_id)
         return None if waiting is None or self.phase is None else self._offer(waiting, self.phase)
 
@@ -296,7 +296,7 @@ class TurnAudit:
         return None if offer is None else offer.order
 
     def take_turn(self, offer: Offer) -> Iterator[str]:
-        """A timer's turn has come. What is wrong with that."""
+        """Enter a timer's turn; yields problems."""
         phase = self.phase
         assert phase is not None, "offers are made in a phase"
         if phase.last is not None and offer.order < phase.last:
@@ -374,7 +374,7 @@ class TurnAudit:
         return len(self._due), list(self._passed_over(phase, [first]))
 
     def end_phase(self, fires: Sequence[FireReceipt]) -> None:
-        """What fired counts in the blocks to come."""
+        """The median tip and the fairness window of later blocks follow from the fires."""
         phase = self.phase
         self._agents.let_go()
         if phase is None:

@@ -13,20 +13,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from cluster.audit.chain_codec import (
-    Bidder,
-    Cancelled,
-    DestroyedReceipt,
-    Effects,
-    Extended,
-    FireReceipt,
-    Scheduled,
-)
+from cluster.audit.chain_codec import Bidder, Cancelled, DestroyedReceipt, Effects, Extended, FireReceipt, Scheduled
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, short
 from cluster.audit.ledger.timer_ids import ScheduledTerms, scheduled_terms, timer_id
 from cluster.audit.ledger.timer_phase import Terms, TurnAudit
-from cluster.record.rules import EXPIRED_GONE, FIRE_TIMES, TIMER_IDS
+from cluster.record.rules import LedgerRule
 from validator.primitives.types import address_text
 
 MAX_PAYLOAD_KEPT_BYTES: Final = 65_536
@@ -168,7 +160,7 @@ class TimerRegister:
         self._last_sequence = max(self._last_sequence, item.sequence)
         payload = None if script is None else script.payload
         if payload is not None:
-            context.evaluate(TIMER_IDS)
+            context.evaluate(LedgerRule.TIMER_IDS)
             if timer_id(item.actor, item.trigger_height, payload, nonce) != item.timer_id:
                 context.found(TIMERS, f"timer {name} has another id than its schedule gives")
         kept = payload if payload is not None and len(payload) <= MAX_PAYLOAD_KEPT_BYTES else None
@@ -214,7 +206,7 @@ class TimerRegister:
         return payload
 
     def _check_fire_time(self, context: BlockContext, fire: FireReceipt, life: TimerLife) -> None:
-        context.evaluate(FIRE_TIMES)
+        context.evaluate(LedgerRule.FIRE_TIMES)
         name = short(fire.timer_id)
         if context.height < life.trigger_height:
             early = life.trigger_height - context.height
@@ -279,7 +271,7 @@ class TimerRegister:
         if context.receipts.gc_cycles + parameters.gc_cycles_per_removal > budget:
             self._expiring.setdefault(height, []).extend(forgotten)
             return
-        context.evaluate(EXPIRED_GONE, len(forgotten))
+        context.evaluate(LedgerRule.EXPIRED_GONE, len(forgotten))
         for key in forgotten:
             expired_at = self.pending[key].expires_at
             what = f"timer {short(key)} was forgotten: it expired at {expired_at} and is still pending"

@@ -80,7 +80,7 @@ def _differences(
     recorded: BlockRecord,
     mismatch: Mismatch | None,
 ) -> Page:
-    """What differs, by the best that is known."""
+    """The differences, by the best that is known."""
     if theirs is None:
         parting = part_by_receipts(told.receipts, recorded.receipts)
         return _parting_page(parting, right) | {"note": NO_TRACE if parting is not None else NOTHING}

@@ -16,7 +16,7 @@ class KeyDifference:
 
     key: bytes
     before: Value
-    """What stood there before, by the right execution (by the other one where that did not touch it)."""
+    """The value before, by the right execution (by the other one if that did not touch it)."""
     theirs: Value
     """After the execution that is looked into."""
     right: Value
@@ -30,7 +30,7 @@ class Parting:
     same_before: int
     """Steps that agree before."""
     theirs: Step | None
-    """The first step that differs, as the execution did it; ``None`` where it ended."""
+    """The first step that differs, as the execution did it; ``None`` if it ended."""
     right: Step | None
     """The same of the right one."""
     keys: tuple[KeyDifference, ...]
@@ -50,12 +50,12 @@ class Parting:
 
 
 def part(theirs: BlockTrace, right: BlockTrace) -> Parting | None:
-    """The first step in which an execution differs from the right one; ``None`` where all steps agree."""
+    """The first step in which an execution differs from the right one; ``None`` if all steps agree."""
     return first_difference(theirs.steps, right.steps)
 
 
 def part_by_receipts(theirs: bytes, right: bytes) -> Parting | None:
-    """The same, as far as the receipts of two executions tell; ``None`` too where one of them cannot be read."""
+    """The same, as far as the receipts of two executions tell; ``None`` too if one of them cannot be read."""
     try:
         mine, other = (receipt_steps(decode(receipts, BlockReceipts)) for receipts in (theirs, right))
     except CodecError:
@@ -87,7 +87,7 @@ def key_differences(theirs: Iterable[Write], right: Iterable[Write]) -> tuple[Ke
 
 
 def net_writes(trace: BlockTrace) -> list[Write]:
-    """What a whole execution changed, keys ascending."""
+    """The changes of a whole execution, keys ascending."""
     first: dict[bytes, Value] = {}
     last: dict[bytes, Value] = {}
     for step in trace.steps:

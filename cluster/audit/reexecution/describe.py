@@ -165,7 +165,7 @@ def _key_page(difference: KeyDifference) -> Page:
 
 
 def _fields(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Each field's value in records of one kind, or the whole value where one of them is not there or has none."""
+    """Each field's value in records of one kind, or the whole value if one of them is absent or has none."""
     names = next((value._fields for value in values if hasattr(value, "_fields")), ())
     if not names or values[1] is None or values[2] is None or not all(hasattr(v, "_fields") for v in values[1:]):
         yield "value", values
@@ -212,7 +212,7 @@ _ALONE: Final = {
 
 
 def key_words(key: bytes) -> str:
-    """What a state key holds, in words."""
+    """The content of a state key, in words."""
     prefix, rest = key[:1], key[1:]
     address, name = address_text(rest[:ADDRESS_BYTES]), rest[ADDRESS_BYTES:]
     words: list[tuple[Any, Callable[[], str]]] = [
@@ -304,7 +304,7 @@ def _key_line(key: Page, theirs: str, right: str) -> str:
 
 
 def _was(field: Page) -> str:
-    """What stood there before, where that is neither of the two."""
+    """The value before, if it is neither of the two."""
     return "" if field["before"] in (field["theirs"], field["right"]) else f", before {_short(field['before'])}"
 
 

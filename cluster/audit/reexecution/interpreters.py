@@ -22,7 +22,7 @@ PACKAGES: Final = {
     "numba": "numba",
     "numpy": "numpy",
 }
-"""What executing a block imports, and the distribution that it comes from."""
+"""The imports of executing a block, and the distribution of each."""
 
 OLDEST: Final = (3, 11)
 PROBE_TIMEOUT_S: Final = 60
@@ -41,7 +41,7 @@ sys.stdout.write("%d.%d.%d %s" % (tuple(sys.version_info[:3]) + (",".join(lackin
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a shadow process made of a run's blocks."""
+    """A shadow process's result of a run's blocks."""
 
     python: str
     """Its version."""
@@ -54,7 +54,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Mismatched:
-    """The first block that gave something else; receipts and trace encoded, empty where there are none."""
+    """The first block that gave something else; receipts and trace encoded, empty if there are none."""
 
     height: int
     reason: str
@@ -63,7 +63,7 @@ class Mismatched:
 
 
 def check_interpreter(python: str) -> None:
-    """Raise :class:`BadInput` where a Python cannot execute blocks: why, and what to do about it."""
+    """Raise :class:`BadInput` if a Python cannot execute blocks: why, and what to do about it."""
     version, lacking = _probe(python)
     numbers = tuple(map(int, version.split(".")[:2]))
     if numbers < OLDEST:
@@ -98,7 +98,7 @@ def _probe(python: str) -> tuple[str, list[str]]:
 
 
 def execute(python: str, hash_seed: int, folder: Path) -> Answer:
-    """Let a Python execute a run's blocks in a fresh process. Raises :class:`HarnessError` where it does not answer."""
+    """Let a Python execute a run's blocks in a fresh process. Raises :class:`HarnessError` if it does not answer."""
     done = subprocess.run(
         [python, "-m", "cluster.audit.reexecution.worker", str(folder.resolve())],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)},

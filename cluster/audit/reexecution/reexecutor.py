@@ -30,13 +30,13 @@ class Mismatch:
     reason: str
     """One line, without the height."""
     receipts: bytes = b""
-    """What execution gave here, encoded; empty where it was refused or the block cannot be read."""
+    """The receipts of the execution here, encoded; empty if it was refused or the block cannot be read."""
     trace: BlockTrace | None = None
-    """How it was executed here, where it did not come to its own header."""
+    """The execution here, if it did not give the block's own header."""
 
 
 class Reexecutor:
-    """Executes a chain from its genesis on. Raises :class:`BadInput` where the genesis cannot be built."""
+    """Executes a chain from its genesis on. Raises :class:`BadInput` if the genesis cannot be built."""
 
     def __init__(self, genesis: Genesis) -> None:
         try:
@@ -76,7 +76,7 @@ class Reexecutor:
         return None
 
     def trace(self, record: BlockRecord) -> BlockTrace:
-        """How the next block is executed here, step by step. Raises :class:`BadInput` where it cannot be read."""
+        """How the next block is executed here, step by step. Raises :class:`BadInput` if it cannot be read."""
         try:
             return self._executor.trace(decode(record.block, Block))
         except CodecError as error:
@@ -90,13 +90,13 @@ class Reexecutor:
 
 @dataclass(frozen=True, slots=True)
 class RightExecution:
-    """What executing the block honestly came to."""
+    """The result of executing a block honestly."""
 
     trace: BlockTrace | None
-    """``None`` where the chain cannot be followed to the block."""
+    """``None`` if the chain cannot be followed to the block."""
     recorded: BlockRecord | None
     mismatch: Mismatch | None
-    """Where the final blocks up to this one are not what this code gives."""
+    """The first final block up to this one that gives something else here."""
 
 
 class Reexecution:

@@ -23,7 +23,7 @@ from validator.primitives.codec import encode
 
 
 def answer(genesis: Genesis, blocks: list[BlockRecord]) -> dict[str, Any]:
-    """What re-execution came to, up to the first block that gives something else."""
+    """The result of re-execution, up to the first block that gives something else."""
     reexecutor = Reexecutor(genesis)
     mismatches = (reexecutor.take(record) for record in blocks)
     mismatch = next((found for found in mismatches if found is not None), None)

@@ -1,6 +1,6 @@
 """Actors by what they are for: the workload of the load plan that an actor belongs to, and the program that it runs.
 
-Lateness and fairness are told by class: an average over all actors would hide that one kind of them waits.
+Lateness and fairness are given by class: an average over all actors would hide that one kind of them waits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WEIGHT_LOOKS: Final = 50
 
 @dataclass(slots=True)
 class ActorUse:
-    """What one actor asked for and got."""
+    """One actor's due timers and fires."""
 
     actor: bytes
     group: str
@@ -46,7 +46,7 @@ class ActorUse:
 
 @dataclass(slots=True)
 class ClassUse:
-    """What the actors of a class got together."""
+    """The due timers and fires of the actors of a class."""
 
     name: str
     actors: list[ActorUse]
@@ -55,7 +55,7 @@ class ClassUse:
     lateness: Counter[int]
 
     def lateness_blocks(self, share: float) -> int | None:
-        """The lateness that a share of the fires does not exceed; ``None`` where none fired."""
+        """The lateness that a share of the fires does not exceed; ``None`` if none fired."""
         return counted_quantile(self.lateness, share) if self.lateness else None
 
     @property
@@ -79,7 +79,7 @@ def _class_name(group: UserGroup) -> str:
 
 
 def use_by_actor(books: Books) -> list[ActorUse]:
-    """What each actor that had a timer due asked for and got, in the order of addresses."""
+    """The use by each actor that had a timer due, in the order of addresses."""
     classes, ledger = class_of_actors(books.record), books.ledger
     found: dict[bytes, ActorUse] = {}
     for life in ledger.timers.lives.values():
@@ -116,8 +116,8 @@ def use_by_class(uses: Iterable[ActorUse]) -> list[ClassUse]:
     return sorted(classes, key=lambda group: (-group.fires, group.name))
 
 
-def class_figures(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
-    """What ``result.json`` says of each class."""
+def class_metrics(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
+    """The metrics of each class, as ``result.json`` has them."""
     found: dict[str, dict[str, float]] = {}
     for group in classes:
         figures: dict[str, float] = {"actors": len(group.actors), "due": group.due, "fires": group.fires}
@@ -131,7 +131,7 @@ def class_figures(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
 
 
 def jain_index(values: Sequence[float]) -> float:
-    """Jain's fairness index: 1 where all values are equal, 1/n where one has everything.
+    """Jain's fairness index: 1 if all values are equal, 1/n if one has everything.
 
     (Jain, Chiu, Hawe: A quantitative measure of fairness, 1984.)
     """
@@ -140,7 +140,7 @@ def jain_index(values: Sequence[float]) -> float:
 
 
 def gini_index(values: Sequence[float]) -> float:
-    """The Gini coefficient: 0 where all values are equal, towards 1 where few have everything."""
+    """The Gini coefficient: 0 if all values are equal, towards 1 if few have everything."""
     total, count = sum(values), len(values)
     if not total:
         return 0.0

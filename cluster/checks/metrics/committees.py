@@ -1,4 +1,4 @@
-"""Which committees ruled while something lasted: quorums are theirs, and which of them rules goes by views."""
+"""The committees that were active during a stretch of time: which of them is active follows from views."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIEWS_PER_INTERVAL: Final = 2
 
 
 def active_committees_during(books: Books, begun_ms: float, ended_ms: float) -> list[set[str]]:
-    """The names in each committee that may have ruled between two moments."""
+    """The names in each committee that may have been active between two moments."""
     return active_committees(books.record, _views_during(books, begun_ms, ended_ms))
 
 
@@ -25,7 +25,7 @@ def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, 
     """The first and the last view that may have been current between two moments; rather too many than too few.
 
     They begin with that of the newest block that was final before. They end with that of the first block that became
-    final afterwards, where there is one, and with as many as there can have been otherwise.
+    final afterwards, if there is one, and with as many as there can have been otherwise.
     """
     record, views = books.record, books.views
     first = first_finalizations(record)

@@ -56,9 +56,9 @@ def finality_latencies(record: RunRecord) -> dict[int, float]:
 
 
 def stalls(record: RunRecord) -> list[Stall]:
-    """The times between advances of the highest final height, in their order; none where fewer than two were seen.
+    """The times between advances of the highest final height, in their order; none if fewer than two were seen.
 
-    Where the run ended short of its target, the time from the last advance to the end counts too.
+    If the run ended short of its target, the time from the last advance to the end counts too.
     """
     moments: list[tuple[float, int]] = []
     for seen in sorted(record.judged_finalizations, key=lambda seen: (seen.at_ms, -seen.height)):
@@ -71,12 +71,12 @@ def stalls(record: RunRecord) -> list[Stall]:
 
 
 def longest_stall(record: RunRecord) -> Stall | None:
-    """The longest of the :func:`stalls`; ``None`` where there is none."""
+    """The longest of the :func:`stalls`; ``None`` if there is none."""
     return max(stalls(record), key=lambda stall: stall.length_ms, default=None)
 
 
 def stalls_beyond_limit(record: RunRecord) -> list[Stall]:
-    """Those that are longer than the scenario allows."""
+    """The stalls that are longer than the scenario allows."""
     return [stall for stall in stalls(record) if stall.length_ms > record.scenario.success.stall_ms]
 
 
@@ -214,7 +214,7 @@ def _lag_metrics(record: RunRecord) -> dict[str, float]:
 
 
 def series(books: Books) -> dict[str, list[float | None]]:
-    """Figures of each height, ascending, for whoever compares runs; ``None`` where one is not known.
+    """Metrics of each height, ascending, for comparing runs; ``None`` if one is not known.
 
     At most :data:`MAX_SERIES_HEIGHTS` heights, evenly thinned beyond.
     """

@@ -10,8 +10,8 @@ from consensus.types import quorum
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
-    """What came after the last fault."""
+class NetworkRecovery:
+    """The recovery of the network from the last fault."""
 
     last: FaultRecord
     healed_ms: float
@@ -19,11 +19,11 @@ class Recovery:
     healed_height: int
     """The highest height that was final then."""
     took_ms: float | None
-    """How long it took a quorum to finalise a higher one; ``None`` where none did."""
+    """How long it took a quorum to finalise a higher one; ``None`` if none did."""
 
 
-def recovery_of(books: Books) -> Recovery | None:
-    """The recovery from a run's faults; ``None`` where none began, or not all of them were over at the end."""
+def recovery_of(books: Books) -> NetworkRecovery | None:
+    """The recovery from a run's faults; ``None`` if none began, or not all of them were over at the end."""
     record = books.record
     begun = [fault for fault in record.faults if fault.begun_ms is not None]
     if not begun or any(fault.ended_ms is None for fault in begun):
@@ -31,20 +31,20 @@ def recovery_of(books: Books) -> Recovery | None:
     last = max(begun, key=lambda fault: fault.ended_ms or 0.0)
     healed_ms, healed_height = last.ended_ms or 0.0, record.height_when_healed
     recovered_ms = _quorum_above(books, healed_height)
-    return Recovery(last, healed_ms, healed_height, None if recovered_ms is None else recovered_ms - healed_ms)
+    return NetworkRecovery(last, healed_ms, healed_height, None if recovered_ms is None else recovered_ms - healed_ms)
 
 
 def active_committees(record: RunRecord, views: tuple[int, int]) -> list[set[str]]:
-    """The names in each committee that rules in any of these views, from the first to the last one."""
+    """The names in each committee that is active in any of these views, from the first to the last one."""
     section = record.scenario.validators
     names, committees = section.names, section.committees
     first, last = views
-    ruling = max(start for start in committees if start <= first)
-    return [{names[index] for index in members} for start, members in committees.items() if ruling <= start <= last]
+    newest = max(start for start in committees if start <= first)
+    return [{names[index] for index in members} for start, members in committees.items() if newest <= start <= last]
 
 
 def _quorum_above(books: Books, height: int) -> float | None:
-    """When a quorum of a committee that ruled then had finalised something above a height; ``None`` where none did."""
+    """When a quorum of a committee that was active then had finalised a block above a height; ``None`` if none did."""
     record, views, names = books.record, books.views, books.record.scenario.validators.names
     moments: dict[str, float] = {}
     for seen in record.finalizations:

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from typing import Final
 
-from cluster.audit.books import FinalQueries, final_queries, ledger_of
+from cluster.audit.books import FinalQueries, KeptLedger, final_queries, ledger_of
 from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.record.archive import BlockRecord
@@ -44,6 +44,7 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
     answering = _ask_all(record, answering, urls, _take_blocks, checkpoint)
     chain = longest_chain([*answering, *record.lost])
     ledger = ledger_of(record.genesis, chain)
+    record.kept_ledger = KeptLedger(chain, ledger)
     asked = final_queries(record.genesis, chain, ledger)
     answering = _ask_all(record, answering, urls, lambda client, found: _take_answers(client, found, asked), checkpoint)
     audit, proved = ProofAudit(record, chain, ledger), {found.index: Answers(found.name) for found in answering}

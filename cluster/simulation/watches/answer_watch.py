@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from cluster.record.rules import ANSWERS
+from cluster.record.rules import SafetyRule as Rule
 from cluster.simulation.watches.safety_monitor import Look
 from consensus.messages import NO_PARENT, AnyCertificate, Timeout, Vote, VoteKind
 from validator.chain.messages import Reading
@@ -89,6 +89,6 @@ class AnswerWatch:
         what = (
             f"{name}, in view {hearing.view}, hears {self._names[vote.signer]} in view {vote.view}, and does not answer"
         )
-        self._tell(ANSWERS, holds, what)
+        self._tell(Rule.ANSWERS, holds, what)
         if sent:
             self._sent[hearing.listener, vote.signer] = {view: at for view, at in sent.items() if at >= since}

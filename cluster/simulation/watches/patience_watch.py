@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.misbehaviour.byzantine.base import vote_of
-from cluster.record.rules import PATIENCE
+from cluster.record.rules import SafetyRule as Rule
 from cluster.simulation.watches.safety_monitor import Look
 from cluster.simulation.watches.vote_watch import GIVING_UP
 from consensus.messages import Proposal, VoteKind
@@ -117,4 +117,4 @@ class PatienceWatch:
             left_ms = waiting.waits_until_ms - TOLERANCE_MS - now_ms
             follows = waiting.view in waiting.given_up_by_leader
             what = f"{self._names[index]} gives up view {vote.view}, whose proposal came, {left_ms:,.0f} ms too soon"
-            self._tell(PATIENCE, not waiting.must_wait or follows or left_ms <= 0, what)
+            self._tell(Rule.PATIENCE, not waiting.must_wait or follows or left_ms <= 0, what)

@@ -31,7 +31,7 @@ from cluster.audit.chain_codec import Block, System, amount, read_block, read_tr
 from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger.context import FEE_LIMIT
 from cluster.audit.ledger.ledger import Ledger
-from cluster.record.rules import DROPPED, KEPT, PASSED_ON, PROMISE_RULES
+from cluster.record.rules import PromiseRule as Rule
 from cluster.record.run import PromiseRecord
 from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
@@ -126,7 +126,7 @@ class PromiseWatch:
 
     def record(self) -> PromiseRecord:
         """What was watched, and what was seen."""
-        counts = {rule: self._counts[rule] for rule in PROMISE_RULES}
+        counts: dict[str, int] = {rule: self._counts[rule] for rule in Rule}
         return PromiseRecord(list(self._violations), counts, self._taken, self._final)
 
     # --- what validators do -------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ class PromiseWatch:
             if is_honest:
                 self._taken += 1
                 memory.open[digest] = _Promise(offered, self._next(), height)
-                self._look(PASSED_ON, wire in memory.sent, index, digest, "and did not send it to all others")
+                self._look(Rule.PASSED_ON, wire in memory.sent, index, digest, "and did not send it to all others")
         memory.sent.clear()
 
     def builds(self, index: int, life: int, view: int) -> None:
@@ -184,7 +184,7 @@ class PromiseWatch:
         for digest, promise, reason in dropped:
             shows = self._shows(promise, reason, height)
             if shows is not None:
-                self._look(DROPPED, shows, index, digest, f"and dropped it as {reason}, of which nothing shows")
+                self._look(Rule.DROPPED, shows, index, digest, f"and dropped it as {reason}, of which nothing shows")
 
     def _enter(self, block: Block) -> None:
         """The next final block: its proposer's promises are due."""
@@ -201,7 +201,7 @@ class PromiseWatch:
             for digest in due:
                 del memory.open[digest]
                 what = f"and left it out of its block of height {header.height}, in which it could have run"
-                self._look(KEPT, False, header.proposer, digest, what)
+                self._look(Rule.KEPT, False, header.proposer, digest, what)
         memory.built = {view: number for view, number in memory.built.items() if view > header.view}
         for each in self._memories:
             self._note_kept(each, hashes)
@@ -218,7 +218,7 @@ class PromiseWatch:
     def _note_kept(self, memory: _Memory, hashes: Iterable[bytes]) -> None:
         kept = sum(memory.open.pop(digest, None) is not None for digest in hashes)
         self._final += kept
-        self._counts[KEPT] += kept
+        self._counts[Rule.KEPT] += kept
 
     def _could_run(self, offered: _Offered, block: Block, hashes: Iterable[bytes]) -> bool:
         """Whether a transaction could have run at the end of a block, the newest in the books, that does not have it.

@@ -45,8 +45,8 @@ from blake3 import blake3
 from cluster.audit.certificates import highest_named, is_certified
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_proofs import timers_at
-from cluster.record import rules
 from cluster.record.archive import BlockRecord
+from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import MonitorRecord
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
@@ -139,10 +139,10 @@ class SafetyMonitor:
         unproved = [height for height, final in self._final.items() if final.header.view > self._newest_finalized]
         if unproved:
             violations.append(
-                f"{self.now_ms():,.0f} ms: {rules.PROVED_FINAL}: {len(unproved)} blocks from height {min(unproved)} on"
+                f"{self.now_ms():,.0f} ms: {Rule.PROVED_FINAL}: {len(unproved)} blocks from height {min(unproved)} on"
                 f" were made final, and nobody knows a finalization"
             )
-        return MonitorRecord(violations, {rule: self.counts[rule] for rule in rules.SAFETY_RULES})
+        return MonitorRecord(violations, {rule: self.counts[rule] for rule in Rule})
 
     def ledger_of(self, chain: Sequence[BlockRecord]) -> Ledger | None:
         """The books, where they are of exactly these blocks from the first height on and nothing was wrong so far."""
@@ -158,13 +158,13 @@ class SafetyMonitor:
         if certificate in self._seen:
             return
         self._seen.add(certificate)
-        self.look(rules.CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
+        self.look(Rule.CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
         view = self._views.setdefault(certificate.view, _View())
         if isinstance(certificate, TimeoutCertificate):
             self._on_timeouts(name, certificate)
         elif certificate.kind == VoteKind.NULLIFY:
             view.nullified = True
-            self.look(rules.SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
+            self.look(Rule.SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
         elif certificate.kind == VoteKind.NOTARIZE:
             self._on_notarization(certificate, view)
         else:
@@ -176,7 +176,7 @@ class SafetyMonitor:
     def _on_notarization(self, certificate: Certificate, view: _View) -> None:
         subject = (certificate.parent_view, certificate.digest)
         other = view.notarized or view.finalized
-        self.look(rules.ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
+        self.look(Rule.ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
         view.notarized = view.notarized or subject
         self._compare(certificate.view, view)
 
@@ -184,22 +184,24 @@ class SafetyMonitor:
         number, subject = certificate.view, (certificate.parent_view, certificate.digest)
         known = view.notarized is not None
         self.look(
-            rules.NOTARIZED_FIRST, known, f"{name} finalises view {number}, whose block nobody knows to be notarized"
+            Rule.NOTARIZED_FIRST,
+            known,
+            f"{name} finalises view {number}, whose block nobody knows to be notarized",
         )
         self.look(
-            rules.ONE_BLOCK,
+            Rule.ONE_BLOCK,
             view.notarized in (None, subject),
             f"view {number} finalises another block than it notarized",
         )
-        self.look(rules.ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
-        self.look(rules.SKIPS, not view.nullified, f"view {number} is final and nullified")
+        self.look(Rule.ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
+        self.look(Rule.SKIPS, not view.nullified, f"view {number} is final and nullified")
         low = [at for at, high in self._timeouts.items() if at >= number and high < number]
-        self.look(rules.SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
+        self.look(Rule.SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
         view.finalized = subject
         self._newest_finalized = max(self._newest_finalized, number)
         self._compare(number, view)
         if number <= self._passed and number not in self._final_of:
-            self.look(rules.CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
+            self.look(Rule.CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
 
     def _compare(self, number: int, view: _View) -> None:
         """Hold the certificates of a view against its final block, where both are known."""
@@ -208,7 +210,7 @@ class SafetyMonitor:
             return
         for subject, verb in ((view.notarized, "notarizes"), (view.finalized, "finalises")):
             if subject is not None:
-                self.look(rules.CERTIFIED, subject == block, f"view {number} {verb} another block than was made final")
+                self.look(Rule.CERTIFIED, subject == block, f"view {number} {verb} another block than was made final")
 
     def _on_timeouts(self, name: str, certificate: TimeoutCertificate) -> None:
         high = highest_named(certificate)
@@ -218,7 +220,7 @@ class SafetyMonitor:
             finalized = (at for at, other in self._views.items() if other.finalized and at <= certificate.view)
             newest = max(finalized, default=GENESIS_VIEW)
         self.look(
-            rules.SKIPS,
+            Rule.SKIPS,
             high >= newest,
             f"{name}: timeouts of view {certificate.view} go back to {high}, past final {newest}",
         )
@@ -232,29 +234,27 @@ class SafetyMonitor:
             try:
                 header = decode(archived.block, Block).header
             except CodecError as error:
-                self.look(
-                    rules.AGREEMENT, False, f"{name} kept a block at height {height} that cannot be read: {error}"
-                )
+                self.look(Rule.AGREEMENT, False, f"{name} kept a block at height {height} that cannot be read: {error}")
                 return
         else:
             header = known.header
             is_same = archived.block == known.block
-            self.look(rules.AGREEMENT, is_same, f"{name} has another final block at height {height}")
+            self.look(Rule.AGREEMENT, is_same, f"{name} has another final block at height {height}")
             if not is_same:
                 return
-        self.look(rules.ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}")
+        self.look(Rule.ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}")
         if known is not None:
             return
         digest = header_hash(header)
         self._final[height] = _Final(archived.block, archived.receipts, digest, header)
         self._enter_view(height, header, digest)
         for what in self._ancestry_problems(height, header):
-            self.look(rules.ANCESTRY, False, f"the final block at height {height} {what}")
-        self.counts[rules.ANCESTRY] += 1
-        self.counts[rules.PROVED_FINAL] += 1
+            self.look(Rule.ANCESTRY, False, f"the final block at height {height} {what}")
+        self.counts[Rule.ANCESTRY] += 1
+        self.counts[Rule.PROVED_FINAL] += 1
         view, proposer = View(header.view), header.proposer
         what = f"the final block at height {height} is of validator {proposer}, {self.leader(view)} leads view {view}"
-        self.look(rules.LEADERS, proposer == self.leader(view), what)
+        self.look(Rule.LEADERS, proposer == self.leader(view), what)
         self._enter(height, archived)
 
     def _enter_view(self, height: int, header: Header, digest: bytes) -> None:
@@ -265,7 +265,7 @@ class SafetyMonitor:
         for number in range(parent_view + 1, header.view):
             view = self._views.get(number)
             if view is not None and view.finalized is not None:
-                self.look(rules.CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
+                self.look(Rule.CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
         self._passed = max(self._passed, header.view)
 
     def _ancestry_problems(self, height: int, header: Header) -> Iterator[str]:
@@ -297,9 +297,9 @@ class SafetyMonitor:
         """Keep the books; they begin with the chain."""
         known = len(self.ledger.log.violations)
         self.ledger.apply(archived.block, archived.receipts)
-        self.counts[rules.LEDGER] += 1
+        self.counts[Rule.LEDGER] += 1
         for violation in self.ledger.log.violations[known:]:
-            self._note(f"{rules.LEDGER}: height {violation.height}: {violation.what}")
+            self._note(f"{Rule.LEDGER}: height {violation.height}: {violation.what}")
 
     # --- who diverged -----------------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class SafetyMonitor:
     def said(self, name: str, life: int) -> None:
         """A validator sends something to its peers."""
         is_silent = (name, life) in self._diverged
-        self.look(rules.SILENCE, not is_silent, f"{name} diverged and takes part all the same")
+        self.look(Rule.SILENCE, not is_silent, f"{name} diverged and takes part all the same")
 
     # --- proofs -----------------------------------------------------------------------------------------------------
 
@@ -338,15 +338,13 @@ class SafetyMonitor:
             try:
                 value = verify(Hash(known.header.state_root), key, prove(key, at))
             except HistoryError as error:
-                self.look(rules.PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
+                self.look(Rule.PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
                 continue
             except ProofError as error:
-                self.look(
-                    rules.PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}"
-                )
+                self.look(Rule.PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}")
                 continue
             is_wrong = expected.get(key, value is not None) != (value is not None)
-            self.look(rules.PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
+            self.look(Rule.PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
 
     def _has_account(self, address: Address) -> bool | None:
         """Whether an account is there at all heights, or at none so far; ``None`` where it came up on the way.

@@ -30,7 +30,7 @@ from typing import Final
 
 from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.byzantine.base import vote_of
-from cluster.record.rules import ABSTENTION, DURABLE_VOTES, LOCK, OWN_VOTES
+from cluster.record.rules import SafetyRule as Rule
 from cluster.simulation.watches.durable_journal import DurableJournal, DurableRecord
 from cluster.simulation.watches.safety_monitor import Look
 from consensus.certificates import verify_signed
@@ -115,7 +115,7 @@ class VoteWatch:
         memory = self._memories[index]
         for found in memory.journal.read(disk):
             self._on_record(index, memory, found)
-        self._look(DURABLE_VOTES, index, vote, _not_durable(memory.journal, vote))
+        self._look(Rule.DURABLE_VOTES, index, vote, _not_durable(memory.journal, vote))
         self._on_vote(index, memory, vote)
 
     def _on_record(self, index: int, memory: _Memory, found: DurableRecord) -> None:
@@ -126,11 +126,11 @@ class VoteWatch:
         is_new = (record.kind, record.view) not in memory.votes
         if is_new and record.kind == VoteKind.FINALIZE:
             problem = None if record.view in memory.certified else "with no certificate of its block in the journal"
-            self._look(LOCK, index, record, problem)
+            self._look(Rule.LOCK, index, record, problem)
         elif is_new and record.kind == VoteKind.TIMEOUT and found.is_appended:
             is_kept = record.parent_view >= memory.lock
             problem = None if is_kept else f"naming view {record.parent_view}, and its journal certifies {memory.lock}"
-            self._look(LOCK, index, record, problem)
+            self._look(Rule.LOCK, index, record, problem)
         self._on_vote(index, memory, record)
 
     def _on_vote(self, index: int, memory: _Memory, vote: Vote) -> None:
@@ -138,9 +138,9 @@ class VoteWatch:
         known = memory.votes.get((vote.kind, vote.view))
         if known == vote:
             return
-        self._look(OWN_VOTES, index, vote, _contradiction(memory, vote, known))
+        self._look(Rule.OWN_VOTES, index, vote, _contradiction(memory, vote, known))
         if memory.abstains_through:
-            self._look(ABSTENTION, index, vote, _not_abstained(memory, vote))
+            self._look(Rule.ABSTENTION, index, vote, _not_abstained(memory, vote))
         if known is None:
             memory.cast(vote)
 
@@ -168,7 +168,11 @@ class VoteWatch:
         memory, name = self._memories[index], self._names[index]
         highest = max(memory.told.values(), default=GENESIS_VIEW)
         missing = self._missing(memory, highest)
-        self._tell(ABSTENTION, not missing, f"{name} ends its join, and {missing} more peers had to prove their views")
+        self._tell(
+            Rule.ABSTENTION,
+            not missing,
+            f"{name} ends its join, and {missing} more peers had to prove their views",
+        )
         memory.abstains_through = View(max(memory.abstains_through, highest + 1, memory.entered))
 
     def _missing(self, memory: _Memory, highest: View) -> int:

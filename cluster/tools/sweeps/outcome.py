@@ -81,7 +81,7 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Judged]:
         undecided=[check.name for check in verdict.checks if check.verdict is Outcome.INCONCLUSIVE],
         heights=books.common_height,
         fires=books.ledger.timers.fires,
-        faults=dict(Counter(fault.kind for fault in record.faults if fault.took_effect) + _behaviours(record)),
+        faults=dict(Counter(fault.kind for fault in record.faults if fault.took_effect) + _effects(record)),
         faults_needed=min(FAULTS_TO_COUNT, len(record.scenario.faults)),
         digest=record.digest or "",
         seconds=seconds,
@@ -109,7 +109,6 @@ def crashed(seed: int, error: Exception, seconds: float) -> SeedOutcome:
     )
 
 
-def _behaviours(record: RunRecord) -> Counter[str]:
-    pages = [(validator.status or {}).get("byzantine") for validator in record.validators if validator.byzantine]
-    effects = [page.get("took_effect") for page in pages if isinstance(page, dict)]
-    return Counter(name for found in effects if isinstance(found, dict) for name, count in found.items() if count)
+def _effects(record: RunRecord) -> Counter[str]:
+    effects = [validator.effects or {} for validator in record.validators if validator.byzantine]
+    return Counter(name for counts in effects for name, count in counts.items() if count)

@@ -67,7 +67,7 @@ def test_without_that_nobody_has_the_beginning() -> None:
     record.lost = []
     check = check_run(record).check("chain")
     assert check.verdict is Outcome.FAIL
-    assert "nobody served what lies below height" in check.detail
+    assert "nobody served the blocks below height" in check.detail
 
 
 @pytest.mark.parametrize("number", range(1, COUNT))

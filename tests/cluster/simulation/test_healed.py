@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.audit.books import diverged_executions, keep_books
+from cluster.audit.books import keep_books
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.scenario import Scenario
@@ -37,5 +37,5 @@ def test_a_divergence_outlives_the_life_in_which_it_came_about(fault: str, monke
     check = check_run(record).check("state_roots")
     assert check.verdict is Outcome.FAIL
     assert check.detail.startswith(f"validator-{ILL} diverged at height {status['diverged']['height']} ")
-    (execution,) = diverged_executions(keep_books(record))
+    (execution,) = keep_books(record).divergences
     assert execution.trace, "it can be bisected"

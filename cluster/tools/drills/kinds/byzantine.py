@@ -81,7 +81,7 @@ class Byzantine(Drill):
         if apart := heights_apart(books, books.judged, common):
             return Outcome.FAIL, f"honest validators differ at {len(apart)} heights, from {apart[0]} on"
         liars, stall = _liars(record.scenario), longest_stall(record)
-        lied = [validator.name for validator in record.validators if any(_counts(validator.status).values())]
+        lied = [validator.name for validator in record.validators if any((validator.effects or {}).values())]
         if not liars:
             return Outcome.INCONCLUSIVE, NO_LIARS
         if len(lied) < len(liars):
@@ -109,7 +109,7 @@ class Byzantine(Drill):
         if not liars:
             return Outcome.INCONCLUSIVE, NO_LIARS
         guilty = {proof.culprit for proof in shown}
-        suspects = [v for v in record.validators if v.byzantine and _expected_evidence(v.status)]
+        suspects = [v for v in record.validators if v.byzantine and v.expected_evidence]
         free = [validator.name for validator in suspects if validator.index not in guilty]
         if free:
             return unmet(books), f"no proof against {', '.join(free)}"
@@ -122,19 +122,3 @@ def _liars(scenario: Scenario) -> set[int]:
     """The byzantine validators, by index."""
     section = scenario.validators
     return {index for index in range(section.count) if section.node(index).byzantine}
-
-
-def _page(status: dict[str, Any] | None) -> dict[str, Any]:
-    page = (status or {}).get("byzantine")
-    return page if isinstance(page, dict) else {}
-
-
-def _counts(status: dict[str, Any] | None) -> dict[str, int]:
-    """How often each behaviour took effect."""
-    counts = _page(status).get("took_effect")
-    return counts if isinstance(counts, dict) else {}
-
-
-def _expected_evidence(status: dict[str, Any] | None) -> int:
-    expected = _page(status).get("expected_evidence")
-    return expected if isinstance(expected, int) else 0

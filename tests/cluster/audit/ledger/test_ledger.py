@@ -13,7 +13,7 @@ from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
 from cluster.audit.ledger.timer_register import TimerState
-from cluster.record.rules import TIMER_IDS
+from cluster.record.rules import LedgerRule
 from tests.cluster.records import (
     ACTOR,
     OTHER,
@@ -38,7 +38,7 @@ def books_of(maker: ChainMaker) -> Ledger:
 
 
 def messages(maker: ChainMaker, check: str) -> str:
-    return "\n".join(v.what for v in books_of(maker).violations if v.check == check)
+    return "\n".join(v.what for v in books_of(maker).log.violations if v.check == check)
 
 
 def test_a_right_chain_leaves_no_violation_and_balanced_books() -> None:
@@ -47,7 +47,7 @@ def test_a_right_chain_leaves_no_violation_and_balanced_books() -> None:
     assert ledger.height == 20
     assert ledger.accounts.minted == ledger.accounts.held() + ledger.accounts.burned
     assert ledger.accounts.balances[OTHER] == sum(1_000 + height for height in range(1, 21))
-    assert ledger.log.evaluated[TIMER_IDS] == 40
+    assert ledger.log.evaluated[LedgerRule.TIMER_IDS] == 40
     assert ledger.timers.fires + len(ledger.timers.pending) == len(ledger.timers.lives) == 40
     assert [figures.height for figures in ledger.blocks] == list(range(1, 21))
 
@@ -112,7 +112,7 @@ def test_a_deployed_script_actor_is_watched_too() -> None:
     moved = Effects(movements=(Movement(USER_ADDRESS, created, pack_uint(50)),))
     maker.transact(Deploy("builtin:script"), moved, value=50, created=created)
     maker.seal()
-    assert books_of(maker).violations == []
+    assert books_of(maker).log.violations == []
     wrong = ChainMaker()
     wrong.transact(Deploy("builtin:script"), created=OTHER)
     wrong.seal()
@@ -218,6 +218,11 @@ def sequence_reused(maker: ChainMaker) -> None:
     maker.schedule(5, sequence=0)
 
 
+def turn_reused(maker: ChainMaker) -> None:
+    maker.schedule(4)
+    maker.schedule(4, sequence=0)
+
+
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [
@@ -236,6 +241,7 @@ def sequence_reused(maker: ChainMaker) -> None:
         (destroyed_before_its_end, "was destroyed as expired, but lives to"),
         (extended_backwards, "was extended to an earlier end"),
         (sequence_reused, "has sequence 0 after 0"),
+        (turn_reused, "has sequence 0 after 0"),
     ],
 )
 def test_a_timer_that_breaks_a_rule_is_named(plant: Callable[[ChainMaker], None], expected: str) -> None:
@@ -434,7 +440,7 @@ def test_ids_of_timers_that_fires_schedule_are_recomputed() -> None:
     maker.seal()
     ledger = books_of(maker)
     assert ledger.log.violations == []
-    assert ledger.log.evaluated[TIMER_IDS] == 2
+    assert ledger.log.evaluated[LedgerRule.TIMER_IDS] == 2
 
 
 @pytest.mark.parametrize(
@@ -452,7 +458,7 @@ def test_a_timer_is_stored_as_its_script_asked(changes: dict[str, Any], words: s
     script = b'[["schedule",{"in":2,"payload":[["burn",1]],"expires_at":76}]]'
     maker.transact(Call(ACTOR, "run", script), Effects(scheduled=(item,)))
     maker.seal()
-    assert any(words in violation.what for violation in books_of(maker).violations)
+    assert any(words in violation.what for violation in books_of(maker).log.violations)
 
 
 def test_a_timers_end_is_at_most_the_longest_and_its_sender_may_pay() -> None:

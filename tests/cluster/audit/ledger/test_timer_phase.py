@@ -13,7 +13,7 @@ from cluster.audit.ledger import timer_phase as turns
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
-from cluster.record.rules import PASSED_OVER
+from cluster.record.rules import LedgerRule
 from loadgen.workloads.script import encode_script
 from tests.cluster.records import ACTOR, BIDDER, FUNDS, OTHER, PRICE, TIP, USER_ADDRESS, ChainMaker, make_genesis
 from validator.chain.block import DestroyedReceipt, Effects, Event, Header, Movement, Scheduled
@@ -60,13 +60,13 @@ def books(maker: ChainMaker) -> Ledger:
 
 def passed_over(maker: ChainMaker, but: str = "no such words") -> list[tuple[int, str]]:
     """Height and timer of each violation; there must be none of another kind but that with these words."""
-    found = [violation for violation in books(maker).violations if but not in violation.what]
+    found = [violation for violation in books(maker).log.violations if but not in violation.what]
     assert [v for v in found if v.check != TIMERS or "passed over" not in v.what] == []
     return [(violation.height, violation.what.split()[1]) for violation in found]
 
 
 def told(maker: ChainMaker) -> list[str]:
-    return [violation.what for violation in books(maker).violations]
+    return [violation.what for violation in books(maker).log.violations]
 
 
 def name(timer: Scheduled) -> str:
@@ -163,10 +163,10 @@ def test_without_budget_for_removals_nothing_is_said_and_that_is_counted() -> No
     maker.seal(**NO_BUDGET)
     assert passed_over(maker) == []
     ledger = books(maker)
-    assert (ledger.turns.unjudged, ledger.log.evaluated[PASSED_OVER]) == (1, 0)
+    assert (ledger.turns.unjudged, ledger.log.evaluated[LedgerRule.PASSED_OVER]) == (1, 0)
     maker.seal()
     ledger = books(maker)
-    assert (ledger.turns.unjudged, ledger.log.evaluated[PASSED_OVER]) == (1, 1)
+    assert (ledger.turns.unjudged, ledger.log.evaluated[LedgerRule.PASSED_OVER]) == (1, 1)
 
 
 def test_beyond_so_many_timers_the_oldest_and_the_newest_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,7 +319,7 @@ def test_right_turns_pass_and_are_counted() -> None:
     maker.fire(poor)
     maker.seal()
     assert told(maker) == []
-    assert books(maker).evaluated[PASSED_OVER] == 2
+    assert books(maker).log.evaluated[LedgerRule.PASSED_OVER] == 2
 
 
 def test_who_offers_less_comes_later() -> None:
@@ -609,4 +609,4 @@ def test_conservation_and_timers_are_the_checks() -> None:
     maker.seal()
     maker.fire(timer, tip=1)
     maker.seal()
-    assert {violation.check for violation in books(maker).violations} == {CONSERVATION}
+    assert {violation.check for violation in books(maker).log.violations} == {CONSERVATION}

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cluster.audit.books import Books, diverged_executions, keep_books
+from cluster.audit.books import Books, keep_books
 from cluster.audit.reexecution import bisect as bisecting
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import key_words, lines
@@ -85,7 +85,7 @@ def test_other_bugs_are_found_where_they_are(mutant: str, kind: str, key: bytes)
 
 
 def test_another_root_over_the_same_values_is_the_state_tree(doubled: Books) -> None:
-    (told,) = diverged_executions(doubled)
+    (told,) = doubled.divergences
     reexecutor = Reexecutor(doubled.record.genesis)
     for record in doubled.chain[: told.height - 1]:
         assert reexecutor.take(record) is None
@@ -111,7 +111,7 @@ def test_one_that_is_right_against_all_is_told_so() -> None:
 
 
 def test_without_a_trace_the_receipts_tell(doubled: Books) -> None:
-    silent = [replace(each, trace=b"") for each in diverged_executions(doubled)]
+    silent = [replace(each, trace=b"") for each in doubled.divergences]
     (page,) = bisect(Reexecution(doubled.record.genesis, doubled.chain), silent)
     assert (page["step"]["kind"], page["note"], page["keys"]) == ("fire", bisecting.NO_TRACE, [])
     (page,) = bisect(Reexecution(doubled.record.genesis, doubled.chain), [replace(silent[0], receipts=b"")])
@@ -119,7 +119,7 @@ def test_without_a_trace_the_receipts_tell(doubled: Books) -> None:
 
 
 def test_chains_that_cannot_be_followed_are_told(doubled: Books) -> None:
-    (told,) = diverged_executions(doubled)
+    (told,) = doubled.divergences
     (page,) = bisect(Reexecution(doubled.record.genesis, doubled.chain[: told.height - 1]), [told])
     assert page["note"] == "no validator served the final block of that height"
     spoilt = list(doubled.chain)
@@ -129,7 +129,7 @@ def test_chains_that_cannot_be_followed_are_told(doubled: Books) -> None:
 
 
 def test_bytes_of_a_broken_validator_break_nothing(doubled: Books) -> None:
-    (told,) = diverged_executions(doubled)
+    (told,) = doubled.divergences
     for trace in (b"\xff", told.trace[:-1], told.trace[:100]):
         (page,) = bisect(Reexecution(doubled.record.genesis, doubled.chain), [replace(told, trace=trace)])
         assert page["note"] == bisecting.NO_TRACE

@@ -13,7 +13,7 @@ from cluster.audit.books import final_queries
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
-from cluster.record.rules import ABSTENTION, ANSWERS, PATIENCE, SAFETY_RULES
+from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import JoinRecord, MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
@@ -371,8 +371,10 @@ def test_every_rule_is_looked_at_in_a_run(protocol: str) -> None:
     record = Simulation(short_scenario(protocol), 3, "test", scheme=KeyedHashScheme()).run()
     assert record.monitor is not None
     assert record.monitor.violations == []
-    unseen = [rule for rule in SAFETY_RULES if not record.monitor.counts[rule]]
-    assert unseen == [ABSTENTION, ANSWERS, PATIENCE], "nobody joins, nobody is stuck, and no view is given up"
+    unseen = [rule for rule in Rule if not record.monitor.counts[rule]]
+    assert unseen == [Rule.ABSTENTION, Rule.ANSWERS, Rule.PATIENCE], (
+        "nobody joins, nobody is stuck, and no view is given up"
+    )
     assert check_run(record).check("safety").verdict is Outcome.PASS
 
 
@@ -400,9 +402,9 @@ def test_a_proof_that_says_the_contrary_is_named(monkeypatch: pytest.MonkeyPatch
 def test_the_check_says_what_was_watched() -> None:
     record = make_record()
     assert check_run(record).check("safety").verdict is Outcome.PASS
-    record.monitor = MonitorRecord(["7 ms: skips: view 1 is final and nullified"], dict.fromkeys(SAFETY_RULES, 3))
+    record.monitor = MonitorRecord(["7 ms: skips: view 1 is final and nullified"], dict.fromkeys(Rule, 3))
     assert check_run(record).check("safety").verdict is Outcome.FAIL
-    record.monitor = MonitorRecord([], {**dict.fromkeys(SAFETY_RULES, 3), "proofs": 0})
+    record.monitor = MonitorRecord([], {**dict.fromkeys(Rule, 3), "proofs": 0})
     check = check_run(record).check("safety")
     assert (check.verdict, check.detail) == (Outcome.INCONCLUSIVE, "never evaluated: proofs")
 
@@ -410,7 +412,7 @@ def test_the_check_says_what_was_watched() -> None:
 @pytest.mark.parametrize(("ended_ms", "outcome"), [(None, Outcome.PASS), (9.0, Outcome.INCONCLUSIVE)])
 def test_who_joined_must_have_been_watched(ended_ms: float | None, outcome: Outcome) -> None:
     record = make_record()
-    record.monitor = MonitorRecord([], {**dict.fromkeys(SAFETY_RULES, 10), "abstention": 0})
+    record.monitor = MonitorRecord([], {**dict.fromkeys(Rule, 10), "abstention": 0})
     record.joins = [JoinRecord("validator-3", 5, ended_ms=ended_ms)]
     assert check_run(record).check("safety").verdict is outcome
 
@@ -418,6 +420,6 @@ def test_who_joined_must_have_been_watched(ended_ms: float | None, outcome: Outc
 @pytest.mark.parametrize(("count", "outcome"), [(1, Outcome.PASS), (2, Outcome.INCONCLUSIVE)])
 def test_only_one_validator_has_nobody_to_agree_with(count: int, outcome: Outcome) -> None:
     record = make_record(count=count)
-    record.monitor = MonitorRecord([], {**dict.fromkeys(SAFETY_RULES, 10), "agreement": 0})
+    record.monitor = MonitorRecord([], {**dict.fromkeys(Rule, 10), "agreement": 0})
     verdict = check_run(record)
     assert [verdict.check(name).verdict for name in ("safety", "coverage")] == [outcome] * 2

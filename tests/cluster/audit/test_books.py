@@ -1,0 +1,72 @@
+"""The longest chain of a run, and the final queries to validators."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from cluster.audit.books import MAX_PENDING_ASKED, KeptLedger, final_queries, keep_books, ledger_of
+from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.served_chains import longest_chain
+from tests.cluster.checks.cases import other_branch
+from tests.cluster.records import ChainMaker, edit_receipts, make_chain, make_record, with_late
+from validator.chain.block import BlockReceipts
+
+
+def test_the_longest_chain_is_an_unmutated_one_where_there_is_a_choice() -> None:
+    record = make_record()
+    record.validators[0].mutant, record.validators[0].blocks = "planted", other_branch(9).blocks
+    assert longest_chain(record.validators) == record.validators[1].blocks
+    assert longest_chain([]) == []
+
+
+def test_the_longest_chain_goes_on_with_what_a_late_validator_has_on_top_of_it() -> None:
+    record = with_late(make_record(), snapshot=4)
+    whole = list(record.validators[0].blocks)
+    for validator in record.validators[:3]:
+        validator.blocks = validator.blocks[:10]
+    assert longest_chain(record.validators) == whole
+    record.validators[3].blocks = other_branch(8).blocks[4:]
+    assert longest_chain(record.validators) == whole[:10], "it is not the same chain"
+    assert longest_chain(record.validators[3:]) == [], "nobody has what lies below"
+
+
+def test_questions_are_bounded_and_begin_with_the_proposers() -> None:
+    maker = ChainMaker()
+    for _ in range(10):
+        for _ in range(40):
+            maker.schedule(1_000)
+        maker.seal()
+    asked = final_queries(maker.genesis, maker.blocks)
+    assert len(asked.timers) == MAX_PENDING_ASKED
+    assert len(asked.accounts) == 4 + 3
+
+
+def test_receipts_round_trip() -> None:
+    maker = make_chain(1)
+    same = edit_receipts(maker.blocks[0], lambda receipts: receipts)
+    assert same == maker.blocks[0].receipts
+    assert isinstance(msgspec.msgpack.decode(same, type=BlockReceipts), BlockReceipts)
+
+
+def test_a_ledger_that_the_driver_kept_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = make_record()
+    built = keep_books(record)
+    record.kept_ledger = KeptLedger(list(built.chain), ledger_of(record.genesis, built.chain))
+    with monkeypatch.context() as patched:
+        patched.setattr(Ledger, "apply", None)
+        books = keep_books(record)
+    assert books.ledger is record.kept_ledger.ledger
+    assert books.tips == built.tips and len(books.tips) == 4
+    assert books.findings == built.findings == []
+
+
+def test_a_ledger_of_other_blocks_or_above_a_tip_is_built_again() -> None:
+    record = make_record()
+    record.kept_ledger = KeptLedger(other_branch(9).blocks, ledger_of(record.genesis, other_branch(9).blocks))
+    assert keep_books(record).ledger is not record.kept_ledger.ledger
+    record.kept_ledger = KeptLedger(record.validators[0].blocks, keep_books(record).ledger)
+    record.validators[3].blocks = record.validators[3].blocks[:10]
+    books = keep_books(record)
+    assert books.ledger is not record.kept_ledger.ledger
+    assert (books.tips["validator-3"].height, books.tips["validator-0"].height) == (10, 12)

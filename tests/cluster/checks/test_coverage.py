@@ -1,0 +1,103 @@
+"""Invariants that were evaluated too seldom make a run inconclusive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.audit.ledger import ledger as ledger_module
+from cluster.audit.ledger.chain_rules import ChainRules
+from cluster.audit.ledger.phase_rules import PhaseRules
+from cluster.audit.ledger.timer_register import TimerRegister
+from cluster.checks import run as checks
+from cluster.checks.run import check_run
+from cluster.checks.verdict import Check
+from cluster.record.rules import SafetyRule
+from cluster.record.run import MonitorRecord
+from tests.cluster.checks.cases import INCONCLUSIVE, PASS, other_branch, run_check
+from tests.cluster.records import make_record, make_scenario, with_kill
+
+
+def test_every_invariant_is_evaluated_and_counted() -> None:
+    verdict = check_run(with_kill(make_record()))
+    times = {each.rule: each.times for each in verdict.evaluations}
+    assert times == {
+        "same block": 12,
+        "computed roots": 48,
+        "answers about timers": 4 * 24,
+        "served balances": 4 * 8,
+        "supplies": 4,
+        "chain links": 12,
+        "transaction fees": 36,
+        "values moved": 36,
+        "fire times": 17,
+        "fire fees": 17,
+        "lane limits": 12,
+        "no timer passed over": 17,
+        "expired timers gone": 0,
+        "timer ids": 24,
+        "order of queries": 0,
+    }
+    assert verdict.check("coverage").detail == f"15 invariants were evaluated {sum(times.values())} times in all"
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "rule"),
+    [
+        (ChainRules, "check", "chain links"),
+        (ledger_module, "_check_transaction_fee", "transaction fees"),
+        (ledger_module, "_check_value", "values moved"),
+        (TimerRegister, "_check_fire_time", "fire times"),
+        (PhaseRules, "check_fire_fee", "fire fees"),
+        (PhaseRules, "check", "lane limits"),
+        (PhaseRules, "check_nothing_was_passed_over", "no timer passed over"),
+    ],
+)
+def test_an_invariant_that_is_never_evaluated_is_inconclusive(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, rule: str
+) -> None:
+    monkeypatch.setattr(owner, name, lambda *_: None)
+    verdict = check_run(with_kill(make_record()))
+    assert verdict.outcome is INCONCLUSIVE
+    assert f"{rule} 0 times of" in verdict.check("coverage").detail
+
+
+@pytest.mark.parametrize(
+    ("check", "rule"),
+    [("agreement", "same block"), ("state_roots", "computed roots"), ("conservation", "served balances")],
+)
+def test_a_check_that_passes_without_having_looked_is_inconclusive(
+    monkeypatch: pytest.MonkeyPatch, check: str, rule: str
+) -> None:
+    blind = tuple(
+        (lambda _books, name=check: Check(name, PASS, "all is well")) if one.__name__ == f"check_{check}" else one
+        for one in checks.CHECKS
+    )
+    monkeypatch.setattr(checks, "CHECKS", blind)
+    verdict = check_run(with_kill(make_record()))
+    assert verdict.outcome is INCONCLUSIVE
+    assert f"{rule} 0 times of" in verdict.check("coverage").detail
+
+
+def test_of_a_check_that_failed_nothing_is_asked() -> None:
+    record = make_record()
+    record.validators[3].blocks = other_branch(9).blocks
+    assert "same block" not in {each.rule for each in check_run(record).evaluations}
+
+
+def test_fewer_evaluations_than_the_scenario_asks_for_are_inconclusive() -> None:
+    record = make_record(scenario=make_scenario(success={"heights_compared": 10, "fires": 100, "transactions": 5}))
+    assert (
+        run_check(record, "coverage").detail
+        == "too seldom evaluated: fire times 17 times of 100; fire fees 17 times of 100;"
+        " no timer passed over 17 times of 100"
+    )
+
+
+def test_each_rule_of_the_monitor_must_have_been_evaluated_often_enough() -> None:
+    record = make_record()
+    record.monitor = MonitorRecord([], dict.fromkeys(SafetyRule, 10))
+    assert run_check(record, "coverage").verdict is PASS
+    record.monitor.counts["roots"] = 9
+    assert "safety: roots 9 times of 10" in run_check(record, "coverage").detail
