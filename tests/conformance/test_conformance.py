@@ -116,7 +116,7 @@ def wrong_tie_break(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def of_the_other(self: TimerPhase) -> Any:
         prices = kernel_prices(self)
-        prices["by_id"] = self.parameters.tie_break is TieBreak.AGED
+        prices["by_id"] = self.terms.parameters.tie_break is TieBreak.AGED
         return prices
 
     monkeypatch.setattr(TimerPhase, "_kernel_prices", of_the_other)

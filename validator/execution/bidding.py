@@ -30,7 +30,7 @@ from validator.chain.records import (
     timer_key,
 )
 from validator.execution.handler_context import ReadOnlyContext
-from validator.execution.timer_calls import SchedulingTerms
+from validator.execution.timer_calls import LanePrices, SchedulingTerms
 from validator.primitives.codec import pack_uint
 from validator.primitives.errors import HandlerFailure
 from validator.primitives.meter import Meter
@@ -76,8 +76,7 @@ class BiddingRound:
     world: World
     index: SchedulerIndex
     terms: SchedulingTerms
-    basefee_cycle: int
-    basefee_cell: int
+    prices: LanePrices
     vm: Vm
     counts_all: bool
     """Whether to count the candidates that are not admitted, too; costs a look at every one."""
@@ -182,7 +181,7 @@ class BiddingRound:
         assert agent is not None, "only agents are asked"
         self._balances.setdefault(actor, self.world.balance(actor))
         memory = self._memory(actor)._replace(queried_height=height)
-        if self.world.balance(actor) < self.terms.parameters.gba_max_cycles * self.basefee_cycle:
+        if self.world.balance(actor) < self.terms.parameters.gba_max_cycles * self.prices.basefee_cycle:
             self.spent += UNPAID_QUERY_CYCLES
             self._unpaid.add(actor)
             self._remember(actor, memory._replace(unpaid_height=height))
@@ -190,7 +189,7 @@ class BiddingRound:
             return
         answer = self._ask(timer, agent)
         used = max(MIN_QUERY_CYCLES, answer.cycles)
-        self.world.debit(actor, used * self.basefee_cycle)
+        self.world.debit(actor, used * self.prices.basefee_cycle)
         self.spent += used
         self._remember(actor, memory)
         if answer.bid is not None:
@@ -227,8 +226,8 @@ class BiddingRound:
         return {
             "trigger_block_height": timer.trigger_height,
             "current_block_height": self.terms.height,
-            "basefee_cycle": self.basefee_cycle,
-            "basefee_cell": self.basefee_cell,
+            "basefee_cycle": self.prices.basefee_cycle,
+            "basefee_cell": self.prices.basefee_cell,
             "basefee_lane_timer": self.terms.lane_price,
             "last_block_cycle_usage": chain.last_block_cycle_usage,
             "previous_block_p50_priority_tip_per_cycle": self.terms.p50_tip,
@@ -238,7 +237,7 @@ class BiddingRound:
         }
 
     def _note(self, candidate: BidCandidate, agent: Address, outcome: str, cycles: int, bid: Bid | None) -> None:
-        burned = cycles * self.basefee_cycle
+        burned = cycles * self.prices.basefee_cycle
         self.burned += burned
         self._results[candidate.timer_id] = bid
         told = None if bid is None else (_packed(bid.max_fee), _packed(bid.priority))

@@ -19,6 +19,16 @@ from validator.state.working_set import World
 
 
 @dataclass(frozen=True, slots=True)
+class LanePrices:
+    """What the block charges per cycle and per cell."""
+
+    basefee_cycle: int
+    basefee_cell: int
+    lane_price: int
+    p50_tip: int
+
+
+@dataclass(frozen=True, slots=True)
 class SchedulingTerms:
     """What a block holds every schedule against."""
 

@@ -20,10 +20,10 @@ from validator.chain.records import TIMER, Timer, timer_key
 from validator.execution.bidding import BiddingRound
 from validator.execution.handler_context import HandlerContext, run_handler
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN
-from validator.execution.timer_calls import SchedulingTerms
+from validator.execution.timer_calls import LanePrices, SchedulingTerms
 from validator.primitives.codec import pack_uint
 from validator.primitives.meter import Meter
-from validator.primitives.params import Parameters, TieBreak
+from validator.primitives.params import TieBreak
 from validator.primitives.types import PRICE_LIMIT
 from validator.pvm.dispatch import program, resolve_handler
 from validator.pvm.runtime.machine import Vm
@@ -33,16 +33,6 @@ from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.pricing import default_bid
 from validator.scheduler.rows import WORD_BITS, WORD_MASK, timer_id_of_row
 from validator.state.working_set import World
-
-
-@dataclass(frozen=True, slots=True)
-class LanePrices:
-    """What the block charges per cycle and per cell."""
-
-    basefee_cycle: int
-    basefee_cell: int
-    lane_price: int
-    p50_tip: int
 
 
 class Candidate(NamedTuple):
@@ -75,7 +65,6 @@ class TimerPhase:
     world: World
     index: SchedulerIndex
     """Begun for this block."""
-    parameters: Parameters
     terms: SchedulingTerms
     prices: LanePrices
     fairness: FairnessWeights
@@ -94,8 +83,7 @@ class TimerPhase:
     """Timers that were to be destroyed when the garbage collection budget was used up."""
 
     def __post_init__(self) -> None:
-        basefees = (self.prices.basefee_cycle, self.prices.basefee_cell)
-        self.bidding = self.bidding_class(self.world, self.index, self.terms, *basefees, self.vm, self.explains)
+        self.bidding = self.bidding_class(self.world, self.index, self.terms, self.prices, self.vm, self.explains)
 
     def run(self) -> None:
         """Perform the phase over the timers that are due."""
@@ -114,7 +102,7 @@ class TimerPhase:
 
     def expire(self) -> None:
         """Destroy what is past its expiry, within the garbage collection budget less step 6's share."""
-        p, pool = self.parameters, self.index.pool
+        p, pool = self.terms.parameters, self.index.pool
         if not pool.live:
             return
         room = (p.timer_gc_cycles - p.scan_limit * p.gc_cycles_per_removal) // p.gc_cycles_per_removal
@@ -159,7 +147,7 @@ class TimerPhase:
 
     def scan(self, candidates: Iterable[Candidate]) -> None:
         """Fire, destroy or carry one at a time, in order."""
-        p, use = self.parameters, self.use
+        p, use = self.terms.parameters, self.use
         looked_at = 0
         for candidate in candidates:
             full = use.cycles + p.min_gas_limit_per_timer > p.lane_timer_cycles or use.cells >= p.lane_timer_cells
@@ -176,7 +164,7 @@ class TimerPhase:
 
     def fire_or_destroy(self, candidate: Candidate) -> bool:
         """The turn of a timer that fits. Returns whether it was destroyed, which does not count as looked at."""
-        timer, p = self._timer(candidate.timer_id), self.parameters
+        timer, p = self._timer(candidate.timer_id), self.terms.parameters
         needed = self.max_cost(candidate)
         balance = self.world.balance(timer.fee_payer)
         if timer.payer_cap is not None:
@@ -199,7 +187,7 @@ class TimerPhase:
 
     def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
         """Remove, charge, run and settle (SPEC §10)."""
-        p = self.parameters
+        p = self.terms.parameters
         # An extension by a handler of this phase is gone with the timer; its other fields cannot have changed.
         brought_along = self.world.payload_of(timer)
         self.world.remove_timers([timer])
@@ -257,12 +245,12 @@ class TimerPhase:
     def max_cost(self, candidate: Candidate) -> int:
         """What a fire may cost at most, taken up front."""
         per_cycle = self.prices.basefee_cycle + self.prices.lane_price + candidate.tip
-        return candidate.gas_limit * per_cycle + self.parameters.max_cells_per_fire * self.prices.basefee_cell
+        return candidate.gas_limit * per_cycle + self.terms.parameters.max_cells_per_fire * self.prices.basefee_cell
 
     def destroy(self, timers: Sequence[Timer], reason: str, events: Sequence[Event]) -> None:
         """End timers without a fire, at the garbage collection's cost."""
         self.world.remove_timers(timers)
-        self.use.gc_cycles += self.parameters.gc_cycles_per_removal * len(timers)
+        self.use.gc_cycles += self.terms.parameters.gc_cycles_per_removal * len(timers)
         self.destroyed.extend(
             DestroyedReceipt(timer.timer_id, reason, event) for timer, event in zip(timers, events, strict=True)
         )
@@ -307,13 +295,13 @@ class TimerPhase:
             position = self.index.pool.position_of(timer.trigger_height, timer.sequence)
             max_fee, priority = self.price(timer)
             tip = min(priority, max_fee - self.prices.lane_price)
-            score = (tip + self.parameters.priority_floor) * self.fairness.weight(timer.actor)
+            score = (tip + self.terms.parameters.priority_floor) * self.fairness.weight(timer.actor)
             apart[position] = None if max_fee < self.prices.lane_price else (tip, score)
         return apart
 
     def _order(self, position: int, score: int) -> tuple[int, bytes, int]:
         """What candidates are ordered by."""
-        if self.parameters.tie_break is TieBreak.AGED:
+        if self.terms.parameters.tie_break is TieBreak.AGED:
             return -score, b"", position
         return -score, timer_id_of_row(self.index.pool.rows[position]), 0
 
@@ -341,7 +329,7 @@ class TimerPhase:
         return self._default_bid()[0]
 
     def _default_bid(self) -> tuple[int, int]:
-        return default_bid(self.prices.lane_price, self.prices.p50_tip, self.parameters)
+        return default_bid(self.prices.lane_price, self.prices.p50_tip, self.terms.parameters)
 
     def _gas_limit(self, timer: Timer) -> int:
         return self.terms.cap if timer.gas_limit is None else timer.gas_limit
@@ -357,8 +345,8 @@ class TimerPhase:
         for name, value in values.items():
             prices[f"{name}_low"], prices[f"{name}_high"] = value & WORD_MASK, value >> WORD_BITS
         prices["height"], prices["cap"] = self.terms.height, self.terms.cap
-        prices["floor"], prices["divisor"] = self.parameters.priority_floor, self.fairness.divisor
-        prices["by_id"] = self.parameters.tie_break is TieBreak.ID
+        prices["floor"], prices["divisor"] = self.terms.parameters.priority_floor, self.fairness.divisor
+        prices["by_id"] = self.terms.parameters.tie_break is TieBreak.ID
         return prices
 
 

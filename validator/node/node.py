@@ -33,61 +33,17 @@ from consensus.protocols import EngineType
 from consensus.simplex import Simplex
 from consensus.types import Digest, Token, ValidatorIndex, View
 from consensus.voting import Sizes, VotingEngine
+from validator.chain import messages
 from validator.chain.block import decode_block
 from validator.chain.genesis import Genesis
-from validator.chain.messages import (
-    MAX_GOSSIPED_TRANSACTIONS,
-    BlockRequest,
-    BlockResponse,
-    ChunkRequest,
-    ChunkResponse,
-    ConsensusMessage,
-    FinalBlocksRequest,
-    FinalBlocksResponse,
-    Reading,
-    SnapshotOffer,
-    SnapshotRequest,
-    TransactionsMessage,
-    ViewReport,
-    ViewRequest,
-    read_message,
-)
 from validator.chain.transactions import transaction_hash
+from validator.node import events
 from validator.node.blocks.block_tree import BlockState, BlockTree, HeldBlock
 from validator.node.blocks.catch_up import SYNC_TIMER, CatchUp
 from validator.node.blocks.finality import Finality
 from validator.node.blocks.proposals import PROPOSE_TIMER, Proposals
 from validator.node.blocks.verification import Verification
-from validator.node.events import (
-    Append,
-    Certified,
-    Completed,
-    Diverged,
-    Dropped,
-    Effect,
-    Event,
-    Message,
-    Reply,
-    Run,
-    SetTimer,
-    Started,
-    Submit,
-    SubmitResult,
-    Synced,
-    Timeout,
-    TimerName,
-)
-from validator.node.executor.jobs import (
-    AccountsRead,
-    BlocksRead,
-    Built,
-    Execute,
-    Executed,
-    Finalized,
-    FinalizedInvalid,
-    JobResult,
-    SnapshotRead,
-)
+from validator.node.executor import jobs
 from validator.node.outbox import Outbox
 from validator.node.peer_service import PeerService
 from validator.node.pool.admission import Admission
@@ -167,7 +123,7 @@ class Node:
             abstain_through=View(start.abstain_through),
         )
         self._engine_events: deque[engine_border.Event] = deque()
-        self.diverged: Diverged | None = None
+        self.diverged: events.Diverged | None = None
         self.mempool = self.mempool_class(identity.genesis)
         self._admission = self.admission_class(self.mempool)
         self._tree = tree = BlockTree(start.digest, start.height, start.view)
@@ -179,7 +135,7 @@ class Node:
         self._peer_service = PeerService(self._engine, tree, effects)
         self._verification = self.verification_class(tree, effects, self._consensus)
         self._proposals = self.proposals_class(index, self._engine, tree, self.mempool, effects, self._consensus)
-        self._finality = self.finality_class(self._engine, tree, effects)
+        self._finality = self.finality_class(self._engine, tree, effects, start.height)
         self._catch_up = self.catch_up_class(
             index, validators, namespace, tree, self._finality, effects, config.sync_retry_ms
         )
@@ -219,32 +175,32 @@ class Node:
 
     # --- events -------------------------------------------------------------------------------------------------------
 
-    def handle(self, event: Event) -> list[Effect]:
+    def handle(self, event: events.Event) -> list[events.Effect]:
         """Take one event; return the effects that follow, in order."""
         if self.diverged is None:
             self._dispatch(event)
-        elif isinstance(event, Submit):
+        elif isinstance(event, events.Submit):
             line, reason = _diverged_line(self.diverged), Refusal.DIVERGED.value
-            results = tuple(SubmitResult(transaction_hash(wire), line, reason) for wire in event.transactions)
-            self._effects.append(Reply(event.request, results))
+            results = tuple(events.SubmitResult(transaction_hash(wire), line, reason) for wire in event.transactions)
+            self._effects.append(events.Reply(event.request, results))
         return self._effects.drain()
 
-    def _dispatch(self, event: Event) -> None:
+    def _dispatch(self, event: events.Event) -> None:
         match event:
-            case Message(sender, payload, content):
+            case events.Message(sender, payload, content):
                 self._on_message(sender, payload, content)
-            case Completed(result):
+            case events.Completed(result):
                 self._on_completed(result)
-            case Synced(token):
+            case events.Synced(token):
                 self._consensus(engine_border.Durable(Token(token)))
-            case Timeout(timer):
+            case events.Timeout(timer):
                 self._on_timeout(timer)
-            case Submit(request, transactions):
+            case events.Submit(request, transactions):
                 self._effects += self._admission.submit(request, transactions)
-            case Started():
+            case events.Started():
                 self._consensus(engine_border.Start())
 
-    def _on_timeout(self, timer: TimerName) -> None:
+    def _on_timeout(self, timer: events.TimerName) -> None:
         if timer == SYNC_TIMER:
             self._catch_up.ask_next(is_block_awaited=self._is_block_awaited)
         elif timer == PROPOSE_TIMER:
@@ -255,10 +211,10 @@ class Node:
 
     # --- messages -----------------------------------------------------------------------------------------------------
 
-    def _on_message(self, sender: int, payload: bytes, message: Reading | None) -> None:
+    def _on_message(self, sender: int, payload: bytes, message: messages.Reading | None) -> None:
         if message is None:
             try:
-                message = read_message(payload)
+                message = messages.read_message(payload)
             except CodecError:
                 self._effects.fault(sender, "undecodable")
                 return
@@ -266,21 +222,32 @@ class Node:
             self._consensus(engine_border.Received(ValidatorIndex(sender), message))
             return
         match message:
-            case TransactionsMessage(transactions=transactions):
+            case messages.TransactionsMessage(transactions=transactions):
                 self._on_gossip(sender, transactions)
-            case BlockResponse(body=body):
+            case messages.BlockResponse(body=body):
                 if self._catch_up.take_block(sender, body):
                     self._resume_after_blocks()
-            case FinalBlocksResponse():
+            case messages.FinalBlocksResponse():
                 if self._catch_up.take_final_blocks(sender, message):
                     self._resume_after_blocks()
-            case BlockRequest() | FinalBlocksRequest() | SnapshotRequest() | ChunkRequest() | ViewRequest():
+            case (
+                messages.BlockRequest()
+                | messages.FinalBlocksRequest()
+                | messages.SnapshotRequest()
+                | messages.ChunkRequest()
+                | messages.ViewRequest()
+            ):
                 self._peer_service.answer(sender, message)
-            case ConsensusMessage() | SnapshotOffer() | ChunkResponse() | ViewReport():
+            case (
+                messages.ConsensusMessage()
+                | messages.SnapshotOffer()
+                | messages.ChunkResponse()
+                | messages.ViewReport()
+            ):
                 pass  # read out of its envelope, or late answers to what was asked before the node began
 
     def _on_gossip(self, sender: int, transactions: tuple[bytes, ...]) -> None:
-        if len(transactions) > MAX_GOSSIPED_TRANSACTIONS:
+        if len(transactions) > messages.MAX_GOSSIPED_TRANSACTIONS:
             self._effects.fault(sender, "oversized")
             return
         effects, is_honest = self._admission.gossip(sender, transactions)
@@ -306,11 +273,11 @@ class Node:
     def _perform(self, effect: engine_border.Effect) -> None:
         match effect:
             case engine_border.Broadcast(message):
-                self._effects.send(None, ConsensusMessage(encode_consensus(message)))
+                self._effects.send(None, messages.ConsensusMessage(encode_consensus(message)))
             case engine_border.SendTo(recipient, message):
-                self._effects.send(recipient, ConsensusMessage(encode_consensus(message)))
+                self._effects.send(recipient, messages.ConsensusMessage(encode_consensus(message)))
             case engine_border.StartTimer(kind, view, delay_ms):
-                self._effects.append(SetTimer(TimerName(kind.value, view), delay_ms))
+                self._effects.append(events.SetTimer(events.TimerName(kind.value, view), delay_ms))
                 if kind is TimerKind.REBROADCAST:
                     self._peer_service.tick()
                     self._catch_up.tick()
@@ -322,9 +289,9 @@ class Node:
                     self._execute_line(Hash(digest))
             case engine_border.Persist(token, records, body):
                 bodies = () if body is None else (body,)
-                self._effects.append(Append(token, encode_batch(records, bodies)))
+                self._effects.append(events.Append(token, encode_batch(records, bodies)))
             case engine_border.Finalized(certificate):
-                self._effects.append(Certified(certificate))
+                self._effects.append(events.Certified(certificate))
                 if self._finality.certify(certificate):
                     self._try_finalize()
             case _:
@@ -334,12 +301,12 @@ class Node:
         """Pass on what the engine reports for observers."""
         match effect:
             case engine_border.Notarized(certificate) | engine_border.Nullified(certificate):
-                self._effects.append(Certified(certificate))
+                self._effects.append(events.Certified(certificate))
             case engine_border.Report(evidence):
                 kind = type(evidence).__name__
                 self._effects.blame(kind, evidence.first.signer, encode_evidence(evidence))
             case engine_border.Rejected(sender, reason) if reason in HARMLESS_REASONS:
-                self._effects.append(Dropped(sender, reason))
+                self._effects.append(events.Dropped(sender, reason))
             case engine_border.Rejected(sender, reason):
                 self._effects.fault(sender, reason)
             case _:
@@ -365,25 +332,25 @@ class Node:
             prepared = self.mempool.get(transaction_hash(wire))
             if prepared is not None:
                 known[prepared.hash] = prepared
-        self._effects.append(Run(Execute(held.digest, held.block, known)))
+        self._effects.append(events.Run(jobs.Execute(held.digest, held.block, known)))
 
-    def _on_completed(self, result: JobResult) -> None:
+    def _on_completed(self, result: jobs.JobResult) -> None:
         match result:
-            case Executed():
+            case jobs.Executed():
                 self._on_executed(result)
-            case Built():
+            case jobs.Built():
                 self._proposals.built(result)
-            case Finalized():
+            case jobs.Finalized():
                 self._effects += self._admission.settle(result)
                 self._finality.committed(result)
-            case FinalizedInvalid():
+            case jobs.FinalizedInvalid():
                 self._on_divergence(result)
-            case BlocksRead() | SnapshotRead():
+            case jobs.BlocksRead() | jobs.SnapshotRead():
                 self._peer_service.read(result)
-            case AccountsRead():
+            case jobs.AccountsRead():
                 self._effects += self._admission.accounts_read(result)
 
-    def _on_executed(self, result: Executed) -> None:
+    def _on_executed(self, result: jobs.Executed) -> None:
         held = self._tree.get(result.digest)
         if held is None:
             return  # another branch became final meanwhile
@@ -422,8 +389,8 @@ class Node:
     def _is_block_awaited(self) -> bool:
         return self._proposals.is_due or bool(self._verification.awaited)
 
-    def _on_divergence(self, result: FinalizedInvalid) -> None:
-        self.diverged = Diverged(
+    def _on_divergence(self, result: jobs.FinalizedInvalid) -> None:
+        self.diverged = events.Diverged(
             height=Height(result.header.height),
             digest=result.digest,
             reason=result.reason,
@@ -445,5 +412,5 @@ def _root_records(start: FinalPoint) -> tuple[bytes, ...]:
     return (encode_record(certificate),)
 
 
-def _diverged_line(diverged: Diverged) -> str:
+def _diverged_line(diverged: events.Diverged) -> str:
     return f"the validator diverged at height {diverged.height}"

@@ -43,12 +43,11 @@ from validator.execution.governance import parameters_in_force
 from validator.execution.handler_context import HandlerContext, RunResult, run_handler
 from validator.execution.jobs import Waiting
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
-from validator.execution.timer_calls import Allowance, SchedulingTerms, extend_any
-from validator.execution.timer_phase import LanePrices, TimerPhase
+from validator.execution.timer_calls import Allowance, LanePrices, SchedulingTerms, extend_any
+from validator.execution.timer_phase import TimerPhase
 from validator.primitives.codec import pack_uint
 from validator.primitives.errors import HandlerFailure, Rejection
 from validator.primitives.meter import Meter
-from validator.primitives.params import Parameters
 from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, SYSTEM_PARAMETERS_ADDRESS, Address, Hash, Height
 from validator.pvm.deployment import byte_cycles, deployment, token_cycles
 from validator.pvm.dispatch import program
@@ -180,9 +179,8 @@ class Transition:
     context: BlockContext
     vm: Vm = field(default_factory=PythonVm)
     world: World = field(init=False)
-    parameters: Parameters = field(init=False)
-    """As they stood when the block began."""
     terms: SchedulingTerms = field(init=False)
+    """With the parameters as they stood when the block began."""
     prices: LanePrices = field(init=False)
     fairness: FairnessWeights = field(init=False)
     basefee_lane: int = field(init=False)
@@ -237,20 +235,20 @@ class Transition:
     def start(self) -> None:
         """Freeze the basefees, the fairness window and the parameters for the block."""
         height, genesis, chain = self.context.height, self.context.genesis, self.world.globals
-        self.parameters = parameters_in_force(self.world, genesis.parameters)
-        self.deferred_lane = DeferredLane(self.parameters.lane_deferred_cycles)
+        parameters = parameters_in_force(self.world, genesis.parameters)
+        self.deferred_lane = DeferredLane(parameters.lane_deferred_cycles)
         auction = genesis.runs_auction(height)
         self.basefee_lane = chain.basefee_lane_timer
-        price = lane_price(chain.basefee_lane_timer, self.parameters) if auction else 0
+        price = lane_price(chain.basefee_lane_timer, parameters) if auction else 0
         self.prices = LanePrices(chain.basefee_cycle, chain.basefee_cell, price, chain.p50_tip)
-        self.terms = SchedulingTerms(height, price, chain.p50_tip, self.parameters, auction)
+        self.terms = SchedulingTerms(height, price, chain.p50_tip, parameters, auction)
         self.index.begin(height, self._drop_old_fires())
         self.fairness = FairnessWeights(self.index.parties.fires.by_actor, self.index.parties.fires.divisor())
 
     def _drop_old_fires(self) -> list[Fires]:
         """The window is ``[H - window, H - 1]``: what fired before it is dropped for good."""
         dropped: list[Fires] = []
-        for height in self.index.fire_heights_below(self.context.height - self.parameters.fairness_window_blocks):
+        for height in self.index.fire_heights_below(self.context.height - self.terms.parameters.fairness_window_blocks):
             fires: Fires | None = self.world.get(fires_key(height))
             assert fires is not None, "the index follows the state"
             self.world.put(fires_key(height), None)
@@ -297,7 +295,7 @@ class Transition:
 
     def admit(self, transaction: Transaction) -> int:
         """The tip per cycle of an admissible transaction. Raises :class:`NotAdmitted`; SPEC §17 gives the order."""
-        parameters, prices = self.parameters, self.prices
+        parameters, prices = self.terms.parameters, self.prices
         account = self.world.account(transaction.sender)
         if transaction.nonce != account.nonce:
             raise NotAdmitted("BadNonce")
@@ -315,7 +313,7 @@ class Transition:
         return tip
 
     def _fits_its_lane(self, transaction: Transaction) -> bool:
-        p, lane = self.parameters, self.user_lane
+        p, lane = self.terms.parameters, self.user_lane
         if isinstance(transaction.action, System):
             used, limit = lane.system_cycles, p.lane_system_cycles
         else:
@@ -340,7 +338,7 @@ class Transition:
         )
 
         def body(context: HandlerContext) -> None:
-            meter.charge(self.parameters.tx_base_cycles)
+            meter.charge(self.terms.parameters.tx_base_cycles)
             match action:
                 case Transfer():
                     context.move(transaction.sender, target, transaction.value)
@@ -380,7 +378,7 @@ class Transition:
             case UpdateTimerConfig(config=config):
                 governance.update_config(self.world, self.context.genesis.parameters, config)
             case ExtendTimer(timer_id=timer_id, new_expires_at=expires_at):
-                timer = extend_any(self.world, timer_id, expires_at, self.context.height, self.parameters)
+                timer = extend_any(self.world, timer_id, expires_at, self.context.height, self.terms.parameters)
                 context.timer_changes.append(Extended(timer_id, timer.expires_at))
 
     @staticmethod
@@ -426,7 +424,6 @@ class Transition:
         return self.timer_phase_class(
             self.world,
             self.index,
-            self.parameters,
             self.terms,
             self.prices,
             self.fairness,
@@ -442,7 +439,7 @@ class Transition:
         while (waiting := jobs.first_waiting(self.world, self.context.height)) is not None:
             if len(self.callbacks) == jobs.CALLBACKS_PER_BLOCK:
                 self.deferred_lane.is_full = True
-            if not self.deferred_lane.admits(self.parameters.message_cycles):
+            if not self.deferred_lane.admits(self.terms.parameters.message_cycles):
                 return
             self.deferred_lane.used += self.run_callback(waiting)
 
@@ -453,7 +450,7 @@ class Transition:
         jobs.dequeue(self.world)
         actor = self.world.actor(job.actor)
         assert actor is not None, "a job's actor exists"
-        meter = Meter(self.parameters.message_cycles, self.parameters.message_cells)
+        meter = Meter(self.terms.parameters.message_cycles, self.terms.parameters.message_cells)
         context = HandlerContext(
             self.world,
             meter,
@@ -487,7 +484,7 @@ class Transition:
         """Run what was paid for in advance, the base of its cycles first."""
 
         def charged(run: HandlerContext) -> None:
-            run.meter.charge(self.parameters.message_base_cycles)
+            run.meter.charge(self.terms.parameters.message_base_cycles)
             body(run)
 
         result = run_handler(context, charged)
@@ -571,7 +568,7 @@ class Transition:
 
     def close(self, phase: TimerPhase) -> int:
         """The counters and prices of the next block; returns what this one burned."""
-        p, chain, user, lane = self.parameters, self.world.globals, self.user_lane, phase.use
+        p, chain, user, lane = self.terms.parameters, self.world.globals, self.user_lane, phase.use
         tips = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
         cycles, cells = user.cycles + lane.cycles, user.cells + lane.cells
         basefee_cycle = next_basefee(chain.basefee_cycle, cycles, p.block_cycles_target, BASEFEE_SLOPE, p)

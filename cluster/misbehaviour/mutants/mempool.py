@@ -34,10 +34,10 @@ def _forgets_proposed(counter: RunCounter) -> Parts:
         def built(self, built: Built) -> None:
             super().built(built)
             for digest in map(transaction_hash, built.block.transactions):
-                waiting = self._mempool._by_hash.get(digest)
+                waiting = self.mempool._by_hash.get(digest)
                 if waiting is not None:
                     counter.ran()
-                    self._mempool._remove(waiting)
+                    self.mempool._remove(waiting)
 
     class ForgetsProposed(Node):
         proposals_class = Forgets

@@ -127,7 +127,7 @@ def _fires_early(counter: RunCounter) -> Parts:
                     continue
                 candidate = Candidate(timer.timer_id, timer.gas_limit or self.terms.cap, 0)
                 needed = self.max_cost(candidate)
-                has_room = self.use.cycles + candidate.gas_limit <= self.parameters.lane_timer_cycles
+                has_room = self.use.cycles + candidate.gas_limit <= self.terms.parameters.lane_timer_cycles
                 if has_room and self.world.balance(timer.fee_payer) >= needed:
                     counter.ran()
                     self.fire(timer, candidate, needed)
@@ -272,7 +272,7 @@ def _refund_at_wrong_price(counter: RunCounter) -> Parts:
     class RefundsAtAnotherPrice(TimerPhase):
         def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
             """Refunds unused cells at the price of cycles."""
-            unused = self.parameters.max_cells_per_fire - meter.cells_used
+            unused = self.terms.parameters.max_cells_per_fire - meter.cells_used
             wrong = unused * (self.prices.basefee_cycle - self.prices.basefee_cell)
             result = TimerPhase.settle(self, timer, candidate, meter, max_cost)
             counter.runs += wrong != 0

@@ -13,6 +13,7 @@ from validator.node.assembly import Parts
 from validator.node.blocks.finality import Finality
 from validator.node.events import ReplaceJournal
 from validator.node.executor.executor import Executor
+from validator.node.joining.past_views import PastViews
 from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import Node
 from validator.primitives.codec import CodecError, encode
@@ -127,9 +128,9 @@ def _journal_dropped(counter: RunCounter) -> Parts:
     class DropsJournal(Finality):
         def _replace_journal(self) -> None:
             """Begins an empty journal: what is archived needs none."""
-            kept: Sequence[bytes] = self._engine.journal_snapshot()
+            kept: Sequence[bytes] = self.engine.journal_snapshot()
             counter.runs += bool(kept)
-            self._effects.append(ReplaceJournal(encode_journal((), ())))
+            self.effects.append(ReplaceJournal(encode_journal((), ())))
 
     class MakesFinalWithoutJournal(Node):
         finality_class = DropsJournal
@@ -155,12 +156,16 @@ def _journal_as_it_is(counter: RunCounter) -> Parts:
 
 
 def _joins_on_one_word(counter: RunCounter) -> Parts:
-    class TakesOneWord(SnapshotJoin):
-        def _knows_where_it_voted(self) -> bool:
-            counter.runs += bool(self._views) and not super()._knows_where_it_voted()
-            return bool(self._views)
+    class TakesOneWord(PastViews):
+        @property
+        def are_known(self) -> bool:
+            counter.runs += bool(self.reported) and not super().are_known
+            return bool(self.reported)
 
-    return Parts(join=TakesOneWord)
+    class JoinsOnOneWord(SnapshotJoin):
+        views_class = TakesOneWord
+
+    return Parts(join=JoinsOnOneWord)
 
 
 def _joins_on_votes(counter: RunCounter) -> Parts:
@@ -171,9 +176,9 @@ def _joins_on_votes(counter: RunCounter) -> Parts:
                 message = read_message(payload)
             except CodecError:
                 message = None
-            if isinstance(message, Vote) and sender not in self._views:
+            if isinstance(message, Vote) and sender not in self._views.reported:
                 counter.ran()
-                self._views[sender] = message.view
+                self._views.reported[sender] = message.view
             super()._on_message(sender, payload)
 
     return Parts(join=TakesVotes)

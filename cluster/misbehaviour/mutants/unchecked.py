@@ -63,9 +63,9 @@ def _unproved_snapshots(counter: RunCounter) -> Parts:
 def _unproved_blocks(counter: RunCounter) -> Parts:
     class TakesAnyBlocks(CatchUp):
         def _take_if_proved(self, response: FinalBlocksResponse) -> bool:
-            right, self._validators = self._validators, _credulous(self._validators, counter)
+            right, self.validators = self.validators, _credulous(self.validators, counter)
             is_taken = super()._take_if_proved(response)
-            self._validators = right
+            self.validators = right
             return is_taken
 
     class CatchesUpOnTrust(Node):

@@ -78,7 +78,7 @@ class Conformance:
         self._store.commit(outcome.view)
         self._index.advance(outcome.changes)
         self._index.settle(height)
-        parameters = transition.parameters
+        parameters = transition.terms.parameters
         tiers = count_tiers(self._index.timers_rows(), height, parameters)
         return {**_block_page(outcome), "txs": shown, "tiers": tiers}
 

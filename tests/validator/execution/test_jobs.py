@@ -390,7 +390,7 @@ class LanesOfTheirOwn(Transition):
     """A planted fault: messages begin with an empty lane."""
 
     def run_messages(self) -> None:
-        self.deferred_lane = DeferredLane(self.parameters.lane_deferred_cycles)
+        self.deferred_lane = DeferredLane(self.terms.parameters.lane_deferred_cycles)
         super().run_messages()
 
 

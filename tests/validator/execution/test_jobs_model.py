@@ -284,7 +284,7 @@ class MessagesFirst(Transition):
 
 class LanesOfTheirOwn(Transition):
     def run_messages(self) -> None:
-        self.deferred_lane = DeferredLane(self.parameters.lane_deferred_cycles)
+        self.deferred_lane = DeferredLane(self.terms.parameters.lane_deferred_cycles)
         super().run_messages()
 
 

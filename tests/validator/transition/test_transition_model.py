@@ -303,9 +303,10 @@ class FiresExpired(TimerPhase):
 
 class SpendsTheWholeGcBudget(TimerPhase):
     def expire(self) -> None:
-        kept, self.parameters = self.parameters, replace(self.parameters, timer_gc_cycles=2 * 10**6)
+        kept = self.terms
+        self.terms = replace(kept, parameters=replace(kept.parameters, timer_gc_cycles=2 * 10**6))
         super().expire()
-        self.parameters = kept
+        self.terms = kept
 
 
 class RaisesItsOwnDefault(TimerPhase):
@@ -354,7 +355,7 @@ class EndsAtTheFirstMisfit(TimerPhase):
     """As the FIFO phase does."""
 
     def scan(self, candidates: Iterable[Candidate]) -> None:
-        lane = self.parameters.lane_timer_cycles
+        lane = self.terms.parameters.lane_timer_cycles
         super().scan(takewhile(lambda candidate: self.use.cycles + candidate.gas_limit <= lane, candidates))
 
 

@@ -6,18 +6,14 @@ reach, ranges of final blocks are asked for instead, each proved by a finalizati
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Final
 
 from consensus.keys import ValidatorSet
+from validator.chain import messages
 from validator.chain.block import decode_block, header_hash
-from validator.chain.messages import (
-    MAX_BLOCKS_ASKED,
-    BlockRequest,
-    FinalBlocksRequest,
-    FinalBlocksResponse,
-    PeerMessage,
-)
 from validator.node.blocks.block_tree import BlockTree, HeldBlock
 from validator.node.blocks.finality import Finality
 from validator.node.events import SetTimer, TimerName
@@ -25,37 +21,34 @@ from validator.node.outbox import Outbox
 from validator.primitives.types import Hash
 from validator.storage.finality_proof import MAX_LINKS, is_proved
 
-MAX_PROVEN_AHEAD: Final = 2 * MAX_BLOCKS_ASKED
+MAX_PROVEN_AHEAD: Final = 2 * messages.MAX_BLOCKS_ASKED
 """Blocks that are proved final and wait for execution, beyond which no more are asked for."""
 SYNC_TIMER: Final = TimerName("sync")
 
 
+@dataclass(slots=True)
 class CatchUp:
     """The requests for blocks of one node, one at a time."""
 
-    def __init__(
-        self,
-        index: int,
-        validators: ValidatorSet,
-        namespace: bytes,
-        tree: BlockTree,
-        finality: Finality,
-        effects: Outbox,
-        retry_ms: int,
-    ) -> None:
-        """``index`` is the node's own among the validators, ``retry_ms`` how long it waits for an answer."""
-        self.retry_ms = retry_ms
-        self._validators = validators
-        self._namespace = namespace
-        self._tree = tree
-        self._finality = finality
-        self._effects = effects
-        self._peers = cycle((index + offset) % len(validators) for offset in range(1, len(validators)))
-        self._is_asking = False
-        self._wanted: Hash | None = None
-        """A block that is asked for by digest."""
-        self._bad_givers: set[int] = set()
-        """Peers whose ranges of final blocks are not looked at before the next tick: one did not hold."""
+    index: int
+    """The node's own among the validators."""
+    validators: ValidatorSet
+    namespace: bytes
+    tree: BlockTree
+    finality: Finality
+    effects: Outbox
+    retry_ms: int
+    """How long to wait for an answer before the next peer is asked."""
+    _peers: Iterator[int] = field(init=False)
+    _is_asking: bool = False
+    _wanted: Hash | None = None
+    """A block that is asked for by digest."""
+    _bad_givers: set[int] = field(default_factory=set)
+    """Peers whose ranges of final blocks are not looked at before the next tick: one did not hold."""
+
+    def __post_init__(self) -> None:
+        count = len(self.validators)
+        self._peers = cycle((self.index + offset) % count for offset in range(1, count))
 
     def tick(self) -> None:
         self._bad_givers.clear()
@@ -72,8 +65,8 @@ class CatchUp:
         if request is None or peer is None:
             return
         self._is_asking = True
-        self._effects.send(peer, request)
-        self._effects.append(SetTimer(SYNC_TIMER, self.retry_ms))
+        self.effects.send(peer, request)
+        self.effects.append(SetTimer(SYNC_TIMER, self.retry_ms))
 
     def ask_next(self, *, is_block_awaited: bool) -> None:
         """No answer came in time."""
@@ -84,57 +77,57 @@ class CatchUp:
         """A peer sends a block. Returns whether it is the one that was asked for."""
         block = decode_block(body)
         if block is None:
-            self._effects.fault(sender, "bad_block")
+            self.effects.fault(sender, "bad_block")
             return False
         if header_hash(block.header) != self._wanted:
             return False  # late: it came another way meanwhile
-        self._tree.add(block, body)
+        self.tree.add(block, body)
         self._is_asking = False
         return True
 
-    def take_final_blocks(self, sender: int, response: FinalBlocksResponse) -> bool:
+    def take_final_blocks(self, sender: int, response: messages.FinalBlocksResponse) -> bool:
         """A peer sends a range of final blocks. Returns whether more is proved final by it than before.
 
         The range proves itself, whoever sends it: an answer that comes later than the next peer was asked is as good.
         """
-        if self._finality.target is None or sender in self._bad_givers:
+        if self.finality.target is None or sender in self._bad_givers:
             return False  # what it was asked for has come another way, or its last one did not hold
-        proven = self._finality.proven
+        proven = self.finality.proven
         if not self._take_if_proved(response):
             self._bad_givers.add(sender)
-            self._effects.fault(sender, "bad_final_blocks")
+            self.effects.fault(sender, "bad_final_blocks")
             return False
-        if self._finality.proven == proven:
+        if self.finality.proven == proven:
             return False
         self._is_asking = False
         return True
 
-    def _take_if_proved(self, response: FinalBlocksResponse) -> bool:
+    def _take_if_proved(self, response: messages.FinalBlocksResponse) -> bool:
         """Hold blocks that are linked to each other, the last one proved by its finalization; else ``False``."""
-        if not 1 <= len(response.bodies) <= MAX_BLOCKS_ASKED or len(response.links) > MAX_LINKS:
+        if not 1 <= len(response.bodies) <= messages.MAX_BLOCKS_ASKED or len(response.links) > MAX_LINKS:
             return False
         blocks = [decode_block(body) for body in response.bodies]
         headers = [block.header for block in blocks if block is not None]
         if len(headers) < len(blocks) or not is_proved(
-            [*headers, *response.links], response.certificate, self._validators, self._namespace
+            [*headers, *response.links], response.certificate, self.validators, self.namespace
         ):
             return False
         newest: HeldBlock | None = None
         for block, body in zip(blocks, response.bodies, strict=True):
             assert block is not None
-            newest = self._tree.add(block, body) or newest
+            newest = self.tree.add(block, body) or newest
         if newest is not None:
             is_certified = newest.digest == header_hash(headers[-1]) and not response.links
-            self._finality.prove(newest, response.certificate if is_certified else b"")
+            self.finality.prove(newest, response.certificate if is_certified else b"")
         return True
 
-    def _next_request(self, is_block_awaited: bool) -> PeerMessage | None:
+    def _next_request(self, is_block_awaited: bool) -> messages.PeerMessage | None:
         """Asks for final blocks while a finalization is out of reach, else for a single block."""
-        if self._finality.target is not None:
-            height = self._finality.proven_height
-            if height - self._tree.final_height >= MAX_PROVEN_AHEAD:
+        if self.finality.target is not None:
+            height = self.finality.proven_height
+            if height - self.tree.final_height >= MAX_PROVEN_AHEAD:
                 return None  # enough to execute for now; committing goes on to ask
-            return FinalBlocksRequest(height + 1, MAX_BLOCKS_ASKED)
+            return messages.FinalBlocksRequest(height + 1, messages.MAX_BLOCKS_ASKED)
         if self._wanted is not None:
-            self._wanted = self._tree.first_missing(self._wanted) if is_block_awaited else None
-        return None if self._wanted is None else BlockRequest(self._wanted)
+            self._wanted = self.tree.first_missing(self._wanted) if is_block_awaited else None
+        return None if self._wanted is None else messages.BlockRequest(self._wanted)

@@ -6,6 +6,7 @@ newest block with a whole line is *proven*: everything up to it is executed and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 from consensus.messages import Certificate
@@ -22,37 +23,37 @@ JOURNAL_REPLACED_EVERY: Final = 64
 """Final blocks between two replacements of the journal."""
 
 
+@dataclass(slots=True)
 class Finality:
     """What is final for one node."""
 
-    def __init__(self, engine: VotingEngine, tree: BlockTree, effects: Outbox) -> None:
-        self._engine = engine
-        self._tree = tree
-        self._effects = effects
-        self.height = Height(tree.final_height)
-        """Of the newest block that is final and committed."""
-        self.target: Certificate | None = None
-        """The newest finalization whose block cannot be reached from our final one yet."""
-        self.proven: Hash | None = None
-        """The newest block that is proved final and can be reached."""
-        self._certificates: dict[Hash, bytes] = {}
-        """Finalizations of blocks that are not final here yet, encoded."""
-        self._uncommitted: dict[Hash, bytes] = {}
-        """Bodies of blocks that are final but not in the archive yet."""
-        self._reorgs: dict[Hash, int] = {}
-        """Depths of the branches that were given up for those blocks."""
-        # Former lives may have left any number of blocks in the journal: it is replaced at the next final one.
-        self._journal_height = Height(self.height - JOURNAL_REPLACED_EVERY)
+    engine: VotingEngine
+    tree: BlockTree
+    effects: Outbox
+    height: Height
+    """Of the newest block that is final and committed."""
+    target: Certificate | None = None
+    """The newest finalization whose block cannot be reached from our final one yet."""
+    proven: Hash | None = None
+    """The newest block that is proved final and can be reached."""
+    _certificates: dict[Hash, bytes] = field(default_factory=dict)
+    """Finalizations of blocks that are not final here yet, encoded."""
+    _uncommitted: dict[Hash, bytes] = field(default_factory=dict)
+    """Bodies of blocks that are final but not in the archive yet."""
+    _reorgs: dict[Hash, int] = field(default_factory=dict)
+    """Depths of the branches that were given up for those blocks."""
+    _journal_height: int | None = None
+    """When the journal was replaced last. Former lives may have left any number of blocks in it."""
 
     @property
     def proven_height(self) -> int:
-        held = None if self.proven is None else self._tree.get(self.proven)
-        return self._tree.final_height if held is None else held.height
+        held = None if self.proven is None else self.tree.get(self.proven)
+        return self.tree.final_height if held is None else held.height
 
     def certify(self, certificate: Certificate) -> bool:
         """The engine knows a finalization. Returns whether it says anything new."""
         digest = Hash(certificate.digest)
-        if digest == self._tree.final or certificate.view <= self._tree.final_view:
+        if digest == self.tree.final or certificate.view <= self.tree.final_view:
             return False
         self._certificates[digest] = encode_consensus(certificate)
         if self.target is None or certificate.view > self.target.view:
@@ -61,22 +62,22 @@ class Finality:
 
     def prove(self, held: HeldBlock, certificate: bytes) -> None:
         """A block is proved final, with an encoded finalization of its own or with ``b""``."""
-        if self._tree.first_missing(held.digest) is None and held.height > self.proven_height:
+        if self.tree.first_missing(held.digest) is None and held.height > self.proven_height:
             self.proven = held.digest
             if certificate:
                 self._certificates[held.digest] = certificate
 
     def commit(self) -> HeldBlock | None:
         """Make final what is proved, in order. Returns the first block that is not executed yet, if there is one."""
-        if self.target is not None and self._tree.first_missing(Hash(self.target.digest)) is None:
+        if self.target is not None and self.tree.first_missing(Hash(self.target.digest)) is None:
             self.proven, self.target = Hash(self.target.digest), None
         if self.proven is None:
             return None
-        for held in self._tree.line(self.proven):
+        for held in self.tree.line(self.proven):
             if held.state in (BlockState.HELD, BlockState.RUNNING):
                 return held
             if held.state is BlockState.INVALID:
-                self._effects.append(Run(Finalize(held.digest, b"")))  # the answer will be that we diverged
+                self.effects.append(Run(Finalize(held.digest, b"")))  # the answer will be that we diverged
                 break
             self._finalize(held)
         self.proven = None
@@ -84,17 +85,17 @@ class Finality:
 
     def _finalize(self, held: HeldBlock) -> None:
         """The next block is final. The executor commits it and answers with :class:`Finalized`."""
-        self._effects.append(Run(Finalize(held.digest, self._certificates.pop(held.digest, b""))))
+        self.effects.append(Run(Finalize(held.digest, self._certificates.pop(held.digest, b""))))
         self._uncommitted[held.digest] = held.body
-        self._reorgs[held.digest] = self._tree.reorg_depth(held.digest)
-        self._tree.finalize(held.digest)
+        self._reorgs[held.digest] = self.tree.reorg_depth(held.digest)
+        self.tree.finalize(held.digest)
 
     def committed(self, final: Finalized) -> None:
         """The executor committed a block: observers hear of it, and the journal gets shorter from time to time."""
         header = final.header
         self.height = Height(header.height)
         del self._uncommitted[final.digest]
-        self._effects.append(
+        self.effects.append(
             BlockFinal(
                 height=self.height,
                 view=header.view,
@@ -112,11 +113,11 @@ class Finality:
                 reorg_depth=self._reorgs.pop(final.digest, 0),
             )
         )
-        if self.height >= self._journal_height + JOURNAL_REPLACED_EVERY:
+        if self._journal_height is None or self.height >= self._journal_height + JOURNAL_REPLACED_EVERY:
             self._journal_height = self.height
             self._replace_journal()
 
     def _replace_journal(self) -> None:
         """Archived blocks need no journal any more; keep the votes and bodies above them."""
-        bodies = [*self._uncommitted.values(), *(held.body for held in self._tree.held() if held.body)]
-        self._effects.append(ReplaceJournal(encode_journal(self._engine.journal_snapshot(), bodies)))
+        bodies = [*self._uncommitted.values(), *(held.body for held in self.tree.held() if held.body)]
+        self.effects.append(ReplaceJournal(encode_journal(self.engine.journal_snapshot(), bodies)))

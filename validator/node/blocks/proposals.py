@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from consensus import interface as engine_border
@@ -20,27 +21,20 @@ MAX_CANDIDATES: Final = 8_192
 PROPOSE_TIMER: Final = TimerName("propose")
 
 
+@dataclass(slots=True)
 class Proposals:
     """The proposal that the engine asked a node for, until it is built."""
 
-    def __init__(
-        self,
-        index: int,
-        engine: VotingEngine,
-        tree: BlockTree,
-        mempool: Mempool,
-        effects: Outbox,
-        consensus: Callable[[engine_border.Event], None],
-    ) -> None:
-        """``index`` is the node's own among the validators; ``consensus`` gives the engine the block."""
-        self._index = index
-        self._engine = engine
-        self._tree = tree
-        self._mempool = mempool
-        self._effects = effects
-        self._consensus = consensus
-        self._due: engine_border.Propose | None = None
-        self._may_build = False
+    index: int
+    """The node's own among the validators."""
+    engine: VotingEngine
+    tree: BlockTree
+    mempool: Mempool
+    effects: Outbox
+    consensus: Callable[[engine_border.Event], None]
+    """Gives the engine the block."""
+    _due: engine_border.Propose | None = None
+    _may_build: bool = False
 
     @property
     def is_due(self) -> bool:
@@ -50,7 +44,7 @@ class Proposals:
         """The engine asks for a proposal, to be built after the block interval."""
         self._due, self._may_build = proposal, interval_ms == 0
         if interval_ms:
-            self._effects.append(SetTimer(PROPOSE_TIMER, interval_ms))
+            self.effects.append(SetTimer(PROPOSE_TIMER, interval_ms))
 
     def interval_passed(self) -> None:
         self._may_build = True
@@ -61,22 +55,22 @@ class Proposals:
         if proposal is None or not self._may_build:
             return None
         parent = Hash(proposal.parent.digest)
-        if proposal.view == self._engine.view and not self._tree.is_executed(parent):
+        if proposal.view == self.engine.view and not self.tree.is_executed(parent):
             return parent
         self._due = None
-        if proposal.view == self._engine.view:
-            candidates = self._mempool.candidates(MAX_CANDIDATES)
-            self._effects.append(Run(Build(proposal.view, parent, self._index, candidates)))
+        if proposal.view == self.engine.view:
+            candidates = self.mempool.candidates(MAX_CANDIDATES)
+            self.effects.append(Run(Build(proposal.view, parent, self.index, candidates)))
         return None
 
     def built(self, built: Built) -> None:
         """The executor built a block: propose it."""
-        self._mempool.refuse(built.refused)
-        held = self._tree.add(built.block, built.body)
+        self.mempool.refuse(built.refused)
+        held = self.tree.add(built.block, built.body)
         if held is None:
             return
         held.state = BlockState.VALID
-        above = self._tree.get(built.parent)
-        view = self._tree.final_view if above is None else above.block.header.view
+        above = self.tree.get(built.parent)
+        view = self.tree.final_view if above is None else above.block.header.view
         parent = engine_border.Parent(View(view), Digest(built.parent))
-        self._consensus(engine_border.BlockProposed(View(built.view), parent, Digest(built.digest), built.body))
+        self.consensus(engine_border.BlockProposed(View(built.view), parent, Digest(built.digest), built.body))

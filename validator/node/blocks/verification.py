@@ -6,6 +6,7 @@ An invalid block convicts whoever signed a vote for it (:mod:`validator.node.evi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from consensus import interface as engine_border
 from consensus.messages import Vote
@@ -16,16 +17,16 @@ from validator.node.outbox import Outbox
 from validator.primitives.types import Hash
 
 
+@dataclass(slots=True)
 class Verification:
     """The engine's open requests of one node."""
 
-    def __init__(self, tree: BlockTree, effects: Outbox, consensus: Callable[[engine_border.Event], None]) -> None:
-        """``consensus`` gives the engine its answers."""
-        self._tree = tree
-        self._effects = effects
-        self._consensus = consensus
-        self._requests: dict[Hash, list[engine_border.Verify]] = {}
-        """By digest of the block."""
+    tree: BlockTree
+    effects: Outbox
+    consensus: Callable[[engine_border.Event], None]
+    """Gives the engine its answers."""
+    _requests: dict[Hash, list[engine_border.Verify]] = field(default_factory=dict)
+    """By digest of the block."""
 
     @property
     def awaited(self) -> list[Hash]:
@@ -39,7 +40,7 @@ class Verification:
         if block is None or header_hash(block.header) != digest or not self._is_what_was_proposed(request, block):
             self._answer(request, valid=False)
             return False
-        held = self._tree.add(block, request.body)
+        held = self.tree.add(block, request.body)
         if held is None:
             return False  # below the final height, or no room: the engine's timeouts take care of it
         self._requests.setdefault(digest, []).append(request)
@@ -54,14 +55,14 @@ class Verification:
             held.state = BlockState.VALID
             self._answer_all(held)
             return
-        bodies = self._tree.bodies(held.digest)
+        bodies = self.tree.bodies(held.digest)
         for request in self._requests.get(held.digest, ()):
             self._prove_invalid(request.vote, bodies)
         self._reject(held)
 
     def forget_unheld(self) -> None:
         """Blocks became final: drop the requests for those that cannot any more."""
-        self._requests = {digest: requests for digest, requests in self._requests.items() if digest in self._tree}
+        self._requests = {digest: requests for digest, requests in self._requests.items() if digest in self.tree}
 
     def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
         """Whether the header says what its proposal does. If that shows its signer's guilt, this is proved."""
@@ -71,23 +72,23 @@ class Verification:
             return False
         if header.parent_hash != parent:
             return False  # the vote does not say its parent's digest
-        if self._tree.follows_its_parent(block):
+        if self.tree.follows_its_parent(block):
             return True
-        if self._tree.is_executed(parent):
-            self._prove_invalid(request.vote, (*self._tree.bodies(parent), request.body))
+        if self.tree.is_executed(parent):
+            self._prove_invalid(request.vote, (*self.tree.bodies(parent), request.body))
         return False
 
     def _prove_invalid(self, vote: Vote, bodies: tuple[bytes, ...]) -> None:
         """Blame whoever signed a vote for the last of these bodies, unless they are too long to be shown."""
         proof = encode_misconduct(InvalidBlock(vote, bodies))
         if proof is not None:
-            self._effects.blame(INVALID_BLOCK, vote.signer, proof)
+            self.effects.blame(INVALID_BLOCK, vote.signer, proof)
 
     def _reject(self, held: HeldBlock) -> None:
         """A block is invalid, and so is whatever builds on it."""
-        self._tree.reject(held)
+        self.tree.reject(held)
         self._answer_all(held)
-        for child in list(self._tree.children(held.digest)):
+        for child in list(self.tree.children(held.digest)):
             self._reject(child)
 
     def _answer_all(self, held: HeldBlock) -> None:
@@ -96,5 +97,5 @@ class Verification:
 
     def _answer(self, request: engine_border.Verify, *, valid: bool) -> None:
         if not valid:
-            self._effects.fault(request.proposer, "invalid_block")
-        self._consensus(engine_border.BlockVerified(request.view, request.digest, valid))
+            self.effects.fault(request.proposer, "invalid_block")
+        self.consensus(engine_border.BlockVerified(request.view, request.digest, valid))

@@ -19,24 +19,8 @@ from validator.chain.genesis import Genesis
 from validator.chain.receipts import burned
 from validator.chain.records import ACCOUNT, GLOBALS, Account, Globals, decode_record
 from validator.chain.transactions import TransactionError, address_of, parse
+from validator.node.executor import jobs
 from validator.node.executor.branches import Branches, RejectedBlock
-from validator.node.executor.jobs import (
-    AccountsRead,
-    BlocksRead,
-    Build,
-    Built,
-    Execute,
-    Executed,
-    Finalize,
-    Finalized,
-    FinalizedInvalid,
-    Job,
-    JobResult,
-    ReadAccounts,
-    ReadBlocks,
-    ReadSnapshot,
-    SnapshotRead,
-)
 from validator.node.executor.queries import StatePages
 from validator.node.executor.snapshot_service import read_snapshot
 from validator.primitives.codec import decode, encode, pack_uint
@@ -167,24 +151,24 @@ class Executor:
 
     # --- jobs -------------------------------------------------------------------------------------------------------
 
-    def run(self, job: Job) -> JobResult:
+    def run(self, job: jobs.Job) -> jobs.JobResult:
         """Do one job."""
         match job:
-            case Build():
+            case jobs.Build():
                 return self._build(job)
-            case Execute():
-                return Executed(job.digest, self._execute(job.digest, job.block, job.known))
-            case Finalize():
+            case jobs.Execute():
+                return jobs.Executed(job.digest, self._execute(job.digest, job.block, job.known))
+            case jobs.Finalize():
                 return self._finalize(job)
-            case ReadBlocks():
+            case jobs.ReadBlocks():
                 return self._read_blocks(job)
-            case ReadSnapshot():
-                return SnapshotRead(job.peer, read_snapshot(self._store, self._archive, job.request))
-            case ReadAccounts(addresses):
+            case jobs.ReadSnapshot():
+                return jobs.SnapshotRead(job.peer, read_snapshot(self._store, self._archive, job.request))
+            case jobs.ReadAccounts(addresses):
                 world = World(self._store.final)
-                return AccountsRead(self.final_header, {address: world.account(address) for address in addresses})
+                return jobs.AccountsRead(self.final_header, {address: world.account(address) for address in addresses})
 
-    def _build(self, job: Build) -> Built:
+    def _build(self, job: jobs.Build) -> jobs.Built:
         height = Height(self._branches.header_of(job.parent).height + 1)
         transition = self._transition_on(job.parent, height, job.proposer)
         taken, refused, outcome = transition.select(
@@ -210,7 +194,7 @@ class Executor:
         block = Block(header, tuple(prepared.wire for prepared in taken))
         digest = header_hash(header)
         self._branches.add(digest, block, outcome)
-        return Built(job.view, job.parent, digest, block, encode(block), refused)
+        return jobs.Built(job.view, job.parent, digest, block, encode(block), refused)
 
     def _execute(self, digest: Hash, block: Block, known: Mapping[Hash, PreparedTransaction]) -> str | None:
         """Execute a block; ``None`` if it is valid, else why it is not."""
@@ -242,7 +226,7 @@ class Executor:
         branches.add(digest, block, outcome)
         return None
 
-    def _finalize(self, job: Finalize) -> Finalized | FinalizedInvalid:
+    def _finalize(self, job: jobs.Finalize) -> jobs.Finalized | jobs.FinalizedInvalid:
         invalid = self._branches.invalid.get(job.digest)
         if invalid is not None:
             return self._diverged(job.digest, invalid)
@@ -254,7 +238,7 @@ class Executor:
         self._archive.append(archived, outcome.receipts)
         self._store.commit(outcome.view)
         self._branches.finalize(job.digest)
-        return Finalized(
+        return jobs.Finalized(
             digest=job.digest,
             header=executed.block.header,
             transactions=tuple(Hash(receipt.transaction_hash) for receipt in outcome.receipts.transactions),
@@ -266,12 +250,12 @@ class Executor:
             burned=burned(executed.block.header, outcome.receipts),
         )
 
-    def _diverged(self, digest: Hash, invalid: RejectedBlock) -> FinalizedInvalid:
+    def _diverged(self, digest: Hash, invalid: RejectedBlock) -> jobs.FinalizedInvalid:
         """A block that is invalid here is final: say what it came to, and execute it once more to see how."""
         trace = self.trace(invalid.block)
         if trace.figure("state_root") != invalid.computed_root.hex():
             trace = msgspec.structs.replace(trace, repeats=False, first_writes=writes_of(invalid.changes))
-        return FinalizedInvalid(
+        return jobs.FinalizedInvalid(
             digest, invalid.block.header, invalid.reason, invalid.computed_root, invalid.receipts, trace
         )
 
@@ -291,12 +275,12 @@ class Executor:
             self._branches.index.abandon()
         return recorder.trace(height, digest, outcome)
 
-    def _read_blocks(self, job: ReadBlocks) -> BlocksRead:
+    def _read_blocks(self, job: jobs.ReadBlocks) -> jobs.BlocksRead:
         """As many blocks as asked for, there are and fit into a message, and what proves them final."""
         bodies: list[bytes] = []
         size, certified, certificate = 0, 0, b""
         if job.first <= self._archive.first_height:
-            return BlocksRead(job.peer, (), (), b"")
+            return jobs.BlocksRead(job.peer, (), (), b"")
         for height in range(job.first, min(job.first + job.most, self._archive.height + 1)):
             archived = self._archive.get(height)
             assert archived is not None, "the archive has no gaps"
@@ -309,8 +293,8 @@ class Executor:
         if certified < len(bodies):
             proof = find_proof(self._archive, job.first + len(bodies) - 1)
             if proof is not None:
-                return BlocksRead(job.peer, tuple(bodies), *proof)
-        return BlocksRead(job.peer, tuple(bodies[:certified]), (), certificate)
+                return jobs.BlocksRead(job.peer, tuple(bodies), *proof)
+        return jobs.BlocksRead(job.peer, tuple(bodies[:certified]), (), certificate)
 
     def _transition_on(
         self, parent: Hash, height: Height, proposer: int, transition: type[Transition] | None = None
@@ -438,6 +422,6 @@ def _changed_accounts(changes: Sequence[Change]) -> dict[Address, Account]:
 
 def execution_error(executor: Executor, block: Block) -> str | None:
     """Why a block is invalid on its parent, which ``executor`` has executed; ``None`` where it is valid."""
-    result = executor.run(Execute(header_hash(block.header), block, {}))
-    assert isinstance(result, Executed)
+    result = executor.run(jobs.Execute(header_hash(block.header), block, {}))
+    assert isinstance(result, jobs.Executed)
     return result.error

@@ -7,33 +7,28 @@ When all chunks are there, the data folder is made ready, and :func:`validator.n
 like any other; the blocks above the snapshot come by the node's own catch-up. An interrupted join goes on with the
 chunks it has, as long as a peer still offers that height.
 
-Whoever joins may have voted before, with a journal that is lost: what keeps it from voting twice is that it abstains in
-every view that it may have been in. It learns which these are from ``2f + 1`` peers, each of which proves its current
-view by the certificate that opened it (:mod:`consensus.simplex`, *Lost journals*), and writes that down with the rest.
+It also learns in which views it may have voted before (:mod:`validator.node.joining.past_views`), and writes down with
+the rest through which of them it abstains.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NamedTuple
 
-from consensus.certificates import verify_signed
 from consensus.keys import ValidatorSet
-from consensus.messages import AnyCertificate, MessageError
-from consensus.messages import decode as decode_consensus
-from consensus.types import FIRST_VIEW, View
 from validator.chain.block import BlockReceipts, Header, decode_block, receipts_root
 from validator.chain.messages import (
     ChunkResponse,
-    PeerMessage,
     SnapshotOffer,
     SnapshotRequest,
     ViewReport,
     ViewRequest,
     decode_message,
-    encode_message,
 )
-from validator.node.events import Effect, Event, Joined, Message, PeerFault, Send, SetTimer, Started, Timeout, TimerName
+from validator.node.events import Effect, Event, Joined, Message, SetTimer, Started, Timeout, TimerName
+from validator.node.joining.past_views import PastViews
 from validator.node.joining.pieces import ChunkPieces
+from validator.node.outbox import Outbox
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import Hash, Height
 from validator.state.intake import SnapshotIntake
@@ -65,10 +60,39 @@ def has_joined(disk: Disk) -> bool:
     return disk.size(f"{STATE_FOLDER}/{BASE_NAME}") > 0
 
 
+class _Snapshot(NamedTuple):
+    """A snapshot that was offered and proved, and what came of it."""
+
+    offer: SnapshotOffer
+    intake: SnapshotIntake
+
+
+class _Peers:
+    """Whom a join asks, one after the other."""
+
+    def __init__(self, index: int, count: int) -> None:
+        self.all = [peer for peer in range(count) if peer != index]
+        self.refused: set[int] = set()
+        """Those that sent something wrong, or whose offer nobody can serve any more: they are asked last."""
+        self._newest = index
+        """The one asked last."""
+
+    def in_turn(self) -> list[int]:
+        """Whom to ask, beginning behind the last one asked; everybody again if all have sent something wrong."""
+        if self.refused.issuperset(self.all):
+            self.refused.clear()
+        return sorted(set(self.all) - self.refused, key=lambda peer: (peer <= self._newest, peer))
+
+    def next(self) -> int:
+        self._newest = self.in_turn()[0]
+        return self._newest
+
+
 class SnapshotJoin:
     """One validator's join. ``is_done`` says when its data folder is ready to be opened."""
 
     intake_class: ClassVar[type[SnapshotIntake]] = SnapshotIntake
+    views_class: ClassVar[type[PastViews]] = PastViews
 
     def __init__(
         self,
@@ -79,20 +103,18 @@ class SnapshotJoin:
         retry_ms: int = 250,
         nonce: bytes = b"",
     ) -> None:
-        """``nonce`` is another one for each join, of at most ``MAX_NONCE_BYTES``: views told to an earlier one, before
-        this validator lost its journal, must not count for this one."""
+        """``nonce`` is another one for each join, of at most ``MAX_NONCE_BYTES``."""
         self.is_done = False
         self.chunks: dict[int, int] = {}
         """How many chunks were taken from each peer."""
         self._disk = disk
-        self._index = index
         self._validators = validators
         self._namespace = chain_id.encode()
         self._retry_ms = retry_ms
-        self._nonce = nonce
-        self._effects: list[Effect] = []
-        self._intake: SnapshotIntake | None = None
-        self._offer: SnapshotOffer | None = None
+        self._effects = Outbox()
+        self._peers = _Peers(index, len(validators))
+        self._views = self.views_class(validators, self._namespace, nonce)
+        self._snapshot: _Snapshot | None = None
         self._offered_by: int | None = None
         self._asked_for_offers: set[int] = set()
         """Peers that were asked since an offer was taken last; nobody else's is looked at."""
@@ -100,18 +122,12 @@ class SnapshotJoin:
         """The chunk that each peer was asked for, as far as it has come."""
         self._sending: set[int] = set()
         """Peers that sent a piece since the last round; what they were asked for goes on."""
-        self._views: dict[int, int] = {}
-        """The view that each peer was in at least, when it was asked."""
-        self._refused: set[int] = set()
-        """Peers that sent something wrong."""
         self._idle_rounds = 0
-        self._next_peer = index
-        self._everybody = [peer for peer in range(len(validators)) if peer != index]
 
     @property
     def abstain_through(self) -> int:
-        """The last view that an earlier life of this validator can have entered, once enough peers told theirs."""
-        return max(self._views.values(), default=0) + 1
+        """The last view in which the validator must not vote (:attr:`PastViews.abstain_through`)."""
+        return self._views.abstain_through
 
     def handle(self, event: Event) -> list[Effect]:
         """Take one event; return the effects that follow, in order."""
@@ -120,32 +136,31 @@ class SnapshotJoin:
                 self._on_round()
             case Message(sender, payload) if not self.is_done:
                 self._on_message(sender, payload)
-        effects, self._effects = self._effects, []
-        return effects
+        return self._effects.drain()
 
     def _on_round(self) -> None:
         """Ask anew for whatever was not answered."""
-        for peer in self._everybody:
-            if peer not in self._views:
-                self._send(peer, ViewRequest(self._nonce))
+        for peer in self._peers.all:
+            if peer not in self._views.reported:
+                self._effects.send(peer, ViewRequest(self._views.nonce))
         self._idle_rounds += 1
-        if self._idle_rounds > ROUNDS_WITHOUT_PROGRESS and not (self._intake and self._intake.is_complete):
+        if self._idle_rounds > ROUNDS_WITHOUT_PROGRESS and not (self._snapshot and self._snapshot.intake.is_complete):
             self._give_offer_up()
         self._asked = {peer: pieces for peer, pieces in self._asked.items() if peer in self._sending}
         self._sending.clear()
-        self._next_peer = self._peers()[0]  # another one each time: who does not answer must not be asked for ever
-        if self._intake is None:
-            self._asked_for_offers.add(self._next_peer)
-            self._send(self._next_peer, SnapshotRequest())
+        peer = self._peers.next()  # another one each time: a peer that does not answer must not be asked forever
+        if self._snapshot is None:
+            self._asked_for_offers.add(peer)
+            self._effects.send(peer, SnapshotRequest())
         else:
-            self._ask_for_chunks()
+            self._ask_for_chunks(self._snapshot.intake)
         self._effects.append(SetTimer(JOIN_TIMER, self._retry_ms))
 
     def _give_offer_up(self) -> None:
-        """Nobody has these chunks any more. Whoever offered them is asked last from now on: it may do so for ever."""
+        """Nobody has these chunks any more. The peer that offered them is asked last: it may offer them forever."""
         if self._offered_by is not None:
-            self._refused.add(self._offered_by)
-        self._intake = self._offered_by = None
+            self._peers.refused.add(self._offered_by)
+        self._snapshot = self._offered_by = None
         self._idle_rounds = 0
         self._sending.clear()
 
@@ -155,22 +170,21 @@ class SnapshotJoin:
         except CodecError:
             self._refuse(sender, "undecodable")
             return
-        if isinstance(message, SnapshotOffer) and self._intake is None and sender in self._asked_for_offers:
+        if isinstance(message, SnapshotOffer) and self._snapshot is None and sender in self._asked_for_offers:
             self._asked_for_offers.discard(sender)
             self._on_offer(sender, message)
-        elif isinstance(message, ChunkResponse) and self._intake is not None:
-            self._on_chunk(sender, message, self._intake)
-        elif isinstance(message, ViewReport) and message.nonce == self._nonce and sender not in self._views:
+        elif isinstance(message, ChunkResponse) and self._snapshot is not None:
+            self._on_chunk(sender, message, self._snapshot)
+        elif isinstance(message, ViewReport) and message.nonce == self._views.nonce:
             self._on_view(sender, message)
 
     def _on_view(self, sender: int, report: ViewReport) -> None:
-        opening = self._proved(report.certificate) if report.certificate else None
-        if report.certificate and opening is None:
-            self._refuse(sender, "bad_view")
+        if sender in self._views.reported:
             return
-        self._views[sender] = opening.view + 1 if opening is not None else FIRST_VIEW
-        if self._intake is not None:
-            self._go_on(sender)
+        if not self._views.take(sender, report):
+            self._refuse(sender, "bad_view")
+        elif self._snapshot is not None:
+            self._go_on(sender, self._snapshot)
 
     def _on_offer(self, sender: int, offer: SnapshotOffer) -> None:
         block = decode_block(offer.body)
@@ -189,11 +203,11 @@ class SnapshotJoin:
         except SnapshotError:
             self._refuse(sender, "bad_manifest")
             return
-        self._intake, self._offer, self._offered_by, self._idle_rounds = intake, offer, sender, 0
+        self._snapshot, self._offered_by, self._idle_rounds = _Snapshot(offer, intake), sender, 0
         self._asked_for_offers.clear()
-        self._go_on(sender)
+        self._go_on(sender, self._snapshot)
 
-    def _on_chunk(self, sender: int, response: ChunkResponse, intake: SnapshotIntake) -> None:
+    def _on_chunk(self, sender: int, response: ChunkResponse, snapshot: _Snapshot) -> None:
         pieces = self._asked.get(sender)
         if pieces is None:
             return
@@ -201,40 +215,36 @@ class SnapshotJoin:
         try:
             whole = pieces.take(response)
             if whole is not None:
-                intake.take_chunk(pieces.chunk, whole)
+                snapshot.intake.take_chunk(pieces.chunk, whole)
         except SnapshotError:
             del self._asked[sender]
             self._refuse(sender, "bad_chunk")
-            self._go_on(sender)
+            self._go_on(sender, snapshot)
             return
         if whole is not None:
             del self._asked[sender]
             self._idle_rounds = 0
             self.chunks[sender] = self.chunks.get(sender, 0) + 1
-            self._go_on(sender)
+            self._go_on(sender, snapshot)
         elif pieces.request != asked:
             self._idle_rounds = 0
             self._sending.add(sender)
-            self._send(sender, pieces.request)
+            self._effects.send(sender, pieces.request)
 
-    def _go_on(self, sender: int) -> None:
+    def _go_on(self, sender: int, snapshot: _Snapshot) -> None:
         """Ask for what is missing, or make the folder ready."""
-        assert self._intake is not None, "an offer was taken"
-        if not self._intake.is_complete:
-            self._ask_for_chunks()
-            return
-        if not self._knows_where_it_voted():
-            return
-        try:
-            self._install(self._intake)
-        except SnapshotError:
-            self._refuse(sender, "bad_manifest")
-            self._intake = None
+        if not snapshot.intake.is_complete:
+            self._ask_for_chunks(snapshot.intake)
+        elif self._views.are_known:
+            try:
+                self._install(snapshot)
+            except SnapshotError:
+                self._refuse(sender, "bad_manifest")
+                self._snapshot = None
 
-    def _install(self, intake: SnapshotIntake) -> None:
+    def _install(self, snapshot: _Snapshot) -> None:
         """Make the data folder one of a validator at the snapshot's height; the state comes last."""
-        assert self._offer is not None, "an offer was taken"
-        offer = self._offer
+        offer, intake = snapshot
         own_certificate = b"" if offer.links else offer.certificate
         block = ArchivedBlock(offer.body, offer.receipts, own_certificate, intake.root)
         begin_archive(self._disk, ArchiveStart(intake.height, block, self.abstain_through))
@@ -242,45 +252,14 @@ class SnapshotJoin:
         self.is_done = True
         self._effects.append(Joined(intake.height))
 
-    def _ask_for_chunks(self) -> None:
-        assert self._intake is not None, "an offer was taken"
+    def _ask_for_chunks(self, intake: SnapshotIntake) -> None:
         asked = {pieces.chunk for pieces in self._asked.values()}
-        waiting = [chunk for chunk in self._intake.missing() if chunk not in asked]
-        for peer in self._peers():
+        waiting = [chunk for chunk in intake.missing() if chunk not in asked]
+        for peer in self._peers.in_turn():
             if waiting and peer not in self._asked and len(self._asked) < MAX_CHUNKS_AT_ONCE:
-                self._asked[peer] = ChunkPieces(self._intake.height, waiting.pop(0))
-                self._send(peer, self._asked[peer].request)
-
-    def _knows_where_it_voted(self) -> bool:
-        """Whether enough members of each committee told their views that can have let it vote above all views told."""
-        highest = max(self._views.values(), default=0)
-        ruling = {self._validators.committee(View(view)) for view in (max(highest, FIRST_VIEW), highest + 1)}
-        return all(
-            sum(member in self._views for member in committee.members) > 2 * committee.faults_withstood
-            for committee in ruling
-        )
-
-    def _proved(self, encoded: bytes) -> AnyCertificate | None:
-        """The certificate that these bytes are, if it is good."""
-        try:
-            message = decode_consensus(encoded)
-        except MessageError:
-            return None
-        if not isinstance(message, AnyCertificate) or not verify_signed(message, self._validators, self._namespace):
-            return None
-        return message
-
-    def _peers(self) -> list[int]:
-        """Whom to ask, beginning behind the last one asked; everybody again where all have sent something wrong."""
-        if self._refused.issuperset(self._everybody):
-            self._refused.clear()
-        start = self._next_peer
-        peers = [peer for peer in self._everybody if peer not in self._refused]
-        return sorted(peers, key=lambda peer: (peer <= start, peer))
+                self._asked[peer] = ChunkPieces(intake.height, waiting.pop(0))
+                self._effects.send(peer, self._asked[peer].request)
 
     def _refuse(self, peer: int, reason: str) -> None:
-        self._refused.add(peer)
-        self._effects.append(PeerFault(peer, reason))
-
-    def _send(self, peer: int, message: PeerMessage) -> None:
-        self._effects.append(Send(peer, encode_message(message)))
+        self._peers.refused.add(peer)
+        self._effects.fault(peer, reason)
