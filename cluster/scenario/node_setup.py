@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 
 from cluster.misbehaviour.byzantine.base import SisterChain
-from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, ByzantineValidator, Position, Score
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator, Score
 from cluster.misbehaviour.mutants.base import Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
@@ -76,7 +76,7 @@ def byzantine_of(
     names = scenario.validators.node(index).byzantine
     if score is None or not names:
         return None
-    position = Position(
+    context = BehaviourContext(
         index=index,
         signer=validator_signer(validators.scheme, seed, index),
         validators=validators,
@@ -87,4 +87,4 @@ def byzantine_of(
         sister=SisterChain(lambda signer: validator_signer(validators.scheme, seed, signer)),
     )
     accountability = None if twin_of is None else twin_of.accountability
-    return ByzantineValidator([BEHAVIOURS[name] for name in names], position, accountability)
+    return ByzantineValidator([BEHAVIOURS[name] for name in names], context, accountability)

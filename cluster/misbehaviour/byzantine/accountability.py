@@ -7,7 +7,7 @@ or where somebody was told a vote that contradicts the one in a true certificate
 
 from __future__ import annotations
 
-from cluster.misbehaviour.byzantine.base import Position, consensus_message, forget_old, vote_of
+from cluster.misbehaviour.byzantine.base import BehaviourContext, consensus_message, forget_old, vote_of
 from consensus.certificates import verify_certificate
 from consensus.messages import Certificate, Message, Proposal, Vote, conflict, verify_vote
 from validator.chain.block import MAX_BLOCK_BYTES
@@ -23,8 +23,8 @@ MAX_VOTES_PER_VIEW = 64
 class Accountability:
     """Follows one key, whoever uses it."""
 
-    def __init__(self, position: Position) -> None:
-        self._position = position
+    def __init__(self, context: BehaviourContext) -> None:
+        self._context = context
         self._told: dict[int, dict[Vote, set[int]]] = {}
         """By view: who was told which of our votes."""
         self._owed: dict[int, None] = {}
@@ -39,7 +39,7 @@ class Accountability:
             return  # dropped unread, its vote too
         if vote is None or not view - VIEWS_BEHIND <= vote.view <= view + VIEWS_AHEAD:
             return
-        at = self._position
+        at = self._context
         if vote.signer != at.index or not verify_vote(vote, at.validators, at.namespace):
             return
         told = self._told.setdefault(vote.view, {})
@@ -54,7 +54,7 @@ class Accountability:
         """A certificate is known to somebody, and so it will be to others."""
         if not isinstance(certificate, Certificate) or certificate.view in self._owed:
             return
-        told, at = self._told.get(certificate.view, {}), self._position
+        told, at = self._told.get(certificate.view, {}), self._context
         ours = [signature for signer, signature in certificate.signatures if signer == at.index]
         subject = (certificate.view, certificate.parent_view, certificate.digest)
         votes = [Vote(certificate.kind, *subject, at.validators.indices()[at.index], signature) for signature in ours]
@@ -66,4 +66,4 @@ class Accountability:
         if view not in self._owed:
             self._owed[view] = None
             forget_old(self._owed)
-            self._position.score.expected_evidence += 1
+            self._context.score.expected_evidence += 1

@@ -63,7 +63,7 @@ class SisterChain:
 
 
 @dataclass(slots=True)
-class Position:
+class BehaviourContext:
     """Where a behaviour sits: one validator's place in its network."""
 
     index: int
@@ -126,8 +126,8 @@ class Behaviour:
     protocol: ClassVar[str] = ""
     """The only protocol in whose messages it can be said; none where all have such."""
 
-    def __init__(self, position: Position) -> None:
-        self.position = position
+    def __init__(self, context: BehaviourContext) -> None:
+        self.context = context
 
     # --- what a behaviour may override ----------------------------------------------------------------------------
 
@@ -151,10 +151,10 @@ class Behaviour:
     # --- helpers --------------------------------------------------------------------------------------------------
 
     def count_effect(self) -> None:
-        self.position.score.effects[self.name] += 1
+        self.context.score.effects[self.name] += 1
 
     def is_ours(self, vote: Vote | None) -> bool:
-        return vote is not None and vote.signer == self.position.index
+        return vote is not None and vote.signer == self.context.index
 
 
 def consensus_message(effect: Effect) -> Message | None:
@@ -189,19 +189,19 @@ def consensus_content(payload: bytes) -> Message | None:
     return message if isinstance(message, Message) else None
 
 
-def tell(recipient: int | None, message: Message) -> Send:
+def send_consensus(recipient: int | None, message: Message) -> Send:
     """Send a consensus message to one peer, or to all."""
-    return hand(recipient, ConsensusMessage(encode(message)))
+    return send_peer_message(recipient, ConsensusMessage(encode(message)))
 
 
-def hand(recipient: int | None, message: PeerMessage) -> Send:
+def send_peer_message(recipient: int | None, message: PeerMessage) -> Send:
     """Send any message to one peer, or to all."""
     return Send(recipient, encode_message(message))
 
 
-def tell_unchecked(recipient: int | None, message: Message) -> Send:
+def send_consensus_unchecked(recipient: int | None, message: Message) -> Send:
     """Send a consensus message whose fields do not fit together, as they are."""
-    return hand(recipient, ConsensusMessage(msgspec.msgpack.encode(message)))
+    return send_peer_message(recipient, ConsensusMessage(msgspec.msgpack.encode(message)))
 
 
 def recipient_of(send: Effect) -> int | None:

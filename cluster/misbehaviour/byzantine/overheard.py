@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, Position, vote_of
+from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, BehaviourContext, vote_of
 from consensus.certificates import verify_certificate
 from consensus.messages import NO_DIGEST, Certificate, Message, TimeoutCertificate, Vote, VoteKind, verify_vote
 from consensus.types import Digest, Signature, ValidatorIndex, View
@@ -24,8 +24,8 @@ TimeoutSignature = tuple[ValidatorIndex, View, Signature]
 class Overheard:
     """One validator's. Its own votes are not among them: it can sign whatever it likes."""
 
-    def __init__(self, position: Position) -> None:
-        self._position = position
+    def __init__(self, context: BehaviourContext) -> None:
+        self._context = context
         self._votes: dict[View, dict[Subject, dict[ValidatorIndex, Signature]]] = {}
         self._certified: dict[View, Certificate] = {}
 
@@ -33,7 +33,7 @@ class Overheard:
         """Keep what a message holds that is good; return the peer's vote in it, if that is good and new."""
         for certificate in _block_certificates(message):
             self._keep_certificate(certificate)
-        vote, at = vote_of(message), self._position
+        vote, at = vote_of(message), self._context
         if vote is None or vote.signer == at.index or vote.signer not in at.validators.committee(vote.view):
             return None
         if vote.signer in self.signatures(vote) or not verify_vote(vote, at.validators, at.namespace):
@@ -67,7 +67,7 @@ class Overheard:
         return None if below is None else self._certified[below]
 
     def _keep_certificate(self, certificate: Certificate) -> None:
-        at = self._position
+        at = self._context
         is_new = certificate.view not in self._certified and certificate.digest != NO_DIGEST
         if is_new and verify_certificate(certificate, at.validators, at.namespace):
             self._certified[certificate.view] = certificate

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Position, recipient_of, tell
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, recipient_of, send_consensus
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest
 from validator.chain.block import MAX_BLOCK_BYTES, Block, Header, header_hash, transactions_root
@@ -31,8 +31,8 @@ NO_TRANSACTION = b"no transaction"
 class InvalidBlock(Behaviour):
     """What the variants share."""
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._spoilt: tuple[Proposal, Proposal] | None = None
         """The newest proposal, as it was and as it was sent."""
 
@@ -43,7 +43,7 @@ class InvalidBlock(Behaviour):
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
         spoilt = self._spoil(message) if isinstance(message, Proposal) and self.is_ours(message.vote) else None
         if spoilt is not None:
-            yield tell(recipient_of(send), spoilt)
+            yield send_consensus(recipient_of(send), spoilt)
             self.count_effect()
         elif isinstance(message, Vote) and self._contradicts(message):
             pass  # the good block was never proposed to anybody
@@ -58,7 +58,7 @@ class InvalidBlock(Behaviour):
                 return None
             block = self.spoil(good)
             digest = Digest(header_hash(block.header))
-            vote = self.position.vote(VoteKind.NOTARIZE, proposal.view, proposal.parent_view, digest)
+            vote = self.context.vote(VoteKind.NOTARIZE, proposal.view, proposal.parent_view, digest)
             spoilt = msgspec.structs.replace(proposal, digest=digest, body=encode(block), vote=vote)
             self._spoilt = (proposal, spoilt)
         return self._spoilt[1]
@@ -72,8 +72,8 @@ class FalseHeader(InvalidBlock):
 
     fields: ClassVar[tuple[str, ...]]
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._turns: Iterator[str] = cycle(self._order())
 
     def _order(self) -> Sequence[str]:
@@ -127,7 +127,7 @@ class AnyField(FalseHeader):
     fields = Header.__struct_fields__
 
     def _order(self) -> Sequence[str]:
-        return self.position.random.sample(self.fields, len(self.fields))
+        return self.context.random.sample(self.fields, len(self.fields))
 
 
 class Oversized(InvalidBlock):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position, forget_old, tell, vote_of
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, Heard, forget_old, send_consensus, vote_of
 from consensus.messages import Message, Vote, VoteKind
 from validator.node.events import Effect, Event
 
@@ -31,8 +31,8 @@ class ConflictingVoter(Behaviour):
     name = "conflicting-voter"
     description = "votes for two blocks of a view: for the one that its listener votes for, later for another"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._said: dict[int, _Said] = {}
         self._view = 0
 
@@ -54,7 +54,7 @@ class ConflictingVoter(Behaviour):
         self._view = max(self._view, *self._said)
         if (vote.kind, peer) not in said.told and not said.is_contradicted:
             said.told[vote.kind, peer] = vote.parent_view
-            yield tell(peer, self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest))
+            yield send_consensus(peer, self.context.vote(vote.kind, vote.view, vote.parent_view, vote.digest))
 
     def _contradict(self) -> Iterator[Effect]:
         for view, said in self._said.items():
@@ -62,6 +62,6 @@ class ConflictingVoter(Behaviour):
                 continue
             said.is_contradicted = True
             for (kind, peer), parent_view in said.told.items():
-                yield tell(peer, self.position.vote(kind, view, parent_view, self.position.random_digest()))
+                yield send_consensus(peer, self.context.vote(kind, view, parent_view, self.context.random_digest()))
             if said.told:
                 self.count_effect()

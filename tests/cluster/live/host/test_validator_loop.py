@@ -36,7 +36,7 @@ from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
 from cluster.live.web.event_stream import Subscription
 from cluster.live.web.server import NotReady, serve
-from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, ByzantineValidator, Position, Score
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator, Score
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.record.genesis_file import to_json
 from cluster.record.message_trace import RING_MESSAGES, peek
@@ -126,8 +126,8 @@ class Member:
         )
         if behaviours:
             self.tally.byzantine = score = Score()
-            position = Position(index, signer, VALIDATORS, GENESIS.chain_id, Random(SEED), score)
-            around = ByzantineValidator([BEHAVIOURS[name] for name in behaviours], position)
+            context = BehaviourContext(index, signer, VALIDATORS, GENESIS.chain_id, Random(SEED), score)
+            around = ByzantineValidator([BEHAVIOURS[name] for name in behaviours], context)
             setup = replace(setup, byzantine=around)
         setup = replace(setup, **setup_fields)
         self.loop = ValidatorLoop(setup, self.disk, self.crashes.append, self.tally, sleep)
