@@ -65,7 +65,7 @@
   function timeline(data) {
     const canvas = document.getElementById("timeline"), overview = document.getElementById("overview");
     const told = document.getElementById("told"), select = document.getElementById("windows");
-    const NOT_ARRIVING = -1, NOT_LEAVING = -2, MAX_DRAWN = 6000, LEAST_SPAN_MS = 2, LOST_SHARE = 0.35, ALWAYS_DRAWN_MS = 3000, LEAST_PIXELS_A_MS = 0.12;
+    const NOT_ARRIVING = -1, NOT_LEAVING = -2, MAX_DRAWN = 6000, MIN_SPAN_MS = 2, LOST_SHARE = 0.35, ALWAYS_DRAWN_MS = 3000, MIN_PIXELS_PER_MS = 0.12;
     const TOP = 44, BOTTOM = 12, OVERVIEW = 30, HIT_PIXELS = 7, CROWD = 12, SHIFT = 24;
     const finalViews = new Set(data.finalViews);
     const hiddenKinds = new Set();
@@ -82,7 +82,7 @@
     const seconds = (ms) => `${(ms / 1000).toFixed(to - from < 200 ? 4 : to - from < 2000 ? 3 : 2)} s`;
 
     function clampRange() {
-      const span = Math.min(data.duration - data.begun, Math.max(LEAST_SPAN_MS, to - from));
+      const span = Math.min(data.duration - data.begun, Math.max(MIN_SPAN_MS, to - from));
       from = Math.max(data.begun, Math.min(from, data.duration - span));
       to = from + span;
     }
@@ -295,7 +295,7 @@
 
     function drawMessages(pen) {
       const seen = [];
-      if (to - from > ALWAYS_DRAWN_MS && (width - left) / (to - from) < LEAST_PIXELS_A_MS) return 0;
+      if (to - from > ALWAYS_DRAWN_MS && (width - left) / (to - from) < MIN_PIXELS_PER_MS) return 0;
       for (const window of data.windows) {
         if (window.to < from || window.from > to) continue;
         for (const message of window.messages) {
