@@ -37,10 +37,11 @@ class RunCounter:
 
 
 @dataclass(frozen=True, slots=True)
-class Hunt:
-    """A scene, which validators have the bug, and the seeds to try in order until it is caught."""
+class Detection:
+    """A detection scenario, the validators that have the bug, and the seeds to try in order until it is caught."""
 
-    scene: str
+    scenario: str
+    """Its name in :mod:`cluster.tools.mutation.detection_scenarios`."""
     mutated: tuple[int, ...] = ONE
     protocol: str = "simplex"
     seeds: int = 4
@@ -56,11 +57,11 @@ class Mutant:
     description: str
     caught_by: str
     """The check that must fail (:mod:`cluster.checks.run`)."""
-    hunt: Hunt
-    """Where it is hunted."""
+    detection: Detection
+    """The run that must catch it."""
     rule: str = ""
     """Of the check ``safety``, the rule that must be broken (:mod:`cluster.simulation.watches.safety_monitor`)."""
     parts: Callable[[RunCounter], Parts] | None = None
-    """Makes the mutated parts, which tell the counter whenever the mutated line runs."""
+    """Makes the mutated parts, which count how often the mutated line runs."""
     engine: Callable[[EngineType, RunCounter], EngineType] | None = None
     """Makes the mutated consensus engine, likewise."""

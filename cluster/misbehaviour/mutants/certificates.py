@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cluster.misbehaviour.byzantine.base import SISTER_CHAIN
-from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, Mutant, RunCounter
 from consensus.certificates import verify_signed
 from consensus.keys import Committee, ValidatorSet
 from consensus.messages import (
@@ -281,10 +281,10 @@ def _mutant(
     name: str,
     description: str,
     engine: Callable[[Any, RunCounter], EngineType],
-    hunt: Hunt,
+    detection: Detection,
     rule: str = CERTIFICATES,
 ) -> Mutant:
-    return Mutant(name, Area.CONSENSUS, description, "safety", hunt, rule, engine=engine)
+    return Mutant(name, Area.CONSENSUS, description, "safety", detection, rule, engine=engine)
 
 
 MUTANTS = (
@@ -292,14 +292,14 @@ MUTANTS = (
         "one-signature-short",
         "believes a certificate that is one signature short of a quorum",
         _judged_by(_with_committees(_OneLess)),
-        Hunt("short-certificate", ALL),
+        Detection("short-certificate", ALL),
     ),
     Mutant(
         "counts-names",
         Area.CONSENSUS,
         "counts a signer as often as a certificate names it",
         "safety",
-        Hunt("double-signer", ALL),
+        Detection("double-signer", ALL),
         CERTIFICATES,
         parts=_counts_names,
     ),
@@ -307,55 +307,55 @@ MUTANTS = (
         "counts-outsiders",
         "counts votes of validators that are not in the committee",
         _counts_outsiders,
-        Hunt("outsider", ALL),
+        Detection("outsider", ALL),
     ),
     _mutant(
         "outsiders-in-certificates",
         "believes a certificate in which validators outside the committee signed",
         _judged_by(_with_committees(_Open)),
-        Hunt("outsider", ALL),
+        Detection("outsider", ALL),
     ),
     _mutant(
         "any-kind-of-vote",
         "takes a vote's signature for that of a vote of another kind",
         _judged_by(_signs_less(_of_other_kinds)),
-        Hunt("kind-replayer", ALL),
+        Detection("kind-replayer", ALL),
     ),
     _mutant(
         "any-chain",
         "takes signatures for another chain of the same validators",
         _judged_by(_signs_less(_of_the_sister_chain)),
-        Hunt("sister-chain", ALL),
+        Detection("sister-chain", ALL),
     ),
     _mutant(
         "unsigned-timeouts",
         "HotStuff: believes a timeout certificate without looking at its signatures",
         _judged_by(_unsigned_timeouts),
-        Hunt("timeout-forger", ALL, "hotstuff"),
+        Detection("timeout-forger", ALL, "hotstuff"),
     ),
     _mutant(
         "trusts-high-certificates",
         "HotStuff: does not look at the certificate inside a timeout or a timeout certificate",
         _trusts_high_certificates,
-        Hunt("false-high-certificate", ALL, "hotstuff"),
+        Detection("false-high-certificate", ALL, "hotstuff"),
     ),
     _mutant(
         "any-high-view",
         "HotStuff: takes a timeout's signature for one that names another view",
         _judged_by(_signs_less(_of_other_high_views)),
-        Hunt("understated-timeouts", ALL, "hotstuff"),
+        Detection("understated-timeouts", ALL, "hotstuff"),
     ),
     _mutant(
         "no-high-certificate",
         "HotStuff: takes a timeout certificate's word that the block that it names is final",
         _needs_no_certified_block,
-        Hunt("understated-timeouts", ALL, "hotstuff"),
+        Detection("understated-timeouts", ALL, "hotstuff"),
     ),
     _mutant(
         "any-parent-justified",
         "HotStuff: with a timeout certificate of the view before it votes for a block on any parent",
         _any_parent_is_justified,
-        Hunt("lock-breaker", ALL, "hotstuff"),
+        Detection("lock-breaker", ALL, "hotstuff"),
         ANCESTRY,
     ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, Mutant, RunCounter
 from consensus.certificates import VoteTally
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, TimerKind
 from consensus.keys import Committee
@@ -334,9 +334,9 @@ def _times_out_too_soon(base: Any, counter: RunCounter) -> EngineType:
 
 
 def _mutant(
-    name: str, description: str, engine: Any, hunt: Hunt, caught_by: str = "evidence", rule: str = ""
+    name: str, description: str, engine: Any, detection: Detection, caught_by: str = "evidence", rule: str = ""
 ) -> Mutant:
-    return Mutant(name, Area.CONSENSUS, description, caught_by, hunt, rule, engine=engine)
+    return Mutant(name, Area.CONSENSUS, description, caught_by, detection, rule, engine=engine)
 
 
 MUTANTS = (
@@ -344,13 +344,13 @@ MUTANTS = (
         "votes-before-journal",
         "a vote is sent before it is durable",
         _votes_before_journal,
-        Hunt("leader-restarts", ALL, seeds=8),
+        Detection("leader-restarts", ALL, seeds=8),
     ),
     _mutant(
         "quorum-of-2f",
         "2f equal votes make a certificate",
         _quorum_of_two_f,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "safety",
         "certificates",
     ),
@@ -358,31 +358,31 @@ MUTANTS = (
         "finalizes-after-nullify",
         "votes to finalize a view that it voted to nullify",
         _finalizes_after_nullify,
-        Hunt("bad-links", ALL),
+        Detection("bad-links", ALL),
     ),
     _mutant(
         "forgets-nullify",
         "a restart does not replay nullify votes from the journal",
         _forgets_nullify,
-        Hunt("outage", ALL, seeds=12),
+        Detection("outage", ALL, seeds=12),
     ),
     _mutant(
         "forgets-votes",
         "a restart replays no votes from the journal",
         _forgets_votes,
-        Hunt("leader-restarts", ALL, seeds=8),
+        Detection("leader-restarts", ALL, seeds=8),
     ),
     _mutant(
         "proposes-again-after-restart",
         "a leader that restarts in its view proposes another block",
         _notarizes_twice,
-        Hunt("leader-restarts", ALL, seeds=8),
+        Detection("leader-restarts", ALL, seeds=8),
     ),
     _mutant(
         "skips-without-nullification",
         "builds and votes on the final block, whatever lies between",
         _skips_without_nullification,
-        Hunt("bad-links", ALL, seeds=8),
+        Detection("bad-links", ALL, seeds=8),
         "safety",
         "ancestry",
     ),
@@ -390,7 +390,7 @@ MUTANTS = (
         "wrong-view-certificate",
         "a nullification of the view before counts for the current one",
         _wrong_view,
-        Hunt("bad-links", ALL),
+        Detection("bad-links", ALL),
         "safety",
         "certificates",
     ),
@@ -398,7 +398,7 @@ MUTANTS = (
         "unchecked-certificates",
         "believes a certificate without looking at its signatures",
         _unchecked_certificates,
-        Hunt("forger", ALL),
+        Detection("forger", ALL),
         "safety",
         "certificates",
     ),
@@ -406,7 +406,7 @@ MUTANTS = (
         "helps-nobody",
         "a vote of a peer that is stuck in a view is not answered",
         _helps_nobody,
-        Hunt("bad-links", ALL),
+        Detection("bad-links", ALL),
         "safety",
         "answers",
     ),
@@ -414,7 +414,7 @@ MUTANTS = (
         "gives-up-on-unverified",
         "the leader timer gives a view up whose proposal came and is not verified yet",
         _gives_up_on_unverified,
-        Hunt("bad-links"),
+        Detection("bad-links"),
         "safety",
         "patience",
     ),
@@ -422,7 +422,7 @@ MUTANTS = (
         "gives-up-on-notarized",
         "HotStuff: the leader timer gives a view up although the proposal came",
         _gives_up_on_notarized,
-        Hunt("bad-links", protocol="hotstuff"),
+        Detection("bad-links", protocol="hotstuff"),
         "safety",
         "patience",
     ),
@@ -430,7 +430,7 @@ MUTANTS = (
         "keeps-certificates",
         "certificates of views that are long final are never let go",
         _keeps_certificates,
-        Hunt("long", ALL),
+        Detection("long", ALL),
         "safety",
         "bounded",
     ),
@@ -438,7 +438,7 @@ MUTANTS = (
         "keeps-rounds",
         "votes of views that are long final are never let go",
         _keeps_rounds,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "safety",
         "bounded",
     ),
@@ -446,19 +446,19 @@ MUTANTS = (
         "timeout-without-lock",
         "HotStuff: timeouts name the root, not the highest certified block",
         _times_out_without_lock,
-        Hunt("bad-links", ALL, "hotstuff", seeds=8),
+        Detection("bad-links", ALL, "hotstuff", seeds=8),
     ),
     _mutant(
         "finalizes-after-timeout",
         "HotStuff: finalizes a view that it timed out of",
         _finalizes_after_timeout,
-        Hunt("bad-links", ALL, "hotstuff", seeds=8),
+        Detection("bad-links", ALL, "hotstuff", seeds=8),
     ),
     _mutant(
         "votes-without-lock",
         "HotStuff: builds and votes on the final block, whatever the timeouts name",
         _votes_without_lock,
-        Hunt("bad-links", ALL, "hotstuff", seeds=8),
+        Detection("bad-links", ALL, "hotstuff", seeds=8),
         "safety",
         "ancestry",
     ),
@@ -466,7 +466,7 @@ MUTANTS = (
         "finalizes-in-one-phase",
         "HotStuff: takes a certified block for a final one",
         _one_phase,
-        Hunt("bad-links", ALL, "hotstuff"),
+        Detection("bad-links", ALL, "hotstuff"),
         "safety",
         "proved_final",
     ),
@@ -474,7 +474,7 @@ MUTANTS = (
         "any-sync-releases-all",
         "whatever sync ends, every vote that waits for one is sent",
         _any_sync_releases_all,
-        Hunt("leader-restarts", ALL),
+        Detection("leader-restarts", ALL),
         "safety",
         "durable_votes",
     ),
@@ -482,7 +482,7 @@ MUTANTS = (
         "forgets-timeouts",
         "HotStuff: a restart does not replay timeouts from the journal",
         _forgets_nullify,
-        Hunt("outage", ALL, "hotstuff", seeds=12),
+        Detection("outage", ALL, "hotstuff", seeds=12),
         "safety",
         "own_votes",
     ),
@@ -490,7 +490,7 @@ MUTANTS = (
         "forgets-lock",
         "HotStuff: a restart does not replay notarizations from the journal",
         _forgets_lock,
-        Hunt("outage", ALL, "hotstuff", seeds=12),
+        Detection("outage", ALL, "hotstuff", seeds=12),
         "safety",
         "lock",
     ),
@@ -498,7 +498,7 @@ MUTANTS = (
         "lock-not-journaled",
         "HotStuff: notarizations are not journaled",
         _lock_not_journaled,
-        Hunt("calm", ALL, "hotstuff"),
+        Detection("calm", ALL, "hotstuff"),
         "safety",
         "lock",
     ),
@@ -506,7 +506,7 @@ MUTANTS = (
         "times-out-too-soon",
         "HotStuff: who lost its journal times out before it knows a block as new as what it may have finalized",
         _times_out_too_soon,
-        Hunt("lost-disk", ALL, "hotstuff", seeds=8),
+        Detection("lost-disk", ALL, "hotstuff", seeds=8),
         "safety",
         "abstention",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, Mutant, RunCounter
 from validator.chain.transactions import transaction_hash
 from validator.node.admission import Admission, Offer
 from validator.node.assembly import Parts
@@ -61,8 +61,8 @@ def _drops_the_affordable(counter: RunCounter) -> Parts:
     return Parts(node=HasSuchAMempool)
 
 
-def _mutant(name: str, description: str, parts: Any, hunt: Hunt) -> Mutant:
-    return Mutant(name, Area.NODE, description, "promises", hunt, parts=parts)
+def _mutant(name: str, description: str, parts: Any, detection: Detection) -> Mutant:
+    return Mutant(name, Area.NODE, description, "promises", detection, parts=parts)
 
 
 MUTANTS = (
@@ -70,18 +70,18 @@ MUTANTS = (
         "keeps-to-itself",
         "a client's transaction is not passed on to the other validators",
         _keeps_to_itself,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
     ),
     _mutant(
         "forgets-proposed",
         "a leader forgets the transactions that it proposed, be the block final or not",
         _forgets_proposed,
-        Hunt("bad-links", ALL, seeds=8),
+        Detection("bad-links", ALL, seeds=8),
     ),
     _mutant(
         "drops-affordable",
         "when an account changes, the last of its transactions is dropped as unaffordable",
         _drops_the_affordable,
-        Hunt("bad-links", ALL, seeds=8),
+        Detection("bad-links", ALL, seeds=8),
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, Mutant, RunCounter
 from validator.chain.block import Event
 from validator.chain.genesis import Genesis
 from validator.chain.records import BID_MEMORY, KEPT_ANSWER, PUBLISHED, BidMemory, Fires, Timer
@@ -428,9 +428,9 @@ def _index_keeps_bids(counter: RunCounter) -> Parts:
 
 
 def _mutant(
-    name: str, description: str, parts: Any, hunt: Hunt, caught_by: str = "state_roots", rule: str = ""
+    name: str, description: str, parts: Any, detection: Detection, caught_by: str = "state_roots", rule: str = ""
 ) -> Mutant:
-    return Mutant(name, Area.SCHEDULER, description, caught_by, hunt, rule, parts=parts)
+    return Mutant(name, Area.SCHEDULER, description, caught_by, detection, rule, parts=parts)
 
 
 def _double_fire(counter: RunCounter) -> Parts:
@@ -455,169 +455,169 @@ MUTANTS = (
         area=Area.SCHEDULER,
         description="in every block the first timer that fired fires once more",
         caught_by="timers",
-        hunt=Hunt("calm", ONE),
+        detection=Detection("calm", ONE),
         parts=_double_fire,
     ),
     _mutant(
         "fires-again-after-restart",
         "the first timer that fires after a restart fires twice",
         _fires_again_after_restart,
-        Hunt("restarts", ONE),
+        Detection("restarts", ONE),
         "timers",
     ),
     _mutant(
         "carried-timer-lost",
         "a carried timer stays filed under its old height and is never found again",
         _carried_is_lost,
-        Hunt("crowd", ALL),
+        Detection("crowd", ALL),
         "timers",
     ),
     _mutant(
         "passes-over-the-second",
         "the second-best eligible timer of each block is left waiting",
         _passed_over,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "timers",
     ),
     _mutant(
         "fires-expired",
         "an expired timer is not destroyed and fires",
         _fires_expired,
-        Hunt("deadlines", ALL),
+        Detection("deadlines", ALL),
         "timers",
     ),
     _mutant(
         "fires-early",
         "a timer of the next height fires one block early",
         _fires_early,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "timers",
     ),
     _mutant(
         "expiry-without-budget",
         "expired timers are removed beyond the garbage collection's budget",
         _gc_without_budget,
-        Hunt("deadlines", ALL),
+        Detection("deadlines", ALL),
         "timers",
     ),
     _mutant(
         "ties-by-insertion",
         "ties go by age where the chain's rule is the timer id",
         _ties_by_insertion,
-        Hunt("crowd-by-id", ALL),
+        Detection("crowd-by-id", ALL),
         "timers",
     ),
     _mutant(
         "median-of-competing",
         "fairness weighs by the median of the competing actors' fires",
         _median_of_competing,
-        Hunt("crowd", ALL, seeds=8),
+        Detection("crowd", ALL, seeds=8),
         "timers",
     ),
     _mutant(
         "p50-not-wired",
         "the median tip of a block never reaches the next one",
         _p50_not_wired,
-        Hunt("crowd", ALL),
+        Detection("crowd", ALL),
         "conservation",
     ),
     _mutant(
         "no-fee-gate",
         "a timer whose maximum fee is below the lane price fires",
         _no_fee_gate,
-        Hunt("crowd", ALL, seeds=8),
+        Detection("crowd", ALL, seeds=8),
         "timers",
     ),
     _mutant(
         "asks-over-the-owners-storage",
         "a contract that bids for another actor is asked over that actor's storage, not its own",
         _asks_over_the_owners_storage,
-        Hunt("agents", ONE),
+        Detection("agents", ONE),
     ),
     _mutant(
         "asks-out-of-order",
         "agents are asked about a block's candidates in the reverse order",
         _asks_out_of_order,
-        Hunt("agents", ALL),
+        Detection("agents", ALL),
         "timers",
     ),
     _mutant(
         "does-not-ask-the-first",
         "no agent is asked about the first candidate of a block",
         _does_not_ask_the_first,
-        Hunt("agents", ALL),
+        Detection("agents", ALL),
         "timers",
     ),
     _mutant(
         "published-survives-a-revert",
         "what a handler published stays where it fails afterwards",
         _published_survives_a_revert,
-        Hunt("agents", ONE),
+        Detection("agents", ONE),
     ),
     _mutant(
         "destroys-the-solvent",
         "every third timer is destroyed for insufficient funds that its payer has",
         _destroys_the_solvent,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "timers",
     ),
     _mutant(
         "another-pays",
         "a fire is charged to the actor of the fire before it",
         _another_pays,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "conservation",
     ),
     _mutant(
         "mints-to-a-stranger",
         "an account that nobody knows gets what a block's fires tipped, once more",
         _mints_to_a_stranger,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "conservation",
     ),
     _mutant(
         "refund-at-wrong-price",
         "unused cells of a fire are refunded at the price of cycles",
         _refund_at_wrong_price,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "conservation",
     ),
     _mutant(
         "tips-to-the-actor",
         "a fire's tip goes to its actor, not to the proposer",
         _tips_to_payer,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "conservation",
     ),
     _mutant(
         "burn-not-counted",
         "what a fire pays for the lane is not counted as burned",
         _burn_not_counted,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "conservation",
     ),
     _mutant(
         "row-of-another-branch",
         "the calendar takes a timer of another branch with the same number for its own",
         _row_of_another_branch,
-        Hunt("bad-links", ONE, seeds=12),
+        Detection("bad-links", ONE, seeds=12),
     ),
     _mutant(
         "fires-not-taken-back",
         "going back from a block leaves its fires in the fairness window",
         _fires_not_taken_back,
-        Hunt("forks", ONE, seeds=12),
+        Detection("forks", ONE, seeds=12),
     ),
     _mutant(
         "bids-not-taken-back",
         "which agents were asked, did not pay and answered what is not taken back with a block",
         _bids_not_taken_back,
-        Hunt("forks-of-bidders", ONE, seeds=12),
+        Detection("forks-of-bidders", ONE, seeds=12),
     ),
     _mutant(
         "index-keeps-bids",
         "going back from a block leaves what agents answered in it in the index, though not in state",
         _index_keeps_bids,
-        Hunt("forks-of-bidders", ONE, seeds=12),
+        Detection("forks-of-bidders", ONE, seeds=12),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, Mutant, RunCounter
 from validator.node.assembly import Parts
 from validator.node.executor import Executor
 from validator.state.engines.plain import PlainEngine
@@ -81,9 +81,9 @@ def _deleted_key_stays_linked(counter: RunCounter) -> Parts:
 
 
 def _mutant(
-    name: str, description: str, parts: Any, hunt: Hunt, caught_by: str = "state_roots", rule: str = ""
+    name: str, description: str, parts: Any, detection: Detection, caught_by: str = "state_roots", rule: str = ""
 ) -> Mutant:
-    return Mutant(name, Area.STATE, description, caught_by, hunt, rule, parts=parts)
+    return Mutant(name, Area.STATE, description, caught_by, detection, rule, parts=parts)
 
 
 FIRST_HEIGHT = 6
@@ -106,7 +106,7 @@ WRONG_BALANCE = Mutant(
     area=Area.STATE,
     description=f"from height {FIRST_HEIGHT} on, a transaction's sender is refunded one unit too much",
     caught_by="state_roots",
-    hunt=Hunt("calm", ONE),
+    detection=Detection("calm", ONE),
     parts=_wrong_balance,
 )
 
@@ -116,7 +116,7 @@ MUTANTS = (
         "root-without-active-bits",
         "twig roots leave the active bits out",
         _root_without_bits,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "safety",
         "proofs",
     ),
@@ -124,7 +124,7 @@ MUTANTS = (
         "links-not-kept",
         "a key's link is not written anew when the key behind it comes or goes",
         _deleted_key_stays_linked,
-        Hunt("calm", ALL),
+        Detection("calm", ALL),
         "safety",
         "proofs",
     ),
@@ -132,6 +132,6 @@ MUTANTS = (
         "reads-another-branch",
         "a view reads what the branch has that the engine stands at",
         _reads_another_branch,
-        Hunt("forks", ONE, seeds=12),
+        Detection("forks", ONE, seeds=12),
     ),
 )

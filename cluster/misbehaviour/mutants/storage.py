@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, Mutant, RunCounter
 from consensus.messages import Vote
 from validator.chain.block import BlockReceipts
 from validator.chain.messages import read_message
@@ -175,8 +175,8 @@ def _joins_on_votes(counter: RunCounter) -> Parts:
     return Parts(join=TakesVotes)
 
 
-def _mutant(name: str, description: str, parts: Any, hunt: Hunt, caught_by: str, rule: str = "") -> Mutant:
-    return Mutant(name, Area.STORAGE, description, caught_by, hunt, rule, parts=parts)
+def _mutant(name: str, description: str, parts: Any, detection: Detection, caught_by: str, rule: str = "") -> Mutant:
+    return Mutant(name, Area.STORAGE, description, caught_by, detection, rule, parts=parts)
 
 
 MUTANTS = (
@@ -184,42 +184,42 @@ MUTANTS = (
         "unsynced-meta",
         "a commit of the state does not sync its frame and meta record",
         _unsynced_meta,
-        Hunt("restarts", ALL, seeds=8),
+        Detection("restarts", ALL, seeds=8),
         "no_problems",
     ),
     _mutant(
         "archive-not-synced",
         "a final block is not durable before its state is",
         _archive_not_synced,
-        Hunt("restarts", ALL, seeds=8),
+        Detection("restarts", ALL, seeds=8),
         "no_problems",
     ),
     _mutant(
         "prune-before-commit",
         "what the new state does not need is removed before the new state is durable",
         _prune_before_commit,
-        Hunt("pruning", ALL, seeds=8),
+        Detection("pruning", ALL, seeds=8),
         "no_problems",
     ),
     _mutant(
         "snapshot-chunk-unchecked",
         "a joining validator takes the chunks of a snapshot as they come",
         _unchecked_chunks,
-        Hunt("false-snapshot", (2,)),
+        Detection("false-snapshot", (2,)),
         "no_problems",
     ),
     _mutant(
         "journal-dropped-on-replace",
         "replacing the journal drops the votes above the final block",
         _journal_dropped,
-        Hunt("long", ALL, seeds=12),
+        Detection("long", ALL, seeds=12),
         "evidence",
     ),
     _mutant(
         "journal-read-unsynced",
         "what a restart reads of the journal is not made durable before it is repeated",
         _journal_as_it_is,
-        Hunt("upgrades", ALL, seeds=8),
+        Detection("upgrades", ALL, seeds=8),
         "safety",
         "durable_votes",
     ),
@@ -227,7 +227,7 @@ MUTANTS = (
         "joins-on-one-word",
         "one peer's view ends the abstention of who lost its journal",
         _joins_on_one_word,
-        Hunt("lost-disk", ALL),
+        Detection("lost-disk", ALL),
         "safety",
         "abstention",
     ),
@@ -235,7 +235,7 @@ MUTANTS = (
         "joins-on-votes",
         "a vote counts as proof of the view that its sender is in, for who lost its journal",
         _joins_on_votes,
-        Hunt("lost-disk", ALL, seeds=12),
+        Detection("lost-disk", ALL, seeds=12),
         "safety",
         "abstention",
     ),

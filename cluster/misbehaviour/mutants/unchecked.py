@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, Mutant, RunCounter
 from cluster.misbehaviour.mutants.state import WRONG_BALANCE
 from consensus import interface as engine_border
 from consensus.keys import ValidatorSet
@@ -31,7 +31,7 @@ from validator.transition.transition import Outcome, PreparedTransaction, Transi
 BASEFEES: Final = ("basefee_cycle", "basefee_cell", "basefee_lane_timer")
 USAGE: Final = ("lane_cycles", "lane_cells", "user_cycles", "user_cells")
 REJOINS: Final = 2
-"""The validator that loses its disk, or is down for long, in the scenes of those that help it."""
+"""The validator that loses its disk, or is down for long, in the scenarios of those that help it."""
 
 
 # --- proofs of finality and of state ----------------------------------------------------------------------------------
@@ -163,9 +163,14 @@ def _goes_on(counter: RunCounter) -> Parts:
 
 
 def _mutant(
-    name: str, description: str, parts: Callable[[RunCounter], Parts], hunt: Hunt, caught_by: str, rule: str = ""
+    name: str,
+    description: str,
+    parts: Callable[[RunCounter], Parts],
+    detection: Detection,
+    caught_by: str,
+    rule: str = "",
 ) -> Mutant:
-    return Mutant(name, Area.NODE, description, caught_by, hunt, rule, parts=parts)
+    return Mutant(name, Area.NODE, description, caught_by, detection, rule, parts=parts)
 
 
 MUTANTS = (
@@ -173,7 +178,7 @@ MUTANTS = (
         "unproved-snapshots",
         "a joining validator takes a snapshot whose block nobody proves final",
         _unproved_snapshots,
-        Hunt("unproved-snapshot", (REJOINS,)),
+        Detection("unproved-snapshot", (REJOINS,)),
         "safety",
         "certificates",
     ),
@@ -181,42 +186,42 @@ MUTANTS = (
         "manifest-unchecked",
         "a joining validator does not hold a snapshot's manifest against the header's state root",
         _manifest_unheld,
-        Hunt("false-manifest", (REJOINS,)),
+        Detection("false-manifest", (REJOINS,)),
         "no_problems",
     ),
     _mutant(
         "unproved-final-blocks",
         "who catches up takes blocks for final that nobody proves so",
         _unproved_blocks,
-        Hunt("unproved-blocks", (REJOINS,)),
+        Detection("unproved-blocks", (REJOINS,)),
         "agreement",
     ),
     _mutant(
         "receipts-root-unchecked",
         "a header's receipts root is not held against execution",
         _not_held("receipts_root"),
-        Hunt("invalid-block-any-field", ALL, seeds=12),
+        Detection("invalid-block-any-field", ALL, seeds=12),
         "chain",
     ),
     _mutant(
         "basefees-unchecked",
         "a header's basefees are not held against execution",
         _not_held(*BASEFEES),
-        Hunt("invalid-block-any-field", ALL, seeds=12),
+        Detection("invalid-block-any-field", ALL, seeds=12),
         "conservation",
     ),
     _mutant(
         "usage-unchecked",
         "what a header says that its block used is not held against execution",
         _not_held(*USAGE),
-        Hunt("invalid-block-any-field", ALL, seeds=12),
+        Detection("invalid-block-any-field", ALL, seeds=12),
         "chain",
     ),
     _mutant(
         "proposer-unchecked",
         "votes for a block of another proposer than the leader of its view",
         _any_proposer,
-        Hunt("false-proposer", ALL),
+        Detection("false-proposer", ALL),
         "safety",
         "leaders",
     ),
@@ -224,7 +229,7 @@ MUTANTS = (
         "diverges-and-goes-on",
         "who finds that a final block does not execute to its header says so, and goes on taking part",
         _goes_on,
-        Hunt("calm", ONE),
+        Detection("calm", ONE),
         "safety",
         "silence",
     ),
