@@ -18,6 +18,7 @@ from cluster.common.errors import BadInput
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.memory import MemoryDisk
 from cluster.faults.engine import FaultEngine
+from cluster.faults.link_faults import LinkFaults
 from cluster.faults.link_model import Links
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.misbehaviour.byzantine.registry import Twins, TwinWatch
@@ -162,16 +163,15 @@ class Simulation:
         self.stage = SimulatedStage(
             clock=self.clock,
             random=self.random,
-            links=self.links,
-            names=names,
+            link_faults=LinkFaults(self.links, names),
             machines=self.machines,
             join=self._join,
             install=self._install,
             best_height=lambda: self._best_height,
             notice=self._notice,
-            keep=lambda index: self.record.lost.append(self._record_of(self.machines[index])),
+            keep_blocks=lambda index: self.record.lost.append(self._record_of(self.machines[index])),
         )
-        self.stage.expect(scenario.planned_faults)
+        self.stage.durable_sizes.expect(scenario.planned_faults)
         self.faults = FaultEngine(scenario, self.stage)
         self.record.faults = self.faults.records
         self.trace = SimulatedTrace(self.record)
@@ -226,7 +226,7 @@ class Simulation:
             self.faults.become(after)
         except ValueError as error:
             raise BadInput(f"forks[{number}].changes: {error}") from None
-        self.stage.expect(after.planned_faults)
+        self.stage.durable_sizes.expect(after.planned_faults)
         self.record.former.append(self.scenario)
         self.scenario = self.record.scenario = after
         self._limit_us = _limit_us(after)
@@ -417,7 +417,7 @@ class Simulation:
                 if self.machines[index].byzantine is None:
                     self._watch_final(self.machines[index], height)
                 self._may_be_over = True
-                self.stage.on_final(index)
+                self.stage.durable_sizes.on_final(self.machines[index])
                 self.faults.on_progress()
                 self.record.finalizations.append(Finalization(self.clock.now_ms, index, height))
                 if height > self._best_height:

@@ -123,7 +123,7 @@ class Machine:
     clock_speed: float = field(init=False)
     view: int = 0
     """The view that it was told to be in last."""
-    late: Counter[str] = field(default_factory=Counter)
+    delays: Counter[str] = field(default_factory=Counter)
     """What was late because of a fault of the machine, by the fault's kind: held events, slow syncs …"""
     lost_while_paused: int = 0
     _held: deque[Callable[[], None]] = field(default_factory=deque)
@@ -270,7 +270,7 @@ class Machine:
         if is_message and self._held_messages >= MAX_HELD_MESSAGES:
             self.lost_while_paused += 1
             return
-        self.late["pause"] += 1
+        self.delays["pause"] += 1
         self._held_messages += is_message
         self._held.append(call)
 
@@ -343,7 +343,7 @@ class Machine:
         delay_us = delay_ms * MICROSECONDS_PER_MILLISECOND
         if self.clock_speed != 1.0:
             delay_us = round(delay_us / self.clock_speed)
-            self.late["clock_skew"] += self.clock_speed != self.pace.clock_speed
+            self.delays["clock_skew"] += self.clock_speed != self.pace.clock_speed
         self._arm(timer, delay_us)
 
     def _arm(self, timer: TimerName, delay_us: int) -> None:
@@ -393,7 +393,7 @@ class Machine:
 
     def _note_slow_syncs(self, syncs: int) -> None:
         if self.sync_us != self.pace.sync_us:
-            self.late["slow_disk"] += syncs
+            self.delays["slow_disk"] += syncs
 
     def _enqueue(self, job: Job) -> None:
         if isinstance(job, Build | Execute):
@@ -403,7 +403,7 @@ class Machine:
             self._schedule_job()
 
     def _schedule_job(self) -> None:
-        self.late["slow_execution"] += self.job_us != self.pace.job_us
+        self.delays["slow_execution"] += self.job_us != self.pace.job_us
         self._later(self.job_us, f"job {type(self._jobs[0]).__name__}", b"", self._run_job)
 
     def _run_job(self) -> None:

@@ -1,4 +1,4 @@
-"""What faults do to a live testnet: the driver's :class:`~cluster.faults.engine.Stage`.
+"""What faults do to a live testnet: the driver's :class:`~cluster.faults.stage.Stage`.
 
 Links, slow disks, slow executors, skewed clocks and failing disks are done by the hosts themselves, in software
 (:mod:`cluster.live.injection`). The rest is done to their processes, so that whoever shares a host shares its fate:
@@ -19,8 +19,10 @@ from random import Random
 from typing import Final, NamedTuple
 
 from cluster.disks.bit_rot import draw_rot
-from cluster.faults.engine import FaultEngine, Impairment, Recovery, Then
+from cluster.faults.engine import FaultEngine
+from cluster.faults.impairment import Impairment
 from cluster.faults.link_faults import LinkCounts
+from cluster.faults.stage import Recovery, Then
 from cluster.live.driver.hosts import Host, Hosts, Phase, nothing
 from cluster.live.injection import Injection, LastWords
 from cluster.live.processes.processes import Process
@@ -36,11 +38,6 @@ from cluster.scenario.sections.faults import (
 )
 from cluster.scenario.sections.release import Release
 
-LATE: Final = {
-    "slow_disk": "slow syncs",
-    "slow_execution": "slow jobs",
-    "clock_skew": "timers at another speed",
-}
 PAUSE: Final = PauseFault.model_fields["kind"].annotation.__args__[0]  # type: ignore[union-attr]
 
 
@@ -149,16 +146,13 @@ class LiveStage:
         self._pause({index for index, each in impairments.items() if each.is_paused}, impairments)
         self._inject(then, impairments={**self._injection.impairments, **impairments})
 
-    def late(self, index: int, kind: str) -> int:
+    def delays(self, index: int, kind: str) -> int:
         host = self._hosts.host_of(index)
         if kind == PAUSE:
             return sum(len(moments) for (number, _), moments in self._seen_still.items() if number == host.number)
         return sum(getattr(late, kind) for (_, validator), late in host.late_by.items() if validator == index)
 
-    def words_of_late(self, kind: str, late: int, names: Sequence[str]) -> str:
-        whom = ", ".join(names) or "nobody"
-        if kind != PAUSE:
-            return f"{late:,} {LATE[kind]} of {whom}"
+    def describe_pause(self, delays: int, names: Sequence[str]) -> str:
         hosts = {self._hosts.host_of(self._names.index(name)).number for name in names}
         looks = sorted(
             (at_ms, process.pid)
@@ -167,12 +161,12 @@ class LiveStage:
             for at_ms in seen
         )
         words = []
-        for pid in sorted({pid for _, pid in looks[-late:]} if late else ()):
-            seen = [at_ms for at_ms, of in looks[-late:] if of == pid]
+        for pid in sorted({pid for _, pid in looks[-delays:]} if delays else ()):
+            seen = [at_ms for at_ms, of in looks[-delays:] if of == pid]
             words.append(
                 f"process {pid} stood still (state T) at {len(seen)} looks within {seen[-1] - seen[0]:,.0f} ms"
             )
-        return f"{'; '.join(words) or 'no process stood still'}: {whom}"
+        return f"{'; '.join(words) or 'no process stood still'}: {', '.join(names) or 'nobody'}"
 
     def _inject(self, then: Then, **changes: object) -> None:
         self._injection = replace(self._injection, number=self._injection.number + 1, **changes)  # type: ignore[arg-type]
@@ -254,7 +248,7 @@ class LiveStage:
         state = self._hosts.host_of(index).states.get(index)
         return None if state is None else Recovery(state.recovered_height, state.snapshot_height)
 
-    def words_of_return(self, indices: Sequence[int]) -> list[str]:
+    def describe_restart(self, indices: Sequence[int]) -> list[str]:
         return [
             f"process {host.pid_before} gone, {host.pid} in its place"
             for host in self._hosts_of(indices)

@@ -396,7 +396,7 @@ class _RunningValidator:
             disk_bytes=0 if use is None else disk.used_bytes,
             use=use,
             late=Late(disk.slow_syncs if isinstance(disk, FaultyDisk) else 0, loop.slow_jobs, loop.skewed_timers),
-            link_counts={} if loop.links is None else loop.links.counts(),
+            link_counts={} if loop.links is None else loop.links.faults.counts(),
             old_file_sizes=loop.old_file_sizes(),
         )
 

@@ -448,8 +448,8 @@ class ValidatorLoop:
             if vote is not None:
                 self._observations.append(VoteSent(vote.view, vote.kind))
         later_us = 0
-        if self.links is not None and self.links.delays_leaders and self._leads:
-            later_us = self.links.leader_delay_us()
+        if self.links is not None and self.links.faults.delay_leaders and self._leads:
+            later_us = self.links.faults.leader_delay_us()
         self.transport.send(recipient, payload, later_us)
 
     @property

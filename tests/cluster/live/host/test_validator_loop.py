@@ -542,7 +542,7 @@ def test_links_lie_between_validators_and_leaders_may_be_late(tmp_path: Path) ->
             behind = members[3].loop.state().height
             await members[0].reaches(behind + 6)
             assert members[3].loop.state().height <= behind + 2, "what was under way may still arrive"
-            counts = [member.loop.links.counts() for member in members if member.loop.links is not None]
+            counts = [member.loop.links.faults.counts() for member in members if member.loop.links is not None]
             assert all(each[1].dropped > 0 for each in counts)
             assert sum(each[2].delayed for each in counts) > 0
             for member in members:
