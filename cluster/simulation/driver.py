@@ -29,11 +29,11 @@ from cluster.record.resources import ResourceLog
 from cluster.record.run import Finalization, JoinRecord, Resources, RunRecord, Sample, Supply, ValidatorRecord
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
-from cluster.scenario.node_setup import byzantine_of, node_config, parts_of, score_of
+from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of
 from cluster.scenario.sections.release import Release
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.garbage_collection import collecting_rarely
-from cluster.simulation.machine import Machine, Pace
+from cluster.simulation.machine import USUAL_PACE, Machine
 from cluster.simulation.shared_reader import SharedReader
 from cluster.simulation.signatures import RememberingScheme
 from cluster.simulation.stage import SimulatedStage
@@ -79,7 +79,6 @@ LOAD_STARTS_MS: Final = 500
 ALL_BLOCKS: Final = 10**9
 CHECKPOINT_DIGITS: Final = 16
 """Hex digits of the digest that are kept for each height."""
-NORMAL_PACE: Final = Pace()
 FIRST_RELEASE: Final = Release()
 
 
@@ -111,7 +110,7 @@ class Simulation:
         on_notice: Callable[[str], None] | None = None,
         scheme: SignatureScheme | None = None,
         checkpoint: Callable[[], None] | None = None,
-        pace: Pace = NORMAL_PACE,
+        pace: Pace = USUAL_PACE,
     ) -> None:
         """``pace`` is how long every machine's own work takes.
 
@@ -291,15 +290,6 @@ class Simulation:
         self._releases[index] = release
         self.machines[index].tally.version = release.version
 
-    def _pace_of(self, index: int) -> Pace:
-        """How long a machine's own work takes, and how fast its clock runs."""
-        node, usual = self.scenario.validators.node(index), self._pace
-        return Pace(
-            sync_us=usual.sync_us if node.sync_ms is None else node.sync_ms * MICROSECONDS_PER_MILLISECOND,
-            job_us=usual.job_us if node.job_ms is None else node.job_ms * MICROSECONDS_PER_MILLISECOND,
-            clock_speed=usual.clock_speed if node.clock_speed is None else node.clock_speed,
-        )
-
     def _machine(self, index: int, name: str) -> Machine:
         counter = RunCounter()
         signer = validator_signer(self._scheme, self.record.seed, index)
@@ -311,7 +301,14 @@ class Simulation:
             return open_validator(disk, self._genesis, index, signer, self._validators, config, parts)
 
         machine = self.machine_class(
-            index, name, self.clock, boot, self._send, self._observe, failed=self._failed, pace=self._pace_of(index)
+            index,
+            name,
+            self.clock,
+            boot,
+            self._send,
+            self._observe,
+            failed=self._failed,
+            pace=pace_of(self.scenario, index, self._pace),
         )
         if index in self.scenario.validators.late:
             machine.join = lambda disk: self._join(index, disk)
@@ -352,7 +349,7 @@ class Simulation:
             machine.boot,
             sender(1),
             _ignore,
-            pace=self._pace_of(machine.index),
+            pace=pace_of(self.scenario, machine.index, self._pace),
         )
         twin.byzantine = byzantine_of(
             self.scenario, self.record.seed, machine.index, self._validators, score, machine.byzantine
@@ -367,11 +364,11 @@ class Simulation:
         if machine.byzantine is None:
             self.monitor.said(machine.name, machine.tally.starts)
             self._votes.sent(sender, machine.disk, content)
-            self._patience.sends(sender, machine.own_ms, content)
+            self._patience.sends(sender, machine.own_clock.now_ms, content)
         if self.faults.is_listening and (vote := vote_of(content)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
         if recipient is not None:
-            self._answers.sends(sender, recipient, machine.own_ms, content)
+            self._answers.sends(sender, recipient, machine.own_clock.now_ms, content)
         if isinstance(content, TransactionsMessage):
             self._promises.passes_on(sender, content.transactions, recipient is None)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)
@@ -396,12 +393,12 @@ class Simulation:
         hearing = None
         if machine.byzantine is None and not machine.is_paused and machine.validator is not None:
             node, is_sound = machine.validator.node, isinstance(content, Proposal) and self._is_sound(sender)
-            self._patience.hears(machine.index, sender, is_sound, machine.own_ms, content)
+            self._patience.hears(machine.index, sender, is_sound, machine.own_clock.now_ms, content)
             if self.machines[sender].byzantine is None and node.diverged is None:
                 hearing = self._answers.hears(machine.index, machine.incarnation, node.view, content)
         machine.receive(sender, payload, content)
         if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
-            self._answers.heard(hearing, machine.own_ms, self.scenario.consensus.rebroadcast_ms)
+            self._answers.heard(hearing, machine.own_clock.now_ms, self.scenario.consensus.rebroadcast_ms)
 
     def _is_sound(self, index: int) -> bool:
         """Whether a validator is honest and runs the code without a mutant."""
@@ -455,7 +452,7 @@ class Simulation:
         self.trace.windows.entered(self.clock.now_ms, index, view)
         machine, consensus = self.machines[index], self.scenario.consensus
         timeouts = consensus.leader_timeout_ms, consensus.advance_timeout_ms
-        self._patience.enters(index, View(view), machine.own_ms, *timeouts)
+        self._patience.enters(index, View(view), machine.own_clock.now_ms, *timeouts)
         if machine.byzantine is None and machine.validator is not None:
             node = machine.validator.node
             excess = list(excesses(node.consensus_sizes, bounds(view, node.final_view, len(self.machines))))

@@ -175,10 +175,9 @@ class SimulatedStage:
     def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
         for index, impairment in impairments.items():
             machine = self.machines[index]
-            sync_ms, job_ms = impairment.sync_ms, impairment.job_ms
-            machine.sync_us = max(machine.pace.sync_us, (sync_ms or 0) * MICROSECONDS_PER_MILLISECOND)
-            machine.job_us = max(machine.pace.job_us, (job_ms or 0) * MICROSECONDS_PER_MILLISECOND)
-            machine.set_clock_speed(machine.pace.clock_speed * impairment.clock_speed)
+            machine.work.sync_ms = max(machine.pace.sync_ms, impairment.sync_ms or 0)
+            machine.work.job_ms = max(machine.pace.job_ms, impairment.job_ms or 0)
+            machine.own_clock.set_speed(machine.pace.clock_speed * impairment.clock_speed)
             if impairment.is_paused:
                 machine.pause()
             elif machine.is_paused:

@@ -42,6 +42,7 @@ from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.genesis_file import genesis_page
 from cluster.record.message_trace import HEAD_BYTES, RING_MESSAGES, Stamp
 from cluster.record.status import Counted, Tally, status_page
+from cluster.scenario.node_setup import FULL_SPEED, Pace
 from consensus.keys import Signer, ValidatorSet
 from consensus.messages import VoteKind
 from validator.chain.genesis import Genesis
@@ -106,18 +107,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a validator's own work takes at least, and how fast its clock runs, while no fault slows it down."""
-
-    sync_ms: int = 0
-    job_ms: int = 0
-    clock_speed: float = 1.0
-
-
-NORMAL_PACE: Final = Pace()
-
-
-@dataclass(frozen=True, slots=True)
 class ValidatorSetup:
     """Which validator to run. The same for every start of it."""
 
@@ -134,7 +123,7 @@ class ValidatorSetup:
     """What is put around it where it breaks the protocol on purpose."""
     links: OutgoingLinks | None = None
     """What happens to its messages on their way."""
-    pace: Pace = NORMAL_PACE
+    pace: Pace = FULL_SPEED
     tells_votes: bool = False
     """Whether its votes are noted for whoever watches."""
     watches_files: bool = False

@@ -26,7 +26,6 @@ from cluster.live.host.validator_loop import (
     MAX_JOIN_MESSAGES,
     FinalSeen,
     FirstSeen,
-    Pace,
     ValidatorLoop,
     ValidatorSetup,
     ViewSeen,
@@ -45,7 +44,7 @@ from cluster.record.status import Tally
 from cluster.scenario import LinksSection, Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.network import Network
-from cluster.scenario.node_setup import node_config
+from cluster.scenario.node_setup import Pace, node_config
 from cluster.scenario.sections.faults import LeaderDelayFault, PartitionFault
 from consensus.certificates import verify_finalization
 from consensus.keys import Ed25519Scheme, ValidatorSet
