@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from cluster.simulation.watches.safety_monitor import ANSWERS, Look
+from cluster.simulation.watches.rule_log import Look
+from cluster.simulation.watches.safety_monitor import ANSWERS
 from consensus.messages import NO_PARENT, AnyCertificate, Timeout, Vote, VoteKind
 from validator.chain.messages import Reading
 

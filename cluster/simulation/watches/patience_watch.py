@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.misbehaviour.byzantine.base import vote_of
-from cluster.simulation.watches.safety_monitor import PATIENCE, Look
+from cluster.simulation.watches.rule_log import Look
+from cluster.simulation.watches.safety_monitor import PATIENCE
 from cluster.simulation.watches.vote_watch import GIVING_UP
 from consensus.messages import Proposal, VoteKind
 from consensus.types import GENESIS_VIEW, View

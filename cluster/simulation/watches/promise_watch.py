@@ -22,7 +22,6 @@ leads no view, leaves waiting is not judged.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -31,12 +30,12 @@ from cluster.audit.chain_codec import Block, System, amount, read_block, read_tr
 from cluster.audit.ledger.fee_market import Basefees
 from cluster.audit.ledger.ledger import FEE_LIMIT, Ledger
 from cluster.record.run import PromiseRecord
+from cluster.simulation.watches.rule_log import RuleLog
 from validator.node.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
 from validator.node.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure
 from validator.node.node import MAX_CANDIDATES
 from validator.primitives.types import PRICE_LIMIT
 
-MAX_VIOLATIONS: Final = 100
 HASH_DIGITS: Final = 16
 
 PASSED_ON: Final = "passed_on"
@@ -112,7 +111,7 @@ class PromiseWatch:
         """``ledger`` gives the books of final blocks."""
         self._names = names
         self._ledger = ledger
-        self._now_ms = now_ms
+        self._log = RuleLog(now_ms)
         self._memories = [_Memory() for _ in names]
         self._offered: dict[bytes, dict[bytes, _Offered]] = {}
         """By sender, what anybody took of it from a client and is not final, by transaction hash."""
@@ -124,13 +123,11 @@ class PromiseWatch:
         self._taken = self._final = 0
         self._seen = self._seen_bytes = 0
         """Transactions that came into any mempool, each as often as it was told: none holds more."""
-        self._counts: Counter[str] = Counter()
-        self._violations: list[str] = []
 
     def record(self) -> PromiseRecord:
         """What was watched, and what was seen."""
-        counts = {rule: self._counts[rule] for rule in PROMISE_RULES}
-        return PromiseRecord(list(self._violations), counts, self._taken, self._final)
+        counts = {rule: self._log.counts[rule] for rule in PROMISE_RULES}
+        return PromiseRecord(list(self._log.violations), counts, self._taken, self._final)
 
     # --- what validators do -------------------------------------------------------------------------------------------
 
@@ -221,7 +218,7 @@ class PromiseWatch:
     def _note_kept(self, memory: _Memory, hashes: Iterable[bytes]) -> None:
         kept = sum(memory.open.pop(digest, None) is not None for digest in hashes)
         self._final += kept
-        self._counts[KEPT] += kept
+        self._log.counts[KEPT] += kept
 
     def _could_run(self, offered: _Offered, block: Block, hashes: Iterable[bytes]) -> bool:
         """Whether a transaction could have run at the end of a block, the newest in the books, that does not have it.
@@ -278,10 +275,5 @@ class PromiseWatch:
             self._seen_bytes += len(wire)
 
     def _look(self, rule: str, holds: bool, index: int, digest: bytes, what: str) -> None:
-        self._counts[rule] += 1
-        if not holds and len(self._violations) < MAX_VIOLATIONS:
-            transaction = digest.hex()[:HASH_DIGITS]
-            self._violations.append(
-                f"{self._now_ms():,.0f} ms: {rule}: {self._names[index]} took transaction {transaction} from a client"
-                f" {what}"
-            )
+        transaction = digest.hex()[:HASH_DIGITS]
+        self._log.look(rule, holds, f"{self._names[index]} took transaction {transaction} from a client {what}")

@@ -35,7 +35,6 @@ abstention
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -47,6 +46,7 @@ from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_proofs import timers_at
 from cluster.record.archive import BlockRecord
 from cluster.record.run import MonitorRecord
+from cluster.simulation.watches.rule_log import RuleLog
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
 from consensus.types import GENESIS_VIEW, Digest, View
@@ -60,7 +60,6 @@ from validator.state import HistoryError
 from validator.state.proofs.proof import ProofError, verify
 from validator.storage.archive import ArchivedBlock
 
-MAX_VIOLATIONS: Final = 100
 PROOFS_EVERY_HEIGHTS: Final = 8
 HISTORY_HEIGHTS: Final = 4
 """How far below the final height a historical proof is asked for."""
@@ -108,8 +107,6 @@ RULES: Final = (
     PATIENCE,
 )
 
-Look = Callable[[str, bool, str], None]
-"""``look(rule, holds, what)``: :meth:`SafetyMonitor.look`, as the other watches have it."""
 Subject = tuple[View, Digest]
 """What a certificate of a block says beside its view: parent view and digest."""
 
@@ -145,10 +142,7 @@ class SafetyMonitor:
     genesis: Genesis
     leader: Callable[[View], int]
     """Of a view."""
-    now_ms: Callable[[], float]
-    counts: Counter[str] = field(default_factory=Counter)
-    """How often each rule was looked at."""
-    violations: list[str] = field(default_factory=list)
+    log: RuleLog
     _views: dict[int, _View] = field(default_factory=dict)
     _seen: set[AnyCertificate] = field(default_factory=set)
     _final: dict[int, _Final] = field(default_factory=dict)
@@ -177,21 +171,23 @@ class SafetyMonitor:
 
     def record(self) -> MonitorRecord:
         """What was watched, and what was seen."""
-        violations = list(self.violations)
+        violations = list(self.log.violations)
         unproved = [height for height, final in self._final.items() if final.header.view > self._newest_finalized]
         if unproved:
             violations.append(
-                f"{self.now_ms():,.0f} ms: {PROVED_FINAL}: {len(unproved)} blocks from height {min(unproved)} on were"
-                f" made final, and nobody knows a finalization"
+                self.log.at_this_time(
+                    f"{PROVED_FINAL}: {len(unproved)} blocks from height {min(unproved)} on were made final, and nobody"
+                    f" knows a finalization"
+                )
             )
-        return MonitorRecord(violations, {rule: self.counts[rule] for rule in RULES})
+        return MonitorRecord(violations, {rule: self.log.counts[rule] for rule in RULES})
 
     def ledger_of(self, chain: Sequence[BlockRecord]) -> Ledger | None:
         """The books, where they are of exactly these blocks from the first height on and nothing was wrong so far."""
         entered = [self._final.get(height) for height in range(1, len(self._final) + 1)]
         kept = [None if final is None else (final.block, final.receipts) for final in entered]
         is_same = kept == [(record.block, record.receipts) for record in chain]
-        return self._ledger if is_same and not self.violations else None
+        return self._ledger if is_same and not self.log.violations else None
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
@@ -200,13 +196,13 @@ class SafetyMonitor:
         if certificate in self._seen:
             return
         self._seen.add(certificate)
-        self.look(CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
+        self.log.look(CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
         view = self._views.setdefault(certificate.view, _View())
         if isinstance(certificate, TimeoutCertificate):
             self._on_timeouts(name, certificate)
         elif certificate.kind == VoteKind.NULLIFY:
             view.nullified = True
-            self.look(SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
+            self.log.look(SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
         elif certificate.kind == VoteKind.NOTARIZE:
             self._on_notarization(certificate, view)
         else:
@@ -218,26 +214,28 @@ class SafetyMonitor:
     def _on_notarization(self, certificate: Certificate, view: _View) -> None:
         subject = (certificate.parent_view, certificate.digest)
         other = view.notarized or view.finalized
-        self.look(ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
+        self.log.look(ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
         view.notarized = view.notarized or subject
         self._compare(certificate.view, view)
 
     def _on_finalization(self, name: str, certificate: Certificate, view: _View) -> None:
         number, subject = certificate.view, (certificate.parent_view, certificate.digest)
         known = view.notarized is not None
-        self.look(NOTARIZED_FIRST, known, f"{name} finalises view {number}, whose block nobody knows to be notarized")
-        self.look(
+        self.log.look(
+            NOTARIZED_FIRST, known, f"{name} finalises view {number}, whose block nobody knows to be notarized"
+        )
+        self.log.look(
             ONE_BLOCK, view.notarized in (None, subject), f"view {number} finalises another block than it notarized"
         )
-        self.look(ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
-        self.look(SKIPS, not view.nullified, f"view {number} is final and nullified")
+        self.log.look(ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
+        self.log.look(SKIPS, not view.nullified, f"view {number} is final and nullified")
         low = [at for at, high in self._timeouts.items() if at >= number and high < number]
-        self.look(SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
+        self.log.look(SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
         view.finalized = subject
         self._newest_finalized = max(self._newest_finalized, number)
         self._compare(number, view)
         if number <= self._passed and number not in self._final_of:
-            self.look(CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
+            self.log.look(CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
 
     def _compare(self, number: int, view: _View) -> None:
         """Hold the certificates of a view against its final block, where both are known."""
@@ -246,7 +244,7 @@ class SafetyMonitor:
             return
         for subject, verb in ((view.notarized, "notarizes"), (view.finalized, "finalises")):
             if subject is not None:
-                self.look(CERTIFIED, subject == block, f"view {number} {verb} another block than was made final")
+                self.log.look(CERTIFIED, subject == block, f"view {number} {verb} another block than was made final")
 
     def _on_timeouts(self, name: str, certificate: TimeoutCertificate) -> None:
         high = highest_named(certificate)
@@ -255,7 +253,7 @@ class SafetyMonitor:
         if newest > certificate.view:
             finalized = (at for at, other in self._views.items() if other.finalized and at <= certificate.view)
             newest = max(finalized, default=GENESIS_VIEW)
-        self.look(
+        self.log.look(
             SKIPS, high >= newest, f"{name}: timeouts of view {certificate.view} go back to {high}, past final {newest}"
         )
 
@@ -268,27 +266,27 @@ class SafetyMonitor:
             try:
                 header = decode(archived.block, Block).header
             except CodecError as error:
-                self.look(AGREEMENT, False, f"{name} kept a block at height {height} that cannot be read: {error}")
+                self.log.look(AGREEMENT, False, f"{name} kept a block at height {height} that cannot be read: {error}")
                 return
         else:
             header = known.header
             is_same = archived.block == known.block
-            self.look(AGREEMENT, is_same, f"{name} has another final block at height {height}")
+            self.log.look(AGREEMENT, is_same, f"{name} has another final block at height {height}")
             if not is_same:
                 return
-        self.look(ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}")
+        self.log.look(ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}")
         if known is not None:
             return
         digest = header_hash(header)
         self._final[height] = _Final(archived.block, archived.receipts, digest, header)
         self._enter_view(height, header, digest)
         for what in self._ancestry_problems(height, header):
-            self.look(ANCESTRY, False, f"the final block at height {height} {what}")
-        self.counts[ANCESTRY] += 1
-        self.counts[PROVED_FINAL] += 1
+            self.log.look(ANCESTRY, False, f"the final block at height {height} {what}")
+        self.log.counts[ANCESTRY] += 1
+        self.log.counts[PROVED_FINAL] += 1
         view, proposer = View(header.view), header.proposer
         what = f"the final block at height {height} is of validator {proposer}, {self.leader(view)} leads view {view}"
-        self.look(LEADERS, proposer == self.leader(view), what)
+        self.log.look(LEADERS, proposer == self.leader(view), what)
         self._enter(height, archived)
 
     def _enter_view(self, height: int, header: Header, digest: bytes) -> None:
@@ -299,7 +297,7 @@ class SafetyMonitor:
         for number in range(parent_view + 1, header.view):
             view = self._views.get(number)
             if view is not None and view.finalized is not None:
-                self.look(CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
+                self.log.look(CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
         self._passed = max(self._passed, header.view)
 
     def _ancestry_problems(self, height: int, header: Header) -> Iterator[str]:
@@ -331,9 +329,9 @@ class SafetyMonitor:
         """Keep the books; they begin with the chain."""
         known = len(self.ledger.violations)
         self.ledger.apply(archived.block, archived.receipts)
-        self.counts[LEDGER] += 1
+        self.log.counts[LEDGER] += 1
         for violation in self.ledger.violations[known:]:
-            self._note(f"{LEDGER}: height {violation.height}: {violation.what}")
+            self.log.note(f"{LEDGER}: height {violation.height}: {violation.what}")
 
     # --- who diverged -----------------------------------------------------------------------------------------------
 
@@ -344,7 +342,7 @@ class SafetyMonitor:
     def said(self, name: str, life: int) -> None:
         """A validator sends something to its peers."""
         is_silent = (name, life) in self._diverged
-        self.look(SILENCE, not is_silent, f"{name} diverged and takes part all the same")
+        self.log.look(SILENCE, not is_silent, f"{name} diverged and takes part all the same")
 
     # --- proofs -----------------------------------------------------------------------------------------------------
 
@@ -372,13 +370,13 @@ class SafetyMonitor:
             try:
                 value = verify(Hash(known.header.state_root), key, prove(key, at))
             except HistoryError as error:
-                self.look(PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
+                self.log.look(PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
                 continue
             except ProofError as error:
-                self.look(PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}")
+                self.log.look(PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}")
                 continue
             is_wrong = expected.get(key, value is not None) != (value is not None)
-            self.look(PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
+            self.log.look(PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
 
     def _has_account(self, address: Address) -> bool | None:
         """Whether an account is there at all heights, or at none so far; ``None`` where it came up on the way.
@@ -389,18 +387,6 @@ class SafetyMonitor:
             return True
         ledger = self._ledger
         return False if ledger is not None and not ledger.broken and address not in ledger.balances else None
-
-    # --- words ------------------------------------------------------------------------------------------------------
-
-    def look(self, rule: str, holds: bool, what: str) -> None:
-        """Count a look at a rule, and note what is wrong where it does not hold."""
-        self.counts[rule] += 1
-        if not holds:
-            self._note(f"{rule}: {what}")
-
-    def _note(self, what: str) -> None:
-        if len(self.violations) < MAX_VIOLATIONS:
-            self.violations.append(f"{self.now_ms():,.0f} ms: {what}")
 
 
 def _words(certificate: AnyCertificate) -> str:

@@ -31,7 +31,8 @@ from typing import Final
 from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.simulation.watches.durable_journal import DurableJournal, DurableRecord
-from cluster.simulation.watches.safety_monitor import ABSTENTION, DURABLE_VOTES, LOCK, OWN_VOTES, Look
+from cluster.simulation.watches.rule_log import Look
+from cluster.simulation.watches.safety_monitor import ABSTENTION, DURABLE_VOTES, LOCK, OWN_VOTES
 from consensus.certificates import verify_signed
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, MessageError, Vote, VoteKind

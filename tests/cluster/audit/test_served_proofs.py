@@ -28,7 +28,8 @@ from cluster.live.driver.collect import ServedOverHttp
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario
-from cluster.simulation.driver import Simulation, _Pages
+from cluster.simulation.driver import Simulation
+from cluster.simulation.recorder import _Pages
 from cluster.tools.mutation.detection_scenarios import scenario_of
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate, VoteKind, decode, encode

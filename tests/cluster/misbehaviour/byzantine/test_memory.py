@@ -27,8 +27,10 @@ def finished() -> Simulation:
 
 
 def context_of(simulation: Simulation, index: int) -> BehaviourContext:
-    signer = validator_signer(simulation._scheme, SEED, index)
-    return BehaviourContext(index, signer, simulation._validators, simulation._genesis.chain_id, Random(1), Score())
+    signer = validator_signer(simulation.record.scheme, SEED, index)
+    return BehaviourContext(
+        index, signer, simulation.validators, simulation.record.genesis.chain_id, Random(1), Score()
+    )
 
 
 def test_a_node_keeps_little_of_what_garbage_it_gets_and_blames_its_sender_alone() -> None:
