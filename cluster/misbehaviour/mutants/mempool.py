@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, RunCounter
 from validator.chain.transactions import transaction_hash
 from validator.node.admission import Admission, Offer
 from validator.node.assembly import Parts
@@ -13,7 +13,12 @@ from validator.node.executor import Built
 from validator.node.mempool import Departed, Departure, Mempool
 from validator.node.node import Node
 
+MUTANTS = MutantTable(Area.NODE, "promises")
 
+
+@MUTANTS.parts(
+    "keeps-to-itself", "a client's transaction is not passed on to the other validators", Detection("calm", ALL)
+)
 def _keeps_to_itself(counter: RunCounter) -> Parts:
     class Selfish(Admission):
         def _judge_one(self, offer: Offer, accounts: Any) -> list[Effect]:
@@ -30,6 +35,11 @@ def _keeps_to_itself(counter: RunCounter) -> Parts:
     return Parts(node=KeepsToItself)
 
 
+@MUTANTS.parts(
+    "forgets-proposed",
+    "a leader forgets the transactions that it proposed, be the block final or not",
+    Detection("bad-links", ALL, seeds=8),
+)
 def _forgets_proposed(counter: RunCounter) -> Parts:
     class ForgetsProposed(Node):
         def _on_built(self, built: Built) -> None:
@@ -43,6 +53,11 @@ def _forgets_proposed(counter: RunCounter) -> Parts:
     return Parts(node=ForgetsProposed)
 
 
+@MUTANTS.parts(
+    "drops-affordable",
+    "when an account changes, the last of its transactions is dropped as unaffordable",
+    Detection("bad-links", ALL, seeds=8),
+)
 def _drops_the_affordable(counter: RunCounter) -> Parts:
     class DropsAffordable(Mempool):
         def _recheck(self, sender: Any) -> list[Departed]:
@@ -59,29 +74,3 @@ def _drops_the_affordable(counter: RunCounter) -> Parts:
             self._admission = Admission(self.mempool)
 
     return Parts(node=HasSuchAMempool)
-
-
-def _mutant(name: str, description: str, parts: Any, detection: Detection) -> Mutant:
-    return Mutant(name, Area.NODE, description, "promises", detection, parts=parts)
-
-
-MUTANTS = (
-    _mutant(
-        "keeps-to-itself",
-        "a client's transaction is not passed on to the other validators",
-        _keeps_to_itself,
-        Detection("calm", ALL),
-    ),
-    _mutant(
-        "forgets-proposed",
-        "a leader forgets the transactions that it proposed, be the block final or not",
-        _forgets_proposed,
-        Detection("bad-links", ALL, seeds=8),
-    ),
-    _mutant(
-        "drops-affordable",
-        "when an account changes, the last of its transactions is dropped as unaffordable",
-        _drops_the_affordable,
-        Detection("bad-links", ALL, seeds=8),
-    ),
-)

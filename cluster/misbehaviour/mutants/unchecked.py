@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, Mutant, RunCounter
-from cluster.misbehaviour.mutants.state import WRONG_BALANCE
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, RunCounter
+from cluster.misbehaviour.mutants.state import wrong_balance
 from consensus import interface as engine_border
 from consensus.keys import ValidatorSet
 from consensus.types import Signature, ValidatorIndex
@@ -37,6 +37,9 @@ REJOINS: Final = 2
 # --- proofs of finality and of state ----------------------------------------------------------------------------------
 
 
+MUTANTS = MutantTable(Area.NODE)
+
+
 def _credulous(validators: ValidatorSet, counter: RunCounter) -> ValidatorSet:
     """The validators, whatever is signed in their names being taken for theirs."""
 
@@ -48,6 +51,13 @@ def _credulous(validators: ValidatorSet, counter: RunCounter) -> ValidatorSet:
     return Credulous(validators.public_keys, validators.scheme, validators.epochs)
 
 
+@MUTANTS.parts(
+    "unproved-snapshots",
+    "a joining validator takes a snapshot whose block nobody proves final",
+    Detection("unproved-snapshot", (REJOINS,)),
+    "safety",
+    "certificates",
+)
 def _unproved_snapshots(counter: RunCounter) -> Parts:
     class TakesAnyOffer(SnapshotJoin):
         def _on_offer(self, sender: int, offer: SnapshotOffer) -> None:
@@ -58,6 +68,12 @@ def _unproved_snapshots(counter: RunCounter) -> Parts:
     return Parts(join=TakesAnyOffer)
 
 
+@MUTANTS.parts(
+    "unproved-final-blocks",
+    "who catches up takes blocks for final that nobody proves so",
+    Detection("unproved-blocks", (REJOINS,)),
+    "agreement",
+)
 def _unproved_blocks(counter: RunCounter) -> Parts:
     class TakesAnyBlocks(Node):
         def _take_final_blocks(self, response: FinalBlocksResponse) -> bool:
@@ -83,6 +99,12 @@ class _AnyRoot(bytes):
         return False
 
 
+@MUTANTS.parts(
+    "manifest-unchecked",
+    "a joining validator does not hold a snapshot's manifest against the header's state root",
+    Detection("false-manifest", (REJOINS,)),
+    "no_problems",
+)
 def _manifest_unheld(counter: RunCounter) -> Parts:
     class TakesAnyManifest(SnapshotIntake):
         def take_manifest(self, data: bytes) -> None:
@@ -128,6 +150,13 @@ def _not_held(*names: str) -> Callable[[RunCounter], Parts]:
     return make
 
 
+@MUTANTS.parts(
+    "proposer-unchecked",
+    "votes for a block of another proposer than the leader of its view",
+    Detection("false-proposer", ALL),
+    "safety",
+    "leaders",
+)
 def _any_proposer(counter: RunCounter) -> Parts:
     class TakesAnyProposer(Node):
         def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
@@ -143,6 +172,13 @@ def _any_proposer(counter: RunCounter) -> Parts:
 # --- whoever is wrong -------------------------------------------------------------------------------------------------
 
 
+@MUTANTS.parts(
+    "diverges-and-goes-on",
+    "who finds that a final block does not execute to its header says so, and goes on taking part",
+    Detection("calm", ONE),
+    "safety",
+    "silence",
+)
 def _goes_on(counter: RunCounter) -> Parts:
     class GoesOn(Node):
         def handle(self, event: Event) -> list[Effect]:
@@ -154,83 +190,25 @@ def _goes_on(counter: RunCounter) -> Parts:
                 self.diverged = told
             return effects
 
-    assert WRONG_BALANCE.parts is not None, "it is a mutant of the transition"
-    wrong = WRONG_BALANCE.parts(RunCounter())
+    wrong = wrong_balance(RunCounter())
     return replace(wrong, node=GoesOn)
 
 
-# --- all of them ------------------------------------------------------------------------------------------------------
-
-
-def _mutant(
-    name: str,
-    description: str,
-    parts: Callable[[RunCounter], Parts],
-    detection: Detection,
-    caught_by: str,
-    rule: str = "",
-) -> Mutant:
-    return Mutant(name, Area.NODE, description, caught_by, detection, rule, parts=parts)
-
-
-MUTANTS = (
-    _mutant(
-        "unproved-snapshots",
-        "a joining validator takes a snapshot whose block nobody proves final",
-        _unproved_snapshots,
-        Detection("unproved-snapshot", (REJOINS,)),
-        "safety",
-        "certificates",
-    ),
-    _mutant(
-        "manifest-unchecked",
-        "a joining validator does not hold a snapshot's manifest against the header's state root",
-        _manifest_unheld,
-        Detection("false-manifest", (REJOINS,)),
-        "no_problems",
-    ),
-    _mutant(
-        "unproved-final-blocks",
-        "who catches up takes blocks for final that nobody proves so",
-        _unproved_blocks,
-        Detection("unproved-blocks", (REJOINS,)),
-        "agreement",
-    ),
-    _mutant(
-        "receipts-root-unchecked",
-        "a header's receipts root is not held against execution",
-        _not_held("receipts_root"),
-        Detection("invalid-block-any-field", ALL, seeds=12),
-        "chain",
-    ),
-    _mutant(
-        "basefees-unchecked",
-        "a header's basefees are not held against execution",
-        _not_held(*BASEFEES),
-        Detection("invalid-block-any-field", ALL, seeds=12),
-        "conservation",
-    ),
-    _mutant(
-        "usage-unchecked",
-        "what a header says that its block used is not held against execution",
-        _not_held(*USAGE),
-        Detection("invalid-block-any-field", ALL, seeds=12),
-        "chain",
-    ),
-    _mutant(
-        "proposer-unchecked",
-        "votes for a block of another proposer than the leader of its view",
-        _any_proposer,
-        Detection("false-proposer", ALL),
-        "safety",
-        "leaders",
-    ),
-    _mutant(
-        "diverges-and-goes-on",
-        "who finds that a final block does not execute to its header says so, and goes on taking part",
-        _goes_on,
-        Detection("calm", ONE),
-        "safety",
-        "silence",
-    ),
-)
+MUTANTS.parts(
+    "receipts-root-unchecked",
+    "a header's receipts root is not held against execution",
+    Detection("invalid-block-any-field", ALL, seeds=12),
+    "chain",
+)(_not_held("receipts_root"))
+MUTANTS.parts(
+    "basefees-unchecked",
+    "a header's basefees are not held against execution",
+    Detection("invalid-block-any-field", ALL, seeds=12),
+    "conservation",
+)(_not_held(*BASEFEES))
+MUTANTS.parts(
+    "usage-unchecked",
+    "what a header says that its block used is not held against execution",
+    Detection("invalid-block-any-field", ALL, seeds=12),
+    "chain",
+)(_not_held(*USAGE))
