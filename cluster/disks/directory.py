@@ -24,7 +24,7 @@ NAME_PARTS_LIMIT: Final = 2
 class DirectoryDisk:
     """One validator's data folder; implements :class:`validator.storage.disk.Disk`. Made where it is missing.
 
-    Raises :class:`DiskError` where another one holds the folder. A handle a file stays open until :meth:`close`.
+    Raises :class:`DiskError` if another one holds the folder. A handle a file stays open until :meth:`close`.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -77,7 +77,7 @@ class DirectoryDisk:
         return 0
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty where there is no such file."""
+        """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty if there is no such file."""
         handle = self._handle(name, create=False)
         if handle is None:
             return b""
@@ -106,7 +106,7 @@ class DirectoryDisk:
             self._write_file(name, handle, offset, data)
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` where it has fewer."""
+        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` if it has fewer."""
         if size > self.size(name):
             raise DiskError(f"{name}: offset {size}: truncate failed: the file ends at {self.size(name)}")
         handle = self._handle(name, create=False)
@@ -164,7 +164,7 @@ class DirectoryDisk:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _handle(self, name: str, create: bool) -> int | None:
-        """The open file, or ``None`` where there is none and ``create`` is false."""
+        """The open file, or ``None`` if there is none and ``create`` is false."""
         self._require_open(name)
         if name in self._handles:
             return self._handles[name]

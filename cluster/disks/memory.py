@@ -94,7 +94,7 @@ class MemoryDisk:
         return sum(len(file.visible) for file in self._files.values())
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty where there is no such file."""
+        """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty if there is no such file."""
         if name not in self._files:
             return b""
         return bytes(self._files[name].visible[offset : None if length is None else offset + length])
@@ -110,7 +110,7 @@ class MemoryDisk:
         self._write(name, offset, data, "write")
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` where it has fewer."""
+        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` if it has fewer."""
         if size > self.size(name):
             raise DiskError(f"{name}: offset {size}: truncate failed: the file ends at {self.size(name)}")
         self._begin(name, size, "truncate")
@@ -160,7 +160,7 @@ class MemoryDisk:
         return len(self._files[name].durable) if name in self._files else 0
 
     def durable(self, name: str, offset: int = 0) -> bytes:
-        """What a crash leaves alone of the file, from ``offset`` to the end."""
+        """The part of the file that a crash leaves alone, from ``offset`` to the end."""
         return bytes(self._files[name].durable[offset:]) if name in self._files else b""
 
     def replaced(self, name: str) -> tuple[int, int]:

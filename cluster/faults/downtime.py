@@ -37,7 +37,7 @@ class Downtime:
         self._failures: dict[int, str] = {}
         """Why validators stopped by themselves."""
         self._rotten: dict[int, str] = {}
-        """Where a bit flipped, by validator."""
+        """The place of the flipped bit, by validator."""
 
     def begin(self) -> None:
         """Take the validators down, or make their disks fail later."""

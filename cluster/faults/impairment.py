@@ -20,7 +20,7 @@ DELAYED: Final = {
     "slow_execution": "slow jobs",
     "clock_skew": "timers at another speed",
 }
-"""What is counted of a kind of impairment."""
+"""The effects that are counted of each kind of impairment."""
 
 
 @dataclass(frozen=True, slots=True)

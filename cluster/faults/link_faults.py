@@ -1,4 +1,4 @@
-"""What faults of links do to links, for whoever carries messages: the simulator, or a live validator's transport.
+"""The effect of faults on links, for whoever carries messages: the simulator, or a live validator's transport.
 
 A fault in force stands between the scenario's links and what goes over them: :meth:`LinkFaultInForce.change` gives the
 link that stands in another's place, and keeps it, so that what became of the messages can be counted and said.
@@ -32,7 +32,7 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class LinkCounts:
-    """What became of the messages that a fault of links was there for."""
+    """The messages that a fault of links concerned, by what became of them."""
 
     sent: int = 0
     dropped: int = 0
@@ -56,7 +56,7 @@ class LinkFaultInForce:
     def __init__(self, plan: LinkFault, names: Sequence[str]) -> None:
         self.plan = plan
         self._links: dict[Link, Link] = {}
-        """What stands in a link's place."""
+        """The links that replace others."""
         self._delayed = 0
         if isinstance(plan, PartitionFault):
             sides = plan.sides(names)
@@ -90,7 +90,7 @@ class LinkFaultInForce:
         return self.plan.delay_ms
 
     def counts(self) -> LinkCounts:
-        """What became of the messages so far."""
+        """The messages that it concerned so far."""
         counts = LinkCounts(delayed=self._delayed)
         for old, link in self._links.items():
             counts.sent += link.sent

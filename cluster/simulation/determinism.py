@@ -40,13 +40,13 @@ class Comparison:
         self._other = other
 
     def take(self, line: str) -> None:
-        """The next event of the one run. Raises :class:`NotDeterministic` where the other run's is another."""
+        """The next event of the one run. Raises :class:`NotDeterministic` if the other run's is another."""
         told = next(self._other, "")
         if told != line:
             raise NotDeterministic(_difference(line, told))
 
     def finish(self) -> None:
-        """The one run is over. Raises :class:`NotDeterministic` where the other goes on."""
+        """The one run is over. Raises :class:`NotDeterministic` if the other does not end."""
         told = next(self._other, "")
         if told:
             raise NotDeterministic(_difference("", told))
@@ -60,7 +60,7 @@ def simulate_twice(
     on_notice: Callable[[str], None] | None,
     checkpoint: Callable[[], None],
 ) -> RunRecord:
-    """The record of a run that repeats itself. Raises :class:`NotDeterministic` where it does not."""
+    """The record of a run that repeats itself. Raises :class:`NotDeterministic` if it does not."""
     arguments = json.dumps({"scenario": scenario.model_dump(mode="json", exclude_unset=True), "seed": seed})
     mine = os.environ.get("PYTHONHASHSEED")
     other = next(each for each in OTHER_HASH_SEEDS if each != mine)

@@ -81,7 +81,7 @@ class Simulation:
         if problem := scenario.simulator_problem:
             raise BadInput(f"{scenario.name}: {problem}")
         self.scenario = scenario
-        """What applies: forks change it."""
+        """The present one: forks change it."""
         self._given = scenario
         self._forks_taken = 0
         self._fork_is_due = False
@@ -104,7 +104,7 @@ class Simulation:
         self._joins = {index: JoinRecord(names[index], height) for index, height in late.items()}
         self.record.joins = list(self._joins.values())
         self._releases: dict[int, Release] = {}
-        """What upgraded machines run."""
+        """The releases of upgraded machines."""
         self.machines = [self._machine(index, name) for index, name in enumerate(scenario.validators.names)]
         self._twins = self._make_twins()
         self.watches = Watches(scenario, genesis, self.validators, lambda: self.clock.now_ms)
@@ -167,7 +167,7 @@ class Simulation:
         self.faults.schedule()
 
     def advance(self) -> bool:
-        """Perform the next event; ``False`` where the run is over."""
+        """Perform the next event; ``False`` if the run is over."""
         if self.clock.now_us >= self._limit_us or (self._may_be_over and self._is_over()):
             return False
         has_stepped = self.clock.step()
@@ -176,7 +176,7 @@ class Simulation:
         return has_stepped
 
     def take_fork(self, number: int) -> None:
-        """Let other settings apply from the next event on. Raises :class:`BadInput` where they change the past."""
+        """Let other settings apply from the next event on. Raises :class:`BadInput` if they change the past."""
         fork = self._given.forks[number]
         after = self._given.after_fork(number)
         try:

@@ -104,17 +104,17 @@ class Machine:
     send: Callable[[int, int | None, bytes], None]
     """``send(sender, recipient, payload)``."""
     observe: Callable[[int, Effect], None]
-    """Told of effects that are for observers."""
+    """Gets the effects that are for observers."""
     join: Callable[[MemoryDisk], SnapshotJoin] | None = None
     """Of a machine that begins without state: what makes its disk one that can be booted from."""
     failed: Callable[[int, ValidatorError], None] | None = None
-    """Told why a machine stopped by itself, once it did. Where nobody wants to be told, the failure is raised."""
+    """Gets the error that stopped a machine. Without it, the error is raised."""
     starts: Callable[[int], None] | None = None
-    """Told the index of a machine that is about to start."""
+    """Gets the index of a machine that is about to start."""
     entered: Callable[[int, int], None] | None = None
-    """``entered(index, view)`` is told when the validator is in another view than before."""
+    """``entered(index, view)`` is called when the validator is in another view than before."""
     opened: Callable[[int], None] | None = None
-    """Told the index of a machine whose validator has opened what its disk held, at every start but after a join."""
+    """Gets the index of a machine whose validator has opened its disk, at every start but after a join."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None
@@ -122,7 +122,7 @@ class Machine:
     joining: SnapshotJoin | None = None
     """While the machine joins by a snapshot."""
     byzantine: ByzantineValidator | None = None
-    """What is put around the validator where it breaks the protocol on purpose."""
+    """The wrapper of a validator that breaks the protocol on purpose."""
     incarnation: int = 0
     is_paused: bool = False
     pace: Pace = USUAL_PACE
@@ -142,7 +142,7 @@ class Machine:
 
     @property
     def state_word(self) -> str:
-        """What it is, in a word, for whoever looks on."""
+        """Its state in a word, for the progress line."""
         if self.validator is None:
             return "down" if self.joining is None else "joining"
         if self.is_paused:
@@ -202,7 +202,7 @@ class Machine:
 
     @contextmanager
     def _stopping_where_the_disk_fails(self) -> Iterator[None]:
-        """An expected failure, of the disk or of what is on it, ends the incarnation and is told."""
+        """An expected failure, of the disk or of its contents, ends the incarnation and is reported."""
         try:
             yield
         except ValidatorError as error:
@@ -319,7 +319,7 @@ class Machine:
 
 
 class Work:
-    """What takes a machine time: the jobs of its executor, one after the other, and the syncs of its disk."""
+    """The work that takes a machine time: its executor's jobs, one after the other, and its disk's syncs."""
 
     def __init__(self, machine: Machine) -> None:
         self.sync_ms = machine.pace.sync_ms

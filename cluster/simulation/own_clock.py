@@ -29,7 +29,7 @@ class OwnClock:
         self._later = later
         self._expire = expire
         self._own_us = 0.0
-        """What it said when it began to run at its present speed."""
+        """Its time when it began to run at its present speed."""
         self._own_since_us = 0
         """When that was."""
         self._timers: dict[TimerName, _Armed] = {}
@@ -37,7 +37,7 @@ class OwnClock:
 
     @property
     def now_ms(self) -> float:
-        """What it says, by which timers expire."""
+        """Its time, by which timers expire."""
         passed_us = self._clock.now_us - self._own_since_us
         return (self._own_us + passed_us * self.speed) / MICROSECONDS_PER_MILLISECOND
 

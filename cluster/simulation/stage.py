@@ -1,4 +1,4 @@
-"""What faults do to simulated machines and links: the simulator's :class:`~cluster.faults.stage.Stage`.
+"""Faults of simulated machines and links: the simulator's :class:`~cluster.faults.stage.Stage`.
 
 Everything happens at once, in virtual time, and every choice is drawn from the run's random source.
 """

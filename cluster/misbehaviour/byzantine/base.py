@@ -1,4 +1,4 @@
-"""What a byzantine behaviour is.
+"""Byzantine behaviours: the base class, and helpers for messages.
 
 A behaviour sees what one honest validator sends and hears, has its signing key, and may change, withhold, add, redirect
 or repeat what is sent. The validator inside is the production one and knows of nothing. Behaviours are pure: they get
@@ -41,7 +41,7 @@ SISTER_CHAIN: Final = b"stampede-sister"
 
 @dataclass(slots=True)
 class Score:
-    """What the harness counts of one byzantine validator."""
+    """The counts that the harness keeps of one byzantine validator."""
 
     effects: Counter[str] = field(default_factory=Counter)
     """How often each behaviour did what it is named for."""
@@ -58,13 +58,13 @@ class SisterChain:
     """Of a validator, by its index; signs for that chain alone."""
 
     def signature(self, signer: int, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Signature:
-        """What a validator signed on that chain."""
+        """The signature of a validator on that chain."""
         return self.signer(signer).sign(vote_signing_bytes(SISTER_CHAIN, kind, view, parent_view, digest))
 
 
 @dataclass(slots=True)
 class BehaviourContext:
-    """Where a behaviour sits: one validator's place in its network."""
+    """The validator that a behaviour is put around, and its network."""
 
     index: int
     signer: Signer
@@ -79,7 +79,7 @@ class BehaviourContext:
 
     @property
     def namespace(self) -> bytes:
-        """What the chain's votes are signed for."""
+        """The namespace that the chain's votes are signed for."""
         return self.chain_id.encode()
 
     @property
@@ -124,7 +124,7 @@ class Behaviour:
     simulator_only: ClassVar[str] = ""
     """Why it cannot be had on the live testnet."""
     protocol: ClassVar[str] = ""
-    """The only protocol in whose messages it can be said; none where all have such."""
+    """The only protocol in whose messages it can be said; none if all have such."""
 
     def __init__(self, context: BehaviourContext) -> None:
         self.context = context
@@ -136,16 +136,16 @@ class Behaviour:
         return False
 
     def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        """What to do besides, after the validator took an event; ``heard`` is the consensus message in it."""
+        """Further effects, after the validator took an event; ``heard`` is the consensus message in it."""
         return []
 
     def alter(self, effect: Effect) -> list[Effect]:
-        """What becomes of an effect of the validator, or of the behaviour before this one."""
+        """The effects that replace one of the validator, or of the behaviour before this one."""
         said = consensus_message(effect)
         return [effect] if said is None else list(self.say(effect, said))
 
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
-        """What becomes of a consensus message on its way out; ``send`` is the :class:`Send` that carries it."""
+        """The effects in place of the sending of a consensus message; ``send`` is the :class:`Send` that carries it."""
         yield send
 
     # --- helpers --------------------------------------------------------------------------------------------------

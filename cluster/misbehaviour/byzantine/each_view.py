@@ -18,7 +18,7 @@ class EachView(Behaviour):
         self._begun: dict[View, None] = {}
 
     def lie(self, view: View) -> Iterator[Effect]:
-        """What it says besides in a view."""
+        """The messages that it adds in a view."""
         raise NotImplementedError
 
     def react(self, event: Event, heard: Heard | None) -> list[Effect]:

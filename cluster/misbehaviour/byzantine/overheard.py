@@ -1,4 +1,4 @@
-"""What others truly signed, as one validator heard it: the material of lies that are almost true.
+"""True signatures of others, as one validator heard them: the material of lies that are almost true.
 
 Votes are kept by view, kind, parent view and digest; certificates of blocks by view. All of it was checked, so that
 what a behaviour makes of it is wrong in one respect and in no other. Of more than :data:`VIEWS_REMEMBERED` views, those
@@ -16,7 +16,7 @@ from consensus.messages import NO_DIGEST, Certificate, Message, TimeoutCertifica
 from consensus.types import Digest, Signature, ValidatorIndex, View
 
 Subject = tuple[VoteKind, View, Digest]
-"""What votes of one view can differ in: kind, parent view and digest."""
+"""The fields in which votes of one view can differ: kind, parent view and digest."""
 TimeoutSignature = tuple[ValidatorIndex, View, Signature]
 """Signer, the high view that it names, and its signature, as in a timeout certificate."""
 
@@ -58,11 +58,11 @@ class Overheard:
         return [found[signer] for signer in sorted(found)]
 
     def certificate(self, view: View) -> Certificate | None:
-        """What certifies the block of a view."""
+        """The certificate of the block of a view."""
         return self._certified.get(view)
 
     def certificate_below(self, view: View) -> Certificate | None:
-        """What certifies the block of the highest view below."""
+        """The certificate of the block of the highest view below."""
         below = max((known for known in self._certified if known < view), default=None)
         return None if below is None else self._certified[below]
 

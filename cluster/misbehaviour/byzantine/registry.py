@@ -1,7 +1,7 @@
 """Validators that break the protocol on purpose, up to ``f`` of which it must withstand.
 
 One file a behaviour. A behaviour is put around one honest validator by its driver
-(:class:`~cluster.misbehaviour.byzantine.wrapper.ByzantineValidator`), counts how often it bit, and is the same in the
+(:class:`~cluster.misbehaviour.byzantine.wrapper.ByzantineValidator`), counts its effects, and is the same in the
 simulator and on the live testnet.
 """
 

@@ -40,7 +40,7 @@ class ByzantineValidator:
             behaviour.context.random.seed(f"{seed}/{behaviour.name}")
 
     def handle(self, validator: Validator, event: Event) -> list[Effect]:
-        """What ``validator.node.handle(event)`` comes to."""
+        """The effects that replace those of ``validator.node.handle(event)``."""
         is_swallowed = any(behaviour.swallows(event) for behaviour in self._behaviours)
         effects = [] if is_swallowed else validator.node.handle(event)
         heard = heard_in(event)

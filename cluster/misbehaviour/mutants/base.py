@@ -1,4 +1,4 @@
-"""What a mutant is."""
+"""Mutants: validators with one planted bug."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL: Final = tuple(range(VALIDATORS))
 
 
 class Area(StrEnum):
-    """Where a bug is planted."""
+    """The part of the system in which a bug is planted."""
 
     CONSENSUS = "consensus"
     NODE = "node"
@@ -27,7 +27,7 @@ class Area(StrEnum):
 
 
 class RunCounter:
-    """How often a mutated line ran, in one validator."""
+    """Counts how often a mutated line ran, in one validator."""
 
     def __init__(self) -> None:
         self.runs = 0

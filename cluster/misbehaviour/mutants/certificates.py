@@ -55,7 +55,7 @@ MUTANTS = MutantTable(Area.CONSENSUS, "safety", CERTIFICATES)
 
 @dataclass(frozen=True, slots=True)
 class _Signed:
-    """What the bytes that a vote's signature covers say."""
+    """The contents of the bytes that a vote's signature covers."""
 
     kind: VoteKind
     view: View

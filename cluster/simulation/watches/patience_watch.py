@@ -1,4 +1,4 @@
-"""Whether a view is given up although its leader's proposal came, while a simulated run goes on.
+"""The watch of patience: a view must not be given up early if its leader's proposal came.
 
 The leader timer gives a view up only if no proposal came. So a validator that holds a good one, or has voted for it,
 waits for its advance timer; Simplex lets it follow the leader, who gave up the view itself. The watch reads each
@@ -24,14 +24,14 @@ from consensus.types import GENESIS_VIEW, View
 from validator.chain.messages import Reading
 
 TOLERANCE_MS: Final = 1.0
-"""What rounding may add to a timer."""
+"""The most that rounding adds to a timer."""
 HEARD_VIEWS: Final = 4
 """A leader of whom a vote of one of so many views before was heard counts as silent with nobody."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """What is known of one validator in its current view. Times are those of its own clock."""
+    """The watch's knowledge of one validator in its current view. Times are those of its own clock."""
 
     view: View = GENESIS_VIEW
     proposal_until_ms: float = 0.0

@@ -1,4 +1,4 @@
-"""What validators promise to clients, watched while a simulated run goes on.
+"""The watch of promises: what validators promise to clients must be kept.
 
 Who takes a client's transaction promises to pass it on and to put it into a block. The watch is an observer, as the
 monitor is (:mod:`cluster.simulation.watches.safety_monitor`): it sees what validators answer, send, drop and build, and
@@ -80,7 +80,7 @@ class _Offered:
 
 
 class _Promise(NamedTuple):
-    """What one validator took from a client."""
+    """A transaction that one validator took from a client."""
 
     offered: _Offered
     number: int
@@ -91,17 +91,17 @@ class _Promise(NamedTuple):
 
 @dataclass(slots=True)
 class _Memory:
-    """What is known of one validator, in its present life."""
+    """The watch's knowledge of one validator, in its present life."""
 
     life: int = 0
     open: dict[bytes, _Promise] = field(default_factory=dict)
     """Its promises that are neither kept nor dropped, by transaction hash."""
     sent: set[bytes] = field(default_factory=set)
-    """Transactions that it sent to all others, and has told no client of yet."""
+    """Transactions that it sent to all others, and has answered no client about yet."""
     built: dict[int, int] = field(default_factory=dict)
     """By view, when it began to build its block, in the order of all that is watched."""
     dropped: list[tuple[bytes, _Promise, str]] = field(default_factory=list)
-    """What it dropped and why, to be looked at with its next final block."""
+    """The transactions that it dropped and why, to be judged with its next final block."""
 
 
 class PromiseWatch:
@@ -122,10 +122,10 @@ class PromiseWatch:
         self._number = 0
         self._taken = self._final = 0
         self._seen = self._seen_bytes = 0
-        """Transactions that came into any mempool, each as often as it was told: none holds more."""
+        """Transactions that came into any mempool, each as often as it came: none holds more."""
 
     def record(self) -> PromiseRecord:
-        """What was watched, and what was seen."""
+        """The counts and violations so far."""
         counts = {rule: self._log.counts[rule] for rule in PROMISE_RULES}
         return PromiseRecord(list(self._log.violations), counts, self._taken, self._final)
 
@@ -166,7 +166,7 @@ class PromiseWatch:
             memory.dropped.append((digest, promise, reason))
 
     def _memory(self, index: int, life: int) -> _Memory:
-        """What is known of a validator in this life: with the one before its promises ended."""
+        """The watch's knowledge of a validator in this life: with the one before its promises ended."""
         if self._memories[index].life != life:
             sent = self._memories[index].sent
             self._memories[index] = _Memory(life, sent=sent)
@@ -248,7 +248,7 @@ class PromiseWatch:
         return is_small and len(block.transactions) < MAX_BLOCK_TRANSACTIONS
 
     def _shows(self, promise: _Promise, reason: str, height: int) -> bool | None:
-        """Whether a reason to drop a transaction shows, at the height that the validator is at; ``None`` where the
+        """Whether a reason to drop a transaction shows, at the height that the validator is at; ``None`` if the
         books are of another height by now, and do not tell."""
         offered, ledger = promise.offered, self._ledger()
         if offered.nonce < ledger.nonce(offered.sender):

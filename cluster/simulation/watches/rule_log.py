@@ -1,4 +1,4 @@
-"""What the watches of a simulated run found: how often each rule was evaluated, and the violations with their times."""
+"""The findings of the watches: how often each rule was evaluated, and the violations with their times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of consensus and of the state, checked while a simulated run goes on, at every certificate and block.
+"""The safety monitor: checks consensus and state of a simulated run at every certificate and block.
 
 The monitor is an observer: it sees the certificates that honest validators believe, the blocks that they make final
 with what they computed, and proofs that they give. It keeps everything, so that what comes late is compared with what
@@ -108,7 +108,7 @@ RULES: Final = (
 )
 
 Subject = tuple[View, Digest]
-"""What a certificate of a block says beside its view: parent view and digest."""
+"""The fields of a certificate of a block beside its view: parent view and digest."""
 
 Prove = Callable[[bytes, int], bytes]
 """``prove(key, height)``: a validator's encoded proof."""
@@ -116,7 +116,7 @@ Prove = Callable[[bytes, int], bytes]
 
 @dataclass(slots=True)
 class _View:
-    """What is known of one view."""
+    """The monitor's knowledge of one view."""
 
     notarized: Subject | None = None
     finalized: Subject | None = None
@@ -170,7 +170,7 @@ class SafetyMonitor:
         return self._ledger
 
     def record(self) -> MonitorRecord:
-        """What was watched, and what was seen."""
+        """The counts and violations so far."""
         violations = list(self.log.violations)
         unproved = [height for height, final in self._final.items() if final.header.view > self._newest_finalized]
         if unproved:
@@ -379,7 +379,7 @@ class SafetyMonitor:
             self.log.look(PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
 
     def _has_account(self, address: Address) -> bool | None:
-        """Whether an account is there at all heights, or at none so far; ``None`` where it came up on the way.
+        """Whether an account is there at all heights, or at none so far; ``None`` if it came up on the way.
 
         The genesis's accounts never go, and one that the books do not know was never paid anything.
         """

@@ -1,4 +1,4 @@
-"""What an honest validator says, held against what it must remember, while a simulated run goes on.
+"""The watch of votes: what an honest validator sends must agree with what it must remember.
 
 Peers see a broken promise only where both halves of it reach the same one of them. The watch stands beside each
 validator: it reads the durable part of its disk, hears all that it sends, and remembers through its restarts, and
@@ -51,7 +51,7 @@ VERBS: Final = {
 
 @dataclass(slots=True)
 class _Memory:
-    """What is known of one validator, in all its lives."""
+    """The watch's knowledge of one validator, in all its lives."""
 
     journal: DurableJournal = field(default_factory=DurableJournal)
     votes: dict[tuple[VoteKind, View], Vote] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class VoteWatch:
 
 
 def _not_durable(journal: DurableJournal, vote: Vote) -> str | None:
-    """What of a vote that is sent a crash would lose."""
+    """The part of a vote that a crash would lose although the vote is sent, in words."""
     if vote not in journal.votes:
         return "and its vote is not durable"
     is_without_body = vote.kind == VoteKind.NOTARIZE and vote.digest not in journal.digests
@@ -203,7 +203,7 @@ def _not_durable(journal: DurableJournal, vote: Vote) -> str | None:
 
 
 def _contradiction(memory: _Memory, vote: Vote, known: Vote | None) -> str | None:
-    """What a validator said before that forbids a vote."""
+    """The earlier vote of a validator that forbids a vote, in words."""
     view = vote.view
     if known is not None:
         is_same = (known.parent_view, known.digest) == (vote.parent_view, vote.digest)
@@ -222,7 +222,7 @@ def _contradiction(memory: _Memory, vote: Vote, known: Vote | None) -> str | Non
 
 
 def _not_abstained(memory: _Memory, vote: Vote) -> str | None:
-    """What a validator that lost its journal may have said before."""
+    """The reason for which a validator that lost its journal must not send a vote, in words."""
     through = memory.abstains_through
     if vote.view <= through:
         return f"and must abstain through view {through}"

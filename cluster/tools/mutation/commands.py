@@ -99,7 +99,7 @@ def detect_all(
 
 
 def _detected(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[tuple[int, Any]]:
-    """What became of each, by its place among the names; in this process where there is one worker, else over Ray."""
+    """The result of each, by its place among the names; in this process if there is one worker, else over Ray."""
     from cluster.tools.sweeps.fanout import default_workers
 
     numbered = _Numbered(tuple(names), seeds)

@@ -16,7 +16,7 @@ COUNTS: Final = ("provoked", "caught in")
 
 
 def live_words(kill: Kill) -> str:
-    """What a live run's checks see of it, each with the seeds in which it did, the most frequent first."""
+    """The checks of a live run that fail, each with its number of seeds, the most frequent first."""
     seen = sorted(kill.live.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {count}" for name, count in seen) or "-"
 

@@ -31,7 +31,7 @@ class ForgetfulLeader(Behaviour):
         self._building: dict[int, Hash] = {}
         """The parent of the block that is built for us, by view."""
         self._own: dict[int, tuple[View, Built]] = {}
-        """What was built for us in a view, and its parent's view."""
+        """The block built for a view, and its parent's view."""
 
     def swallows(self, event: Event) -> bool:
         if isinstance(event, Started):

@@ -29,7 +29,7 @@ NO_TRANSACTION = b"no transaction"
 
 
 class InvalidBlock(Behaviour):
-    """What the variants share."""
+    """The base of the variants."""
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
@@ -51,7 +51,7 @@ class InvalidBlock(Behaviour):
             yield send
 
     def _spoil(self, proposal: Proposal) -> Proposal | None:
-        """The proposal of an invalid block in the place of a good one's; ``None`` where it is none already."""
+        """The proposal of an invalid block in the place of a good one's; ``None`` if it is none already."""
         if self._spoilt is None or self._spoilt[0] != proposal:
             good = decode_block(proposal.body)
             if good is None:
@@ -85,7 +85,7 @@ class FalseHeader(InvalidBlock):
 
 
 def false_value(header: Header, field: str) -> Any:
-    """What a header does not say in a field, and might."""
+    """Another value that a header could have in a field."""
     match field:
         case "height":
             return header.height + 2

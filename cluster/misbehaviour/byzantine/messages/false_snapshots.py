@@ -1,4 +1,4 @@
-"""What a liar gives to a validator that joins is not what the state root stands for.
+"""False snapshots for a validator that joins: they are not what the state root stands for.
 
 - ``false-snapshots``: chunks in which one bit is wrong; the manifest is the true one.
 - ``false-manifest``: another state, in which an account holds another amount. The manifest and the chunk that holds the
@@ -53,7 +53,7 @@ class FalseManifest(Behaviour):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._offers: dict[int, tuple[SnapshotOffer, Height, Hash]] = {}
-        """What is held back until its chunk is read, by peer, with the block's height and state root."""
+        """The offers held back until their chunk is read, by peer, with the block's height and state root."""
         self._chunk: tuple[int, bytes] = (0, b"")
         """The height of the snapshot that was offered last, and its false first chunk."""
 
@@ -108,14 +108,14 @@ def _is_read_for(event: Event, index: int) -> bool:
 
 
 def _root_of_first_twig(manifest: Manifest, chunk: bytes) -> bytes:
-    """What its bytes in the first chunk lead to."""
+    """The root that its bytes in the first chunk lead to."""
     nodes, _ = known_nodes(manifest, FIRST_CHUNK, chunk)[manifest.first_twig]
     entries = min(manifest.next_position - manifest.first_twig * TWIG_ENTRIES, TWIG_ENTRIES)
     return twig_hash(tree_of(nodes, entries)[TWIG_LEVELS][0], chunk[:BITMAP_BYTES])
 
 
 def _with_another_amount(manifest: Manifest, chunk: bytes) -> bytes | None:
-    """The chunk with another amount in an account of its first twig; ``None`` where that has none."""
+    """The chunk with another amount in an account of its first twig; ``None`` if that has none."""
     _, entries = known_nodes(manifest, FIRST_CHUNK, chunk)[manifest.first_twig]
     for _, encoded in sorted(entries.items()):
         if decode_entry(encoded).key[:1] == ACCOUNT:

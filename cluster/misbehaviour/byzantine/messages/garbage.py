@@ -73,7 +73,7 @@ class Garbage(Behaviour):
         return Send(None, random.randbytes(16) * (LARGE_NOISE_BYTES // 16))
 
     def _damaged(self, random: Random, sent: Send) -> Send:
-        """What was just sent, one byte of it changed, or cut short."""
+        """The last message sent, with one byte changed, or cut short."""
         position = random.randrange(len(sent.payload))
         changed = bytes([sent.payload[position] ^ random.randint(1, 255)])
         rest = sent.payload[position + 1 :] if random.random() < 0.5 else b""

@@ -29,7 +29,7 @@ from validator.primitives.codec import encode
 
 
 class Unproved(Behaviour):
-    """What both have in common."""
+    """The base of both."""
 
     def alter(self, effect: Effect) -> list[Effect]:
         message = peer_message(effect)
@@ -40,7 +40,7 @@ class Unproved(Behaviour):
         return [send_peer_message(recipient_of(effect), lie)]
 
     def _lie(self, message: PeerMessage) -> PeerMessage | None:
-        """What is sent in a message's place, if it is one to lie in."""
+        """The message that replaces another; ``None`` if it stays."""
         raise NotImplementedError
 
 

@@ -21,9 +21,9 @@ VIEWS_UNTIL_CONTRADICTION = 2
 
 @dataclass(slots=True)
 class _Said:
-    """What was said in a view: whom a vote of a kind was told, and the parent's view in it."""
+    """The votes sent in a view, by kind and peer, each with the parent's view in it."""
 
-    told: dict[tuple[VoteKind, int], int] = field(default_factory=dict)
+    sent: dict[tuple[VoteKind, int], int] = field(default_factory=dict)
     is_contradicted: bool = False
 
 
@@ -52,8 +52,8 @@ class ConflictingVoter(Behaviour):
         said = self._said.setdefault(vote.view, _Said())
         forget_old(self._said)
         self._view = max(self._view, *self._said)
-        if (vote.kind, peer) not in said.told and not said.is_contradicted:
-            said.told[vote.kind, peer] = vote.parent_view
+        if (vote.kind, peer) not in said.sent and not said.is_contradicted:
+            said.sent[vote.kind, peer] = vote.parent_view
             yield send_consensus(peer, self.context.vote(vote.kind, vote.view, vote.parent_view, vote.digest))
 
     def _contradict(self) -> Iterator[Effect]:
@@ -61,7 +61,7 @@ class ConflictingVoter(Behaviour):
             if said.is_contradicted or view > self._view - VIEWS_UNTIL_CONTRADICTION:
                 continue
             said.is_contradicted = True
-            for (kind, peer), parent_view in said.told.items():
+            for (kind, peer), parent_view in said.sent.items():
                 yield send_consensus(peer, self.context.vote(kind, view, parent_view, self.context.random_digest()))
-            if said.told:
+            if said.sent:
                 self.count_effect()

@@ -31,7 +31,7 @@ Signatures = list[tuple[ValidatorIndex, Signature]]
 
 
 class FalseCertificate(Behaviour):
-    """What these have in common: when to lie, and the certificate that is made of signatures."""
+    """The base of these: when to lie, and the certificate made of signatures."""
 
     kinds: ClassVar[tuple[VoteKind, ...]] = (VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.TIMEOUT)
     """Of votes that it lies about. After one bad certificate of a peer, others look at no more of it in their view."""
@@ -50,7 +50,7 @@ class FalseCertificate(Behaviour):
         return [] if vote is None else list(self._answer(vote))
 
     def _answer(self, vote: Vote) -> Iterator[Effect]:
-        """What to say on a peer's vote that is good and new."""
+        """The answer to a good and new vote of a peer."""
         if vote.kind not in self.kinds or vote.kind in self._lied.get(vote.view, ()):
             return
         peers = list(self._overheard.signatures(vote).items())

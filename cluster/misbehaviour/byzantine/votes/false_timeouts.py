@@ -73,7 +73,7 @@ class TimeoutForger(EachView):
 
 
 class FalseTimeouts(Behaviour):
-    """What those have in common that lie with true timeouts: how they come by them, and when they lie."""
+    """The base of those that lie with true timeouts: how they come by them, and when they lie."""
 
     protocol = "hotstuff"
 
@@ -84,7 +84,7 @@ class FalseTimeouts(Behaviour):
         self._led: dict[int, None] = {}
 
     def lie(self, view: View, timeouts: list[TimeoutSignature]) -> Send | None:
-        """What to say of a view, all but one of a quorum having timed out of it; ``None`` if there is nothing."""
+        """The lie about a view that all but one of a quorum timed out of; ``None`` if there is none."""
         raise NotImplementedError
 
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:

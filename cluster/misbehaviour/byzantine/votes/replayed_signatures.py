@@ -66,7 +66,7 @@ class SisterCertificates(EachView):
             yield send_consensus(None, certificate)
 
     def _certificate(self, kind: VoteKind, view: View) -> AnyCertificate | None:
-        """What the validators of the other chain certified in this view; each kind comes in its turn."""
+        """A certificate of the other chain in this view; each kind comes in its turn."""
         sister = self.context.sister
         if sister is None:
             return None
