@@ -58,7 +58,7 @@ class _File:
     is_durable: bool = False
     """Whether the file itself outlives a crash, be it empty."""
     replaced_at: int = 0
-    """The change of the disk that made it anew, whole; 0 where it grew out of nothing."""
+    """The change of the disk that made it anew, whole; 0 if it grew out of nothing."""
     whole_bytes: int = 0
     """How long it was then."""
 
@@ -85,7 +85,7 @@ class MemoryDisk:
         return sorted(self._files)
 
     def size(self, name: str) -> int:
-        """Bytes in the file; 0 where there is none."""
+        """Bytes in the file; 0 if there is none."""
         return len(self._files[name].visible) if name in self._files else 0
 
     @property
@@ -94,7 +94,7 @@ class MemoryDisk:
         return sum(len(file.visible) for file in self._files.values())
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty if there is no such file."""
+        """Up to ``length`` bytes from ``offset`` (to the end if ``None``); empty if there is no such file."""
         if name not in self._files:
             return b""
         return bytes(self._files[name].visible[offset : None if length is None else offset + length])
@@ -106,7 +106,7 @@ class MemoryDisk:
         return offset
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Overwrite bytes in place, extending the file where it ends before."""
+        """Overwrite bytes in place, extending the file if it ends before."""
         self._write(name, offset, data, "write")
 
     def truncate(self, name: str, size: int) -> None:
@@ -151,12 +151,12 @@ class MemoryDisk:
         )
 
     def remove(self, name: str) -> None:
-        """Delete the file, durably; nothing happens where there is none."""
+        """Delete the file, durably; nothing happens if there is none."""
         self._begin(name, 0, "remove")
         self._files.pop(name, None)
 
     def durable_size(self, name: str) -> int:
-        """Bytes of the file that a crash leaves alone; 0 where there is none."""
+        """Bytes of the file that a crash leaves alone; 0 if there is none."""
         return len(self._files[name].durable) if name in self._files else 0
 
     def durable(self, name: str, offset: int = 0) -> bytes:

@@ -42,7 +42,7 @@ class LinkCounts:
     reordered: int = 0
     waited: int = 0
     eased: int = 0
-    """Those that went where fewer of them were lost, doubled, held back or kept waiting than without the fault."""
+    """Those on links on which fewer of them were lost, doubled, held back or kept waiting than without the fault."""
     delayed: int = 0
     """Sends of leaders that were delayed."""
 

@@ -134,7 +134,7 @@ class Simulation:
             machine.opened = lambda index: self.watches.recovers(self.machines[index])
 
     def run(self) -> RunRecord:
-        """Run to the scenario's end, in virtual time; what was reached is recorded even where it stops short."""
+        """Run to the scenario's end, in virtual time; what was reached is recorded even if it stops short."""
         with collecting_rarely():
             self._run()
             for fork in self._given.forks[self._forks_taken :]:

@@ -6,7 +6,7 @@ reach the disk at once and become durable when their sync is done. A crash ends 
 for it before is not delivered any more.
 
 A machine that is paused does nothing: what happens to it waits, in order, until it goes on. A machine whose disk fails
-stops at once, as a crash does, and whoever runs the simulation is told why.
+stops at once, as a crash does, and reports the reason to whoever runs the simulation.
 """
 
 from __future__ import annotations
@@ -261,7 +261,7 @@ class Machine:
         self.deliver(Submit(request, transactions))
 
     def receive(self, sender: int, payload: bytes, content: Reading | None = None) -> None:
-        """A peer's message arrives, with what it says where that was read already."""
+        """A peer's message arrives, with its contents if they were read already."""
         self.deliver(Message(sender, payload, content))
 
     def status(self) -> dict[str, Any] | None:

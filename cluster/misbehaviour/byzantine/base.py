@@ -75,7 +75,7 @@ class BehaviourContext:
     gives_up_by: VoteKind = VoteKind.NULLIFY
     """The kind of vote by which the chain's protocol gives up a view."""
     sister: SisterChain | None = None
-    """Another chain of these validators, where they have one."""
+    """Another chain of these validators, if they have one."""
 
     @property
     def namespace(self) -> bytes:
@@ -88,7 +88,7 @@ class BehaviourContext:
         return [index for index in range(len(self.validators)) if index != self.index]
 
     def vote(self, kind: VoteKind, view: int, parent_view: int, digest: bytes, namespace: bytes | None = None) -> Vote:
-        """A vote signed with the validator's key, for another chain where ``namespace`` is given."""
+        """A vote signed with the validator's key, for another chain if ``namespace`` is given."""
         subject = (View(view), View(parent_view), Digest(digest))
         message = vote_signing_bytes(self.namespace if namespace is None else namespace, kind, *subject)
         return Vote(kind, *subject, ValidatorIndex(self.index), self.signer.sign(message))

@@ -25,7 +25,7 @@ class ByzantineValidator:
         context: BehaviourContext,
         accountability: Accountability | None = None,
     ) -> None:
-        """``accountability`` is the key's, where somebody else uses the same."""
+        """``accountability`` is the key's, if somebody else uses the same."""
         self.accountability = Accountability(context) if accountability is None else accountability
         seed = context.random.getrandbits(64)
         self._behaviours = [

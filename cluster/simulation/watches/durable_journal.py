@@ -33,7 +33,7 @@ class DurableRecord(NamedTuple):
 
     record: Record
     is_appended: bool
-    """Whether it stands where it was appended. A journal that was written whole is ordered by view, not by time."""
+    """Whether it is in the place of its append. A journal that was written whole is ordered by view, not by time."""
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ The leader timer gives a view up only if no proposal came. So a validator that h
 waits for its advance timer; Simplex lets it follow the leader, who gave up the view itself. The watch reads each
 validator's own clock, since timers run on it. It counts a proposal as good if the validator heard it in the view, from
 a leader that is honest and runs the code without a mutant, before the leader timer expired; unless it skipped the
-leader for being silent on entering the view, or found the block invalid: where that was wrong, other rules show it.
+leader for being silent on entering the view, or found the block invalid: if that was wrong, other rules show it.
 
 A view in which a validator was started is not judged: its votes of that view may be from before.
 """

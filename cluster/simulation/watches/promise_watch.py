@@ -7,9 +7,9 @@ holds that against the books of final blocks.
 =============  =======================================================================================================
 rule           what must hold
 =============  =======================================================================================================
-passed_on      when a client is told that its transaction was taken, the validator has sent it to all others
+passed_on      when a client hears that its transaction was taken, the validator has sent it to all others
 kept           the first final block that the validator began to build after that, in the same life, in which the
-               transaction could have run has it. It could have run where its nonce was the next, its fees reached the
+               transaction could have run has it. It could have run if its nonce was the next, its fees reached the
                basefees, its sender could pay for it, and the block had room for it
 dropped        a transaction that was taken leaves for a reason that shows: its nonce is spent by another one; its
                sender cannot pay for all that waits; another one with its nonce was taken; there were as many

@@ -183,7 +183,7 @@ class SafetyMonitor:
         return MonitorRecord(violations, {rule: self.log.counts[rule] for rule in RULES})
 
     def ledger_of(self, chain: Sequence[BlockRecord]) -> Ledger | None:
-        """The books, where they are of exactly these blocks from the first height on and nothing was wrong so far."""
+        """The books, if they are of exactly these blocks from the first height on and nothing was wrong so far."""
         entered = [self._final.get(height) for height in range(1, len(self._final) + 1)]
         kept = [None if final is None else (final.block, final.receipts) for final in entered]
         is_same = kept == [(record.block, record.receipts) for record in chain]
@@ -238,7 +238,7 @@ class SafetyMonitor:
             self.log.look(CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
 
     def _compare(self, number: int, view: _View) -> None:
-        """Hold the certificates of a view against its final block, where both are known."""
+        """Hold the certificates of a view against its final block, if both are known."""
         block = self._final_of.get(number)
         if block is None:
             return

@@ -1,6 +1,6 @@
 """The watch of votes: what an honest validator sends must agree with what it must remember.
 
-Peers see a broken promise only where both halves of it reach the same one of them. The watch stands beside each
+Peers see a broken promise only if both halves of it reach the same one of them. The watch stands beside each
 validator: it reads the durable part of its disk, hears all that it sends, and remembers through its restarts, and
 through the loss of its disk, what it said. It tells the safety monitor how often it looked, and what is wrong.
 
@@ -66,7 +66,7 @@ class _Memory:
     """The highest of these."""
     nonce: bytes = b""
     """Of its join that is under way."""
-    told: dict[int, View] = field(default_factory=dict)
+    proved: dict[int, View] = field(default_factory=dict)
     """Views that peers proved to that join, by peer."""
     entered: View = GENESIS_VIEW
     """The last view that it entered before it lost a disk."""
@@ -147,26 +147,26 @@ class VoteWatch:
     # --- joins --------------------------------------------------------------------------------------------------------
 
     def begins_to_join(self, index: int, nonce: bytes, entered: int) -> None:
-        """A validator without state begins a join; ``entered`` is the last view that it was in, 0 where it is new."""
+        """A validator without state begins a join; ``entered`` is the last view that it was in, 0 if it is new."""
         memory = self._memories[index]
         memory.nonce = nonce
-        memory.told.clear()
+        memory.proved.clear()
         memory.entered = View(max(memory.entered, entered))
 
     def reported(self, index: int, sender: int, message: Reading | None) -> None:
         """A validator that joins gets a message."""
         memory = self._memories[index]
-        if not isinstance(message, ViewReport) or message.nonce != memory.nonce or sender in memory.told:
+        if not isinstance(message, ViewReport) or message.nonce != memory.nonce or sender in memory.proved:
             return
         if not message.certificate:
-            memory.told[sender] = FIRST_VIEW
+            memory.proved[sender] = FIRST_VIEW
         elif (opened_by := self._proved(message.certificate)) is not None:
-            memory.told[sender] = View(opened_by + 1)
+            memory.proved[sender] = View(opened_by + 1)
 
     def joined(self, index: int) -> None:
         """A validator ends its join."""
         memory, name = self._memories[index], self._names[index]
-        highest = max(memory.told.values(), default=GENESIS_VIEW)
+        highest = max(memory.proved.values(), default=GENESIS_VIEW)
         missing = self._missing(memory, highest)
         self._tell(ABSTENTION, not missing, f"{name} ends its join, and {missing} more peers had to prove their views")
         memory.abstains_through = View(max(memory.abstains_through, highest + 1, memory.entered))
@@ -174,7 +174,7 @@ class VoteWatch:
     def _missing(self, memory: _Memory, highest: View) -> int:
         """How many more members of a committee must prove their views, for that nobody voted above all of them."""
         committees = {self._validators.committee(View(max(at, FIRST_VIEW))) for at in (highest, highest + 1)}
-        proved = {each: sum(member in memory.told for member in each.members) for each in committees}
+        proved = {each: sum(member in memory.proved for member in each.members) for each in committees}
         return max(0, *(2 * each.faults_withstood + 1 - count for each, count in proved.items()))
 
     def _proved(self, encoded: bytes) -> View | None:

@@ -64,7 +64,7 @@ def _seed_count(text: str) -> int:
 
 
 def _console() -> Any:
-    """As wide as the terminal, or as the table where there is none."""
+    """As wide as the terminal, or as the table if there is none."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)

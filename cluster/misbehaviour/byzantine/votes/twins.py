@@ -23,7 +23,7 @@ class Twins(Behaviour):
 
 
 class TwinWatch:
-    """Sees what two validators with one key say, and where they contradict each other."""
+    """Sees what two validators with one key say, and whether they contradict each other."""
 
     def __init__(self, score: Score) -> None:
         self._score = score
