@@ -183,12 +183,12 @@ def test_a_fault_that_never_begins_makes_a_live_run_inconclusive(faulty_run: Fau
     whole, record.scenario = record.scenario, record.scenario.model_copy(update={"faults": planned})
     try:
         assert check_run(record).outcome is Outcome.PASS
-        faulty_run.fault("partition").bit = False
+        faulty_run.fault("partition").took_effect = False
         check = check_run(record).check("faults")
         assert check.verdict is Outcome.INCONCLUSIVE
         assert "was not seen to bite" in check.detail
     finally:
-        faulty_run.fault("partition").bit = True
+        faulty_run.fault("partition").took_effect = True
         record.scenario = whole
         record.faults.insert(NEVER, never)
 

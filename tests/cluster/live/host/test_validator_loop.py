@@ -706,7 +706,7 @@ def test_a_byzantine_validator_misbehaves_over_real_streams(tmp_path: Path, beha
         async with network(tmp_path, behaviours=behaviours) as members:
             honest, byzantine = members[:3], members[3]
             target = 4
-            while not all(byzantine.tally.byzantine.bites[name] for name in behaviours):  # type: ignore[union-attr]
+            while not all(byzantine.tally.byzantine.effects[name] for name in behaviours):  # type: ignore[union-attr]
                 target += 3  # so that it is not always the same leader that has something to propose
                 await asyncio.gather(submit_anew(members[0]), *(member.reaches(target) for member in honest))
             roots = [await member.roots(target) for member in honest]
