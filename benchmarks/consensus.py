@@ -22,8 +22,8 @@ from reporting import Metric, Size, run_benchmark
 
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
+from cluster.scenario.node_setup import FULL_SPEED
 from cluster.simulation.driver import Simulation
-from cluster.simulation.machine import Pace
 
 SEED = 1
 DELAY_MS = 100
@@ -87,7 +87,7 @@ class _Run(Simulation):
     """Counts what is sent while the measured heights are proposed."""
 
     def __init__(self, scenario: Scenario) -> None:
-        super().__init__(scenario, SEED, "benchmark", pace=Pace(sync_us=0, job_us=0))
+        super().__init__(scenario, SEED, "benchmark", pace=FULL_SPEED)
         self._messages = 0
         self._bytes = 0
 

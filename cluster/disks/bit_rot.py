@@ -1,4 +1,4 @@
-"""Where a bit may rot on a validator's disk: in archive, journal or state log, where it was durable long before."""
+"""The places at which a bit of a validator's disk may rot: archive, journal or state log, if durable long before."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def may_rot(file: str) -> bool:
 
 
 def draw_rot(random: Random, sizes: Mapping[str, int]) -> Rot | None:
-    """A bit among the first bytes of files, of each so many as ``sizes`` says; ``None`` where there are none."""
+    """A bit among the first bytes of files, of each so many as ``sizes`` says; ``None`` if there are none."""
     ranges = [(file, FRAMES_OFFSET if file.startswith(STATE_LOG_PREFIX) else 0, size) for file, size in sizes.items()]
     ranges = [(file, first, end) for file, first, end in ranges if first < end]
     if not ranges:

@@ -22,9 +22,9 @@ NAME_PARTS_LIMIT: Final = 2
 
 
 class DirectoryDisk:
-    """One validator's data folder; implements :class:`validator.storage.disk.Disk`. Made where it is missing.
+    """One validator's data folder; implements :class:`validator.storage.disk.Disk`. Made if it is missing.
 
-    Raises :class:`DiskError` where another one holds the folder. A handle a file stays open until :meth:`close`.
+    Raises :class:`DiskError` if another one holds the folder. A handle a file stays open until :meth:`close`.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -54,7 +54,7 @@ class DirectoryDisk:
 
     @property
     def used_bytes(self) -> int:
-        """In all files, those that are about to be renamed included; 0 where the folder is gone."""
+        """In all files, those that are about to be renamed included; 0 if the folder is gone."""
         total = 0
         for folder, _, names in os.walk(self._folder):
             for name in names:
@@ -70,14 +70,14 @@ class DirectoryDisk:
         return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
 
     def size(self, name: str) -> int:
-        """Bytes in the file; 0 where there is none. Any thread may ask."""
+        """Bytes in the file; 0 if there is none. Any thread may ask."""
         path = self._path(name)
         with _as_disk_error(name, 0, "size"), suppress(FileNotFoundError):
             return path.stat().st_size
         return 0
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty where there is no such file."""
+        """Up to ``length`` bytes from ``offset`` (to the end if ``None``); empty if there is no such file."""
         handle = self._handle(name, create=False)
         if handle is None:
             return b""
@@ -99,14 +99,14 @@ class DirectoryDisk:
         return offset
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Overwrite bytes in place, extending the file where it ends before."""
+        """Overwrite bytes in place, extending the file if it ends before."""
         handle = self._handle(name, create=True)
         assert handle is not None
         with _as_disk_error(name, offset, "write"):
             self._write_file(name, handle, offset, data)
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` where it has fewer."""
+        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` if it has fewer."""
         if size > self.size(name):
             raise DiskError(f"{name}: offset {size}: truncate failed: the file ends at {self.size(name)}")
         handle = self._handle(name, create=False)
@@ -139,7 +139,7 @@ class DirectoryDisk:
             _sync_folder(path.parent)
 
     def remove(self, name: str) -> None:
-        """Delete the file, durably; nothing happens where there is none."""
+        """Delete the file, durably; nothing happens if there is none."""
         path = self._path(name)
         with _as_disk_error(name, 0, "remove"):
             self._forget(name)
@@ -164,7 +164,7 @@ class DirectoryDisk:
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _handle(self, name: str, create: bool) -> int | None:
-        """The open file, or ``None`` where there is none and ``create`` is false."""
+        """The open file, or ``None`` if there is none and ``create`` is false."""
         self._require_open(name)
         if name in self._handles:
             return self._handles[name]

@@ -31,7 +31,7 @@ Trap = DiskFullFault | FailedSyncFault
 
 @dataclass(slots=True)
 class _Unsynced:
-    """What of a file a failed sync takes back."""
+    """The part of a file that a failed sync takes back."""
 
     size: int
     """When it was last synced."""
@@ -40,7 +40,7 @@ class _Unsynced:
 
 
 class FaultyDisk(DirectoryDisk):
-    """A :class:`DirectoryDisk` that fails where it is told to."""
+    """A :class:`DirectoryDisk` that fails at planned operations."""
 
     def __init__(self, path: str | Path, usual_sync_ms: int = 0, sleep: Callable[[float], None] = time.sleep) -> None:
         super().__init__(path)

@@ -58,7 +58,7 @@ class _File:
     is_durable: bool = False
     """Whether the file itself outlives a crash, be it empty."""
     replaced_at: int = 0
-    """The change of the disk that made it anew, whole; 0 where it grew out of nothing."""
+    """The change of the disk that made it anew, whole; 0 if it grew out of nothing."""
     whole_bytes: int = 0
     """How long it was then."""
 
@@ -85,7 +85,7 @@ class MemoryDisk:
         return sorted(self._files)
 
     def size(self, name: str) -> int:
-        """Bytes in the file; 0 where there is none."""
+        """Bytes in the file; 0 if there is none."""
         return len(self._files[name].visible) if name in self._files else 0
 
     @property
@@ -94,7 +94,7 @@ class MemoryDisk:
         return sum(len(file.visible) for file in self._files.values())
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes from ``offset`` (to the end where ``None``); empty where there is no such file."""
+        """Up to ``length`` bytes from ``offset`` (to the end if ``None``); empty if there is no such file."""
         if name not in self._files:
             return b""
         return bytes(self._files[name].visible[offset : None if length is None else offset + length])
@@ -106,11 +106,11 @@ class MemoryDisk:
         return offset
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Overwrite bytes in place, extending the file where it ends before."""
+        """Overwrite bytes in place, extending the file if it ends before."""
         self._write(name, offset, data, "write")
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` where it has fewer."""
+        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` if it has fewer."""
         if size > self.size(name):
             raise DiskError(f"{name}: offset {size}: truncate failed: the file ends at {self.size(name)}")
         self._begin(name, size, "truncate")
@@ -151,16 +151,16 @@ class MemoryDisk:
         )
 
     def remove(self, name: str) -> None:
-        """Delete the file, durably; nothing happens where there is none."""
+        """Delete the file, durably; nothing happens if there is none."""
         self._begin(name, 0, "remove")
         self._files.pop(name, None)
 
     def durable_size(self, name: str) -> int:
-        """Bytes of the file that a crash leaves alone; 0 where there is none."""
+        """Bytes of the file that a crash leaves alone; 0 if there is none."""
         return len(self._files[name].durable) if name in self._files else 0
 
     def durable(self, name: str, offset: int = 0) -> bytes:
-        """What a crash leaves alone of the file, from ``offset`` to the end."""
+        """The part of the file that a crash leaves alone, from ``offset`` to the end."""
         return bytes(self._files[name].durable[offset:]) if name in self._files else b""
 
     def replaced(self, name: str) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What disks say that fail because a fault told them to: by this a stop is known to be the fault's doing."""
+"""The errors of disks that fail because of a fault, by which a stop is attributed to the fault."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from typing import Final
 
 PLANNED_FAILURE: Final = "planned fault"
 NO_SPACE: Final = os.strerror(errno.ENOSPC)
-"""Of a live disk that is full as it was told to be: the kernel's own words."""
+"""The kernel's error when a fault fills a live disk."""

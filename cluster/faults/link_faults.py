@@ -1,4 +1,4 @@
-"""What faults of links do to links, for whoever carries messages: the simulator, or a live validator's transport.
+"""The effect of faults on links, for whoever carries messages: the simulator, or a live validator's transport.
 
 A fault in force stands between the scenario's links and what goes over them: :meth:`LinkFaultInForce.change` gives the
 link that stands in another's place, and keeps it, so that what became of the messages can be counted and said.
@@ -6,11 +6,12 @@ link that stands in another's place, and keeps it, so that what became of the me
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
-from cluster.faults.link_model import Link
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
+from cluster.faults.link_model import Link, Links
 from cluster.scenario.sections.faults import (
     CutFault,
     DegradeFault,
@@ -31,7 +32,7 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class LinkCounts:
-    """What became of the messages that a fault of links was there for."""
+    """The messages that a fault of links concerned, by what became of them."""
 
     sent: int = 0
     dropped: int = 0
@@ -41,7 +42,7 @@ class LinkCounts:
     reordered: int = 0
     waited: int = 0
     eased: int = 0
-    """Those that went where fewer of them were lost, doubled, held back or kept waiting than without the fault."""
+    """Those on links on which fewer of them were lost, doubled, held back or kept waiting than without the fault."""
     delayed: int = 0
     """Sends of leaders that were delayed."""
 
@@ -55,7 +56,7 @@ class LinkFaultInForce:
     def __init__(self, plan: LinkFault, names: Sequence[str]) -> None:
         self.plan = plan
         self._links: dict[Link, Link] = {}
-        """What stands in a link's place."""
+        """The links that replace others."""
         self._delayed = 0
         if isinstance(plan, PartitionFault):
             sides = plan.sides(names)
@@ -89,7 +90,7 @@ class LinkFaultInForce:
         return self.plan.delay_ms
 
     def counts(self) -> LinkCounts:
-        """What became of the messages so far."""
+        """The messages that it concerned so far."""
         counts = LinkCounts(delayed=self._delayed)
         for old, link in self._links.items():
             counts.sent += link.sent
@@ -110,6 +111,39 @@ class LinkFaultInForce:
         if isinstance(self.plan, CutFault):
             return is_hit or (self._sends[receiver] and self._receives[sender])
         return is_hit
+
+
+class LinkFaults:
+    """The faults of links that are in force on some links, by their keys."""
+
+    def __init__(self, links: Links, names: Sequence[str]) -> None:
+        self._links = links
+        self._names = names
+        self._known: dict[int, LinkFaultInForce] = {}
+        """All that ever were in force."""
+        self._leader_delays: list[LinkFaultInForce] = []
+
+    def become(self, faults: Mapping[int, LinkFault]) -> None:
+        """From now on exactly these are in force, in their order. Messages under way arrive as before."""
+        for key, plan in faults.items():
+            if key not in self._known:
+                self._known[key] = LinkFaultInForce(plan, self._names)
+        in_force = [self._known[key] for key in faults]
+        self._leader_delays = [each for each in in_force if not each.changes_links]
+        self._links.change([each.change for each in in_force if each.changes_links])
+
+    @property
+    def delay_leaders(self) -> bool:
+        """Whether :meth:`leader_delay_us` is to be asked of what leaders send."""
+        return bool(self._leader_delays)
+
+    def leader_delay_us(self) -> int:
+        """How much later something arrives that a leader sends now; it counts as sent so."""
+        return sum(each.delay_of_leader_ms() for each in self._leader_delays) * MICROSECONDS_PER_MILLISECOND
+
+    def counts(self) -> dict[int, LinkCounts]:
+        """The messages that each fault concerned."""
+        return {key: fault.counts() for key, fault in self._known.items()}
 
 
 def impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ link, be it one of the scenario's or a path over several (:mod:`cluster.scenario
 arrives as it was to.
 
 Every number is drawn from the random source that the caller gives, in the order of the messages: one for all links, or
-one for each link where messages have no order among each other.
+one for each link if messages have no order among each other.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Links:
         return delay_us
 
     def _transmit(self, link: Link, number: int, size: int, now_us: int) -> int:
-        """When the last byte has left, or -1 where the message is lost."""
+        """When the last byte has left, or -1 if the message is lost."""
         free_at_us = self._free_at_us.get(number, 0)
         if free_at_us > now_us:
             if (free_at_us - now_us) * link.bytes_per_second > LINK_QUEUE_BYTES * MICROSECONDS_PER_SECOND:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Final
 
 from cluster.misbehaviour.byzantine.base import SisterChain
-from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, ByzantineValidator, Position, Score
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator, Score
 from cluster.misbehaviour.mutants.base import Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
@@ -23,6 +23,28 @@ from validator.node.node import NodeConfig
 
 SKIP_SILENT_LEADER_VIEWS: Final = 16
 """Views without a message of a leader after which its views are nullified at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The least time that a validator's own work takes, and the speed of its clock, while no fault slows it down."""
+
+    sync_ms: int = 0
+    """Of an fsync."""
+    job_ms: int = 0
+    """Of a job of the executor."""
+    clock_speed: float = 1.0
+    """At 2, its timers expire after half the time."""
+
+
+FULL_SPEED: Final = Pace()
+
+
+def pace_of(scenario: Scenario, index: int, usual: Pace = FULL_SPEED) -> Pace:
+    """A validator's pace: the usual one, except for what the scenario states for it."""
+    node = scenario.validators.node(index)
+    stated = {name: value for name in asdict(usual) if (value := getattr(node, name)) is not None}
+    return replace(usual, **stated)
 
 
 def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> NodeConfig:
@@ -76,7 +98,7 @@ def byzantine_of(
     names = scenario.validators.node(index).byzantine
     if score is None or not names:
         return None
-    position = Position(
+    context = BehaviourContext(
         index=index,
         signer=validator_signer(validators.scheme, seed, index),
         validators=validators,
@@ -87,4 +109,4 @@ def byzantine_of(
         sister=SisterChain(lambda signer: validator_signer(validators.scheme, seed, signer)),
     )
     accountability = None if twin_of is None else twin_of.accountability
-    return ByzantineValidator([BEHAVIOURS[name] for name in names], position, accountability)
+    return ByzantineValidator([BEHAVIOURS[name] for name in names], context, accountability)

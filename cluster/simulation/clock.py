@@ -63,7 +63,7 @@ class VirtualClock:
         self.now_us = 0
         self.events = 0
         self.last_label = ""
-        """What the last event said of itself; kept up where :attr:`keeps_labels`."""
+        """The last event's label; kept up if :attr:`keeps_labels`."""
         self.keeps_labels = False
 
     @property
@@ -73,7 +73,7 @@ class VirtualClock:
 
     @property
     def next_us(self) -> int:
-        """When the next event is; now, where there is none."""
+        """When the next event is; now if there is none."""
         return self._queue[0][0] if self._queue else self.now_us
 
     def after(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:
@@ -96,7 +96,7 @@ class VirtualClock:
         heapq.heappush(self._queue, (at_us, number, _Deliveries(sender, self._messages, payload, places)))
 
     def step(self) -> bool:
-        """Run the next call or deliver the next message; ``False`` where there is none."""
+        """Run the next call or deliver the next message; ``False`` if there is none."""
         if not self._queue:
             return False
         at_us, _, what = self._queue[0]

@@ -40,16 +40,16 @@ class Comparison:
         self._other = other
 
     def take(self, line: str) -> None:
-        """The next event of the one run. Raises :class:`NotDeterministic` where the other run's is another."""
-        told = next(self._other, "")
-        if told != line:
-            raise NotDeterministic(_difference(line, told))
+        """The next event of the one run. Raises :class:`NotDeterministic` if the other run's is another."""
+        other = next(self._other, "")
+        if other != line:
+            raise NotDeterministic(_difference(line, other))
 
     def finish(self) -> None:
-        """The one run is over. Raises :class:`NotDeterministic` where the other goes on."""
-        told = next(self._other, "")
-        if told:
-            raise NotDeterministic(_difference("", told))
+        """The one run is over. Raises :class:`NotDeterministic` if the other has more events."""
+        other = next(self._other, "")
+        if other:
+            raise NotDeterministic(_difference("", other))
 
 
 def simulate_twice(
@@ -60,7 +60,7 @@ def simulate_twice(
     on_notice: Callable[[str], None] | None,
     checkpoint: Callable[[], None],
 ) -> RunRecord:
-    """The record of a run that repeats itself. Raises :class:`NotDeterministic` where it does not."""
+    """The record of a run that repeats itself. Raises :class:`NotDeterministic` if it does not."""
     arguments = json.dumps({"scenario": scenario.model_dump(mode="json", exclude_unset=True), "seed": seed})
     mine = os.environ.get("PYTHONHASHSEED")
     other = next(each for each in OTHER_HASH_SEEDS if each != mine)
@@ -92,10 +92,10 @@ def simulate_twice(
     return record
 
 
-def _difference(line: str, told: str) -> str:
-    here, there = (_words(each) for each in (line, told))
-    if not line or not told:
-        who, what = ("second", there) if told else ("first", here)
+def _difference(line: str, other: str) -> str:
+    here, there = (_words(each) for each in (line, other))
+    if not line or not other:
+        who, what = ("second", there) if other else ("first", here)
         return f"two runs of one seed differ: only the {who} run has {what}"
     if here == there:
         return f"two runs of one seed differ in {here}: it carried or sent other bytes"

@@ -6,23 +6,25 @@ reach the disk at once and become durable when their sync is done. A crash ends 
 for it before is not delivered any more.
 
 A machine that is paused does nothing: what happens to it waits, in order, until it goes on. A machine whose disk fails
-stops at once, as a crash does, and whoever runs the simulation is told why.
+stops at once, as a crash does, and reports the reason to whoever runs the simulation.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.status import Tally, status_page
+from cluster.scenario.node_setup import Pace
 from cluster.simulation.clock import VirtualClock
+from cluster.simulation.own_clock import OwnClock
 from validator.chain.messages import Reading
 from validator.node.assembly import Validator
 from validator.node.events import (
@@ -57,31 +59,37 @@ from validator.node.joining.snapshot_join import SnapshotJoin, has_joined
 from validator.primitives.types import ValidatorError
 from validator.storage.journal import JOURNAL_FILE
 
-SYNC_US: Final = 1 * MICROSECONDS_PER_MILLISECOND
-"""How long an fsync takes."""
-JOB_US: Final = 1 * MICROSECONDS_PER_MILLISECOND
-"""How long an executor's job takes."""
+USUAL_PACE: Final = Pace(sync_ms=1, job_ms=1)
 JOB_OPERATIONS: Final = 8
 """About as many changes of the disk as finalizing makes: a block is archived, and its state committed."""
 MAX_HELD_MESSAGES: Final = 10_000
 """Messages that wait for a paused machine; what comes then is lost."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a machine's own work takes while no fault slows it down."""
+class _Held:
+    """The calls that wait for a paused machine, in the order in which they came."""
 
-    sync_us: int = SYNC_US
-    job_us: int = JOB_US
-    clock_speed: float = 1.0
-    """How fast its clock runs: at 2, timers expire after half the time."""
+    def __init__(self) -> None:
+        self.lost = 0
+        self._calls: deque[Callable[[], None]] = deque()
+        self._messages = 0
 
+    def __len__(self) -> int:
+        return len(self._calls)
 
-class _Armed(NamedTuple):
-    """A timer that runs."""
+    def add(self, call: Callable[[], None], is_message: bool) -> bool:
+        """Keep a call; ``False`` if there are too many messages."""
+        if is_message and self._messages >= MAX_HELD_MESSAGES:
+            self.lost += 1
+            return False
+        self._messages += is_message
+        self._calls.append(call)
+        return True
 
-    number: int
-    expires_us: int
+    def take_all(self) -> Iterable[Callable[[], None]]:
+        """All calls, which wait no longer."""
+        calls, self._calls, self._messages = self._calls, deque(), 0
+        return calls
 
 
 @dataclass(slots=True)
@@ -96,17 +104,17 @@ class Machine:
     send: Callable[[int, int | None, bytes], None]
     """``send(sender, recipient, payload)``."""
     observe: Callable[[int, Effect], None]
-    """Told of effects that are for observers."""
+    """Gets the effects that are for observers."""
     join: Callable[[MemoryDisk], SnapshotJoin] | None = None
     """Of a machine that begins without state: what makes its disk one that can be booted from."""
     failed: Callable[[int, ValidatorError], None] | None = None
-    """Told why a machine stopped by itself, once it did. Where nobody wants to be told, the failure is raised."""
+    """Gets the error that stopped a machine. Without it, the error is raised."""
     starts: Callable[[int], None] | None = None
-    """Told the index of a machine that is about to start."""
+    """Gets the index of a machine that is about to start."""
     entered: Callable[[int, int], None] | None = None
-    """``entered(index, view)`` is told when the validator is in another view than before."""
+    """``entered(index, view)`` is called when the validator is in another view than before."""
     opened: Callable[[int], None] | None = None
-    """Told the index of a machine whose validator has opened what its disk held, at every start but after a join."""
+    """Gets the index of a machine whose validator has opened its disk, at every start but after a join."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None
@@ -114,49 +122,32 @@ class Machine:
     joining: SnapshotJoin | None = None
     """While the machine joins by a snapshot."""
     byzantine: ByzantineValidator | None = None
-    """What is put around the validator where it breaks the protocol on purpose."""
+    """The wrapper of a validator that breaks the protocol on purpose."""
     incarnation: int = 0
     is_paused: bool = False
-    pace: Pace = Pace()
-    sync_us: int = field(init=False)
-    job_us: int = field(init=False)
-    clock_speed: float = field(init=False)
+    pace: Pace = USUAL_PACE
     view: int = 0
-    """The view that it was told to be in last."""
-    late: Counter[str] = field(default_factory=Counter)
-    """What was late because of a fault of the machine, by the fault's kind: held events, slow syncs …"""
-    lost_while_paused: int = 0
-    _held: deque[Callable[[], None]] = field(default_factory=deque)
-    _held_messages: int = 0
-    _own_us: float = 0.0
-    """What its own clock said when it began to run at its present speed."""
-    _own_since_us: int = 0
-    """When that was."""
-    _timers: dict[TimerName, _Armed] = field(default_factory=dict)
-    _timer_number: int = 0
-    _jobs: deque[Job] = field(default_factory=deque)
-    _has_job_run: bool = False
-    """Whether the first of the jobs has run and only waits for a slow disk."""
-    _journal_busy_until_us: int = 0
+    """The last view that the validator was in."""
+    delays: Counter[str] = field(default_factory=Counter)
+    """The effects of faults on the machine, by the fault's kind: held events, slow syncs …"""
+    held: _Held = field(default_factory=_Held)
+    own_clock: OwnClock = field(init=False)
+    work: Work = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sync_us, self.job_us = self.pace.sync_us, self.pace.job_us
-        self.clock_speed = self.pace.clock_speed
+        self.own_clock = OwnClock(
+            self.clock, self.pace.clock_speed, self.later, lambda timer: self.deliver(Timeout(timer))
+        )
+        self.work = Work(self)
 
     @property
     def state_word(self) -> str:
-        """What it is, in a word, for whoever looks on."""
+        """Its state in a word, for the progress line."""
         if self.validator is None:
             return "down" if self.joining is None else "joining"
         if self.is_paused:
             return "paused"
         return "up" if self.validator.node.diverged is None else "diverged"
-
-    @property
-    def own_ms(self) -> float:
-        """What its own clock says, by which its timers expire."""
-        passed_us = self.clock.now_us - self._own_since_us
-        return (self._own_us + passed_us * self.clock_speed) / MICROSECONDS_PER_MILLISECOND
 
     @property
     def is_up(self) -> bool:
@@ -185,21 +176,13 @@ class Machine:
     def crash(self, random: Random, scattered: bool = False) -> None:
         """Stop at once, a job that is under way in its middle; what was not synced is lost, in part
         (:meth:`MemoryDisk.crash`)."""
-        self._break_off_job(random)
+        self.work.break_off_job(random)
         self._stop()
         self.disk.crash(random, scattered)
 
     def shut_down(self) -> None:
         """Stop in good order: everything that was written is there at the next start."""
         self._stop()
-
-    def _break_off_job(self, random: Random) -> None:
-        if self.validator is None or not self._jobs or self._has_job_run or self.disk.plan is not None:
-            return
-        self.disk.plan = FaultPlan(self.disk.operations + random.randint(1, JOB_OPERATIONS), crash=True)
-        with suppress(SimulatedCrash, ValidatorError):
-            self.validator.executor.run(self._jobs[0])
-        self.disk.plan = None
 
     def pause(self) -> None:
         """Stand still."""
@@ -208,8 +191,7 @@ class Machine:
     def go_on(self) -> None:
         """Do all that waited while the machine was paused, in the order in which it came."""
         self.is_paused = False
-        held, self._held, self._held_messages = self._held, deque(), 0
-        for call in held:
+        for call in self.held.take_all():
             call()
 
     def _stop(self) -> None:
@@ -220,7 +202,7 @@ class Machine:
 
     @contextmanager
     def _stopping_where_the_disk_fails(self) -> Iterator[None]:
-        """An expected failure, of the disk or of what is on it, ends the incarnation and is told."""
+        """An expected failure, of the disk or of its contents, ends the incarnation and is reported."""
         try:
             yield
         except ValidatorError as error:
@@ -235,12 +217,9 @@ class Machine:
     def _end_incarnation(self) -> None:
         """Nothing that was scheduled so far is delivered any more."""
         self.incarnation += 1
-        self._timers.clear()
-        self._jobs.clear()
-        self._has_job_run = False
-        self._journal_busy_until_us = 0
-        self._held.clear()
-        self._held_messages = 0
+        self.own_clock.cancel_all()
+        self.work.cancel_all()
+        self.held.take_all()
 
     def deliver(self, event: Event) -> None:
         """Give the node an event and perform what follows: now, or when the machine is not paused any more."""
@@ -265,14 +244,8 @@ class Machine:
             self.entered(self.index, view)
 
     def _hold(self, call: Callable[[], None], is_message: bool) -> None:
-        if not self.is_running:
-            return
-        if is_message and self._held_messages >= MAX_HELD_MESSAGES:
-            self.lost_while_paused += 1
-            return
-        self.late["pause"] += 1
-        self._held_messages += is_message
-        self._held.append(call)
+        if self.is_running and self.held.add(call, is_message):
+            self.delays["pause"] += 1
 
     def _deliver_to_join(self, event: Event, joining: SnapshotJoin) -> None:
         for effect in joining.handle(event):
@@ -288,7 +261,7 @@ class Machine:
         self.deliver(Submit(request, transactions))
 
     def receive(self, sender: int, payload: bytes, content: Reading | None = None) -> None:
-        """A peer's message arrives, with what it says where that was read already."""
+        """A peer's message arrives, with its contents if they were read already."""
         self.deliver(Message(sender, payload, content))
 
     def status(self) -> dict[str, Any] | None:
@@ -307,13 +280,13 @@ class Machine:
             case SetTimer(timer, delay_ms):
                 self._set_timer(timer, delay_ms)
             case CancelTimer(timer):
-                self._timers.pop(timer, None)
+                self.own_clock.cancel_timer(timer)
             case Run(job):
-                self._enqueue(job)
+                self.work.enqueue(job)
             case Append(token, data):
-                self._append(token, data)
+                self.work.append(token, data)
             case ReplaceJournal(data):
-                self._replace_journal(data)
+                self.work.replace_journal(data)
             case Dropped() | EvidenceFound():
                 self.tally.note(effect)
             case BlockFinal() | Diverged() | TransactionRefused() | TransactionDropped() | PeerFault():
@@ -322,7 +295,7 @@ class Machine:
             case Reply() | Certified() | Joined():
                 self.observe(self.index, effect)
 
-    def _later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:
+    def later(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:
         """Schedule for this incarnation only."""
         incarnation = self.incarnation
 
@@ -340,85 +313,97 @@ class Machine:
         self.clock.after(delay_us, f"{self.index} {label}", content, run)
 
     def _set_timer(self, timer: TimerName, delay_ms: int) -> None:
-        delay_us = delay_ms * MICROSECONDS_PER_MILLISECOND
-        if self.clock_speed != 1.0:
-            delay_us = round(delay_us / self.clock_speed)
-            self.late["clock_skew"] += self.clock_speed != self.pace.clock_speed
-        self._arm(timer, delay_us)
+        if self.own_clock.speed != 1.0:
+            self.delays["clock_skew"] += self.own_clock.speed != self.pace.clock_speed
+        self.own_clock.set_timer(timer, delay_ms)
 
-    def _arm(self, timer: TimerName, delay_us: int) -> None:
-        self._timer_number += 1
-        armed = self._timers[timer] = _Armed(self._timer_number, self.clock.now_us + delay_us)
 
-        def expire() -> None:
-            if self._timers.get(timer) == armed:
-                del self._timers[timer]
-                self.deliver(Timeout(timer))
+class Work:
+    """The work that takes a machine time: its executor's jobs, one after the other, and its disk's syncs."""
 
-        self._later(delay_us, f"timer {timer.owner} {timer.number}", b"", expire)
+    def __init__(self, machine: Machine) -> None:
+        self.sync_ms = machine.pace.sync_ms
+        self.job_ms = machine.pace.job_ms
+        self.jobs: deque[Job] = deque()
+        self._machine = machine
+        self._has_job_run = False
+        """Whether the first of the jobs has run and only waits for a slow disk."""
+        self._journal_busy_until_us = 0
 
-    def set_clock_speed(self, speed: float) -> None:
-        """Let the clock run at another speed from now on; what is left of the timers that run does so too."""
-        own_us = self.own_ms * MICROSECONDS_PER_MILLISECOND
-        self._own_us, self._own_since_us = own_us, self.clock.now_us
-        before, self.clock_speed = self.clock_speed, speed
-        if speed == before:
+    def cancel_all(self) -> None:
+        """Nothing is under way any more."""
+        self.jobs.clear()
+        self._has_job_run = False
+        self._journal_busy_until_us = 0
+
+    def break_off_job(self, random: Random) -> None:
+        """Let a job that is under way come as far as some change of the disk."""
+        validator, disk = self._machine.validator, self._machine.disk
+        if validator is None or not self.jobs or self._has_job_run or disk.plan is not None:
             return
-        for timer, armed in list(self._timers.items()):
-            left_us = max(0, armed.expires_us - self.clock.now_us)
-            self._arm(timer, round(left_us * before / speed))
+        disk.plan = FaultPlan(disk.operations + random.randint(1, JOB_OPERATIONS), crash=True)
+        with suppress(SimulatedCrash, ValidatorError):
+            validator.executor.run(self.jobs[0])
+        disk.plan = None
 
-    def _append(self, token: int, data: bytes) -> None:
-        self.disk.append(JOURNAL_FILE, data)
-        written = self.disk.written(JOURNAL_FILE)
+    def append(self, token: int, data: bytes) -> None:
+        """Append to the journal, and deliver ``Synced`` when that is durable."""
+        machine, disk = self._machine, self._machine.disk
+        disk.append(JOURNAL_FILE, data)
+        written = disk.written(JOURNAL_FILE)
 
         def synced() -> None:
-            self.disk.sync(JOURNAL_FILE, written)
-            self.deliver(Synced(token))
+            disk.sync(JOURNAL_FILE, written)
+            machine.deliver(Synced(token))
 
         self._note_slow_syncs(1)
-        waits_us = max(0, self._journal_busy_until_us - self.clock.now_us)
-        self._later(waits_us + self.sync_us, f"sync {token}", data, synced)
+        waits_us = max(0, self._journal_busy_until_us - machine.clock.now_us)
+        machine.later(waits_us + self.sync_ms * MICROSECONDS_PER_MILLISECOND, f"sync {token}", data, synced)
 
-    def _replace_journal(self, data: bytes) -> None:
-        """Whatever is appended then waits behind it, on a disk whose syncs take long."""
-        self.disk.replace(JOURNAL_FILE, data)
+    def replace_journal(self, data: bytes) -> None:
+        """Replace the journal. On a disk with slow syncs, what is appended then waits behind it."""
+        self._machine.disk.replace(JOURNAL_FILE, data)
         if extra_us := self._extra_us(1):
-            self._journal_busy_until_us = max(self._journal_busy_until_us, self.clock.now_us) + extra_us
+            now_us = self._machine.clock.now_us
+            self._journal_busy_until_us = max(self._journal_busy_until_us, now_us) + extra_us
 
     def _extra_us(self, syncs: int) -> int:
         """How much longer so many syncs take here than on a usual disk."""
         self._note_slow_syncs(syncs)
-        return syncs * max(0, self.sync_us - SYNC_US)
+        return syncs * max(0, self.sync_ms - USUAL_PACE.sync_ms) * MICROSECONDS_PER_MILLISECOND
 
     def _note_slow_syncs(self, syncs: int) -> None:
-        if self.sync_us != self.pace.sync_us:
-            self.late["slow_disk"] += syncs
+        if self.sync_ms != self._machine.pace.sync_ms:
+            self._machine.delays["slow_disk"] += syncs
 
-    def _enqueue(self, job: Job) -> None:
+    def enqueue(self, job: Job) -> None:
+        """Run a job after those before it, and deliver ``Completed`` with its result."""
         if isinstance(job, Build | Execute):
-            self.observe(self.index, Run(job))
-        self._jobs.append(job)
-        if len(self._jobs) == 1:
+            self._machine.observe(self._machine.index, Run(job))
+        self.jobs.append(job)
+        if len(self.jobs) == 1:
             self._schedule_job()
 
     def _schedule_job(self) -> None:
-        self.late["slow_execution"] += self.job_us != self.pace.job_us
-        self._later(self.job_us, f"job {type(self._jobs[0]).__name__}", b"", self._run_job)
+        self._machine.delays["slow_execution"] += self.job_ms != self._machine.pace.job_ms
+        label = f"job {type(self.jobs[0]).__name__}"
+        self._machine.later(self.job_ms * MICROSECONDS_PER_MILLISECOND, label, b"", self._run_job)
 
     def _run_job(self) -> None:
-        assert self.validator is not None
-        before = self.disk.syncs
-        result = self.validator.executor.run(self._jobs[0])
+        machine = self._machine
+        assert machine.validator is not None
+        before = machine.disk.syncs
+        result = machine.validator.executor.run(self.jobs[0])
         self._has_job_run = True
-        if extra_us := self._extra_us(self.disk.syncs - before):
-            self._later(extra_us, f"syncs of job {type(self._jobs[0]).__name__}", b"", lambda: self._end_job(result))
+        if extra_us := self._extra_us(machine.disk.syncs - before):
+            label = f"syncs of job {type(self.jobs[0]).__name__}"
+            machine.later(extra_us, label, b"", lambda: self._end_job(result))
         else:
             self._end_job(result)
 
     def _end_job(self, result: JobResult) -> None:
-        self._jobs.popleft()
+        self.jobs.popleft()
         self._has_job_run = False
-        if self._jobs:
+        if self.jobs:
             self._schedule_job()
-        self.deliver(Completed(result))
+        self._machine.deliver(Completed(result))

@@ -27,7 +27,7 @@ class SharedReader:
         self._bytes = 0
 
     def read(self, payload: bytes) -> Reading | None:
-        """What a payload says; ``None`` where it cannot be read, for the recipient to find out."""
+        """The message in a payload; ``None`` if it cannot be read, for the recipient to find out."""
         known = self._read.get(payload)
         if known is not None:
             return known

@@ -1,4 +1,4 @@
-"""What faults do to simulated machines and links: the simulator's :class:`~cluster.faults.engine.Stage`.
+"""Faults of simulated machines and links: the simulator's :class:`~cluster.faults.stage.Stage`.
 
 Everything happens at once, in virtual time, and every choice is drawn from the run's random source.
 """
@@ -14,9 +14,9 @@ from typing import Final
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.bit_rot import FINALS_SINCE_ROT, draw_rot, may_rot
 from cluster.disks.memory import FaultPlan, MemoryDisk
-from cluster.faults.engine import Impairment, Recovery, Then
-from cluster.faults.link_faults import LinkCounts, LinkFaultInForce
-from cluster.faults.link_model import Links
+from cluster.faults.impairment import Impairment
+from cluster.faults.link_faults import LinkCounts, LinkFaults
+from cluster.faults.stage import Recovery, Then
 from cluster.scenario.sections.faults import (
     AnyFault,
     BitRotFault,
@@ -35,12 +35,34 @@ from validator.storage.journal import JOURNAL_FILE
 
 FILLING: Final = frozenset({"append", "write", "replace"})
 SYNCING: Final = frozenset({"sync"})
-LATE: Final = {
-    "pause": "events held back",
-    "slow_disk": "slow syncs",
-    "slow_execution": "slow jobs",
-    "clock_skew": "timers at another speed",
-}
+
+
+class DurableSizes:
+    """By machine, how much of each file that may rot was durable after its last final blocks."""
+
+    def __init__(self) -> None:
+        self._is_needed = False
+        self._sizes: dict[int, deque[dict[str, int]]] = {}
+
+    def expect(self, plans: Sequence[AnyFault]) -> None:
+        """These faults may come."""
+        self._is_needed = any(isinstance(plan, BitRotFault) for plan in plans)
+
+    def on_final(self, machine: Machine) -> None:
+        """A machine has committed a final block."""
+        if self._is_needed:
+            disk = machine.disk
+            sizes = {name: disk.durable_size(name) for name in disk.names() if may_rot(name)}
+            self._sizes.setdefault(machine.index, deque(maxlen=FINALS_SINCE_ROT + 1)).append(sizes)
+
+    def forget(self, index: int) -> None:
+        """A machine lost its disk."""
+        self._sizes.pop(index, None)
+
+    def old(self, index: int) -> dict[str, int]:
+        """The sizes some final blocks ago; empty if there were fewer blocks."""
+        sizes = self._sizes.get(index, deque())
+        return sizes[0] if len(sizes) > FINALS_SINCE_ROT else {}
 
 
 @dataclass(slots=True)
@@ -49,8 +71,7 @@ class SimulatedStage:
 
     clock: VirtualClock
     random: Random
-    links: Links
-    names: Sequence[str]
+    link_faults: LinkFaults
     machines: Sequence[Machine]
     join: Callable[[int, MemoryDisk], SnapshotJoin]
     """How a machine without state joins."""
@@ -58,25 +79,8 @@ class SimulatedStage:
     """Lets a machine run other code from its next start on."""
     best_height: Callable[[], int]
     notice: Callable[[str], None]
-    keep: Callable[[int], None]
-    """Keeps what a machine serves of the chain."""
-    _link_faults: dict[int, LinkFaultInForce] = field(default_factory=dict)
-    """All that ever were in force, by key."""
-    _leader_delays: list[LinkFaultInForce] = field(default_factory=list)
-    _watches_disks: bool = False
-    _sizes: dict[int, deque[dict[str, int]]] = field(default_factory=dict)
-    """By machine, how much of each file was durable after its last final blocks; where bits are to rot."""
-
-    def expect(self, plans: Sequence[AnyFault]) -> None:
-        """These faults may come."""
-        self._watches_disks = any(isinstance(plan, BitRotFault) for plan in plans)
-
-    def on_final(self, index: int) -> None:
-        """A machine has committed a final block."""
-        if self._watches_disks:
-            disk = self.machines[index].disk
-            sizes = {name: disk.durable_size(name) for name in disk.names() if may_rot(name)}
-            self._sizes.setdefault(index, deque(maxlen=FINALS_SINCE_ROT + 1)).append(sizes)
+    keep_blocks: Callable[[int], None]
+    durable_sizes: DurableSizes = field(default_factory=DurableSizes)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
@@ -97,25 +101,18 @@ class SimulatedStage:
     # --- links --------------------------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        for key, plan in faults.items():
-            if key not in self._link_faults:
-                self._link_faults[key] = LinkFaultInForce(plan, self.names)
-        in_force = [self._link_faults[key] for key in faults]
-        self._leader_delays = [each for each in in_force if not each.changes_links]
-        self.links.change([each.change for each in in_force if each.changes_links])
+        self.link_faults.become(faults)
         then()
 
     def link_counts(self, key: int) -> LinkCounts:
-        return self._link_faults[key].counts()
+        return self.link_faults.counts()[key]
 
     def leader_delay_us(self, sender: int) -> int:
         """How much later everything arrives that a validator sends now, because it leads."""
-        delay_ms = 0
-        for each in self._leader_delays:
-            validator = self.machines[sender].validator
-            if validator and validator.node.leader == sender:
-                delay_ms += each.delay_of_leader_ms()
-        return delay_ms * MICROSECONDS_PER_MILLISECOND
+        if not self.link_faults.delay_leaders:
+            return 0
+        validator = self.machines[sender].validator
+        return self.link_faults.leader_delay_us() if validator and validator.node.leader == sender else 0
 
     # --- machines -----------------------------------------------------------------------------------------------------
 
@@ -138,9 +135,6 @@ class SimulatedStage:
 
     def deaths(self, index: int) -> int:
         return self.machines[index].incarnation
-
-    def keep_blocks(self, index: int) -> None:
-        self.keep(index)
 
     def crash(self, index: int, plan: DownFault) -> None:
         self.machines[index].crash(self.random, isinstance(plan, KillFault) and plan.reorders)
@@ -181,21 +175,20 @@ class SimulatedStage:
     def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
         for index, impairment in impairments.items():
             machine = self.machines[index]
-            sync_ms, job_ms = impairment.sync_ms, impairment.job_ms
-            machine.sync_us = max(machine.pace.sync_us, (sync_ms or 0) * MICROSECONDS_PER_MILLISECOND)
-            machine.job_us = max(machine.pace.job_us, (job_ms or 0) * MICROSECONDS_PER_MILLISECOND)
-            machine.set_clock_speed(machine.pace.clock_speed * impairment.clock_speed)
+            machine.work.sync_ms = max(machine.pace.sync_ms, impairment.sync_ms or 0)
+            machine.work.job_ms = max(machine.pace.job_ms, impairment.job_ms or 0)
+            machine.own_clock.set_speed(machine.pace.clock_speed * impairment.clock_speed)
             if impairment.is_paused:
                 machine.pause()
             elif machine.is_paused:
                 machine.go_on()
         then()
 
-    def late(self, index: int, kind: str) -> int:
-        return self.machines[index].late[kind]
+    def delays(self, index: int, kind: str) -> int:
+        return self.machines[index].delays[kind]
 
-    def words_of_late(self, kind: str, late: int, names: Sequence[str]) -> str:
-        return f"{late:,} {LATE[kind]} of {', '.join(names) or 'nobody'}"
+    def describe_pause(self, delays: int, names: Sequence[str]) -> str:
+        return f"{delays:,} events held back of {', '.join(names) or 'nobody'}"
 
     # --- disks --------------------------------------------------------------------------------------------------------
 
@@ -212,12 +205,11 @@ class SimulatedStage:
         machine = self.machines[index]
         trap = machine.disk.plan
         machine.disk = MemoryDisk(trap and replace(trap, operation=1))
-        self._sizes.pop(index, None)
+        self.durable_sizes.forget(index)
         machine.join = lambda disk: self.join(index, disk)
 
     def flip_a_bit(self, index: int) -> str | None:
-        disk, sizes = self.machines[index].disk, self._sizes.get(index, deque())
-        old = sizes[0] if len(sizes) > FINALS_SINCE_ROT else {}
+        disk, old = self.machines[index].disk, self.durable_sizes.old(index)
         ends = {name: min(size, disk.durable_size(name)) for name, size in old.items()}
         if JOURNAL_FILE in ends:  # it was replaced meanwhile, perhaps, and what came since may be torn
             ends[JOURNAL_FILE] = min(ends[JOURNAL_FILE], split(disk.read(JOURNAL_FILE))[1])

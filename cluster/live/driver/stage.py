@@ -1,4 +1,4 @@
-"""Faults on a live testnet: the driver's :class:`~cluster.faults.engine.Stage`.
+"""Faults on a live testnet: the driver's :class:`~cluster.faults.stage.Stage`.
 
 Hosts perform faults of links, slow disks, slow executors, skewed clocks and failing disks themselves, in software
 (:mod:`cluster.live.injection`). Other faults act on processes, so that validators on one host share its fate: processes
@@ -19,7 +19,9 @@ from random import Random
 from typing import Final, NamedTuple
 
 from cluster.disks.bit_rot import draw_rot
-from cluster.faults.engine import FaultEngine, Impairment, Recovery, Then
+from cluster.faults.engine import FaultEngine
+from cluster.faults.impairment import Impairment
+from cluster.faults.stage import Recovery, Then
 from cluster.live.driver.hosts import Hosts, nothing
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.injection import Injection, LastWords
@@ -36,11 +38,6 @@ from cluster.scenario.sections.faults import (
 )
 from cluster.scenario.sections.release import Release
 
-LATE: Final = {
-    "slow_disk": "slow syncs",
-    "slow_execution": "slow jobs",
-    "clock_skew": "timers at another speed",
-}
 PAUSE: Final = PauseFault.model_fields["kind"].annotation.__args__[0]  # type: ignore[union-attr]
 
 
@@ -203,16 +200,14 @@ class LiveStage:
         self._pauses.become(paused, impairments, self.now_ms)
         self._inject(then, impairments={**self._injection.impairments, **impairments})
 
-    def late(self, index: int, kind: str) -> int:
+    def delays(self, index: int, kind: str) -> int:
         if kind == PAUSE:
             return self._pauses.count(index)
         return self._hosts.host_of(index).reports.delays(index, kind)
 
-    def words_of_late(self, kind: str, late: int, names: Sequence[str]) -> str:
+    def describe_pause(self, delays: int, names: Sequence[str]) -> str:
         whom = ", ".join(names) or "nobody"
-        if kind != PAUSE:
-            return f"{late:,} {LATE[kind]} of {whom}"
-        return f"{self._pauses.describe(late, [self._names.index(name) for name in names])}: {whom}"
+        return f"{self._pauses.describe(delays, [self._names.index(name) for name in names])}: {whom}"
 
     def _inject(self, then: Then, **changes: object) -> None:
         self._injection = replace(self._injection, number=self._injection.number + 1, **changes)  # type: ignore[arg-type]

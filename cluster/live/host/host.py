@@ -37,7 +37,7 @@ from cluster.live.host.garbage_collection import tame_collector
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import Observation
-from cluster.live.host.validator_loop import LoopState, Pace, ValidatorLoop, ValidatorSetup
+from cluster.live.host.validator_loop import LoopState, ValidatorLoop, ValidatorSetup
 from cluster.live.injection import UNIMPAIRED, DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
@@ -46,9 +46,9 @@ from cluster.live.web.addresses import LOOPBACK
 from cluster.live.web.server import HttpServer, serve
 from cluster.record.message_trace import Stamp
 from cluster.record.status import Tally
-from cluster.scenario import NodeSection, Scenario
+from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
-from cluster.scenario.node_setup import byzantine_of, node_config, parts_of, score_of
+from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of
 from cluster.scenario.sections.faults import BitRotFault, DiskFullFault, FailedSyncFault, SlowDiskFault
 from cluster.scenario.sections.release import FIRST_VERSION
 from consensus.keys import Ed25519Scheme
@@ -316,7 +316,7 @@ class ValidatorHost:
             joins=has_lost_disk or index in scenario.validators.late,
             byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
             links=OutgoingLinks(scenario.network, index, seed),
-            pace=_pace_of(scenario.validators.node(index)),
+            pace=pace_of(scenario, index),
             tells_votes=any(plan.after_votes is not None for plan in scenario.planned_faults),
             watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults),
         )
@@ -399,7 +399,7 @@ class _RunningValidator:
             delay_counts=DelayCounts(
                 disk.slow_syncs if isinstance(disk, FaultyDisk) else 0, loop.executor.slow_jobs, loop.timers.skewed
             ),
-            link_counts={} if loop.setup.links is None else loop.setup.links.counts(),
+            link_counts={} if loop.setup.links is None else loop.setup.links.faults.counts(),
             old_file_sizes=loop.executor.old_file_sizes(),
         )
 
@@ -436,10 +436,6 @@ async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpSer
         return await serve(application, bind, port)
     except OSError:
         return await serve(application, bind)
-
-
-def _pace_of(node: NodeSection) -> Pace:
-    return Pace(node.sync_ms or 0, node.job_ms or 0, 1.0 if node.clock_speed is None else node.clock_speed)
 
 
 def _read_notes(path: Path) -> HostNotes:

@@ -22,7 +22,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from cluster.live.host.executor_thread import ExecutorThread
 from cluster.live.host.join_inbox import JoinInbox
@@ -36,6 +35,7 @@ from cluster.live.network.transport import PeerAddress, Transport
 from cluster.misbehaviour.byzantine.base import consensus_content, vote_of
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.status import Counted, Tally
+from cluster.scenario.node_setup import FULL_SPEED, Pace
 from consensus.keys import Signer, ValidatorSet
 from validator.chain.genesis import Genesis
 from validator.node.assembly import PRODUCTION, Parts, Validator, open_validator
@@ -75,18 +75,6 @@ from validator.storage.disk import Disk
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How long a validator's own work takes at least, and how fast its clock runs, while no fault slows it down."""
-
-    sync_ms: int = 0
-    job_ms: int = 0
-    clock_speed: float = 1.0
-
-
-NORMAL_PACE: Final = Pace()
-
-
-@dataclass(frozen=True, slots=True)
 class ValidatorSetup:
     """Which validator to run. The same for every start of it."""
 
@@ -103,7 +91,7 @@ class ValidatorSetup:
     """What is put around it where it breaks the protocol on purpose."""
     links: OutgoingLinks | None = None
     """What happens to its messages on their way."""
-    pace: Pace = NORMAL_PACE
+    pace: Pace = FULL_SPEED
     tells_votes: bool = False
     """Whether its votes are noted for whoever watches."""
     watches_files: bool = False
@@ -341,8 +329,8 @@ class ValidatorLoop:
             if vote is not None:
                 self.observations.voted(vote.view, vote.kind)
         later_us = 0
-        if setup.links is not None and setup.links.delays_leaders and self._leads:
-            later_us = setup.links.leader_delay_us()
+        if setup.links is not None and setup.links.faults.delay_leaders and self._leads:
+            later_us = setup.links.faults.leader_delay_us()
         self.transport.send(recipient, payload, later_us)
 
     @property

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final, NamedTuple, Protocol
 
-from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MICROSECONDS_PER_SECOND
-from cluster.faults.link_faults import LinkCounts, LinkFaultInForce
+from cluster.common.units import MICROSECONDS_PER_SECOND
+from cluster.faults.link_faults import LinkFaults
 from cluster.faults.link_model import Links
 from cluster.scenario.network import Network
 from cluster.scenario.sections.faults import LinkFault
@@ -66,9 +66,7 @@ class OutgoingLinks:
         self._names = network.names
         self._randoms = [Random(f"{seed}/link/{index}/{receiver}") for receiver in range(len(network.names))]
         self._links = Links(network, Random(f"{seed}/link/{index}"))
-        self._faults: dict[int, LinkFaultInForce] = {}
-        """All that ever were in force, by key."""
-        self._leader_delays: list[LinkFaultInForce] = []
+        self.faults = LinkFaults(self._links, self._names)
         self._clear: list[bool] = []
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
@@ -81,23 +79,9 @@ class OutgoingLinks:
 
     def set_faults(self, faults: Mapping[int, LinkFault]) -> None:
         """From now on exactly these faults are in force, by their keys. What is under way arrives as it was to."""
-        for key, plan in faults.items():
-            if key not in self._faults:
-                self._faults[key] = LinkFaultInForce(plan, self._names)
-        in_force = [self._faults[key] for key in faults]
-        self._leader_delays = [each for each in in_force if not each.changes_links]
-        self._links.change([each.change for each in in_force if each.changes_links])
+        self.faults.become(faults)
         everybody = range(len(self._names))
         self._clear = [self._links.between(self._index, receiver).is_clear for receiver in everybody]
-
-    @property
-    def delays_leaders(self) -> bool:
-        """Whether it matters who leads."""
-        return bool(self._leader_delays)
-
-    def leader_delay_us(self) -> int:
-        """How much later something arrives that is sent while leading."""
-        return sum(each.delay_of_leader_ms() for each in self._leader_delays) * MICROSECONDS_PER_MILLISECOND
 
     def send(self, receiver: int, frame: bytes, later_us: int, clock: Clock, deliver: Deliver) -> None:
         """Let ``deliver`` have every copy of a frame that arrives, when it does: at once on a clear link."""
@@ -121,10 +105,6 @@ class OutgoingLinks:
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None
-
-    def counts(self) -> dict[int, LinkCounts]:
-        """By fault, what became of the messages that it was there for."""
-        return {key: fault.counts() for key, fault in self._faults.items()}
 
     def totals(self) -> LinkTotals:
         kinds = self._links.kinds

@@ -1,13 +1,13 @@
-"""What a byzantine validator has given away: in how many views it owes others a proof against itself.
+"""Expected evidence: the views in which a byzantine validator gave others all that proves its guilt.
 
-Looks at what leaves the validator in the end, whichever behaviours made it. A proof is owed for a view where one peer
-was told two votes that contradict each other, both truly signed and not too far from the current view to be looked at;
-or where somebody was told a vote that contradicts the one in a true certificate.
+Looks at what leaves the validator in the end, whichever behaviours made it. A proof is expected for a view if
+one peer got two votes that contradict each other, both truly signed and not too far from the current view to be looked
+at; or if somebody got a vote that contradicts the one in a true certificate.
 """
 
 from __future__ import annotations
 
-from cluster.misbehaviour.byzantine.base import Position, consensus_message, forget_old, vote_of
+from cluster.misbehaviour.byzantine.base import BehaviourContext, consensus_message, forget_old, vote_of
 from consensus.certificates import verify_certificate
 from consensus.messages import Certificate, Message, Proposal, Vote, conflict, verify_vote
 from validator.chain.block import MAX_BLOCK_BYTES
@@ -23,11 +23,11 @@ MAX_VOTES_PER_VIEW = 64
 class Accountability:
     """Follows one key, whoever uses it."""
 
-    def __init__(self, position: Position) -> None:
-        self._position = position
-        self._told: dict[int, dict[Vote, set[int]]] = {}
-        """By view: who was told which of our votes."""
-        self._owed: dict[int, None] = {}
+    def __init__(self, context: BehaviourContext) -> None:
+        self._context = context
+        self._sent: dict[int, dict[Vote, set[int]]] = {}
+        """By view, the peers that got each of its votes."""
+        self._expected: dict[int, None] = {}
 
     def note_sent(self, send: Send, view: int) -> None:
         """A message leaves while the validator is in ``view``."""
@@ -39,31 +39,31 @@ class Accountability:
             return  # dropped unread, its vote too
         if vote is None or not view - VIEWS_BEHIND <= vote.view <= view + VIEWS_AHEAD:
             return
-        at = self._position
+        at = self._context
         if vote.signer != at.index or not verify_vote(vote, at.validators, at.namespace):
             return
-        told = self._told.setdefault(vote.view, {})
-        forget_old(self._told)
+        sent = self._sent.setdefault(vote.view, {})
+        forget_old(self._sent)
         listeners = set(at.peers if send.recipient is None else [send.recipient])
-        if any(listeners & others and conflict(vote, other) is not None for other, others in told.items()):
-            self._owes(vote.view)
-        if vote in told or len(told) < MAX_VOTES_PER_VIEW:
-            told.setdefault(vote, set()).update(listeners)
+        if any(listeners & others and conflict(vote, other) is not None for other, others in sent.items()):
+            self._expect(vote.view)
+        if vote in sent or len(sent) < MAX_VOTES_PER_VIEW:
+            sent.setdefault(vote, set()).update(listeners)
 
     def note_certificate(self, certificate: Message) -> None:
         """A certificate is known to somebody, and so it will be to others."""
-        if not isinstance(certificate, Certificate) or certificate.view in self._owed:
+        if not isinstance(certificate, Certificate) or certificate.view in self._expected:
             return
-        told, at = self._told.get(certificate.view, {}), self._position
+        sent, at = self._sent.get(certificate.view, {}), self._context
         ours = [signature for signer, signature in certificate.signatures if signer == at.index]
         subject = (certificate.view, certificate.parent_view, certificate.digest)
         votes = [Vote(certificate.kind, *subject, at.validators.indices()[at.index], signature) for signature in ours]
-        contradicts = any(conflict(vote, other) is not None for vote in votes for other in told)
+        contradicts = any(conflict(vote, other) is not None for vote in votes for other in sent)
         if contradicts and verify_certificate(certificate, at.validators, at.namespace):
-            self._owes(certificate.view)
+            self._expect(certificate.view)
 
-    def _owes(self, view: int) -> None:
-        if view not in self._owed:
-            self._owed[view] = None
-            forget_old(self._owed)
-            self._position.score.expected_evidence += 1
+    def _expect(self, view: int) -> None:
+        if view not in self._expected:
+            self._expected[view] = None
+            forget_old(self._expected)
+            self._context.score.expected_evidence += 1

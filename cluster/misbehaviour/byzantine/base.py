@@ -1,4 +1,4 @@
-"""What a byzantine behaviour is.
+"""Byzantine behaviours: the base class, and helpers for messages.
 
 A behaviour sees what one honest validator sends and hears, has its signing key, and may change, withhold, add, redirect
 or repeat what is sent. The validator inside is the production one and knows of nothing. Behaviours are pure: they get
@@ -41,7 +41,7 @@ SISTER_CHAIN: Final = b"stampede-sister"
 
 @dataclass(slots=True)
 class Score:
-    """What the harness counts of one byzantine validator."""
+    """The counts that the harness keeps of one byzantine validator."""
 
     effects: Counter[str] = field(default_factory=Counter)
     """How often each behaviour did what it is named for."""
@@ -58,13 +58,13 @@ class SisterChain:
     """Of a validator, by its index; signs for that chain alone."""
 
     def signature(self, signer: int, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Signature:
-        """What a validator signed on that chain."""
+        """The signature of a validator on that chain."""
         return self.signer(signer).sign(vote_signing_bytes(SISTER_CHAIN, kind, view, parent_view, digest))
 
 
 @dataclass(slots=True)
-class Position:
-    """Where a behaviour sits: one validator's place in its network."""
+class BehaviourContext:
+    """The validator that a behaviour is put around, and its network."""
 
     index: int
     signer: Signer
@@ -75,11 +75,11 @@ class Position:
     gives_up_by: VoteKind = VoteKind.NULLIFY
     """The kind of vote by which the chain's protocol gives up a view."""
     sister: SisterChain | None = None
-    """Another chain of these validators, where they have one."""
+    """Another chain of these validators, if they have one."""
 
     @property
     def namespace(self) -> bytes:
-        """What the chain's votes are signed for."""
+        """The namespace that the chain's votes are signed for."""
         return self.chain_id.encode()
 
     @property
@@ -88,7 +88,7 @@ class Position:
         return [index for index in range(len(self.validators)) if index != self.index]
 
     def vote(self, kind: VoteKind, view: int, parent_view: int, digest: bytes, namespace: bytes | None = None) -> Vote:
-        """A vote signed with the validator's key, for another chain where ``namespace`` is given."""
+        """A vote signed with the validator's key, for another chain if ``namespace`` is given."""
         subject = (View(view), View(parent_view), Digest(digest))
         message = vote_signing_bytes(self.namespace if namespace is None else namespace, kind, *subject)
         return Vote(kind, *subject, ValidatorIndex(self.index), self.signer.sign(message))
@@ -124,10 +124,10 @@ class Behaviour:
     simulator_only: ClassVar[str] = ""
     """Why it cannot be had on the live testnet."""
     protocol: ClassVar[str] = ""
-    """The only protocol in whose messages it can be said; none where all have such."""
+    """The only protocol in whose messages it can be said; none if all have such."""
 
-    def __init__(self, position: Position) -> None:
-        self.position = position
+    def __init__(self, context: BehaviourContext) -> None:
+        self.context = context
 
     # --- what a behaviour may override ----------------------------------------------------------------------------
 
@@ -136,25 +136,25 @@ class Behaviour:
         return False
 
     def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        """What to do besides, after the validator took an event; ``heard`` is the consensus message in it."""
+        """Further effects, after the validator took an event; ``heard`` is the consensus message in it."""
         return []
 
     def alter(self, effect: Effect) -> list[Effect]:
-        """What becomes of an effect of the validator, or of the behaviour before this one."""
+        """The effects that replace one of the validator, or of the behaviour before this one."""
         said = consensus_message(effect)
         return [effect] if said is None else list(self.say(effect, said))
 
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
-        """What becomes of a consensus message on its way out; ``send`` is the :class:`Send` that carries it."""
+        """The effects in place of the sending of a consensus message; ``send`` is the :class:`Send` that carries it."""
         yield send
 
     # --- helpers --------------------------------------------------------------------------------------------------
 
     def count_effect(self) -> None:
-        self.position.score.effects[self.name] += 1
+        self.context.score.effects[self.name] += 1
 
     def is_ours(self, vote: Vote | None) -> bool:
-        return vote is not None and vote.signer == self.position.index
+        return vote is not None and vote.signer == self.context.index
 
 
 def consensus_message(effect: Effect) -> Message | None:
@@ -189,19 +189,19 @@ def consensus_content(payload: bytes) -> Message | None:
     return message if isinstance(message, Message) else None
 
 
-def tell(recipient: int | None, message: Message) -> Send:
+def send_consensus(recipient: int | None, message: Message) -> Send:
     """Send a consensus message to one peer, or to all."""
-    return hand(recipient, ConsensusMessage(encode(message)))
+    return send_peer_message(recipient, ConsensusMessage(encode(message)))
 
 
-def hand(recipient: int | None, message: PeerMessage) -> Send:
+def send_peer_message(recipient: int | None, message: PeerMessage) -> Send:
     """Send any message to one peer, or to all."""
     return Send(recipient, encode_message(message))
 
 
-def tell_unchecked(recipient: int | None, message: Message) -> Send:
+def send_consensus_unchecked(recipient: int | None, message: Message) -> Send:
     """Send a consensus message whose fields do not fit together, as they are."""
-    return hand(recipient, ConsensusMessage(msgspec.msgpack.encode(message)))
+    return send_peer_message(recipient, ConsensusMessage(msgspec.msgpack.encode(message)))
 
 
 def recipient_of(send: Effect) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, Behaviour, Heard, Position
+from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, Behaviour, BehaviourContext, Heard
 from consensus.messages import Message, Proposal
 from consensus.types import View
 from validator.node.events import Effect, Event
@@ -13,12 +13,12 @@ from validator.node.events import Effect, Event
 class EachView(Behaviour):
     """One that says in :meth:`lie` what it has to say in a view: ahead of the votes for the view's block."""
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._begun: dict[View, None] = {}
 
     def lie(self, view: View) -> Iterator[Effect]:
-        """What it says besides in a view."""
+        """The messages that it adds in a view."""
         raise NotImplementedError
 
     def react(self, event: Event, heard: Heard | None) -> list[Effect]:

@@ -1,4 +1,4 @@
-"""What others truly signed, as one validator heard it: the material of lies that are almost true.
+"""True signatures of others, as one validator heard them: the material of lies that are almost true.
 
 Votes are kept by view, kind, parent view and digest; certificates of blocks by view. All of it was checked, so that
 what a behaviour makes of it is wrong in one respect and in no other. Of more than :data:`VIEWS_REMEMBERED` views, those
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, Position, vote_of
+from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, BehaviourContext, vote_of
 from consensus.certificates import verify_certificate
 from consensus.messages import NO_DIGEST, Certificate, Message, TimeoutCertificate, Vote, VoteKind, verify_vote
 from consensus.types import Digest, Signature, ValidatorIndex, View
 
 Subject = tuple[VoteKind, View, Digest]
-"""What votes of one view can differ in: kind, parent view and digest."""
+"""The fields in which votes of one view can differ: kind, parent view and digest."""
 TimeoutSignature = tuple[ValidatorIndex, View, Signature]
 """Signer, the high view that it names, and its signature, as in a timeout certificate."""
 
@@ -24,8 +24,8 @@ TimeoutSignature = tuple[ValidatorIndex, View, Signature]
 class Overheard:
     """One validator's. Its own votes are not among them: it can sign whatever it likes."""
 
-    def __init__(self, position: Position) -> None:
-        self._position = position
+    def __init__(self, context: BehaviourContext) -> None:
+        self._context = context
         self._votes: dict[View, dict[Subject, dict[ValidatorIndex, Signature]]] = {}
         self._certified: dict[View, Certificate] = {}
 
@@ -33,7 +33,7 @@ class Overheard:
         """Keep what a message holds that is good; return the peer's vote in it, if that is good and new."""
         for certificate in _block_certificates(message):
             self._keep_certificate(certificate)
-        vote, at = vote_of(message), self._position
+        vote, at = vote_of(message), self._context
         if vote is None or vote.signer == at.index or vote.signer not in at.validators.committee(vote.view):
             return None
         if vote.signer in self.signatures(vote) or not verify_vote(vote, at.validators, at.namespace):
@@ -58,16 +58,16 @@ class Overheard:
         return [found[signer] for signer in sorted(found)]
 
     def certificate(self, view: View) -> Certificate | None:
-        """What certifies the block of a view."""
+        """The certificate of the block of a view."""
         return self._certified.get(view)
 
     def certificate_below(self, view: View) -> Certificate | None:
-        """What certifies the block of the highest view below."""
+        """The certificate of the block of the highest view below."""
         below = max((known for known in self._certified if known < view), default=None)
         return None if below is None else self._certified[below]
 
     def _keep_certificate(self, certificate: Certificate) -> None:
-        at = self._position
+        at = self._context
         is_new = certificate.view not in self._certified and certificate.digest != NO_DIGEST
         if is_new and verify_certificate(certificate, at.validators, at.namespace):
             self._certified[certificate.view] = certificate

@@ -1,13 +1,13 @@
 """Validators that break the protocol on purpose, up to ``f`` of which it must withstand.
 
 One file a behaviour. A behaviour is put around one honest validator by its driver
-(:class:`~cluster.misbehaviour.byzantine.wrapper.ByzantineValidator`), counts how often it bit, and is the same in the
+(:class:`~cluster.misbehaviour.byzantine.wrapper.ByzantineValidator`), counts its effects, and is the same in the
 simulator and on the live testnet.
 """
 
 from __future__ import annotations
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Position, Score
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, Score
 from cluster.misbehaviour.byzantine.leaders.equivocating_leader import EquivocatingLeader
 from cluster.misbehaviour.byzantine.leaders.false_proposer import FalseProposer
 from cluster.misbehaviour.byzantine.leaders.forgetful_leader import ForgetfulLeader
@@ -68,4 +68,4 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
 }
 """Every behaviour, by the name that scenarios use."""
 
-__all__ = ["BEHAVIOURS", "Behaviour", "ByzantineValidator", "Position", "Score", "TwinWatch", "Twins"]
+__all__ = ["BEHAVIOURS", "Behaviour", "BehaviourContext", "ByzantineValidator", "Score", "TwinWatch", "Twins"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from random import Random
 
 from cluster.misbehaviour.byzantine.accountability import Accountability
-from cluster.misbehaviour.byzantine.base import Behaviour, Position, heard_in
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, heard_in
 from validator.node.assembly import Validator
 from validator.node.events import Effect, Event, Send
 
@@ -22,25 +22,25 @@ class ByzantineValidator:
     def __init__(
         self,
         behaviours: Sequence[type[Behaviour]],
-        position: Position,
+        context: BehaviourContext,
         accountability: Accountability | None = None,
     ) -> None:
-        """``accountability`` is the key's, where somebody else uses the same."""
-        self.accountability = Accountability(position) if accountability is None else accountability
-        seed = position.random.getrandbits(64)
+        """``accountability`` is the key's, if somebody else uses the same."""
+        self.accountability = Accountability(context) if accountability is None else accountability
+        seed = context.random.getrandbits(64)
         self._behaviours = [
-            behaviour(replace(position, random=Random(f"{seed}/{behaviour.name}"))) for behaviour in behaviours
+            behaviour(replace(context, random=Random(f"{seed}/{behaviour.name}"))) for behaviour in behaviours
         ]
         for behaviour in behaviours:
-            position.score.effects.setdefault(behaviour.name, 0)
+            context.score.effects.setdefault(behaviour.name, 0)
 
     def reseed(self, seed: str) -> None:
         """Draw from other sources from now on."""
         for behaviour in self._behaviours:
-            behaviour.position.random.seed(f"{seed}/{behaviour.name}")
+            behaviour.context.random.seed(f"{seed}/{behaviour.name}")
 
     def handle(self, validator: Validator, event: Event) -> list[Effect]:
-        """What ``validator.node.handle(event)`` comes to."""
+        """The effects that replace those of ``validator.node.handle(event)``."""
         is_swallowed = any(behaviour.swallows(event) for behaviour in self._behaviours)
         effects = [] if is_swallowed else validator.node.handle(event)
         heard = heard_in(event)

@@ -1,11 +1,11 @@
-"""What a mutant is."""
+"""Mutants: validators with one planted bug."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, TypeVar, cast
 
 from consensus.protocols import EngineType
 from validator.node.assembly import Parts
@@ -16,7 +16,7 @@ ALL: Final = tuple(range(VALIDATORS))
 
 
 class Area(StrEnum):
-    """Where a bug is planted."""
+    """The part of the system in which a bug is planted."""
 
     CONSENSUS = "consensus"
     NODE = "node"
@@ -27,7 +27,7 @@ class Area(StrEnum):
 
 
 class RunCounter:
-    """How often a mutated line ran, in one validator."""
+    """Counts how often a mutated line ran, in one validator."""
 
     def __init__(self) -> None:
         self.runs = 0
@@ -37,10 +37,11 @@ class RunCounter:
 
 
 @dataclass(frozen=True, slots=True)
-class Hunt:
-    """A scene, which validators have the bug, and the seeds to try in order until it is caught."""
+class Detection:
+    """A detection scenario, the validators that have the bug, and the seeds to try in order until it is caught."""
 
-    scene: str
+    scenario: str
+    """Its name in :mod:`cluster.tools.mutation.detection_scenarios`."""
     mutated: tuple[int, ...] = ONE
     protocol: str = "simplex"
     seeds: int = 4
@@ -56,11 +57,48 @@ class Mutant:
     description: str
     caught_by: str
     """The check that must fail (:mod:`cluster.checks.run`)."""
-    hunt: Hunt
-    """Where it is hunted."""
+    detection: Detection
+    """The run that must catch it."""
     rule: str = ""
     """Of the check ``safety``, the rule that must be broken (:mod:`cluster.simulation.watches.safety_monitor`)."""
     parts: Callable[[RunCounter], Parts] | None = None
-    """Makes the mutated parts, which tell the counter whenever the mutated line runs."""
+    """Makes the mutated parts, which count how often the mutated line runs."""
     engine: Callable[[EngineType, RunCounter], EngineType] | None = None
     """Makes the mutated consensus engine, likewise."""
+
+
+Maker = TypeVar("Maker", bound=Callable[..., Any])
+
+
+class MutantTable:
+    """The mutants of a module. Its methods decorate the functions that make the mutated parts or the mutated engine.
+
+    ``caught_by`` and ``rule`` are those of mutants that name no others.
+    """
+
+    def __init__(self, area: Area, caught_by: str = "", rule: str = "") -> None:
+        self._area = area
+        self._caught_by = caught_by
+        self._rule = rule
+        self._mutants: list[Mutant] = []
+
+    def __iter__(self) -> Iterator[Mutant]:
+        return iter(self._mutants)
+
+    def parts(self, *given: Any, **more: Any) -> Callable[[Maker], Maker]:
+        """Enter a mutant by what makes its parts; ``given`` are the fields after ``kind`` of :meth:`_entering`."""
+        return self._entering("parts", *given, **more)
+
+    def engine(self, *given: Any, **more: Any) -> Callable[[Maker], Maker]:
+        """Enter a mutant by what makes its consensus engine; likewise."""
+        return self._entering("engine", *given, **more)
+
+    def _entering(
+        self, kind: str, name: str, description: str, detection: Detection, caught_by: str = "", rule: str = ""
+    ) -> Callable[[Maker], Maker]:
+        def enter(make: Maker) -> Maker:
+            check, made = caught_by or self._caught_by, {kind: cast(Any, make)}
+            self._mutants.append(Mutant(name, self._area, description, check, detection, rule or self._rule, **made))
+            return make
+
+        return enter

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cluster.misbehaviour.byzantine.base import SISTER_CHAIN
-from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, RunCounter
 from consensus.certificates import verify_signed
 from consensus.interface import NOT_A_MEMBER
 from consensus.keys import Committee, ValidatorSet
@@ -51,9 +51,12 @@ ANCESTRY = "ancestry"
 # --- who may sign, how many must, and what a signature is for --------------------------------------------------------
 
 
+MUTANTS = MutantTable(Area.CONSENSUS, "safety", CERTIFICATES)
+
+
 @dataclass(frozen=True, slots=True)
 class _Signed:
-    """What the bytes that a vote's signature covers say."""
+    """The contents of the bytes that a vote's signature covers."""
 
     kind: VoteKind
     view: View
@@ -163,6 +166,9 @@ def _judged_by(careless: Careless) -> Callable[[Any, RunCounter], EngineType]:
     return make
 
 
+@MUTANTS.engine(
+    "counts-outsiders", "counts votes of validators that are not in the committee", Detection("outsider", ALL)
+)
 def _counts_outsiders(base: Any, counter: RunCounter) -> EngineType:
     class CountsOutsiders(base):
         def __init__(self, *given: Any, **named: Any) -> None:
@@ -193,6 +199,7 @@ def _repeats_in(payload: bytes) -> Certificate | None:
     return None
 
 
+@MUTANTS.parts("counts-names", "counts a signer as often as a certificate names it", Detection("double-signer", ALL))
 def _counts_names(counter: RunCounter) -> Parts:
     """A node that counts the names in a certificate; of a signer that is named twice it keeps one signature."""
 
@@ -221,6 +228,11 @@ def _counts_names(counter: RunCounter) -> Parts:
 # --- HotStuff: timeouts and what justifies a parent ------------------------------------------------------------------
 
 
+@MUTANTS.engine(
+    "trusts-high-certificates",
+    "HotStuff: does not look at the certificate inside a timeout or a timeout certificate",
+    Detection("false-high-certificate", ALL, "hotstuff"),
+)
 def _trusts_high_certificates(base: Any, counter: RunCounter) -> EngineType:
     class TrustsHighCertificates(base):
         _trusts = False
@@ -246,6 +258,11 @@ def _trusts_high_certificates(base: Any, counter: RunCounter) -> EngineType:
     return TrustsHighCertificates
 
 
+@MUTANTS.engine(
+    "no-high-certificate",
+    "HotStuff: takes a timeout certificate's word that the block that it names is final",
+    Detection("understated-timeouts", ALL, "hotstuff"),
+)
 def _needs_no_certified_block(base: Any, counter: RunCounter) -> EngineType:
     class NeedsNoCertifiedBlock(base):
         def _on_timeout_certificate(self, sender: ValidatorIndex, certificate: TimeoutCertificate) -> None:
@@ -260,6 +277,12 @@ def _needs_no_certified_block(base: Any, counter: RunCounter) -> EngineType:
     return NeedsNoCertifiedBlock
 
 
+@MUTANTS.engine(
+    "any-parent-justified",
+    "HotStuff: with a timeout certificate of the view before it votes for a block on any parent",
+    Detection("lock-breaker", ALL, "hotstuff"),
+    rule=ANCESTRY,
+)
 def _any_parent_is_justified(base: Any, counter: RunCounter) -> EngineType:
     class AnyParentIsJustified(base):
         def _ancestry_of(self, proposal: Proposal) -> Ancestry:
@@ -275,88 +298,29 @@ def _any_parent_is_justified(base: Any, counter: RunCounter) -> EngineType:
     return AnyParentIsJustified
 
 
-# --- all of them -----------------------------------------------------------------------------------------------------
-
-
-def _mutant(
-    name: str,
-    description: str,
-    engine: Callable[[Any, RunCounter], EngineType],
-    hunt: Hunt,
-    rule: str = CERTIFICATES,
-) -> Mutant:
-    return Mutant(name, Area.CONSENSUS, description, "safety", hunt, rule, engine=engine)
-
-
-MUTANTS = (
-    _mutant(
-        "one-signature-short",
-        "believes a certificate that is one signature short of a quorum",
-        _judged_by(_with_committees(_OneLess)),
-        Hunt("short-certificate", ALL),
-    ),
-    Mutant(
-        "counts-names",
-        Area.CONSENSUS,
-        "counts a signer as often as a certificate names it",
-        "safety",
-        Hunt("double-signer", ALL),
-        CERTIFICATES,
-        parts=_counts_names,
-    ),
-    _mutant(
-        "counts-outsiders",
-        "counts votes of validators that are not in the committee",
-        _counts_outsiders,
-        Hunt("outsider", ALL),
-    ),
-    _mutant(
-        "outsiders-in-certificates",
-        "believes a certificate in which validators outside the committee signed",
-        _judged_by(_with_committees(_Open)),
-        Hunt("outsider", ALL),
-    ),
-    _mutant(
-        "any-kind-of-vote",
-        "takes a vote's signature for that of a vote of another kind",
-        _judged_by(_signs_less(_of_other_kinds)),
-        Hunt("kind-replayer", ALL),
-    ),
-    _mutant(
-        "any-chain",
-        "takes signatures for another chain of the same validators",
-        _judged_by(_signs_less(_of_the_sister_chain)),
-        Hunt("sister-chain", ALL),
-    ),
-    _mutant(
-        "unsigned-timeouts",
-        "HotStuff: believes a timeout certificate without looking at its signatures",
-        _judged_by(_unsigned_timeouts),
-        Hunt("timeout-forger", ALL, "hotstuff"),
-    ),
-    _mutant(
-        "trusts-high-certificates",
-        "HotStuff: does not look at the certificate inside a timeout or a timeout certificate",
-        _trusts_high_certificates,
-        Hunt("false-high-certificate", ALL, "hotstuff"),
-    ),
-    _mutant(
-        "any-high-view",
-        "HotStuff: takes a timeout's signature for one that names another view",
-        _judged_by(_signs_less(_of_other_high_views)),
-        Hunt("understated-timeouts", ALL, "hotstuff"),
-    ),
-    _mutant(
-        "no-high-certificate",
-        "HotStuff: takes a timeout certificate's word that the block that it names is final",
-        _needs_no_certified_block,
-        Hunt("understated-timeouts", ALL, "hotstuff"),
-    ),
-    _mutant(
-        "any-parent-justified",
-        "HotStuff: with a timeout certificate of the view before it votes for a block on any parent",
-        _any_parent_is_justified,
-        Hunt("lock-breaker", ALL, "hotstuff"),
-        ANCESTRY,
-    ),
-)
+MUTANTS.engine(
+    "one-signature-short",
+    "believes a certificate that is one signature short of a quorum",
+    Detection("short-certificate", ALL),
+)(_judged_by(_with_committees(_OneLess)))
+MUTANTS.engine(
+    "outsiders-in-certificates",
+    "believes a certificate in which validators outside the committee signed",
+    Detection("outsider", ALL),
+)(_judged_by(_with_committees(_Open)))
+MUTANTS.engine(
+    "any-kind-of-vote", "takes a vote's signature for that of a vote of another kind", Detection("kind-replayer", ALL)
+)(_judged_by(_signs_less(_of_other_kinds)))
+MUTANTS.engine(
+    "any-chain", "takes signatures for another chain of the same validators", Detection("sister-chain", ALL)
+)(_judged_by(_signs_less(_of_the_sister_chain)))
+MUTANTS.engine(
+    "unsigned-timeouts",
+    "HotStuff: believes a timeout certificate without looking at its signatures",
+    Detection("timeout-forger", ALL, "hotstuff"),
+)(_judged_by(_unsigned_timeouts))
+MUTANTS.engine(
+    "any-high-view",
+    "HotStuff: takes a timeout's signature for one that names another view",
+    Detection("understated-timeouts", ALL, "hotstuff"),
+)(_judged_by(_signs_less(_of_other_high_views)))

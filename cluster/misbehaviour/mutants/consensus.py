@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, RunCounter
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, TimerKind
 from consensus.journal import decode_record
 from consensus.keys import Committee
@@ -20,6 +20,12 @@ from consensus.voting import Ancestry
 # The bases are the protocol that the chain runs: what is built here cannot be typed more narrowly.
 
 
+MUTANTS = MutantTable(Area.CONSENSUS, "evidence")
+
+
+@MUTANTS.engine(
+    "votes-before-journal", "a vote is sent before it is durable", Detection("leader-restarts", ALL, seeds=8)
+)
 def _votes_before_journal(base: Any, counter: RunCounter) -> EngineType:
     class VotesBeforeJournal(base):
         _announced_early: tuple[int, ...] = ()
@@ -73,6 +79,7 @@ class _Few:
         return self._committee
 
 
+@MUTANTS.engine("quorum-of-2f", "2f equal votes make a certificate", Detection("calm", ALL), "safety", "certificates")
 def _quorum_of_two_f(base: Any, counter: RunCounter) -> EngineType:
     class QuorumOfTwoF(base):
         def __init__(self, *given: Any, **named: Any) -> None:
@@ -82,6 +89,9 @@ def _quorum_of_two_f(base: Any, counter: RunCounter) -> EngineType:
     return QuorumOfTwoF
 
 
+@MUTANTS.engine(
+    "finalizes-after-nullify", "votes to finalize a view that it voted to nullify", Detection("bad-links", ALL)
+)
 def _finalizes_after_nullify(base: Any, counter: RunCounter) -> EngineType:
     class FinalizesAfterNullify(base):
         def _finalize(self, notarization: Certificate) -> None:
@@ -114,6 +124,9 @@ def _without_votes(
             yield encoded
 
 
+@MUTANTS.engine(
+    "forgets-votes", "a restart replays no votes from the journal", Detection("leader-restarts", ALL, seeds=8)
+)
 def _forgets_votes(base: Any, counter: RunCounter) -> EngineType:
     class ForgetsVotes(base):
         def _replay(self, journal: Iterable[bytes]) -> None:
@@ -122,6 +135,13 @@ def _forgets_votes(base: Any, counter: RunCounter) -> EngineType:
     return ForgetsVotes
 
 
+@MUTANTS.engine(
+    "skips-without-nullification",
+    "builds and votes on the final block, whatever lies between",
+    Detection("bad-links", ALL, seeds=8),
+    "safety",
+    "ancestry",
+)
 def _skips_without_nullification(base: Any, counter: RunCounter) -> EngineType:
     class SkipsWithoutNullification(base):
         def _best_parent(self, view: View) -> Ancestry:
@@ -138,6 +158,13 @@ def _skips_without_nullification(base: Any, counter: RunCounter) -> EngineType:
     return SkipsWithoutNullification
 
 
+@MUTANTS.engine(
+    "wrong-view-certificate",
+    "a nullification of the view before counts for the current one",
+    Detection("bad-links", ALL),
+    "safety",
+    "certificates",
+)
 def _wrong_view(base: Any, counter: RunCounter) -> EngineType:
     class TakesAnyView(base):
         def _on_certificate(self, sender: ValidatorIndex, certificate: Certificate) -> None:
@@ -150,6 +177,13 @@ def _wrong_view(base: Any, counter: RunCounter) -> EngineType:
     return TakesAnyView
 
 
+@MUTANTS.engine(
+    "unchecked-certificates",
+    "believes a certificate without looking at its signatures",
+    Detection("forger", ALL),
+    "safety",
+    "certificates",
+)
 def _unchecked_certificates(base: Any, counter: RunCounter) -> EngineType:
     class ChecksNoCertificate(base):
         def __init__(self, *given: Any, **named: Any) -> None:
@@ -166,6 +200,11 @@ def _unchecked_certificates(base: Any, counter: RunCounter) -> EngineType:
     return ChecksNoCertificate
 
 
+@MUTANTS.engine(
+    "proposes-again-after-restart",
+    "a leader that restarts in its view proposes another block",
+    Detection("leader-restarts", ALL, seeds=8),
+)
 def _notarizes_twice(base: Any, counter: RunCounter) -> EngineType:
     class ProposesTwice(base):
         def _proceed(self, round_: Round) -> None:
@@ -179,6 +218,13 @@ def _notarizes_twice(base: Any, counter: RunCounter) -> EngineType:
     return ProposesTwice
 
 
+@MUTANTS.engine(
+    "any-sync-releases-all",
+    "whatever sync ends, every vote that waits for one is sent",
+    Detection("leader-restarts", ALL),
+    "safety",
+    "durable_votes",
+)
 def _any_sync_releases_all(base: Any, counter: RunCounter) -> EngineType:
     class ReleasesAll(base):
         def _on_durable(self, token: Token) -> None:
@@ -189,6 +235,13 @@ def _any_sync_releases_all(base: Any, counter: RunCounter) -> EngineType:
     return ReleasesAll
 
 
+@MUTANTS.engine(
+    "keeps-certificates",
+    "certificates of views that are long final are never let go",
+    Detection("long", ALL),
+    "safety",
+    "bounded",
+)
 def _keeps_certificates(base: Any, counter: RunCounter) -> EngineType:
     class KeepsCertificates(base):
         def _prune(self) -> None:
@@ -201,6 +254,13 @@ def _keeps_certificates(base: Any, counter: RunCounter) -> EngineType:
     return KeepsCertificates
 
 
+@MUTANTS.engine(
+    "helps-nobody",
+    "a vote of a peer that is stuck in a view is not answered",
+    Detection("bad-links", ALL),
+    "safety",
+    "answers",
+)
 def _helps_nobody(base: Any, counter: RunCounter) -> EngineType:
     class HelpsNobody(base):
         def __init__(self, *given: Any, **named: Any) -> None:
@@ -210,6 +270,13 @@ def _helps_nobody(base: Any, counter: RunCounter) -> EngineType:
     return HelpsNobody
 
 
+@MUTANTS.engine(
+    "gives-up-on-unverified",
+    "the leader timer gives a view up whose proposal came and is not verified yet",
+    Detection("bad-links"),
+    "safety",
+    "patience",
+)
 def _gives_up_on_unverified(base: Any, counter: RunCounter) -> EngineType:
     class GivesUpOnUnverified(base):
         def _on_timer(self, kind: TimerKind, view: View) -> None:
@@ -223,6 +290,13 @@ def _gives_up_on_unverified(base: Any, counter: RunCounter) -> EngineType:
     return GivesUpOnUnverified
 
 
+@MUTANTS.engine(
+    "gives-up-on-notarized",
+    "HotStuff: the leader timer gives a view up although the proposal came",
+    Detection("bad-links", protocol="hotstuff"),
+    "safety",
+    "patience",
+)
 def _gives_up_on_notarized(base: Any, counter: RunCounter) -> EngineType:
     class GivesUpOnNotarized(base):
         def _on_timer(self, kind: TimerKind, view: View) -> None:
@@ -236,6 +310,9 @@ def _gives_up_on_notarized(base: Any, counter: RunCounter) -> EngineType:
     return GivesUpOnNotarized
 
 
+@MUTANTS.engine(
+    "keeps-rounds", "votes of views that are long final are never let go", Detection("calm", ALL), "safety", "bounded"
+)
 def _keeps_rounds(base: Any, counter: RunCounter) -> EngineType:
     class KeepsRounds(base):
         def _prune(self) -> None:
@@ -250,6 +327,11 @@ def _keeps_rounds(base: Any, counter: RunCounter) -> EngineType:
 # --- HotStuff -------------------------------------------------------------------------------------------------------
 
 
+@MUTANTS.engine(
+    "timeout-without-lock",
+    "HotStuff: timeouts name the root, not the highest certified block",
+    Detection("bad-links", ALL, "hotstuff", seeds=8),
+)
 def _times_out_without_lock(base: Any, counter: RunCounter) -> EngineType:
     class TimesOutWithoutLock(base):
         _high: Parent
@@ -263,6 +345,11 @@ def _times_out_without_lock(base: Any, counter: RunCounter) -> EngineType:
     return TimesOutWithoutLock
 
 
+@MUTANTS.engine(
+    "finalizes-after-timeout",
+    "HotStuff: finalizes a view that it timed out of",
+    Detection("bad-links", ALL, "hotstuff", seeds=8),
+)
 def _finalizes_after_timeout(base: Any, counter: RunCounter) -> EngineType:
     class FinalizesAfterTimeout(base):
         _timed_out: View
@@ -277,6 +364,13 @@ def _finalizes_after_timeout(base: Any, counter: RunCounter) -> EngineType:
     return FinalizesAfterTimeout
 
 
+@MUTANTS.engine(
+    "votes-without-lock",
+    "HotStuff: builds and votes on the final block, whatever the timeouts name",
+    Detection("bad-links", ALL, "hotstuff", seeds=8),
+    "safety",
+    "ancestry",
+)
 def _votes_without_lock(base: Any, counter: RunCounter) -> EngineType:
     class VotesWithoutLock(base):
         def _best_parent(self, view: View) -> Ancestry:
@@ -291,6 +385,13 @@ def _votes_without_lock(base: Any, counter: RunCounter) -> EngineType:
     return VotesWithoutLock
 
 
+@MUTANTS.engine(
+    "finalizes-in-one-phase",
+    "HotStuff: takes a certified block for a final one",
+    Detection("bad-links", ALL, "hotstuff"),
+    "safety",
+    "proved_final",
+)
 def _one_phase(base: Any, counter: RunCounter) -> EngineType:
     class FinalizesOnOneCertificate(base):
         def _learn(self, certificate: AnyCertificate) -> None:
@@ -303,6 +404,13 @@ def _one_phase(base: Any, counter: RunCounter) -> EngineType:
     return FinalizesOnOneCertificate
 
 
+@MUTANTS.engine(
+    "forgets-lock",
+    "HotStuff: a restart does not replay notarizations from the journal",
+    Detection("outage", ALL, "hotstuff", seeds=12),
+    "safety",
+    "lock",
+)
 def _forgets_lock(base: Any, counter: RunCounter) -> EngineType:
     class ForgetsLock(base):
         _high: Parent
@@ -316,6 +424,13 @@ def _forgets_lock(base: Any, counter: RunCounter) -> EngineType:
     return ForgetsLock
 
 
+@MUTANTS.engine(
+    "lock-not-journaled",
+    "HotStuff: notarizations are not journaled",
+    Detection("calm", ALL, "hotstuff"),
+    "safety",
+    "lock",
+)
 def _lock_not_journaled(base: Any, counter: RunCounter) -> EngineType:
     class JournalsNoNotarization(base):
         def _learn(self, certificate: AnyCertificate) -> None:
@@ -328,6 +443,13 @@ def _lock_not_journaled(base: Any, counter: RunCounter) -> EngineType:
     return JournalsNoNotarization
 
 
+@MUTANTS.engine(
+    "times-out-too-soon",
+    "HotStuff: who lost its journal times out before it knows a block as new as what it may have finalized",
+    Detection("lost-disk", ALL, "hotstuff", seeds=8),
+    "safety",
+    "abstention",
+)
 def _times_out_too_soon(base: Any, counter: RunCounter) -> EngineType:
     class TimesOutTooSoon(base):
         def _give_up(self, round_: Round) -> None:
@@ -342,181 +464,13 @@ def _times_out_too_soon(base: Any, counter: RunCounter) -> EngineType:
     return TimesOutTooSoon
 
 
-def _mutant(
-    name: str, description: str, engine: Any, hunt: Hunt, caught_by: str = "evidence", rule: str = ""
-) -> Mutant:
-    return Mutant(name, Area.CONSENSUS, description, caught_by, hunt, rule, engine=engine)
-
-
-MUTANTS = (
-    _mutant(
-        "votes-before-journal",
-        "a vote is sent before it is durable",
-        _votes_before_journal,
-        Hunt("leader-restarts", ALL, seeds=8),
-    ),
-    _mutant(
-        "quorum-of-2f",
-        "2f equal votes make a certificate",
-        _quorum_of_two_f,
-        Hunt("calm", ALL),
-        "safety",
-        "certificates",
-    ),
-    _mutant(
-        "finalizes-after-nullify",
-        "votes to finalize a view that it voted to nullify",
-        _finalizes_after_nullify,
-        Hunt("bad-links", ALL),
-    ),
-    _mutant(
-        "forgets-nullify",
-        "a restart does not replay nullify votes from the journal",
-        _forgets_nullify,
-        Hunt("outage", ALL, seeds=12),
-    ),
-    _mutant(
-        "forgets-votes",
-        "a restart replays no votes from the journal",
-        _forgets_votes,
-        Hunt("leader-restarts", ALL, seeds=8),
-    ),
-    _mutant(
-        "proposes-again-after-restart",
-        "a leader that restarts in its view proposes another block",
-        _notarizes_twice,
-        Hunt("leader-restarts", ALL, seeds=8),
-    ),
-    _mutant(
-        "skips-without-nullification",
-        "builds and votes on the final block, whatever lies between",
-        _skips_without_nullification,
-        Hunt("bad-links", ALL, seeds=8),
-        "safety",
-        "ancestry",
-    ),
-    _mutant(
-        "wrong-view-certificate",
-        "a nullification of the view before counts for the current one",
-        _wrong_view,
-        Hunt("bad-links", ALL),
-        "safety",
-        "certificates",
-    ),
-    _mutant(
-        "unchecked-certificates",
-        "believes a certificate without looking at its signatures",
-        _unchecked_certificates,
-        Hunt("forger", ALL),
-        "safety",
-        "certificates",
-    ),
-    _mutant(
-        "helps-nobody",
-        "a vote of a peer that is stuck in a view is not answered",
-        _helps_nobody,
-        Hunt("bad-links", ALL),
-        "safety",
-        "answers",
-    ),
-    _mutant(
-        "gives-up-on-unverified",
-        "the leader timer gives a view up whose proposal came and is not verified yet",
-        _gives_up_on_unverified,
-        Hunt("bad-links"),
-        "safety",
-        "patience",
-    ),
-    _mutant(
-        "gives-up-on-notarized",
-        "HotStuff: the leader timer gives a view up although the proposal came",
-        _gives_up_on_notarized,
-        Hunt("bad-links", protocol="hotstuff"),
-        "safety",
-        "patience",
-    ),
-    _mutant(
-        "keeps-certificates",
-        "certificates of views that are long final are never let go",
-        _keeps_certificates,
-        Hunt("long", ALL),
-        "safety",
-        "bounded",
-    ),
-    _mutant(
-        "keeps-rounds",
-        "votes of views that are long final are never let go",
-        _keeps_rounds,
-        Hunt("calm", ALL),
-        "safety",
-        "bounded",
-    ),
-    _mutant(
-        "timeout-without-lock",
-        "HotStuff: timeouts name the root, not the highest certified block",
-        _times_out_without_lock,
-        Hunt("bad-links", ALL, "hotstuff", seeds=8),
-    ),
-    _mutant(
-        "finalizes-after-timeout",
-        "HotStuff: finalizes a view that it timed out of",
-        _finalizes_after_timeout,
-        Hunt("bad-links", ALL, "hotstuff", seeds=8),
-    ),
-    _mutant(
-        "votes-without-lock",
-        "HotStuff: builds and votes on the final block, whatever the timeouts name",
-        _votes_without_lock,
-        Hunt("bad-links", ALL, "hotstuff", seeds=8),
-        "safety",
-        "ancestry",
-    ),
-    _mutant(
-        "finalizes-in-one-phase",
-        "HotStuff: takes a certified block for a final one",
-        _one_phase,
-        Hunt("bad-links", ALL, "hotstuff"),
-        "safety",
-        "proved_final",
-    ),
-    _mutant(
-        "any-sync-releases-all",
-        "whatever sync ends, every vote that waits for one is sent",
-        _any_sync_releases_all,
-        Hunt("leader-restarts", ALL),
-        "safety",
-        "durable_votes",
-    ),
-    _mutant(
-        "forgets-timeouts",
-        "HotStuff: a restart does not replay timeouts from the journal",
-        _forgets_nullify,
-        Hunt("outage", ALL, "hotstuff", seeds=12),
-        "safety",
-        "own_votes",
-    ),
-    _mutant(
-        "forgets-lock",
-        "HotStuff: a restart does not replay notarizations from the journal",
-        _forgets_lock,
-        Hunt("outage", ALL, "hotstuff", seeds=12),
-        "safety",
-        "lock",
-    ),
-    _mutant(
-        "lock-not-journaled",
-        "HotStuff: notarizations are not journaled",
-        _lock_not_journaled,
-        Hunt("calm", ALL, "hotstuff"),
-        "safety",
-        "lock",
-    ),
-    _mutant(
-        "times-out-too-soon",
-        "HotStuff: who lost its journal times out before it knows a block as new as what it may have finalized",
-        _times_out_too_soon,
-        Hunt("lost-disk", ALL, "hotstuff", seeds=8),
-        "safety",
-        "abstention",
-    ),
-)
+MUTANTS.engine(
+    "forgets-nullify", "a restart does not replay nullify votes from the journal", Detection("outage", ALL, seeds=12)
+)(_forgets_nullify)
+MUTANTS.engine(
+    "forgets-timeouts",
+    "HotStuff: a restart does not replay timeouts from the journal",
+    Detection("outage", ALL, "hotstuff", seeds=12),
+    "safety",
+    "own_votes",
+)(_forgets_nullify)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, RunCounter
 from validator.chain.transactions import transaction_hash
 from validator.node.assembly import Parts
 from validator.node.blocks.proposals import Proposals
@@ -14,7 +14,12 @@ from validator.node.node import Node
 from validator.node.pool.admission import Admission, Offer
 from validator.node.pool.mempool import Departed, Departure, Mempool
 
+MUTANTS = MutantTable(Area.NODE, "promises")
 
+
+@MUTANTS.parts(
+    "keeps-to-itself", "a client's transaction is not passed on to the other validators", Detection("calm", ALL)
+)
 def _keeps_to_itself(counter: RunCounter) -> Parts:
     class Selfish(Admission):
         def _judge_one(self, offer: Offer, accounts: Any) -> list[Effect]:
@@ -29,6 +34,11 @@ def _keeps_to_itself(counter: RunCounter) -> Parts:
     return Parts(node=KeepsToItself)
 
 
+@MUTANTS.parts(
+    "forgets-proposed",
+    "a leader forgets the transactions that it proposed, be the block final or not",
+    Detection("bad-links", ALL, seeds=8),
+)
 def _forgets_proposed(counter: RunCounter) -> Parts:
     class Forgets(Proposals):
         def built(self, built: Built) -> None:
@@ -45,6 +55,11 @@ def _forgets_proposed(counter: RunCounter) -> Parts:
     return Parts(node=ForgetsProposed)
 
 
+@MUTANTS.parts(
+    "drops-affordable",
+    "when an account changes, the last of its transactions is dropped as unaffordable",
+    Detection("bad-links", ALL, seeds=8),
+)
 def _drops_the_affordable(counter: RunCounter) -> Parts:
     class DropsAffordable(Mempool):
         def _recheck(self, sender: Any) -> list[Departed]:
@@ -58,29 +73,3 @@ def _drops_the_affordable(counter: RunCounter) -> Parts:
         mempool_class = DropsAffordable
 
     return Parts(node=HasSuchAMempool)
-
-
-def _mutant(name: str, description: str, parts: Any, hunt: Hunt) -> Mutant:
-    return Mutant(name, Area.NODE, description, "promises", hunt, parts=parts)
-
-
-MUTANTS = (
-    _mutant(
-        "keeps-to-itself",
-        "a client's transaction is not passed on to the other validators",
-        _keeps_to_itself,
-        Hunt("calm", ALL),
-    ),
-    _mutant(
-        "forgets-proposed",
-        "a leader forgets the transactions that it proposed, be the block final or not",
-        _forgets_proposed,
-        Hunt("bad-links", ALL, seeds=8),
-    ),
-    _mutant(
-        "drops-affordable",
-        "when an account changes, the last of its transactions is dropped as unaffordable",
-        _drops_the_affordable,
-        Hunt("bad-links", ALL, seeds=8),
-    ),
-)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, RunCounter
 from validator.chain.block import Event
 from validator.chain.genesis import Genesis
 from validator.chain.records import BID_MEMORY, KEPT_ANSWER, PUBLISHED, BidMemory, Fires, Timer
@@ -32,6 +32,9 @@ from validator.transition.transition import Transition
 STRANGER: Final = Address(b"\x5a" * 20)
 
 
+MUTANTS = MutantTable(Area.SCHEDULER, "state_roots")
+
+
 def _with_phase(phase: type[TimerPhase]) -> Parts:
     class Mutated(Transition):
         timer_phase_class = phase
@@ -49,6 +52,12 @@ def _with_index(index: type[SchedulerIndex]) -> Parts:
 # --- which timers fire, and when ------------------------------------------------------------------------------------
 
 
+@MUTANTS.parts(
+    "fires-again-after-restart",
+    "the first timer that fires after a restart fires twice",
+    Detection("restarts", ONE),
+    "timers",
+)
 def _fires_again_after_restart(counter: RunCounter) -> Parts:
     class FiresAgain(Executor):
         def __init__(self, disk: Disk, genesis: Genesis, transition: type[Transition], storage: StorageConfig) -> None:
@@ -75,6 +84,12 @@ def _fires_again_after_restart(counter: RunCounter) -> Parts:
     return Parts(executor=FiresAgain)
 
 
+@MUTANTS.parts(
+    "carried-timer-lost",
+    "a carried timer stays filed under its old height and is never found again",
+    Detection("crowd", ALL),
+    "timers",
+)
 def _carried_is_lost(counter: RunCounter) -> Parts:
     class CarriedIsLost(SchedulerIndex):
         """Looks for a carried timer under its old height, where it is no more."""
@@ -90,6 +105,12 @@ def _carried_is_lost(counter: RunCounter) -> Parts:
     return _with_index(CarriedIsLost)
 
 
+@MUTANTS.parts(
+    "passes-over-the-second",
+    "the second-best eligible timer of each block is left waiting",
+    Detection("calm", ALL),
+    "timers",
+)
 def _passed_over(counter: RunCounter) -> Parts:
     class PassesOver(TimerPhase):
         def best_first(self) -> Iterator[Candidate]:
@@ -102,6 +123,7 @@ def _passed_over(counter: RunCounter) -> Parts:
     return _with_phase(PassesOver)
 
 
+@MUTANTS.parts("fires-expired", "an expired timer is not destroyed and fires", Detection("deadlines", ALL), "timers")
 def _fires_expired(counter: RunCounter) -> Parts:
     class FiresExpired(TimerPhase):
         def expire(self) -> None:
@@ -117,6 +139,7 @@ def _fires_expired(counter: RunCounter) -> Parts:
     return _with_phase(FiresExpired)
 
 
+@MUTANTS.parts("fires-early", "a timer of the next height fires one block early", Detection("calm", ALL), "timers")
 def _fires_early(counter: RunCounter) -> Parts:
     class FiresEarly(TimerPhase):
         def scan(self, candidates: Iterable[Candidate]) -> None:
@@ -135,6 +158,12 @@ def _fires_early(counter: RunCounter) -> Parts:
     return _with_phase(FiresEarly)
 
 
+@MUTANTS.parts(
+    "expiry-without-budget",
+    "expired timers are removed beyond the garbage collection's budget",
+    Detection("deadlines", ALL),
+    "timers",
+)
 def _gc_without_budget(counter: RunCounter) -> Parts:
     class RemovesAll(TimerPhase):
         def expire(self) -> None:
@@ -155,6 +184,12 @@ def _gc_without_budget(counter: RunCounter) -> Parts:
 # --- order and price ------------------------------------------------------------------------------------------------
 
 
+@MUTANTS.parts(
+    "ties-by-insertion",
+    "ties go by age where the chain's rule is the timer id",
+    Detection("crowd-by-id", ALL),
+    "timers",
+)
 def _ties_by_insertion(counter: RunCounter) -> Parts:
     class TiesByInsertion(TimerPhase):
         def _kernel_prices(self) -> npt.NDArray[np.void]:
@@ -166,6 +201,12 @@ def _ties_by_insertion(counter: RunCounter) -> Parts:
     return _with_phase(TiesByInsertion)
 
 
+@MUTANTS.parts(
+    "median-of-competing",
+    "fairness weighs by the median of the competing actors' fires",
+    Detection("crowd", ALL, seeds=8),
+    "timers",
+)
 def _median_of_competing(counter: RunCounter) -> Parts:
     class MedianOfCompeting(Transition):
         def timer_phase(self) -> TimerPhase:
@@ -183,6 +224,9 @@ def _median_of_competing(counter: RunCounter) -> Parts:
     return Parts(transition=MedianOfCompeting)
 
 
+@MUTANTS.parts(
+    "p50-not-wired", "the median tip of a block never reaches the next one", Detection("crowd", ALL), "conservation"
+)
 def _p50_not_wired(counter: RunCounter) -> Parts:
     class NoMedian(Transition):
         def close(self, phase: TimerPhase) -> int:
@@ -194,6 +238,9 @@ def _p50_not_wired(counter: RunCounter) -> Parts:
     return Parts(transition=NoMedian)
 
 
+@MUTANTS.parts(
+    "no-fee-gate", "a timer whose maximum fee is below the lane price fires", Detection("crowd", ALL, seeds=8), "timers"
+)
 def _no_fee_gate(counter: RunCounter) -> Parts:
     class NoFeeGate(TimerPhase):
         def _kernel_prices(self) -> npt.NDArray[np.void]:
@@ -211,6 +258,11 @@ def _no_fee_gate(counter: RunCounter) -> Parts:
 # --- agents ---------------------------------------------------------------------------------------------------------
 
 
+@MUTANTS.parts(
+    "asks-over-the-owners-storage",
+    "a contract that bids for another actor is asked over that actor's storage, not its own",
+    Detection("agents", ONE),
+)
 def _asks_over_the_owners_storage(counter: RunCounter) -> Parts:
     class AsksTheOwner(BiddingRound):
         def context_for(self, owner: Address, contract: Address, meter: Meter) -> ReadOnlyContext:
@@ -227,6 +279,12 @@ def _with_bidding(bidding: type[BiddingRound]) -> Parts:
     return _with_phase(AsksOtherwise)
 
 
+@MUTANTS.parts(
+    "asks-out-of-order",
+    "agents are asked about a block's candidates in the reverse order",
+    Detection("agents", ALL),
+    "timers",
+)
 def _asks_out_of_order(counter: RunCounter) -> Parts:
     class AsksBackwards(BiddingRound):
         def _candidates(self) -> Iterator[BidCandidate]:
@@ -237,6 +295,12 @@ def _asks_out_of_order(counter: RunCounter) -> Parts:
     return _with_bidding(AsksBackwards)
 
 
+@MUTANTS.parts(
+    "does-not-ask-the-first",
+    "no agent is asked about the first candidate of a block",
+    Detection("agents", ALL),
+    "timers",
+)
 def _does_not_ask_the_first(counter: RunCounter) -> Parts:
     class LeavesTheFirstOut(BiddingRound):
         def _candidates(self) -> Iterator[BidCandidate]:
@@ -247,6 +311,9 @@ def _does_not_ask_the_first(counter: RunCounter) -> Parts:
     return _with_bidding(LeavesTheFirstOut)
 
 
+@MUTANTS.parts(
+    "published-survives-a-revert", "what a handler published stays where it fails afterwards", Detection("agents", ONE)
+)
 def _published_survives_a_revert(counter: RunCounter) -> Parts:
     class KeepsPublished(World):
         def revert(self, checkpoint: int) -> None:
@@ -268,6 +335,12 @@ def _published_survives_a_revert(counter: RunCounter) -> Parts:
 # --- settlement -----------------------------------------------------------------------------------------------------
 
 
+@MUTANTS.parts(
+    "refund-at-wrong-price",
+    "unused cells of a fire are refunded at the price of cycles",
+    Detection("calm", ALL),
+    "conservation",
+)
 def _refund_at_wrong_price(counter: RunCounter) -> Parts:
     class RefundsAtAnotherPrice(TimerPhase):
         def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
@@ -285,6 +358,9 @@ def _refund_at_wrong_price(counter: RunCounter) -> Parts:
     return _with_phase(RefundsAtAnotherPrice)
 
 
+@MUTANTS.parts(
+    "tips-to-the-actor", "a fire's tip goes to its actor, not to the proposer", Detection("calm", ALL), "conservation"
+)
 def _tips_to_payer(counter: RunCounter) -> Parts:
     class TipsToThePayer(TimerPhase):
         def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
@@ -298,6 +374,9 @@ def _tips_to_payer(counter: RunCounter) -> Parts:
     return _with_phase(TipsToThePayer)
 
 
+@MUTANTS.parts(
+    "burn-not-counted", "what a fire pays for the lane is not counted as burned", Detection("calm", ALL), "conservation"
+)
 def _burn_not_counted(counter: RunCounter) -> Parts:
     class BurnNotCounted(TimerPhase):
         def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
@@ -310,6 +389,12 @@ def _burn_not_counted(counter: RunCounter) -> Parts:
     return _with_phase(BurnNotCounted)
 
 
+@MUTANTS.parts(
+    "destroys-the-solvent",
+    "every third timer is destroyed for insufficient funds that its payer has",
+    Detection("calm", ALL),
+    "timers",
+)
 def _destroys_the_solvent(counter: RunCounter) -> Parts:
     class DestroysTheSolvent(TimerPhase):
         def fire_or_destroy(self, candidate: Candidate) -> bool:
@@ -330,6 +415,9 @@ def _destroys_the_solvent(counter: RunCounter) -> Parts:
     return _with_phase(DestroysTheSolvent)
 
 
+@MUTANTS.parts(
+    "another-pays", "a fire is charged to the actor of the fire before it", Detection("calm", ALL), "conservation"
+)
 def _another_pays(counter: RunCounter) -> Parts:
     class AnotherPays(TimerPhase):
         def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
@@ -342,6 +430,12 @@ def _another_pays(counter: RunCounter) -> Parts:
     return _with_phase(AnotherPays)
 
 
+@MUTANTS.parts(
+    "mints-to-a-stranger",
+    "an account that nobody knows gets what a block's fires tipped, once more",
+    Detection("calm", ALL),
+    "conservation",
+)
 def _mints_to_a_stranger(counter: RunCounter) -> Parts:
     class MintsToAStranger(Transition):
         def close(self, phase: TimerPhase) -> int:
@@ -356,6 +450,11 @@ def _mints_to_a_stranger(counter: RunCounter) -> Parts:
 # --- the index ------------------------------------------------------------------------------------------------------
 
 
+@MUTANTS.parts(
+    "row-of-another-branch",
+    "the calendar takes a timer of another branch with the same number for its own",
+    Detection("bad-links", ONE, seeds=12),
+)
 def _row_of_another_branch(counter: RunCounter) -> Parts:
     class ConfusedBucket(Bucket):
         __slots__ = ()
@@ -381,6 +480,11 @@ def _row_of_another_branch(counter: RunCounter) -> Parts:
     return _with_index(ConfusedIndex)
 
 
+@MUTANTS.parts(
+    "fires-not-taken-back",
+    "going back from a block leaves its fires in the fairness window",
+    Detection("forks", ONE, seeds=12),
+)
 def _fires_not_taken_back(counter: RunCounter) -> Parts:
     class ForgetsToUncount(SchedulerIndex):
         def retreat(self, changes: Sequence[Change]) -> None:
@@ -394,6 +498,11 @@ def _fires_not_taken_back(counter: RunCounter) -> Parts:
     return _with_index(ForgetsToUncount)
 
 
+@MUTANTS.parts(
+    "bids-not-taken-back",
+    "which agents were asked, did not pay and answered what is not taken back with a block",
+    Detection("forks-of-bidders", ONE, seeds=12),
+)
 def _bids_not_taken_back(counter: RunCounter) -> Parts:
     memories: dict[Address, BidMemory] = {}
 
@@ -416,6 +525,11 @@ def _bids_not_taken_back(counter: RunCounter) -> Parts:
     return _with_phase(Mutated)
 
 
+@MUTANTS.parts(
+    "index-keeps-bids",
+    "going back from a block leaves what agents answered in it in the index, though not in state",
+    Detection("forks-of-bidders", ONE, seeds=12),
+)
 def _index_keeps_bids(counter: RunCounter) -> Parts:
     class KeepsBids(SchedulerIndex):
         def retreat(self, changes: Sequence[Change]) -> None:
@@ -427,12 +541,9 @@ def _index_keeps_bids(counter: RunCounter) -> Parts:
     return _with_index(KeepsBids)
 
 
-def _mutant(
-    name: str, description: str, parts: Any, hunt: Hunt, caught_by: str = "state_roots", rule: str = ""
-) -> Mutant:
-    return Mutant(name, Area.SCHEDULER, description, caught_by, hunt, rule, parts=parts)
-
-
+@MUTANTS.parts(
+    "double-fire", "in every block the first timer that fired fires once more", Detection("calm", ONE), "timers"
+)
 def _double_fire(counter: RunCounter) -> Parts:
     class DoubleFirePhase(TimerPhase):
         def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
@@ -447,177 +558,3 @@ def _double_fire(counter: RunCounter) -> Parts:
         timer_phase_class = DoubleFirePhase
 
     return Parts(transition=DoubleFire)
-
-
-MUTANTS = (
-    Mutant(
-        name="double-fire",
-        area=Area.SCHEDULER,
-        description="in every block the first timer that fired fires once more",
-        caught_by="timers",
-        hunt=Hunt("calm", ONE),
-        parts=_double_fire,
-    ),
-    _mutant(
-        "fires-again-after-restart",
-        "the first timer that fires after a restart fires twice",
-        _fires_again_after_restart,
-        Hunt("restarts", ONE),
-        "timers",
-    ),
-    _mutant(
-        "carried-timer-lost",
-        "a carried timer stays filed under its old height and is never found again",
-        _carried_is_lost,
-        Hunt("crowd", ALL),
-        "timers",
-    ),
-    _mutant(
-        "passes-over-the-second",
-        "the second-best eligible timer of each block is left waiting",
-        _passed_over,
-        Hunt("calm", ALL),
-        "timers",
-    ),
-    _mutant(
-        "fires-expired",
-        "an expired timer is not destroyed and fires",
-        _fires_expired,
-        Hunt("deadlines", ALL),
-        "timers",
-    ),
-    _mutant(
-        "fires-early",
-        "a timer of the next height fires one block early",
-        _fires_early,
-        Hunt("calm", ALL),
-        "timers",
-    ),
-    _mutant(
-        "expiry-without-budget",
-        "expired timers are removed beyond the garbage collection's budget",
-        _gc_without_budget,
-        Hunt("deadlines", ALL),
-        "timers",
-    ),
-    _mutant(
-        "ties-by-insertion",
-        "ties go by age where the chain's rule is the timer id",
-        _ties_by_insertion,
-        Hunt("crowd-by-id", ALL),
-        "timers",
-    ),
-    _mutant(
-        "median-of-competing",
-        "fairness weighs by the median of the competing actors' fires",
-        _median_of_competing,
-        Hunt("crowd", ALL, seeds=8),
-        "timers",
-    ),
-    _mutant(
-        "p50-not-wired",
-        "the median tip of a block never reaches the next one",
-        _p50_not_wired,
-        Hunt("crowd", ALL),
-        "conservation",
-    ),
-    _mutant(
-        "no-fee-gate",
-        "a timer whose maximum fee is below the lane price fires",
-        _no_fee_gate,
-        Hunt("crowd", ALL, seeds=8),
-        "timers",
-    ),
-    _mutant(
-        "asks-over-the-owners-storage",
-        "a contract that bids for another actor is asked over that actor's storage, not its own",
-        _asks_over_the_owners_storage,
-        Hunt("agents", ONE),
-    ),
-    _mutant(
-        "asks-out-of-order",
-        "agents are asked about a block's candidates in the reverse order",
-        _asks_out_of_order,
-        Hunt("agents", ALL),
-        "timers",
-    ),
-    _mutant(
-        "does-not-ask-the-first",
-        "no agent is asked about the first candidate of a block",
-        _does_not_ask_the_first,
-        Hunt("agents", ALL),
-        "timers",
-    ),
-    _mutant(
-        "published-survives-a-revert",
-        "what a handler published stays where it fails afterwards",
-        _published_survives_a_revert,
-        Hunt("agents", ONE),
-    ),
-    _mutant(
-        "destroys-the-solvent",
-        "every third timer is destroyed for insufficient funds that its payer has",
-        _destroys_the_solvent,
-        Hunt("calm", ALL),
-        "timers",
-    ),
-    _mutant(
-        "another-pays",
-        "a fire is charged to the actor of the fire before it",
-        _another_pays,
-        Hunt("calm", ALL),
-        "conservation",
-    ),
-    _mutant(
-        "mints-to-a-stranger",
-        "an account that nobody knows gets what a block's fires tipped, once more",
-        _mints_to_a_stranger,
-        Hunt("calm", ALL),
-        "conservation",
-    ),
-    _mutant(
-        "refund-at-wrong-price",
-        "unused cells of a fire are refunded at the price of cycles",
-        _refund_at_wrong_price,
-        Hunt("calm", ALL),
-        "conservation",
-    ),
-    _mutant(
-        "tips-to-the-actor",
-        "a fire's tip goes to its actor, not to the proposer",
-        _tips_to_payer,
-        Hunt("calm", ALL),
-        "conservation",
-    ),
-    _mutant(
-        "burn-not-counted",
-        "what a fire pays for the lane is not counted as burned",
-        _burn_not_counted,
-        Hunt("calm", ALL),
-        "conservation",
-    ),
-    _mutant(
-        "row-of-another-branch",
-        "the calendar takes a timer of another branch with the same number for its own",
-        _row_of_another_branch,
-        Hunt("bad-links", ONE, seeds=12),
-    ),
-    _mutant(
-        "fires-not-taken-back",
-        "going back from a block leaves its fires in the fairness window",
-        _fires_not_taken_back,
-        Hunt("forks", ONE, seeds=12),
-    ),
-    _mutant(
-        "bids-not-taken-back",
-        "which agents were asked, did not pay and answered what is not taken back with a block",
-        _bids_not_taken_back,
-        Hunt("forks-of-bidders", ONE, seeds=12),
-    ),
-    _mutant(
-        "index-keeps-bids",
-        "going back from a block leaves what agents answered in it in the index, though not in state",
-        _index_keeps_bids,
-        Hunt("forks-of-bidders", ONE, seeds=12),
-    ),
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, RunCounter
 from validator.node.assembly import Parts
 from validator.node.executor.executor import Executor
 from validator.state.engines.plain import PlainEngine
@@ -15,6 +15,8 @@ from validator.state.store import LogStateStore, _StateView
 from validator.storage.disk import Disk
 from validator.transition.transition import PreparedTransaction, Transition
 
+MUTANTS = MutantTable(Area.STATE, "state_roots")
+
 
 def _with_store(store: type[LogStateStore]) -> Parts:
     class Mutated(Executor):
@@ -23,6 +25,9 @@ def _with_store(store: type[LogStateStore]) -> Parts:
     return Parts(executor=Mutated)
 
 
+@MUTANTS.parts(
+    "root-without-active-bits", "twig roots leave the active bits out", Detection("calm", ALL), "safety", "proofs"
+)
 def _root_without_bits(counter: RunCounter) -> Parts:
     class TreeWithoutBits(Tree):
         def _put(self, level: int, indexes: list[int], row: list[bytes], undo: TreeUndo) -> None:
@@ -52,6 +57,11 @@ def _root_without_bits(counter: RunCounter) -> Parts:
     return _with_store(StoreWithoutBits)
 
 
+@MUTANTS.parts(
+    "reads-another-branch",
+    "a view reads what the branch has that the engine stands at",
+    Detection("forks", ONE, seeds=12),
+)
 def _reads_another_branch(counter: RunCounter) -> Parts:
     class ReadsAnotherBranch(LogStateStore):
         def value(self, view: _StateView, key: bytes) -> bytes | None:
@@ -63,6 +73,13 @@ def _reads_another_branch(counter: RunCounter) -> Parts:
     return _with_store(ReadsAnotherBranch)
 
 
+@MUTANTS.parts(
+    "links-not-kept",
+    "a key's link is not written anew when the key behind it comes or goes",
+    Detection("calm", ALL),
+    "safety",
+    "proofs",
+)
 def _deleted_key_stays_linked(counter: RunCounter) -> Parts:
     class KeepsLinks(PlainEngine):
         def _relink(self, changed: Any) -> Any:
@@ -80,17 +97,16 @@ def _deleted_key_stays_linked(counter: RunCounter) -> Parts:
     return _with_store(StoreThatKeepsLinks)
 
 
-def _mutant(
-    name: str, description: str, parts: Any, hunt: Hunt, caught_by: str = "state_roots", rule: str = ""
-) -> Mutant:
-    return Mutant(name, Area.STATE, description, caught_by, hunt, rule, parts=parts)
-
-
 FIRST_HEIGHT = 6
 """The bug sleeps until this height, so that the height which the checks name is not simply the first."""
 
 
-def _wrong_balance(counter: RunCounter) -> Parts:
+@MUTANTS.parts(
+    "wrong-balance",
+    f"from height {FIRST_HEIGHT} on, a transaction's sender is refunded one unit too much",
+    Detection("calm", ONE),
+)
+def wrong_balance(counter: RunCounter) -> Parts:
     class WrongBalance(Transition):
         def execute(self, prepared: PreparedTransaction) -> None:
             Transition.execute(self, prepared)
@@ -99,39 +115,3 @@ def _wrong_balance(counter: RunCounter) -> Parts:
                 self.world.credit(prepared.transaction.sender, 1)
 
     return Parts(transition=WrongBalance)
-
-
-WRONG_BALANCE = Mutant(
-    name="wrong-balance",
-    area=Area.STATE,
-    description=f"from height {FIRST_HEIGHT} on, a transaction's sender is refunded one unit too much",
-    caught_by="state_roots",
-    hunt=Hunt("calm", ONE),
-    parts=_wrong_balance,
-)
-
-MUTANTS = (
-    WRONG_BALANCE,
-    _mutant(
-        "root-without-active-bits",
-        "twig roots leave the active bits out",
-        _root_without_bits,
-        Hunt("calm", ALL),
-        "safety",
-        "proofs",
-    ),
-    _mutant(
-        "links-not-kept",
-        "a key's link is not written anew when the key behind it comes or goes",
-        _deleted_key_stays_linked,
-        Hunt("calm", ALL),
-        "safety",
-        "proofs",
-    ),
-    _mutant(
-        "reads-another-branch",
-        "a view reads what the branch has that the engine stands at",
-        _reads_another_branch,
-        Hunt("forks", ONE, seeds=12),
-    ),
-)

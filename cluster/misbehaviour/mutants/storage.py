@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, RunCounter
 from consensus.messages import Vote
 from validator.chain.block import BlockReceipts
 from validator.chain.messages import read_message
@@ -30,6 +30,8 @@ from validator.storage.disk import Disk
 from validator.storage.frames import frame
 from validator.storage.journal import JournalContent, encode_journal, open_journal
 
+MUTANTS = MutantTable(Area.STORAGE)
+
 
 class _Around:
     """A disk, but for what a derived class does in its place."""
@@ -48,6 +50,12 @@ def _with_store(store: type[LogStateStore]) -> Parts:
     return Parts(executor=Mutated)
 
 
+@MUTANTS.parts(
+    "unsynced-meta",
+    "a commit of the state does not sync its frame and meta record",
+    Detection("restarts", ALL, seeds=8),
+    "no_problems",
+)
 def _unsynced_meta(counter: RunCounter) -> Parts:
     class NeverSynced(_Around):
         """A log's disk whose syncs do nothing."""
@@ -63,6 +71,12 @@ def _unsynced_meta(counter: RunCounter) -> Parts:
     return _with_store(Unsynced)
 
 
+@MUTANTS.parts(
+    "archive-not-synced",
+    "a final block is not durable before its state is",
+    Detection("restarts", ALL, seeds=8),
+    "no_problems",
+)
 def _archive_not_synced(counter: RunCounter) -> Parts:
     class NotSynced(BlockArchive):
         def append(self, archived: ArchivedBlock, receipts: BlockReceipts) -> None:
@@ -75,6 +89,12 @@ def _archive_not_synced(counter: RunCounter) -> Parts:
     return Parts(executor=Mutated)
 
 
+@MUTANTS.parts(
+    "prune-before-commit",
+    "what the new state does not need is removed before the new state is durable",
+    Detection("pruning", ALL, seeds=8),
+    "no_problems",
+)
 def _prune_before_commit(counter: RunCounter) -> Parts:
     class PrunesFirst(LogStateStore):
         def commit(self, view: View) -> None:
@@ -99,6 +119,12 @@ def _prune_before_commit(counter: RunCounter) -> Parts:
     return _with_store(PrunesFirst)
 
 
+@MUTANTS.parts(
+    "snapshot-chunk-unchecked",
+    "a joining validator takes the chunks of a snapshot as they come",
+    Detection("false-snapshot", (2,)),
+    "no_problems",
+)
 def _unchecked_chunks(counter: RunCounter) -> Parts:
     class TakesAnyChunk(SnapshotIntake):
         def take_chunk(self, chunk: int, data: bytes) -> None:
@@ -124,6 +150,12 @@ def _unchecked_chunks(counter: RunCounter) -> Parts:
     return Parts(join=JoinsBlindly)
 
 
+@MUTANTS.parts(
+    "journal-dropped-on-replace",
+    "replacing the journal drops the votes above the final block",
+    Detection("long", ALL, seeds=12),
+    "evidence",
+)
 def _journal_dropped(counter: RunCounter) -> Parts:
     class DropsJournal(Finality):
         def _replace_journal(self) -> None:
@@ -138,6 +170,13 @@ def _journal_dropped(counter: RunCounter) -> Parts:
     return Parts(node=MakesFinalWithoutJournal)
 
 
+@MUTANTS.parts(
+    "journal-read-unsynced",
+    "what a restart reads of the journal is not made durable before it is repeated",
+    Detection("upgrades", ALL, seeds=8),
+    "safety",
+    "durable_votes",
+)
 def _journal_as_it_is(counter: RunCounter) -> Parts:
     class NeverReplaced(_Around):
         """A disk whose journal stays as it was found."""
@@ -155,6 +194,13 @@ def _journal_as_it_is(counter: RunCounter) -> Parts:
     return Parts(journal=read)
 
 
+@MUTANTS.parts(
+    "joins-on-one-word",
+    "one peer's view ends the abstention of who lost its journal",
+    Detection("lost-disk", ALL),
+    "safety",
+    "abstention",
+)
 def _joins_on_one_word(counter: RunCounter) -> Parts:
     class TakesOneWord(PastViews):
         @property
@@ -168,6 +214,13 @@ def _joins_on_one_word(counter: RunCounter) -> Parts:
     return Parts(join=JoinsOnOneWord)
 
 
+@MUTANTS.parts(
+    "joins-on-votes",
+    "a vote counts as proof of the view that its sender is in, for who lost its journal",
+    Detection("lost-disk", ALL, seeds=12),
+    "safety",
+    "abstention",
+)
 def _joins_on_votes(counter: RunCounter) -> Parts:
     class TakesVotes(SnapshotJoin):
         def _on_message(self, sender: int, payload: bytes) -> None:
@@ -182,70 +235,3 @@ def _joins_on_votes(counter: RunCounter) -> Parts:
             super()._on_message(sender, payload)
 
     return Parts(join=TakesVotes)
-
-
-def _mutant(name: str, description: str, parts: Any, hunt: Hunt, caught_by: str, rule: str = "") -> Mutant:
-    return Mutant(name, Area.STORAGE, description, caught_by, hunt, rule, parts=parts)
-
-
-MUTANTS = (
-    _mutant(
-        "unsynced-meta",
-        "a commit of the state does not sync its frame and meta record",
-        _unsynced_meta,
-        Hunt("restarts", ALL, seeds=8),
-        "no_problems",
-    ),
-    _mutant(
-        "archive-not-synced",
-        "a final block is not durable before its state is",
-        _archive_not_synced,
-        Hunt("restarts", ALL, seeds=8),
-        "no_problems",
-    ),
-    _mutant(
-        "prune-before-commit",
-        "what the new state does not need is removed before the new state is durable",
-        _prune_before_commit,
-        Hunt("pruning", ALL, seeds=8),
-        "no_problems",
-    ),
-    _mutant(
-        "snapshot-chunk-unchecked",
-        "a joining validator takes the chunks of a snapshot as they come",
-        _unchecked_chunks,
-        Hunt("false-snapshot", (2,)),
-        "no_problems",
-    ),
-    _mutant(
-        "journal-dropped-on-replace",
-        "replacing the journal drops the votes above the final block",
-        _journal_dropped,
-        Hunt("long", ALL, seeds=12),
-        "evidence",
-    ),
-    _mutant(
-        "journal-read-unsynced",
-        "what a restart reads of the journal is not made durable before it is repeated",
-        _journal_as_it_is,
-        Hunt("upgrades", ALL, seeds=8),
-        "safety",
-        "durable_votes",
-    ),
-    _mutant(
-        "joins-on-one-word",
-        "one peer's view ends the abstention of who lost its journal",
-        _joins_on_one_word,
-        Hunt("lost-disk", ALL),
-        "safety",
-        "abstention",
-    ),
-    _mutant(
-        "joins-on-votes",
-        "a vote counts as proof of the view that its sender is in, for who lost its journal",
-        _joins_on_votes,
-        Hunt("lost-disk", ALL, seeds=12),
-        "safety",
-        "abstention",
-    ),
-)

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
-from cluster.misbehaviour.mutants.state import WRONG_BALANCE
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, RunCounter
+from cluster.misbehaviour.mutants.state import wrong_balance
 from consensus import interface as engine_border
 from consensus.keys import ValidatorSet
 from consensus.types import Signature, ValidatorIndex
@@ -33,10 +33,13 @@ from validator.transition.transition import Outcome, PreparedTransaction, Transi
 BASEFEES: Final = ("basefee_cycle", "basefee_cell", "basefee_lane_timer")
 USAGE: Final = ("lane_cycles", "lane_cells", "user_cycles", "user_cells")
 REJOINS: Final = 2
-"""The validator that loses its disk, or is down for long, in the scenes of those that help it."""
+"""The validator that loses its disk, or is down for long, in the scenarios of those that help it."""
 
 
 # --- proofs of finality and of state ----------------------------------------------------------------------------------
+
+
+MUTANTS = MutantTable(Area.NODE)
 
 
 def _credulous(validators: ValidatorSet, counter: RunCounter) -> ValidatorSet:
@@ -50,6 +53,13 @@ def _credulous(validators: ValidatorSet, counter: RunCounter) -> ValidatorSet:
     return Credulous(validators.public_keys, validators.scheme, validators.epochs)
 
 
+@MUTANTS.parts(
+    "unproved-snapshots",
+    "a joining validator takes a snapshot whose block nobody proves final",
+    Detection("unproved-snapshot", (REJOINS,)),
+    "safety",
+    "certificates",
+)
 def _unproved_snapshots(counter: RunCounter) -> Parts:
     class TakesAnyOffer(SnapshotJoin):
         def _on_offer(self, sender: int, offer: SnapshotOffer) -> None:
@@ -60,6 +70,12 @@ def _unproved_snapshots(counter: RunCounter) -> Parts:
     return Parts(join=TakesAnyOffer)
 
 
+@MUTANTS.parts(
+    "unproved-final-blocks",
+    "who catches up takes blocks for final that nobody proves so",
+    Detection("unproved-blocks", (REJOINS,)),
+    "agreement",
+)
 def _unproved_blocks(counter: RunCounter) -> Parts:
     class TakesAnyBlocks(CatchUp):
         def _take_if_proved(self, response: FinalBlocksResponse) -> bool:
@@ -87,6 +103,12 @@ class _AnyRoot(bytes):
         return False
 
 
+@MUTANTS.parts(
+    "manifest-unchecked",
+    "a joining validator does not hold a snapshot's manifest against the header's state root",
+    Detection("false-manifest", (REJOINS,)),
+    "no_problems",
+)
 def _manifest_unheld(counter: RunCounter) -> Parts:
     class TakesAnyManifest(SnapshotIntake):
         def take_manifest(self, data: bytes) -> None:
@@ -132,6 +154,13 @@ def _not_held(*names: str) -> Callable[[RunCounter], Parts]:
     return make
 
 
+@MUTANTS.parts(
+    "proposer-unchecked",
+    "votes for a block of another proposer than the leader of its view",
+    Detection("false-proposer", ALL),
+    "safety",
+    "leaders",
+)
 def _any_proposer(counter: RunCounter) -> Parts:
     class TakesAnyProposer(Verification):
         def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
@@ -150,6 +179,13 @@ def _any_proposer(counter: RunCounter) -> Parts:
 # --- whoever is wrong -------------------------------------------------------------------------------------------------
 
 
+@MUTANTS.parts(
+    "diverges-and-goes-on",
+    "who finds that a final block does not execute to its header says so, and goes on taking part",
+    Detection("calm", ONE),
+    "safety",
+    "silence",
+)
 def _goes_on(counter: RunCounter) -> Parts:
     class GoesOn(Node):
         def handle(self, event: Event) -> list[Effect]:
@@ -161,78 +197,25 @@ def _goes_on(counter: RunCounter) -> Parts:
                 self.diverged = told
             return effects
 
-    assert WRONG_BALANCE.parts is not None, "it is a mutant of the transition"
-    wrong = WRONG_BALANCE.parts(RunCounter())
+    wrong = wrong_balance(RunCounter())
     return replace(wrong, node=GoesOn)
 
 
-# --- all of them ------------------------------------------------------------------------------------------------------
-
-
-def _mutant(
-    name: str, description: str, parts: Callable[[RunCounter], Parts], hunt: Hunt, caught_by: str, rule: str = ""
-) -> Mutant:
-    return Mutant(name, Area.NODE, description, caught_by, hunt, rule, parts=parts)
-
-
-MUTANTS = (
-    _mutant(
-        "unproved-snapshots",
-        "a joining validator takes a snapshot whose block nobody proves final",
-        _unproved_snapshots,
-        Hunt("unproved-snapshot", (REJOINS,)),
-        "safety",
-        "certificates",
-    ),
-    _mutant(
-        "manifest-unchecked",
-        "a joining validator does not hold a snapshot's manifest against the header's state root",
-        _manifest_unheld,
-        Hunt("false-manifest", (REJOINS,)),
-        "no_problems",
-    ),
-    _mutant(
-        "unproved-final-blocks",
-        "who catches up takes blocks for final that nobody proves so",
-        _unproved_blocks,
-        Hunt("unproved-blocks", (REJOINS,)),
-        "agreement",
-    ),
-    _mutant(
-        "receipts-root-unchecked",
-        "a header's receipts root is not held against execution",
-        _not_held("receipts_root"),
-        Hunt("invalid-block-any-field", ALL, seeds=12),
-        "chain",
-    ),
-    _mutant(
-        "basefees-unchecked",
-        "a header's basefees are not held against execution",
-        _not_held(*BASEFEES),
-        Hunt("invalid-block-any-field", ALL, seeds=12),
-        "conservation",
-    ),
-    _mutant(
-        "usage-unchecked",
-        "what a header says that its block used is not held against execution",
-        _not_held(*USAGE),
-        Hunt("invalid-block-any-field", ALL, seeds=12),
-        "chain",
-    ),
-    _mutant(
-        "proposer-unchecked",
-        "votes for a block of another proposer than the leader of its view",
-        _any_proposer,
-        Hunt("false-proposer", ALL),
-        "safety",
-        "leaders",
-    ),
-    _mutant(
-        "diverges-and-goes-on",
-        "who finds that a final block does not execute to its header says so, and goes on taking part",
-        _goes_on,
-        Hunt("calm", ONE),
-        "safety",
-        "silence",
-    ),
-)
+MUTANTS.parts(
+    "receipts-root-unchecked",
+    "a header's receipts root is not held against execution",
+    Detection("invalid-block-any-field", ALL, seeds=12),
+    "chain",
+)(_not_held("receipts_root"))
+MUTANTS.parts(
+    "basefees-unchecked",
+    "a header's basefees are not held against execution",
+    Detection("invalid-block-any-field", ALL, seeds=12),
+    "conservation",
+)(_not_held(*BASEFEES))
+MUTANTS.parts(
+    "usage-unchecked",
+    "what a header says that its block used is not held against execution",
+    Detection("invalid-block-any-field", ALL, seeds=12),
+    "chain",
+)(_not_held(*USAGE))

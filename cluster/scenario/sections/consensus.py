@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
 from cluster.scenario.sections.base import Milliseconds, Section
+from consensus.interface import VotingConfig
+
+DEFAULTS: Final = VotingConfig()
 
 
 class ConsensusSection(Section):
@@ -20,11 +23,11 @@ class ConsensusSection(Section):
     """The signatures of votes; ``keyed-hash`` is a fast substitute for simulations only."""
     block_interval_ms: Milliseconds = 250
     """The least time between two blocks: a leader waits this long after it entered its view before it proposes."""
-    leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 2_000
+    leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = DEFAULTS.leader_timeout_ms
     """How long a validator waits for the leader's proposal before it votes to nullify the view."""
-    advance_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 3_000
+    advance_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = DEFAULTS.advance_timeout_ms
     """How long it waits for the view to end before it votes to nullify it."""
-    rebroadcast_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
+    rebroadcast_ms: Annotated[int, Field(ge=1, le=3_600_000)] = DEFAULTS.rebroadcast_ms
     """Interval at which it repeats its last messages while the view does not end."""
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a validator brings peers level that are stuck in a view that it has left, while a simulated run goes on.
+"""The watch of answers: a validator must help peers that are stuck in a view that it has left.
 
 An honest validator that hears an honest peer's notarize, nullify or timeout vote of a view that lies two or more behind
 its own, or one behind and heard before, answers at once with a certificate of that view or a later one, unless it sent
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from cluster.record.rules import SafetyRule as Rule
-from cluster.simulation.watches.safety_monitor import Look
+from cluster.simulation.watches.rule_log import Look
 from consensus.messages import NO_PARENT, AnyCertificate, Timeout, Vote, VoteKind
 from validator.chain.messages import Reading
 
@@ -35,7 +35,7 @@ class Hearing(NamedTuple):
 
 @dataclass(slots=True)
 class _Memory:
-    """What is known of one validator, in its present life."""
+    """The watch's knowledge of one validator, in its present life."""
 
     life: int = 0
     began: int = 0

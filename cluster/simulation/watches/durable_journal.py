@@ -1,4 +1,4 @@
-"""What of a simulated validator's journal a crash would leave alone, read as it becomes durable.
+"""The durable part of a simulated validator's journal, read as it grows.
 
 It is read from the disk's durable bytes and not from what the validator says that it wrote: a record counts once a sync
 has covered it.
@@ -33,7 +33,7 @@ class DurableRecord(NamedTuple):
 
     record: Record
     is_appended: bool
-    """Whether it stands where it was appended. A journal that was written whole is ordered by view, not by time."""
+    """Whether it is in the place of its append. A journal that was written whole is ordered by view, not by time."""
 
 
 @dataclass(slots=True)
@@ -81,7 +81,7 @@ def _record(encoded: bytes) -> Record:
 
 @lru_cache(REMEMBERED_BODIES)
 def _digest(body: bytes) -> bytes:
-    """The digest of a body's block; empty where it is no block's."""
+    """The digest of a body's block; empty if it is no block's."""
     try:
         return header_hash(decode(body, Block).header)
     except CodecError:

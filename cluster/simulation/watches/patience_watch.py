@@ -1,10 +1,10 @@
-"""Whether a view is given up although its leader's proposal came, while a simulated run goes on.
+"""The watch of patience: a view must not be given up early if its leader's proposal came.
 
 The leader timer gives a view up only if no proposal came. So a validator that holds a good one, or has voted for it,
 waits for its advance timer; Simplex lets it follow the leader, who gave up the view itself. The watch reads each
 validator's own clock, since timers run on it. It counts a proposal as good if the validator heard it in the view, from
 a leader that is honest and runs the code without a mutant, before the leader timer expired; unless it skipped the
-leader for being silent on entering the view, or found the block invalid: where that was wrong, other rules show it.
+leader for being silent on entering the view, or found the block invalid: if that was wrong, other rules show it.
 
 A view in which a validator was started is not judged: its votes of that view may be from before.
 """
@@ -17,21 +17,21 @@ from typing import Final
 
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
-from cluster.simulation.watches.safety_monitor import Look
+from cluster.simulation.watches.rule_log import Look
 from cluster.simulation.watches.vote_watch import GIVING_UP
 from consensus.messages import Proposal, VoteKind
 from consensus.types import GENESIS_VIEW, View
 from validator.chain.messages import Reading
 
 TOLERANCE_MS: Final = 1.0
-"""What rounding may add to a timer."""
+"""The most that rounding adds to a timer."""
 HEARD_VIEWS: Final = 4
 """A leader of whom a vote of one of so many views before was heard counts as silent with nobody."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """What is known of one validator in its current view. Times are those of its own clock."""
+    """The watch's knowledge of one validator in its current view. Times are those of its own clock."""
 
     view: View = GENESIS_VIEW
     proposal_until_ms: float = 0.0

@@ -1,4 +1,4 @@
-"""What validators promise to clients, watched while a simulated run goes on.
+"""The watch of promises: what validators promise to clients must be kept.
 
 Who takes a client's transaction promises to pass it on and to put it into a block. The watch is an observer, as the
 monitor is (:mod:`cluster.simulation.watches.safety_monitor`): it sees what validators answer, send, drop and build, and
@@ -7,9 +7,9 @@ holds that against the books of final blocks.
 =============  =======================================================================================================
 rule           what must hold
 =============  =======================================================================================================
-passed_on      when a client is told that its transaction was taken, the validator has sent it to all others
+passed_on      when a client hears that its transaction was taken, the validator has sent it to all others
 kept           the first final block that the validator began to build after that, in the same life, in which the
-               transaction could have run has it. It could have run where its nonce was the next, its fees reached the
+               transaction could have run has it. It could have run if its nonce was the next, its fees reached the
                basefees, its sender could pay for it, and the block had room for it
 dropped        a transaction that was taken leaves for a reason that shows: its nonce is spent by another one; its
                sender cannot pay for all that waits; another one with its nonce was taken; there were as many
@@ -22,7 +22,6 @@ leads no view, leaves waiting is not judged.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -33,12 +32,12 @@ from cluster.audit.ledger.context import FEE_LIMIT
 from cluster.audit.ledger.ledger import Ledger
 from cluster.record.rules import PromiseRule as Rule
 from cluster.record.run import PromiseRecord
+from cluster.simulation.watches.rule_log import RuleLog
 from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
 from validator.node.pool.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure
 from validator.primitives.types import PRICE_LIMIT
 
-MAX_VIOLATIONS: Final = 100
 HASH_DIGITS: Final = 16
 
 
@@ -78,7 +77,7 @@ class _Offered:
 
 
 class _Promise(NamedTuple):
-    """What one validator took from a client."""
+    """A transaction that one validator took from a client."""
 
     offered: _Offered
     number: int
@@ -89,17 +88,17 @@ class _Promise(NamedTuple):
 
 @dataclass(slots=True)
 class _Memory:
-    """What is known of one validator, in its present life."""
+    """The watch's knowledge of one validator, in its present life."""
 
     life: int = 0
     open: dict[bytes, _Promise] = field(default_factory=dict)
     """Its promises that are neither kept nor dropped, by transaction hash."""
     sent: set[bytes] = field(default_factory=set)
-    """Transactions that it sent to all others, and has told no client of yet."""
+    """Transactions that it sent to all others, and has answered no client about yet."""
     built: dict[int, int] = field(default_factory=dict)
     """By view, when it began to build its block, in the order of all that is watched."""
     dropped: list[tuple[bytes, _Promise, str]] = field(default_factory=list)
-    """What it dropped and why, to be looked at with its next final block."""
+    """The transactions that it dropped and why, to be judged with its next final block."""
 
 
 class PromiseWatch:
@@ -109,7 +108,7 @@ class PromiseWatch:
         """``ledger`` gives the books of final blocks."""
         self._names = names
         self._ledger = ledger
-        self._now_ms = now_ms
+        self._log = RuleLog(now_ms)
         self._memories = [_Memory() for _ in names]
         self._offered: dict[bytes, dict[bytes, _Offered]] = {}
         """By sender, what anybody took of it from a client and is not final, by transaction hash."""
@@ -120,14 +119,12 @@ class PromiseWatch:
         self._number = 0
         self._taken = self._final = 0
         self._seen = self._seen_bytes = 0
-        """Transactions that came into any mempool, each as often as it was told: none holds more."""
-        self._counts: Counter[str] = Counter()
-        self._violations: list[str] = []
+        """Transactions that came into any mempool, each as often as it came: none holds more."""
 
     def record(self) -> PromiseRecord:
-        """What was watched, and what was seen."""
-        counts: dict[str, int] = {rule: self._counts[rule] for rule in Rule}
-        return PromiseRecord(list(self._violations), counts, self._taken, self._final)
+        """The counts and violations so far."""
+        counts: dict[str, int] = {rule: self._log.counts[rule] for rule in Rule}
+        return PromiseRecord(list(self._log.violations), counts, self._taken, self._final)
 
     # --- what validators do -------------------------------------------------------------------------------------------
 
@@ -166,7 +163,7 @@ class PromiseWatch:
             memory.dropped.append((digest, promise, reason))
 
     def _memory(self, index: int, life: int) -> _Memory:
-        """What is known of a validator in this life: with the one before its promises ended."""
+        """The watch's knowledge of a validator in this life: with the one before its promises ended."""
         if self._memories[index].life != life:
             sent = self._memories[index].sent
             self._memories[index] = _Memory(life, sent=sent)
@@ -218,7 +215,7 @@ class PromiseWatch:
     def _note_kept(self, memory: _Memory, hashes: Iterable[bytes]) -> None:
         kept = sum(memory.open.pop(digest, None) is not None for digest in hashes)
         self._final += kept
-        self._counts[Rule.KEPT] += kept
+        self._log.counts[Rule.KEPT] += kept
 
     def _could_run(self, offered: _Offered, block: Block, hashes: Iterable[bytes]) -> bool:
         """Whether a transaction could have run at the end of a block, the newest in the books, that does not have it.
@@ -248,7 +245,7 @@ class PromiseWatch:
         return is_small and len(block.transactions) < MAX_BLOCK_TRANSACTIONS
 
     def _shows(self, promise: _Promise, reason: str, height: int) -> bool | None:
-        """Whether a reason to drop a transaction shows, at the height that the validator is at; ``None`` where the
+        """Whether a reason to drop a transaction shows, at the height that the validator is at; ``None`` if the
         books are of another height by now, and do not tell."""
         offered, ledger = promise.offered, self._ledger()
         if offered.nonce < ledger.chain.nonces[offered.sender]:
@@ -275,10 +272,5 @@ class PromiseWatch:
             self._seen_bytes += len(wire)
 
     def _look(self, rule: str, holds: bool, index: int, digest: bytes, what: str) -> None:
-        self._counts[rule] += 1
-        if not holds and len(self._violations) < MAX_VIOLATIONS:
-            transaction = digest.hex()[:HASH_DIGITS]
-            self._violations.append(
-                f"{self._now_ms():,.0f} ms: {rule}: {self._names[index]} took transaction {transaction} from a client"
-                f" {what}"
-            )
+        transaction = digest.hex()[:HASH_DIGITS]
+        self._log.look(rule, holds, f"{self._names[index]} took transaction {transaction} from a client {what}")

@@ -1,4 +1,4 @@
-"""What must hold of consensus and of the state, checked while a simulated run goes on, at every certificate and block.
+"""The safety monitor: checks consensus and state of a simulated run at every certificate and block.
 
 The monitor is an observer: it sees the certificates that honest validators believe, the blocks that they make final
 with what they computed, and proofs that they give. It keeps everything, so that what comes late is compared with what
@@ -35,7 +35,6 @@ abstention
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -48,6 +47,7 @@ from cluster.audit.served_proofs import timers_at
 from cluster.record.archive import BlockRecord
 from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import MonitorRecord
+from cluster.simulation.watches.rule_log import RuleLog
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
 from consensus.types import GENESIS_VIEW, Digest, View
@@ -61,15 +61,13 @@ from validator.state import HistoryError
 from validator.state.proofs.proof import ProofError, verify
 from validator.storage.archive import ArchivedBlock
 
-MAX_VIOLATIONS: Final = 100
 PROOFS_EVERY_HEIGHTS: Final = 8
 HISTORY_HEIGHTS: Final = 4
 """How far below the final height a historical proof is asked for."""
 
-Look = Callable[[str, bool, str], None]
-"""``look(rule, holds, what)``: :meth:`SafetyMonitor.look`, as the other watches have it."""
+
 Subject = tuple[View, Digest]
-"""What a certificate of a block says beside its view: parent view and digest."""
+"""The fields of a certificate of a block beside its view: parent view and digest."""
 
 Prove = Callable[[bytes, int], bytes]
 """``prove(key, height)``: a validator's encoded proof."""
@@ -77,7 +75,7 @@ Prove = Callable[[bytes, int], bytes]
 
 @dataclass(slots=True)
 class _View:
-    """What is known of one view."""
+    """The monitor's knowledge of one view."""
 
     notarized: Subject | None = None
     finalized: Subject | None = None
@@ -103,10 +101,7 @@ class SafetyMonitor:
     genesis: Genesis
     leader: Callable[[View], int]
     """Of a view."""
-    now_ms: Callable[[], float]
-    counts: Counter[str] = field(default_factory=Counter)
-    """How often each rule was looked at."""
-    violations: list[str] = field(default_factory=list)
+    log: RuleLog
     _views: dict[int, _View] = field(default_factory=dict)
     _seen: set[AnyCertificate] = field(default_factory=set)
     _final: dict[int, _Final] = field(default_factory=dict)
@@ -134,22 +129,24 @@ class SafetyMonitor:
         return self._ledger
 
     def record(self) -> MonitorRecord:
-        """What was watched, and what was seen."""
-        violations = list(self.violations)
+        """The counts and violations so far."""
+        violations = list(self.log.violations)
         unproved = [height for height, final in self._final.items() if final.header.view > self._newest_finalized]
         if unproved:
             violations.append(
-                f"{self.now_ms():,.0f} ms: {Rule.PROVED_FINAL}: {len(unproved)} blocks from height {min(unproved)} on"
-                f" were made final, and nobody knows a finalization"
+                self.log.at_this_time(
+                    f"{Rule.PROVED_FINAL}: {len(unproved)} blocks from height {min(unproved)} on were made final, and"
+                    f" nobody knows a finalization"
+                )
             )
-        return MonitorRecord(violations, {rule: self.counts[rule] for rule in Rule})
+        return MonitorRecord(violations, {rule: self.log.counts[rule] for rule in Rule})
 
     def ledger_of(self, chain: Sequence[BlockRecord]) -> Ledger | None:
-        """The books, where they are of exactly these blocks from the first height on and nothing was wrong so far."""
+        """The books, if they are of exactly these blocks from the first height on and nothing was wrong so far."""
         entered = [self._final.get(height) for height in range(1, len(self._final) + 1)]
         kept = [None if final is None else (final.block, final.receipts) for final in entered]
         is_same = kept == [(record.block, record.receipts) for record in chain]
-        return self._ledger if is_same and not self.violations else None
+        return self._ledger if is_same and not self.log.violations else None
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
@@ -158,13 +155,13 @@ class SafetyMonitor:
         if certificate in self._seen:
             return
         self._seen.add(certificate)
-        self.look(Rule.CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
+        self.log.look(Rule.CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
         view = self._views.setdefault(certificate.view, _View())
         if isinstance(certificate, TimeoutCertificate):
             self._on_timeouts(name, certificate)
         elif certificate.kind == VoteKind.NULLIFY:
             view.nullified = True
-            self.look(Rule.SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
+            self.log.look(Rule.SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
         elif certificate.kind == VoteKind.NOTARIZE:
             self._on_notarization(certificate, view)
         else:
@@ -176,41 +173,41 @@ class SafetyMonitor:
     def _on_notarization(self, certificate: Certificate, view: _View) -> None:
         subject = (certificate.parent_view, certificate.digest)
         other = view.notarized or view.finalized
-        self.look(Rule.ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
+        self.log.look(Rule.ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
         view.notarized = view.notarized or subject
         self._compare(certificate.view, view)
 
     def _on_finalization(self, name: str, certificate: Certificate, view: _View) -> None:
         number, subject = certificate.view, (certificate.parent_view, certificate.digest)
         known = view.notarized is not None
-        self.look(
-            Rule.NOTARIZED_FIRST,
-            known,
-            f"{name} finalises view {number}, whose block nobody knows to be notarized",
+        self.log.look(
+            Rule.NOTARIZED_FIRST, known, f"{name} finalises view {number}, whose block nobody knows to be notarized"
         )
-        self.look(
+        self.log.look(
             Rule.ONE_BLOCK,
             view.notarized in (None, subject),
             f"view {number} finalises another block than it notarized",
         )
-        self.look(Rule.ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
-        self.look(Rule.SKIPS, not view.nullified, f"view {number} is final and nullified")
+        self.log.look(Rule.ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
+        self.log.look(Rule.SKIPS, not view.nullified, f"view {number} is final and nullified")
         low = [at for at, high in self._timeouts.items() if at >= number and high < number]
-        self.look(Rule.SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
+        self.log.look(Rule.SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
         view.finalized = subject
         self._newest_finalized = max(self._newest_finalized, number)
         self._compare(number, view)
         if number <= self._passed and number not in self._final_of:
-            self.look(Rule.CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
+            self.log.look(Rule.CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
 
     def _compare(self, number: int, view: _View) -> None:
-        """Hold the certificates of a view against its final block, where both are known."""
+        """Hold the certificates of a view against its final block, if both are known."""
         block = self._final_of.get(number)
         if block is None:
             return
         for subject, verb in ((view.notarized, "notarizes"), (view.finalized, "finalises")):
             if subject is not None:
-                self.look(Rule.CERTIFIED, subject == block, f"view {number} {verb} another block than was made final")
+                self.log.look(
+                    Rule.CERTIFIED, subject == block, f"view {number} {verb} another block than was made final"
+                )
 
     def _on_timeouts(self, name: str, certificate: TimeoutCertificate) -> None:
         high = highest_named(certificate)
@@ -219,7 +216,7 @@ class SafetyMonitor:
         if newest > certificate.view:
             finalized = (at for at, other in self._views.items() if other.finalized and at <= certificate.view)
             newest = max(finalized, default=GENESIS_VIEW)
-        self.look(
+        self.log.look(
             Rule.SKIPS,
             high >= newest,
             f"{name}: timeouts of view {certificate.view} go back to {high}, past final {newest}",
@@ -234,27 +231,31 @@ class SafetyMonitor:
             try:
                 header = decode(archived.block, Block).header
             except CodecError as error:
-                self.look(Rule.AGREEMENT, False, f"{name} kept a block at height {height} that cannot be read: {error}")
+                self.log.look(
+                    Rule.AGREEMENT, False, f"{name} kept a block at height {height} that cannot be read: {error}"
+                )
                 return
         else:
             header = known.header
             is_same = archived.block == known.block
-            self.look(Rule.AGREEMENT, is_same, f"{name} has another final block at height {height}")
+            self.log.look(Rule.AGREEMENT, is_same, f"{name} has another final block at height {height}")
             if not is_same:
                 return
-        self.look(Rule.ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}")
+        self.log.look(
+            Rule.ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}"
+        )
         if known is not None:
             return
         digest = header_hash(header)
         self._final[height] = _Final(archived.block, archived.receipts, digest, header)
         self._enter_view(height, header, digest)
         for what in self._ancestry_problems(height, header):
-            self.look(Rule.ANCESTRY, False, f"the final block at height {height} {what}")
-        self.counts[Rule.ANCESTRY] += 1
-        self.counts[Rule.PROVED_FINAL] += 1
+            self.log.look(Rule.ANCESTRY, False, f"the final block at height {height} {what}")
+        self.log.counts[Rule.ANCESTRY] += 1
+        self.log.counts[Rule.PROVED_FINAL] += 1
         view, proposer = View(header.view), header.proposer
         what = f"the final block at height {height} is of validator {proposer}, {self.leader(view)} leads view {view}"
-        self.look(Rule.LEADERS, proposer == self.leader(view), what)
+        self.log.look(Rule.LEADERS, proposer == self.leader(view), what)
         self._enter(height, archived)
 
     def _enter_view(self, height: int, header: Header, digest: bytes) -> None:
@@ -265,7 +266,7 @@ class SafetyMonitor:
         for number in range(parent_view + 1, header.view):
             view = self._views.get(number)
             if view is not None and view.finalized is not None:
-                self.look(Rule.CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
+                self.log.look(Rule.CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
         self._passed = max(self._passed, header.view)
 
     def _ancestry_problems(self, height: int, header: Header) -> Iterator[str]:
@@ -297,9 +298,9 @@ class SafetyMonitor:
         """Keep the books; they begin with the chain."""
         known = len(self.ledger.log.violations)
         self.ledger.apply(archived.block, archived.receipts)
-        self.counts[Rule.LEDGER] += 1
+        self.log.counts[Rule.LEDGER] += 1
         for violation in self.ledger.log.violations[known:]:
-            self._note(f"{Rule.LEDGER}: height {violation.height}: {violation.what}")
+            self.log.note(f"{Rule.LEDGER}: height {violation.height}: {violation.what}")
 
     # --- who diverged -----------------------------------------------------------------------------------------------
 
@@ -310,7 +311,7 @@ class SafetyMonitor:
     def said(self, name: str, life: int) -> None:
         """A validator sends something to its peers."""
         is_silent = (name, life) in self._diverged
-        self.look(Rule.SILENCE, not is_silent, f"{name} diverged and takes part all the same")
+        self.log.look(Rule.SILENCE, not is_silent, f"{name} diverged and takes part all the same")
 
     # --- proofs -----------------------------------------------------------------------------------------------------
 
@@ -338,16 +339,18 @@ class SafetyMonitor:
             try:
                 value = verify(Hash(known.header.state_root), key, prove(key, at))
             except HistoryError as error:
-                self.look(Rule.PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
+                self.log.look(Rule.PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
                 continue
             except ProofError as error:
-                self.look(Rule.PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}")
+                self.log.look(
+                    Rule.PROOFS, False, f"{name}: height {at}: the proof of {key.hex()} does not verify: {error}"
+                )
                 continue
             is_wrong = expected.get(key, value is not None) != (value is not None)
-            self.look(Rule.PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
+            self.log.look(Rule.PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
 
     def _has_account(self, address: Address) -> bool | None:
-        """Whether an account is there at all heights, or at none so far; ``None`` where it came up on the way.
+        """Whether an account is there at all heights, or at none so far; ``None`` if it came up on the way.
 
         The genesis's accounts never go, and one that the books do not know was never paid anything.
         """
@@ -355,18 +358,6 @@ class SafetyMonitor:
             return True
         ledger = self._ledger
         return False if ledger is not None and not ledger.broken and address not in ledger.accounts.balances else None
-
-    # --- words ------------------------------------------------------------------------------------------------------
-
-    def look(self, rule: str, holds: bool, what: str) -> None:
-        """Count a look at a rule, and note what is wrong where it does not hold."""
-        self.counts[rule] += 1
-        if not holds:
-            self._note(f"{rule}: {what}")
-
-    def _note(self, what: str) -> None:
-        if len(self.violations) < MAX_VIOLATIONS:
-            self.violations.append(f"{self.now_ms():,.0f} ms: {what}")
 
 
 def _words(certificate: AnyCertificate) -> str:

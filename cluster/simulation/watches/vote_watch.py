@@ -1,6 +1,6 @@
-"""What an honest validator says, held against what it must remember, while a simulated run goes on.
+"""The watch of votes: what an honest validator sends must agree with what it must remember.
 
-Peers see a broken promise only where both halves of it reach the same one of them. The watch stands beside each
+Peers see a broken promise only if both halves of it reach the same one of them. The watch stands beside each
 validator: it reads the durable part of its disk, hears all that it sends, and remembers through its restarts, and
 through the loss of its disk, what it said. It tells the safety monitor how often it looked, and what is wrong.
 
@@ -32,7 +32,7 @@ from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
 from cluster.simulation.watches.durable_journal import DurableJournal, DurableRecord
-from cluster.simulation.watches.safety_monitor import Look
+from cluster.simulation.watches.rule_log import Look
 from consensus.certificates import verify_signed
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, MessageError, Vote, VoteKind
@@ -51,7 +51,7 @@ VERBS: Final = {
 
 @dataclass(slots=True)
 class _Memory:
-    """What is known of one validator, in all its lives."""
+    """The watch's knowledge of one validator, in all its lives."""
 
     journal: DurableJournal = field(default_factory=DurableJournal)
     votes: dict[tuple[VoteKind, View], Vote] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class _Memory:
     """The highest of these."""
     nonce: bytes = b""
     """Of its join that is under way."""
-    told: dict[int, View] = field(default_factory=dict)
+    proved: dict[int, View] = field(default_factory=dict)
     """Views that peers proved to that join, by peer."""
     entered: View = GENESIS_VIEW
     """The last view that it entered before it lost a disk."""
@@ -147,26 +147,26 @@ class VoteWatch:
     # --- joins --------------------------------------------------------------------------------------------------------
 
     def begins_to_join(self, index: int, nonce: bytes, entered: int) -> None:
-        """A validator without state begins a join; ``entered`` is the last view that it was in, 0 where it is new."""
+        """A validator without state begins a join; ``entered`` is the last view that it was in, 0 if it is new."""
         memory = self._memories[index]
         memory.nonce = nonce
-        memory.told.clear()
+        memory.proved.clear()
         memory.entered = View(max(memory.entered, entered))
 
     def reported(self, index: int, sender: int, message: Reading | None) -> None:
         """A validator that joins gets a message."""
         memory = self._memories[index]
-        if not isinstance(message, ViewReport) or message.nonce != memory.nonce or sender in memory.told:
+        if not isinstance(message, ViewReport) or message.nonce != memory.nonce or sender in memory.proved:
             return
         if not message.certificate:
-            memory.told[sender] = FIRST_VIEW
+            memory.proved[sender] = FIRST_VIEW
         elif (opened_by := self._proved(message.certificate)) is not None:
-            memory.told[sender] = View(opened_by + 1)
+            memory.proved[sender] = View(opened_by + 1)
 
     def joined(self, index: int) -> None:
         """A validator ends its join."""
         memory, name = self._memories[index], self._names[index]
-        highest = max(memory.told.values(), default=GENESIS_VIEW)
+        highest = max(memory.proved.values(), default=GENESIS_VIEW)
         missing = self._missing(memory, highest)
         self._tell(
             Rule.ABSTENTION,
@@ -178,7 +178,7 @@ class VoteWatch:
     def _missing(self, memory: _Memory, highest: View) -> int:
         """How many more members of a committee must prove their views, for that nobody voted above all of them."""
         committees = {self._validators.committee(View(max(at, FIRST_VIEW))) for at in (highest, highest + 1)}
-        proved = {each: sum(member in memory.told for member in each.members) for each in committees}
+        proved = {each: sum(member in memory.proved for member in each.members) for each in committees}
         return max(0, *(2 * each.faults_withstood + 1 - count for each, count in proved.items()))
 
     def _proved(self, encoded: bytes) -> View | None:
@@ -199,7 +199,7 @@ class VoteWatch:
 
 
 def _not_durable(journal: DurableJournal, vote: Vote) -> str | None:
-    """What of a vote that is sent a crash would lose."""
+    """The part of a vote that a crash would lose although the vote is sent, in words."""
     if vote not in journal.votes:
         return "and its vote is not durable"
     is_without_body = vote.kind == VoteKind.NOTARIZE and vote.digest not in journal.digests
@@ -207,7 +207,7 @@ def _not_durable(journal: DurableJournal, vote: Vote) -> str | None:
 
 
 def _contradiction(memory: _Memory, vote: Vote, known: Vote | None) -> str | None:
-    """What a validator said before that forbids a vote."""
+    """The earlier vote of a validator that forbids a vote, in words."""
     view = vote.view
     if known is not None:
         is_same = (known.parent_view, known.digest) == (vote.parent_view, vote.digest)
@@ -226,7 +226,7 @@ def _contradiction(memory: _Memory, vote: Vote, known: Vote | None) -> str | Non
 
 
 def _not_abstained(memory: _Memory, vote: Vote) -> str | None:
-    """What a validator that lost its journal may have said before."""
+    """The reason for which a validator that lost its journal must not send a vote, in words."""
     through = memory.abstains_through
     if vote.view <= through:
         return f"and must abstain through view {through}"

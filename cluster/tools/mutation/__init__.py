@@ -1,1 +1,1 @@
-"""Whether planted bugs are caught: where each is planted, and what must catch it."""
+"""Detection of planted bugs: the runs that provoke each, and the check that must catch it."""

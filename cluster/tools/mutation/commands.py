@@ -33,10 +33,10 @@ def add_commands(commands: Any) -> None:
         type=_seed_count,
         default=DEFAULT_SEEDS,
         metavar="N",
-        help="seeds of its scene, from 1 on, over which each is counted (default: %(default)s); more are tried until"
-        " it is caught",
+        help="seeds of its scenario, from 1 on, over which each is counted (default: %(default)s); more are tried"
+        " until it is caught",
     )
-    command.add_argument("--only", nargs="+", metavar="NAME", help="hunt these alone")
+    command.add_argument("--only", nargs="+", metavar="NAME", help="plant these only")
     command.add_argument(
         "--workers", type=worker_count, metavar="N", help="worker processes (default: one a processor)"
     )
@@ -45,7 +45,7 @@ def add_commands(commands: Any) -> None:
 
 def _mutants(options: argparse.Namespace) -> int:
     from cluster.common.files import check_target
-    from cluster.tools.mutation.hunt import all_mutants
+    from cluster.tools.mutation.detection import all_mutants
 
     known = all_mutants()
     names = list(dict.fromkeys(options.only)) if options.only else list(known)
@@ -54,7 +54,7 @@ def _mutants(options: argparse.Namespace) -> int:
             raise BadInput(f"--only: {unknown('mutant', name, known)}")
     check_target(options.json)
     check_target(options.junit)
-    return hunt_all(names, options.workers, options.json, _console(), options.junit, options.seeds)
+    return detect_all(names, options.workers, options.json, _console(), options.junit, options.seeds)
 
 
 def _seed_count(text: str) -> int:
@@ -64,13 +64,13 @@ def _seed_count(text: str) -> int:
 
 
 def _console() -> Any:
-    """As wide as the terminal, or as the table where there is none."""
+    """As wide as the terminal, or as the table if there is none."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
-def hunt_all(
+def detect_all(
     names: Sequence[str],
     workers: int | None,
     json_file: Path | None,
@@ -78,13 +78,13 @@ def hunt_all(
     junit_file: Path | None = None,
     seeds: int = 1,
 ) -> int:
-    """Hunt mutants, print the table, write it where asked for, and return the exit code."""
+    """Plant mutants, print the table, write it to the files given, and return the exit code."""
     from cluster.common.files import write_for_user
-    from cluster.tools.mutation.hunt import page, table_xml
+    from cluster.tools.mutation.detection import page, table_xml
     from cluster.tools.mutation.table import print_table
 
     found = {}
-    for number, kill in _hunted(names, workers, seeds):
+    for number, kill in _detected(names, workers, seeds):
         found[number] = kill
         if console.is_terminal:
             word = "caught" if kill.caught else "survived"
@@ -98,8 +98,8 @@ def hunt_all(
     return ExitCode.PASS if all(kill.caught for kill in kills) else ExitCode.FAIL
 
 
-def _hunted(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[tuple[int, Any]]:
-    """What became of each, by its place among the names; in this process where there is one worker, else over Ray."""
+def _detected(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[tuple[int, Any]]:
+    """The result of each, by its place among the names; in this process if there is one worker, else over Ray."""
     from cluster.tools.sweeps.fanout import default_workers
 
     numbered = _Numbered(tuple(names), seeds)
@@ -116,13 +116,13 @@ def _hunted(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[t
 
 
 class _Numbered:
-    """Hunts a mutant by its number, in a worker process."""
+    """Plants a mutant by its number, in a worker process."""
 
     def __init__(self, names: tuple[str, ...], seeds: int) -> None:
         self.names = names
         self.seeds = seeds
 
     def __call__(self, number: int) -> Any:
-        from cluster.tools.mutation.hunt import hunt
+        from cluster.tools.mutation.detection import detect
 
-        return hunt(self.names[number], self.seeds)
+        return detect(self.names[number], self.seeds)

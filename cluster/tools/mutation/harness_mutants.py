@@ -1,8 +1,8 @@
-"""Bugs in the harness itself: checks that are blind, and a fault that is believed to have bitten.
+"""Bugs in the harness itself: checks that are blind, and a fault that is believed to have had an effect.
 
 Nothing outside watches the harness, so what catches such a bug is a *known answer*: a run whose verdict is settled,
-because a planted bug is in it, or a fault that cannot bite, or nothing at all. A sound harness gives that answer, and a
-mutated one another: the kill table would show a survivor. Only ``stampede mutants`` plants these, never a scenario.
+because it has a planted bug, a fault that cannot take effect, or neither. A sound harness gives that answer, a mutated
+one another: the kill table would show a survivor. Only ``stampede mutants`` plants these, never a scenario.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cluster.checks.safety import check_evidence
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.outcome import Outcome
 from cluster.faults import engine as fault_engine
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, RunCounter
 from cluster.record.run import RunRecord
 from cluster.simulation.watches.safety_monitor import SafetyMonitor, broken
 
@@ -31,9 +31,9 @@ Plant = Callable[[RunCounter], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class KnownAnswer:
-    """What a sound harness says of a run: the verdict of one check."""
+    """The verdict of one check of a run, as a sound harness gives it."""
 
-    hunt: Hunt
+    detection: Detection
     check: str
     verdict: Outcome
     mutant: str | None = None
@@ -48,10 +48,10 @@ class KnownAnswer:
         return f"known answer: {what} {self.verdict} on {of}"
 
     def given(self, record: RunRecord, verdict: Verdict) -> Outcome:
-        """What a harness said of the run."""
+        """The verdict that a harness gave."""
         if not self.rule:
             return verdict.check(self.check).verdict
-        assert record.monitor is not None, "mutants are hunted in the simulator"
+        assert record.monitor is not None, "mutants run in the simulator"
         return Outcome.FAIL if broken(record.monitor, self.rule) else Outcome.PASS
 
 
@@ -63,15 +63,15 @@ class HarnessMutant:
     description: str
     answer: KnownAnswer
     plant: Plant
-    """Plants it for a while; the counter is told whenever the mutated line runs."""
+    """Plants it for a while; the counter counts how often the mutated line runs."""
 
     @property
     def area(self) -> Area:
         return Area.HARNESS
 
     @property
-    def hunt(self) -> Hunt:
-        return self.answer.hunt
+    def detection(self) -> Detection:
+        return self.answer.detection
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def _burns_twice(counter: RunCounter) -> AbstractContextManager[None]:
     return _replaced(Accounts, "pay", pays)
 
 
-def _always_bites(counter: RunCounter) -> AbstractContextManager[None]:
+def _always_takes_effect(counter: RunCounter) -> AbstractContextManager[None]:
     def seen(_plan: object, _counts: object) -> tuple[bool, str]:
         counter.ran()
         return True, "it was there"
@@ -154,50 +154,50 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
         HarnessMutant(
             "compares-no-roots",
             "the check of state roots compares nothing, and passes",
-            KnownAnswer(Hunt("calm", ONE), "state_roots", Outcome.FAIL, "wrong-balance"),
+            KnownAnswer(Detection("calm", ONE), "state_roots", Outcome.FAIL, "wrong-balance"),
             _blind_check(check_state_roots),
         ),
         HarnessMutant(
             "reads-no-evidence",
             "the check of evidence reads no proof, and passes",
-            KnownAnswer(Hunt("bad-links", ALL), "evidence", Outcome.FAIL, "finalizes-after-nullify"),
+            KnownAnswer(Detection("bad-links", ALL), "evidence", Outcome.FAIL, "finalizes-after-nullify"),
             _blind_check(check_evidence),
         ),
         HarnessMutant(
             "monitor-without-certificates",
             "the monitor takes every certificate for signed",
-            KnownAnswer(Hunt("calm", ALL), "safety", Outcome.FAIL, "quorum-of-2f", "certificates"),
+            KnownAnswer(Detection("calm", ALL), "safety", Outcome.FAIL, "quorum-of-2f", "certificates"),
             _without_certificates,
         ),
         HarnessMutant(
             "monitor-without-ancestry",
             "the monitor looks at no final block's ancestry",
-            KnownAnswer(Hunt("bad-links", ALL), "safety", Outcome.FAIL, "skips-without-nullification", "ancestry"),
+            KnownAnswer(Detection("bad-links", ALL), "safety", Outcome.FAIL, "skips-without-nullification", "ancestry"),
             _without_ancestry,
         ),
         HarnessMutant(
             "books-without-work-conservation",
             "the books do not look for timers that were passed over",
-            KnownAnswer(Hunt("calm", ALL), "timers", Outcome.FAIL, "passes-over-the-second"),
+            KnownAnswer(Detection("calm", ALL), "timers", Outcome.FAIL, "passes-over-the-second"),
             _without_work,
         ),
         HarnessMutant(
             "books-without-fire-times",
             "the books never look at when a timer fires",
-            KnownAnswer(Hunt("calm", ()), "coverage", Outcome.PASS),
+            KnownAnswer(Detection("calm", ()), "coverage", Outcome.PASS),
             _without_fire_times,
         ),
         HarnessMutant(
             "books-burn-twice",
             "the books count what is burned twice",
-            KnownAnswer(Hunt("calm", ()), "conservation", Outcome.PASS),
+            KnownAnswer(Detection("calm", ()), "conservation", Outcome.PASS),
             _burns_twice,
         ),
         HarnessMutant(
-            "bites-without-biting",
-            "a fault of links counts as bitten, whatever was seen of it",
-            KnownAnswer(Hunt("idle-fault", ()), "faults", Outcome.INCONCLUSIVE),
-            _always_bites,
+            "effect-without-observation",
+            "a fault of links counts as having taken effect, whatever was observed",
+            KnownAnswer(Detection("idle-fault", ()), "faults", Outcome.INCONCLUSIVE),
+            _always_takes_effect,
         ),
     )
 }

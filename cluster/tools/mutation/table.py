@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from cluster.tools.mutation.hunt import Kill
+from cluster.tools.mutation.detection import Kill
 
 DETAIL_SHOWN: Final = 300
 COUNTS: Final = ("provoked", "caught in")
@@ -16,7 +16,7 @@ COUNTS: Final = ("provoked", "caught in")
 
 
 def live_words(kill: Kill) -> str:
-    """What a live run's checks see of it, each with the seeds in which it did, the most frequent first."""
+    """The checks of a live run that fail, each with its number of seeds, the most frequent first."""
     seen = sorted(kill.live.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {count}" for name, count in seen) or "-"
 
@@ -39,8 +39,8 @@ def print_table(console: Console, kills: Sequence[Kill]) -> None:
         right = heading in ("seed", "line ran", *COUNTS, "seconds")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for kill in kills:
-        scene = kill.scene if kill.protocol == "simplex" else f"{kill.scene} ({kill.protocol})"
-        cells = (kill.name, kill.area, kill.invariant if kill.caught else "SURVIVED", scene, str(kill.seed))
+        scenario = kill.scenario if kill.protocol == "simplex" else f"{kill.scenario} ({kill.protocol})"
+        cells = (kill.name, kill.area, kill.invariant if kill.caught else "SURVIVED", scenario, str(kill.seed))
         sound = "passes" if kill.passes_unmutated else "-"
         counts = (f"{kill.seeds_provoked} of {kill.seeds_tried}", f"{kill.seeds_caught} of {kill.seeds_tried}")
         row = (*cells, f"{kill.runs:,}", *counts, sound, live_words(kill), f"{kill.seconds:,.1f}")

@@ -151,7 +151,7 @@ class WatchedMachine(Machine):
         Machine.pause(self)
 
     def go_on(self) -> None:
-        self.say("machine", f"resumes, {len(self._held):,} events waited")
+        self.say("machine", f"resumes, {len(self.held):,} events waited")
         Machine.go_on(self)
 
     def deliver(self, event: Event) -> None:

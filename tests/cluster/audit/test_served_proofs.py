@@ -29,8 +29,9 @@ from cluster.live.driver.collect import ServedOverHttp
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario
-from cluster.simulation.driver import Simulation, _Pages
-from cluster.tools.mutation.scenes import scenario_of
+from cluster.simulation.driver import Simulation
+from cluster.simulation.recorder import _Pages
+from cluster.tools.mutation.detection_scenarios import scenario_of
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate, VoteKind, decode, encode
 from loadgen.client import NotFound, Refused, ValidatorClient
@@ -285,7 +286,7 @@ def test_a_live_run_in_which_nobody_proved_anything_is_inconclusive(rule: str, o
     ],
 )
 def test_planted_bugs_are_caught_without_the_simulators_monitor(mutant: str, rule: str) -> None:
-    plan = scenario_of(MUTANTS[mutant].hunt, mutant)
+    plan = scenario_of(MUTANTS[mutant].detection, mutant)
     plan = plan.model_copy(update={"stop": plan.stop.model_copy(update={"height": 12, "drain_blocks": 0})})
     simulation = Simulation(plan, 1, "test", scheme=KeyedHashScheme())
     monitor = simulation.run().monitor

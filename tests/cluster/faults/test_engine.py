@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from cluster.faults.engine import FaultEngine, Impairment, Recovery
+from cluster.faults.engine import FaultEngine
+from cluster.faults.impairment import Impairment
 from cluster.faults.link_faults import LinkCounts
+from cluster.faults.stage import Recovery
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import AnyFault, DownFault, KillFault, LinkFault
@@ -156,11 +158,11 @@ class FakeStage:
         self.impairments.update(impairments)
         self._tell(then)
 
-    def late(self, index: int, kind: str) -> int:
+    def delays(self, index: int, kind: str) -> int:
         return self.late_counts[index]
 
-    def words_of_late(self, kind: str, late: int, names: Sequence[str]) -> str:
-        return f"{late} of {kind}: {', '.join(names)}"
+    def describe_pause(self, delays: int, names: Sequence[str]) -> str:
+        return f"{delays} of pause: {', '.join(names)}"
 
     def lay_trap(self, index: int, plan: Any) -> None:
         self.traps.add(index)
@@ -292,7 +294,7 @@ def test_a_killed_validator_is_started_when_nobody_holds_it_down() -> None:
     reach(engine, stage, 5)
     reach(engine, stage, 6)
     assert stage.log == ["crash 1"]
-    assert engine.is_held_down(1)
+    assert engine.targets.is_held_down(1)
     stage.advance(1_999)
     assert stage.log == ["crash 1"]
     stage.advance(1)

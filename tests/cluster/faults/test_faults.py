@@ -26,7 +26,7 @@ from cluster.scenario.sections.faults import KIND_NAMES, live_problem
 from cluster.simulation import machine as machine_module
 from cluster.simulation.driver import Simulation, simulate
 from cluster.simulation.machine import Machine
-from cluster.simulation.stage import SimulatedStage
+from cluster.simulation.stage import DurableSizes, SimulatedStage
 from consensus.keys import ValidatorSet
 from validator.chain.genesis import Genesis
 from validator.node.assembly import Validator
@@ -128,7 +128,7 @@ def crash_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def rot_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(SimulatedStage, "on_final", lambda _self, _index: None)
+    patch.setattr(DurableSizes, "on_final", lambda _self, _index: None)
 
 
 def fail_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -319,22 +319,22 @@ def test_what_is_left_of_a_timer_runs_at_the_clocks_new_speed() -> None:
     """A clock that was very slow for a moment does not make its validator miss the views of a minute."""
     machine = Simulation(make_scenario(), 5, "test").machines[0]
     timer, second_us = TimerName("test"), 1_000_000
-    machine.set_clock_speed(0.04)
+    machine.own_clock.set_speed(0.04)
     machine._perform(SetTimer(timer, 1_000))
-    assert machine._timers[timer].expires_us == 25 * second_us
-    machine.set_clock_speed(1.0)
-    assert machine._timers[timer].expires_us == second_us
-    machine.set_clock_speed(2.0)
-    assert machine._timers[timer].expires_us == second_us // 2
+    assert machine.own_clock._timers[timer].expires_us == 25 * second_us
+    machine.own_clock.set_speed(1.0)
+    assert machine.own_clock._timers[timer].expires_us == second_us
+    machine.own_clock.set_speed(2.0)
+    assert machine.own_clock._timers[timer].expires_us == second_us // 2
 
 
 def test_a_machines_own_clock_runs_as_its_timers_do() -> None:
     simulation = Simulation(make_scenario(), 5, "test")
     machine, clock = simulation.machines[0], simulation.clock
     for speed, passes_ms, says_ms in ((1.0, 100, 100), (0.5, 100, 150), (4.0, 25, 250)):
-        machine.set_clock_speed(speed)
+        machine.own_clock.set_speed(speed)
         clock.now_us += passes_ms * 1_000
-        assert machine.own_ms == says_ms
+        assert machine.own_clock.now_ms == says_ms
 
 
 def test_who_is_back_first_is_noted_while_the_fault_lasts_and_not_after_it() -> None:
@@ -352,7 +352,7 @@ def test_what_comes_for_a_paused_machine_is_bounded(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(machine_module, "MAX_HELD_MESSAGES", 20)
     simulation = Simulation(make_scenario({"kind": "pause", "target": "validator-1"} | LASTING), 5, "test")
     record = simulation.run()
-    assert simulation.machines[1].lost_while_paused > 20
+    assert simulation.machines[1].held.lost > 20
     assert check(record).verdict is Outcome.PASS
 
 

@@ -64,7 +64,7 @@ class Flood(Simulation):
             action=Transfer(TO),
             **given,
         )
-        return sign(key, self._genesis.chain_id, transaction)
+        return sign(key, self.record.genesis.chain_id, transaction)
 
     def _observe(self, index: int, effect: Effect) -> None:
         match effect:

@@ -48,7 +48,7 @@ def lag_ms(record: RunRecord, index: int) -> float:
 def test_a_slow_validator_lags_and_is_no_fault() -> None:
     slow = simulated(validators=[{}, {}, {}, {"job_ms": 80}])
     assert lag_ms(slow.record, 3) > lag_ms(slow.record, 1) + 20
-    assert slow.machines[3].late.total() == 0
+    assert slow.machines[3].delays.total() == 0
     assert check_run(slow.record).outcome is Outcome.PASS
 
 
@@ -56,7 +56,7 @@ def test_a_quorum_waits_for_slow_disks() -> None:
     """Of four validators two are slow: one of them is in each quorum, and votes once its journal is durable."""
     slow = simulated(validators=[{}, {}, {"sync_ms": 60}, {"sync_ms": 60}])
     assert slow.record.duration_ms > simulated(validators=4).record.duration_ms + 20 * 60
-    assert [machine.late.total() for machine in slow.machines] == [0, 0, 0, 0]
+    assert [machine.delays.total() for machine in slow.machines] == [0, 0, 0, 0]
     assert check_run(slow.record).outcome is Outcome.PASS
 
 
@@ -73,9 +73,9 @@ def test_votes_on_their_way_to_a_slow_disk_are_lost_with_the_machine() -> None:
     for seed in range(40):
         clock = VirtualClock()
         machine = Machine(0, "alone", clock, nothing, nothing, nothing)
-        machine.sync_us = 60_000
-        machine._append(1, b"first ")
-        clock.after(59_000, "second", b"", lambda machine=machine: machine._append(2, b"second"))
+        machine.work.sync_ms = 60
+        machine.work.append(1, b"first ")
+        clock.after(59_000, "second", b"", lambda machine=machine: machine.work.append(2, b"second"))
         while clock.now_us < 60_000:
             clock.step()
         machine.disk.crash(Random(seed))
@@ -88,17 +88,17 @@ def test_a_clock_of_its_own_speed_and_a_fault_that_skews_it_further() -> None:
     skewed = simulated(
         validators=[{}, {}, {}, {"clock_speed": 1.5}], faults=[skew | {"at_height": 8, "until_height": 12}]
     )
-    assert [machine.clock_speed for machine in skewed.machines] == [1.0, 1.0, 1.0, 1.5]
+    assert [machine.own_clock.speed for machine in skewed.machines] == [1.0, 1.0, 1.0, 1.5]
     assert skewed.record.faults[0].took_effect
     plain = simulated(validators=[{}, {}, {}, {"clock_speed": 1.5}])
-    assert plain.machines[3].late.total() == 0, "its own speed is no fault"
+    assert plain.machines[3].delays.total() == 0, "its own speed is no fault"
 
 
 def test_a_slow_disk_fault_replaces_a_slow_disk_while_it_lasts() -> None:
     fault = {"kind": "slow_disk", "target": "validator-3", "at_height": 6, "until_height": 10, "sync_ms": 90}
     slow = simulated(validators=[{}, {}, {}, {"sync_ms": 30}], faults=[fault])
     assert slow.record.faults[0].took_effect
-    assert slow.machines[3].sync_us == 30_000
+    assert slow.machines[3].work.sync_ms == 30
 
 
 def test_overrides_of_nobody_change_nothing() -> None:

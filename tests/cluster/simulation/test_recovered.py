@@ -32,17 +32,17 @@ def killed_before_anybody_was_told(protocol: str) -> tuple[Simulation, int]:
     plan = Scenario.model_validate(FIELDS | {"consensus": FIELDS["consensus"] | {"protocol": protocol}})
     simulation = Simulation(plan, 3, "test", scheme=KeyedHashScheme())
     simulation.begin()
-    while newest(simulation) <= max(HEIGHT, simulation.monitor.height):
+    while newest(simulation) <= max(HEIGHT, simulation.watches.monitor.height):
         assert simulation.advance()
     height = newest(simulation)
     for machine in simulation.machines:
         machine.crash(simulation.random)
-    assert simulation.monitor.height == height - 1
+    assert simulation.watches.monitor.height == height - 1
     return simulation, height
 
 
 def go_on(simulation: Simulation, height: int) -> None:
-    while simulation.monitor.height < height:
+    while simulation.watches.monitor.height < height:
         assert simulation.advance()
 
 
@@ -51,9 +51,9 @@ def test_it_is_watched(protocol: str) -> None:
     simulation, height = killed_before_anybody_was_told(protocol)
     for machine in simulation.machines:
         machine.start()
-    assert simulation.monitor.height == height
+    assert simulation.watches.monitor.height == height
     go_on(simulation, height + 8)
-    assert simulation.monitor.violations == []
+    assert simulation.watches.monitor.log.violations == []
 
 
 def test_a_monitor_that_is_not_told_takes_the_next_block_for_wrong() -> None:
@@ -63,4 +63,4 @@ def test_a_monitor_that_is_not_told_takes_the_next_block_for_wrong() -> None:
         machine.opened = None
         machine.start()
     go_on(simulation, height + 8)
-    assert any("ancestry" in violation for violation in simulation.monitor.violations)
+    assert any("ancestry" in violation for violation in simulation.watches.monitor.log.violations)

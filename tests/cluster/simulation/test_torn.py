@@ -29,7 +29,7 @@ FAULTS: list[dict[str, Any]] = [
 
 def finalizes(machine: Machine) -> bool:
     """Whether it is about to archive a block and commit its state."""
-    return bool(machine._jobs) and isinstance(machine._jobs[0], Finalize)
+    return bool(machine.work.jobs) and isinstance(machine.work.jobs[0], Finalize)
 
 
 def test_a_kill_tears_the_commit_that_is_under_way() -> None:

@@ -10,7 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Position, first_half, forget_old, recipient_of, tell
+from cluster.misbehaviour.byzantine.base import (
+    Behaviour,
+    BehaviourContext,
+    first_half,
+    forget_old,
+    recipient_of,
+    send_consensus,
+)
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest
 from validator.node.events import Completed, Effect, Event, Run, Started
@@ -21,8 +28,8 @@ class EquivocatingLeader(Behaviour):
     name = "equivocating-leader"
     description = "as leader, proposes two valid blocks in one view, each to half of the others"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._building: set[int] = set()
         """Views whose second block is being built: the executor's next answer for the view is ours."""
         self._second: dict[int, Built] = {}
@@ -50,10 +57,10 @@ class EquivocatingLeader(Behaviour):
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
         match message:
             case Proposal() if (second := self._second_of(message)) is not None:
-                half = first_half(self.position.peers, message.view)
-                for peer in self.position.peers:
+                half = first_half(self.context.peers, message.view)
+                for peer in self.context.peers:
                     if recipient_of(send) in (None, peer):
-                        yield tell(peer, message if peer in half else second)
+                        yield send_consensus(peer, message if peer in half else second)
                 self._note_equivocation(message)
             case Vote(kind=VoteKind.NOTARIZE) if self.is_ours(message) and message.view in self._equivocated:
                 pass  # it would give the leader away to those who have the other block
@@ -66,7 +73,7 @@ class EquivocatingLeader(Behaviour):
             return None
         if bytes(built.parent) != proposal.parent_digest or bytes(built.digest) == proposal.digest:
             return None
-        vote = self.position.vote(VoteKind.NOTARIZE, proposal.view, proposal.parent_view, built.digest)
+        vote = self.context.vote(VoteKind.NOTARIZE, proposal.view, proposal.parent_view, built.digest)
         subject = (proposal.view, proposal.parent_view, proposal.parent_digest, Digest(built.digest))
         return Proposal(*subject, built.body, vote)
 

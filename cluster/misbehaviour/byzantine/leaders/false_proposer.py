@@ -20,4 +20,4 @@ class FalseProposer(Behaviour):
         if not isinstance(effect, Run) or not isinstance(effect.job, Build):
             return super().alter(effect)
         self.count_effect()
-        return [Run(replace(effect.job, proposer=self.position.random.choice(self.position.peers)))]
+        return [Run(replace(effect.job, proposer=self.context.random.choice(self.context.peers)))]

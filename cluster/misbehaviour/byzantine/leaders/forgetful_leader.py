@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Position, forget_old, recipient_of, tell
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, forget_old, recipient_of, send_consensus
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest, View
 from validator.node.events import BlockFinal, Completed, Effect, Event, Run, Started
@@ -22,8 +22,8 @@ class ForgetfulLeader(Behaviour):
     name = "forgetful-leader"
     description = "as leader, builds on the newest final block and skips all notarized ones above it"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._final: Hash | None = None
         """The newest block that the executor makes final before whatever it is given next."""
         self._view: tuple[Hash, View] | None = None
@@ -31,7 +31,7 @@ class ForgetfulLeader(Behaviour):
         self._building: dict[int, Hash] = {}
         """The parent of the block that is built for us, by view."""
         self._own: dict[int, tuple[View, Built]] = {}
-        """What was built for us in a view, and its parent's view."""
+        """The block built for a view, and its parent's view."""
 
     def swallows(self, event: Event) -> bool:
         if isinstance(event, Started):
@@ -65,7 +65,7 @@ class ForgetfulLeader(Behaviour):
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
         match message:
             case Proposal() if self.is_ours(message.vote) and message.view in self._own:
-                yield tell(recipient_of(send), self._forgetful(message))
+                yield send_consensus(recipient_of(send), self._forgetful(message))
                 self.count_effect()
             case Vote(kind=VoteKind.NOTARIZE) if self.is_ours(message) and message.view in self._own:
                 pass  # for the block that it did not propose
@@ -74,5 +74,5 @@ class ForgetfulLeader(Behaviour):
 
     def _forgetful(self, proposal: Proposal) -> Proposal:
         parent_view, built = self._own[proposal.view]
-        vote = self.position.vote(VoteKind.NOTARIZE, proposal.view, parent_view, built.digest)
+        vote = self.context.vote(VoteKind.NOTARIZE, proposal.view, parent_view, built.digest)
         return Proposal(proposal.view, parent_view, Digest(built.parent), Digest(built.digest), built.body, vote)

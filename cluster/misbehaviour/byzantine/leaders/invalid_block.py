@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Position, recipient_of, tell
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, recipient_of, send_consensus
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest
 from validator.chain.block import MAX_BLOCK_BYTES, Block, Header, decode_block, header_hash, transactions_root
@@ -28,10 +28,10 @@ NO_TRANSACTION = b"no transaction"
 
 
 class InvalidBlock(Behaviour):
-    """What the variants share."""
+    """The base of the variants."""
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._spoilt: tuple[Proposal, Proposal] | None = None
         """The newest proposal, as it was and as it was sent."""
 
@@ -42,7 +42,7 @@ class InvalidBlock(Behaviour):
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
         spoilt = self._spoil(message) if isinstance(message, Proposal) and self.is_ours(message.vote) else None
         if spoilt is not None:
-            yield tell(recipient_of(send), spoilt)
+            yield send_consensus(recipient_of(send), spoilt)
             self.count_effect()
         elif isinstance(message, Vote) and self._contradicts(message):
             pass  # the good block was never proposed to anybody
@@ -50,14 +50,14 @@ class InvalidBlock(Behaviour):
             yield send
 
     def _spoil(self, proposal: Proposal) -> Proposal | None:
-        """The proposal of an invalid block in the place of a good one's; ``None`` where it is none already."""
+        """The proposal of an invalid block in the place of a good one's; ``None`` if it is none already."""
         if self._spoilt is None or self._spoilt[0] != proposal:
             good = decode_block(proposal.body)
             if good is None:
                 return None
             block = self.spoil(good)
             digest = Digest(header_hash(block.header))
-            vote = self.position.vote(VoteKind.NOTARIZE, proposal.view, proposal.parent_view, digest)
+            vote = self.context.vote(VoteKind.NOTARIZE, proposal.view, proposal.parent_view, digest)
             spoilt = msgspec.structs.replace(proposal, digest=digest, body=encode(block), vote=vote)
             self._spoilt = (proposal, spoilt)
         return self._spoilt[1]
@@ -71,8 +71,8 @@ class FalseHeader(InvalidBlock):
 
     fields: ClassVar[tuple[str, ...]]
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._turns: Iterator[str] = cycle(self._order())
 
     def _order(self) -> Sequence[str]:
@@ -84,7 +84,7 @@ class FalseHeader(InvalidBlock):
 
 
 def false_value(header: Header, field: str) -> Any:
-    """What a header does not say in a field, and might."""
+    """Another value that a header could have in a field."""
     match field:
         case "height":
             return header.height + 2
@@ -126,7 +126,7 @@ class AnyField(FalseHeader):
     fields = Header.__struct_fields__
 
     def _order(self) -> Sequence[str]:
-        return self.position.random.sample(self.fields, len(self.fields))
+        return self.context.random.sample(self.fields, len(self.fields))
 
 
 class Oversized(InvalidBlock):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.misbehaviour.byzantine.base import Heard, Position, forget_old
+from cluster.misbehaviour.byzantine.base import BehaviourContext, Heard, forget_old
 from cluster.misbehaviour.byzantine.leaders.forgetful_leader import ForgetfulLeader
 from consensus.messages import Certificate, Message, Proposal, Timeout, TimeoutCertificate, VoteKind
 from consensus.types import View
@@ -22,8 +22,8 @@ class LockBreaker(ForgetfulLeader):
     description = "HotStuff: as leader, builds below the block that the timeouts before it name"
     protocol = "hotstuff"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._named: dict[int, View] = {}
         """By view, the high view of its timeout certificate."""
 

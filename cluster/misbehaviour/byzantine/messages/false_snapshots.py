@@ -1,4 +1,4 @@
-"""What a liar gives to a validator that joins is not what the state root stands for.
+"""False snapshots for a validator that joins: they are not what the state root stands for.
 
 - ``false-snapshots``: chunks in which one bit is wrong; the manifest is the true one.
 - ``false-manifest``: another state, in which an account holds another amount. The manifest and the chunk that holds the
@@ -12,7 +12,13 @@ from typing import Final
 
 import msgspec
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Position, hand, peer_message, recipient_of
+from cluster.misbehaviour.byzantine.base import (
+    Behaviour,
+    BehaviourContext,
+    peer_message,
+    recipient_of,
+    send_peer_message,
+)
 from validator.chain.block import decode_block
 from validator.chain.messages import ChunkRequest, ChunkResponse, SnapshotOffer
 from validator.chain.records import ACCOUNT
@@ -33,10 +39,10 @@ class FalseSnapshots(Behaviour):
         chunk = peer_message(effect)
         if not isinstance(chunk, ChunkResponse) or not chunk.data:
             return [effect]
-        data, random = bytearray(chunk.data), self.position.random
+        data, random = bytearray(chunk.data), self.context.random
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
         self.count_effect()
-        return [hand(recipient_of(effect), msgspec.structs.replace(chunk, data=bytes(data)))]
+        return [send_peer_message(recipient_of(effect), msgspec.structs.replace(chunk, data=bytes(data)))]
 
 
 class FalseManifest(Behaviour):
@@ -45,10 +51,10 @@ class FalseManifest(Behaviour):
     name = "false-manifest"
     description = "offers snapshots of another state than the block's, and gives their chunks"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._offers: dict[int, tuple[SnapshotOffer, Height, Hash]] = {}
-        """What is held back until its chunk is read, by peer, with the block's height and state root."""
+        """The offers held back until their chunk is read, by peer, with the block's height and state root."""
         self._chunk: tuple[int, bytes] = (0, b"")
         """The height of the snapshot that was offered last, and its false first chunk."""
 
@@ -60,24 +66,24 @@ class FalseManifest(Behaviour):
                 return [effect]  # another behaviour has made something else of it
             height = Height(block.header.height)
             self._offers[peer] = (message, height, Hash(block.header.state_root))
-            return [Run(ReadSnapshot(self.position.index, ChunkRequest(height, FIRST_CHUNK)))]
+            return [Run(ReadSnapshot(self.context.index, ChunkRequest(height, FIRST_CHUNK)))]
         if isinstance(message, ChunkResponse) and (message.height, message.chunk) == (self._chunk[0], FIRST_CHUNK):
             piece = self._chunk[1][message.offset : message.offset + len(message.data)]
-            return [hand(peer, msgspec.structs.replace(message, data=piece))]
+            return [send_peer_message(peer, msgspec.structs.replace(message, data=piece))]
         return [effect]
 
     def swallows(self, event: Event) -> bool:
         if isinstance(event, Started):
             self._offers.clear()
-        return _is_read_for(event, self.position.index)
+        return _is_read_for(event, self.context.index)
 
     def react(self, event: Event, heard: object) -> list[Effect]:
-        if not isinstance(event, Completed) or not _is_read_for(event, self.position.index):
+        if not isinstance(event, Completed) or not _is_read_for(event, self.context.index):
             return []
         assert isinstance(event.result, SnapshotRead)
         offers, self._offers = self._offers, {}
         chunk = event.result.response
-        return [hand(peer, self._false(*offer, chunk)) for peer, offer in sorted(offers.items())]
+        return [send_peer_message(peer, self._false(*offer, chunk)) for peer, offer in sorted(offers.items())]
 
     def _false(self, offer: SnapshotOffer, height: Height, root: Hash, chunk: object) -> SnapshotOffer:
         """The offer of another state; the given one if its first chunk is gone, if that does not come in one piece,
@@ -103,14 +109,14 @@ def _is_read_for(event: Event, index: int) -> bool:
 
 
 def _root_of_first_twig(manifest: Manifest, chunk: bytes) -> bytes:
-    """What its bytes in the first chunk lead to."""
+    """The root that its bytes in the first chunk lead to."""
     nodes, _ = known_nodes(manifest, FIRST_CHUNK, chunk)[manifest.first_twig]
     entries = min(manifest.next_position - manifest.first_twig * TWIG_ENTRIES, TWIG_ENTRIES)
     return twig_hash(tree_of(nodes, entries)[TWIG_LEVELS][0], chunk[:BITMAP_BYTES])
 
 
 def _with_another_amount(manifest: Manifest, chunk: bytes) -> bytes | None:
-    """The chunk with another amount in an account of its first twig; ``None`` where that has none."""
+    """The chunk with another amount in an account of its first twig; ``None`` if that has none."""
     _, entries = known_nodes(manifest, FIRST_CHUNK, chunk)[manifest.first_twig]
     for _, encoded in sorted(entries.items()):
         if decode_entry(encoded).key[:1] == ACCOUNT:

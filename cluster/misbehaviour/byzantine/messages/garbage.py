@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Position, hand, tell
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, send_consensus, send_peer_message
 from consensus.messages import MAX_VIEW, NO_PARENT, CertificateRequest, Message, VoteKind
 from consensus.types import View
 from validator.chain.messages import (
@@ -41,8 +41,8 @@ class Garbage(Behaviour):
     name = "garbage"
     description = "sends undecodable, oversized and random messages besides the right ones"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._view = 1
         self._kinds: tuple[Callable[[Random, Send], Send], ...] = (
             self._noise,
@@ -61,7 +61,7 @@ class Garbage(Behaviour):
         yield send
         assert isinstance(send, Send)
         self._view = max(self._view, getattr(message, "view", 1))
-        random = self.position.random
+        random = self.context.random
         for _ in range(PIECES_AT_A_TIME):
             yield random.choice(self._kinds)(random, send)
             self.count_effect()
@@ -73,24 +73,24 @@ class Garbage(Behaviour):
         return Send(None, random.randbytes(16) * (LARGE_NOISE_BYTES // 16))
 
     def _damaged(self, random: Random, sent: Send) -> Send:
-        """What was just sent, one byte of it changed, or cut short."""
+        """The last message sent, with one byte changed, or cut short."""
         position = random.randrange(len(sent.payload))
         changed = bytes([sent.payload[position] ^ random.randint(1, 255)])
         rest = sent.payload[position + 1 :] if random.random() < 0.5 else b""
         return Send(None, sent.payload[:position] + changed + rest)
 
     def _no_consensus(self, random: Random, sent: Send) -> Send:
-        return hand(None, ConsensusMessage(_bytes(random)))
+        return send_peer_message(None, ConsensusMessage(_bytes(random)))
 
     def _too_many_transactions(self, random: Random, sent: Send) -> Send:
-        return hand(None, TransactionsMessage((b"",) * (MAX_GOSSIPED_TRANSACTIONS + 1)))
+        return send_peer_message(None, TransactionsMessage((b"",) * (MAX_GOSSIPED_TRANSACTIONS + 1)))
 
     def _no_transactions(self, random: Random, sent: Send) -> Send:
-        return hand(None, TransactionsMessage((_bytes(random), _bytes(random))))
+        return send_peer_message(None, TransactionsMessage((_bytes(random), _bytes(random))))
 
     def _request(self, random: Random, sent: Send) -> Send:
         first, second = random.choice(EDGES), random.choice(EDGES)
-        return hand(
+        return send_peer_message(
             None,
             random.choice(
                 (
@@ -105,7 +105,7 @@ class Garbage(Behaviour):
 
     def _answer(self, random: Random, sent: Send) -> Send:
         first, second = random.choice(EDGES), random.choice(EDGES)
-        return hand(
+        return send_peer_message(
             None,
             random.choice(
                 (
@@ -121,12 +121,12 @@ class Garbage(Behaviour):
     def _far_vote(self, random: Random, sent: Send) -> Send:
         ahead = random.choice((random.randint(1, FLOODED_VIEWS), MAX_VIEW))
         view = min(self._view + ahead, MAX_VIEW)
-        at = self.position
-        return tell(None, at.vote(VoteKind.NOTARIZE, view, NO_PARENT, at.random_digest()))
+        at = self.context
+        return send_consensus(None, at.vote(VoteKind.NOTARIZE, view, NO_PARENT, at.random_digest()))
 
     def _certificate_request(self, random: Random, sent: Send) -> Send:
         first = random.randint(0, MAX_VIEW - FLOODED_VIEWS)
-        return tell(None, CertificateRequest(tuple(View(first + step) for step in range(FLOODED_VIEWS))))
+        return send_consensus(None, CertificateRequest(tuple(View(first + step) for step in range(FLOODED_VIEWS))))
 
 
 def _bytes(random: Random) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Position
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext
 from validator.node.events import Effect, Send
 
 
@@ -10,15 +10,15 @@ class SelectiveSender(Behaviour):
     name = "selective-sender"
     description = "sends to some peers only, the same ones for the whole run"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
-        peers = position.peers
-        self._favoured = sorted(position.random.sample(peers, (len(peers) + 1) // 2))
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
+        peers = context.peers
+        self._favoured = sorted(context.random.sample(peers, (len(peers) + 1) // 2))
 
     def alter(self, effect: Effect) -> list[Effect]:
         if not isinstance(effect, Send):
             return [effect]
-        addressed = self.position.peers if effect.recipient is None else [effect.recipient]
+        addressed = self.context.peers if effect.recipient is None else [effect.recipient]
         reached = [peer for peer in addressed if peer in self._favoured]
         if len(reached) < len(addressed):
             self.count_effect()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, Heard
 from consensus.messages import Message
 from validator.node.events import Effect, Event, Send
 
@@ -20,8 +20,8 @@ class StaleReplayer(Behaviour):
     name = "stale-replayer"
     description = "repeats old messages of its own and of others"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._old: deque[bytes] = deque(maxlen=REMEMBERED)
 
     def react(self, event: Event, heard: Heard | None) -> list[Effect]:
@@ -33,7 +33,7 @@ class StaleReplayer(Behaviour):
         yield send
         assert isinstance(send, Send)
         for _ in range(min(REPLAYED_AT_A_TIME, len(self._old))):
-            yield Send(None, self._old[self.position.random.randrange(len(self._old))])
+            yield Send(None, self._old[self.context.random.randrange(len(self._old))])
             self.count_effect()
         self._remember(send.payload)
 

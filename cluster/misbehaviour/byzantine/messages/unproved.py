@@ -11,7 +11,13 @@ from __future__ import annotations
 
 import msgspec
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Position, hand, peer_message, recipient_of
+from cluster.misbehaviour.byzantine.base import (
+    Behaviour,
+    BehaviourContext,
+    peer_message,
+    recipient_of,
+    send_peer_message,
+)
 from consensus.messages import MAX_VIEW, Certificate, VoteKind
 from consensus.messages import encode as encode_consensus
 from consensus.types import Digest, View
@@ -22,7 +28,7 @@ from validator.primitives.codec import encode
 
 
 class Unproved(Behaviour):
-    """What both have in common."""
+    """The base of both."""
 
     def alter(self, effect: Effect) -> list[Effect]:
         message = peer_message(effect)
@@ -30,10 +36,10 @@ class Unproved(Behaviour):
         if lie is None:
             return [effect]
         self.count_effect()
-        return [hand(recipient_of(effect), lie)]
+        return [send_peer_message(recipient_of(effect), lie)]
 
     def _lie(self, message: PeerMessage) -> PeerMessage | None:
-        """What is sent in a message's place, if it is one to lie in."""
+        """The message that replaces another; ``None`` if it stays."""
         raise NotImplementedError
 
 
@@ -44,7 +50,7 @@ class UnprovedSnapshot(Unproved):
     def _lie(self, message: PeerMessage) -> PeerMessage | None:
         if not isinstance(message, SnapshotOffer):
             return None
-        forged = forged_final(self.position, message.body)
+        forged = forged_final(self.context, message.body)
         if forged is None:
             return None
         body, certificate = forged
@@ -58,14 +64,14 @@ class UnprovedBlocks(Unproved):
     def _lie(self, message: PeerMessage) -> PeerMessage | None:
         if not isinstance(message, FinalBlocksResponse) or not message.bodies:
             return None
-        forged = forged_final(self.position, message.bodies[-1])
+        forged = forged_final(self.context, message.bodies[-1])
         if forged is None:
             return None
         body, certificate = forged
         return FinalBlocksResponse((*message.bodies[:-1], body), (), certificate)
 
 
-def forged_final(position: Position, body: bytes) -> tuple[bytes, bytes] | None:
+def forged_final(context: BehaviourContext, body: bytes) -> tuple[bytes, bytes] | None:
     """A block that differs from a final one in its view alone, and a finalization of it, both encoded.
 
     ``None`` if another behaviour has made something else of the body.
@@ -75,6 +81,6 @@ def forged_final(position: Position, body: bytes) -> tuple[bytes, bytes] | None:
         return None
     block = msgspec.structs.replace(block, header=msgspec.structs.replace(block.header, view=block.header.view + 1))
     view, digest = View(block.header.view), Digest(header_hash(block.header))
-    signatures = position.forged_signatures(view)
+    signatures = context.forged_signatures(view)
     certificate = Certificate(VoteKind.FINALIZE, view, View(view - 1), digest, signatures)
     return encode(block), encode_consensus(certificate)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position, forget_old, tell, vote_of
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, Heard, forget_old, send_consensus, vote_of
 from consensus.messages import Message, Vote, VoteKind
 from validator.node.events import Effect, Event
 
@@ -21,9 +21,9 @@ VIEWS_UNTIL_CONTRADICTION = 2
 
 @dataclass(slots=True)
 class _Said:
-    """What was said in a view: whom a vote of a kind was told, and the parent's view in it."""
+    """The votes sent in a view, by kind and peer, each with the parent's view in it."""
 
-    told: dict[tuple[VoteKind, int], int] = field(default_factory=dict)
+    sent: dict[tuple[VoteKind, int], int] = field(default_factory=dict)
     is_contradicted: bool = False
 
 
@@ -31,8 +31,8 @@ class ConflictingVoter(Behaviour):
     name = "conflicting-voter"
     description = "votes for two blocks of a view: for the one that its listener votes for, later for another"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._said: dict[int, _Said] = {}
         self._view = 0
 
@@ -52,16 +52,16 @@ class ConflictingVoter(Behaviour):
         said = self._said.setdefault(vote.view, _Said())
         forget_old(self._said)
         self._view = max(self._view, *self._said)
-        if (vote.kind, peer) not in said.told and not said.is_contradicted:
-            said.told[vote.kind, peer] = vote.parent_view
-            yield tell(peer, self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest))
+        if (vote.kind, peer) not in said.sent and not said.is_contradicted:
+            said.sent[vote.kind, peer] = vote.parent_view
+            yield send_consensus(peer, self.context.vote(vote.kind, vote.view, vote.parent_view, vote.digest))
 
     def _contradict(self) -> Iterator[Effect]:
         for view, said in self._said.items():
             if said.is_contradicted or view > self._view - VIEWS_UNTIL_CONTRADICTION:
                 continue
             said.is_contradicted = True
-            for (kind, peer), parent_view in said.told.items():
-                yield tell(peer, self.position.vote(kind, view, parent_view, self.position.random_digest()))
-            if said.told:
+            for (kind, peer), parent_view in said.sent.items():
+                yield send_consensus(peer, self.context.vote(kind, view, parent_view, self.context.random_digest()))
+            if said.sent:
                 self.count_effect()

@@ -14,7 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position, forget_old, tell, tell_unchecked
+from cluster.misbehaviour.byzantine.base import (
+    Behaviour,
+    BehaviourContext,
+    Heard,
+    forget_old,
+    send_consensus,
+    send_consensus_unchecked,
+)
 from cluster.misbehaviour.byzantine.overheard import Overheard, timeout_certificate
 from consensus.messages import AnyCertificate, Certificate, Message, Vote, VoteKind
 from consensus.types import Signature, ValidatorIndex
@@ -24,14 +31,14 @@ Signatures = list[tuple[ValidatorIndex, Signature]]
 
 
 class FalseCertificate(Behaviour):
-    """What these have in common: when to lie, and the certificate that is made of signatures."""
+    """The base of these: when to lie, and the certificate made of signatures."""
 
     kinds: ClassVar[tuple[VoteKind, ...]] = (VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.TIMEOUT)
     """Of votes that it lies about. After one bad certificate of a peer, others look at no more of it in their view."""
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
-        self._overheard = Overheard(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
+        self._overheard = Overheard(context)
         self._lied: dict[int, set[VoteKind]] = {}
 
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
@@ -43,7 +50,7 @@ class FalseCertificate(Behaviour):
         return [] if vote is None else list(self._answer(vote))
 
     def _answer(self, vote: Vote) -> Iterator[Effect]:
-        """What to say on a peer's vote that is good and new."""
+        """The answer to a good and new vote of a peer."""
         if vote.kind not in self.kinds or vote.kind in self._lied.get(vote.view, ()):
             return
         peers = list(self._overheard.signatures(vote).items())
@@ -61,18 +68,18 @@ class FalseCertificate(Behaviour):
         raise NotImplementedError
 
     def _tell(self, certificate: AnyCertificate) -> Send:
-        return tell(None, certificate)
+        return send_consensus(None, certificate)
 
     def _own(self, vote: Vote) -> tuple[ValidatorIndex, Signature]:
         """Our signature of the same vote."""
-        ours = self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest)
+        ours = self.context.vote(vote.kind, vote.view, vote.parent_view, vote.digest)
         return ours.signer, ours.signature
 
     def _is_member(self, vote: Vote) -> bool:
-        return self.position.index in self.position.validators.committee(vote.view)
+        return self.context.index in self.context.validators.committee(vote.view)
 
     def _quorum(self, vote: Vote) -> int:
-        return self.position.validators.committee(vote.view).quorum
+        return self.context.validators.committee(vote.view).quorum
 
     def _certificate(self, vote: Vote, signatures: Signatures) -> AnyCertificate:
         if vote.kind != VoteKind.TIMEOUT:
@@ -103,7 +110,7 @@ class DoubleSigner(ShortCertificate):
         return [*short, self._own(vote)] if short else []
 
     def _tell(self, certificate: AnyCertificate) -> Send:
-        return tell_unchecked(None, certificate)
+        return send_consensus_unchecked(None, certificate)
 
 
 class Outsider(FalseCertificate):
@@ -111,8 +118,8 @@ class Outsider(FalseCertificate):
     description = "votes where it is not in the committee, and signs certificates there in a member's place"
     kinds = (VoteKind.NOTARIZE, VoteKind.FINALIZE, VoteKind.NULLIFY, VoteKind.TIMEOUT)
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._voted: dict[int, set[VoteKind]] = {}
 
     def _answer(self, vote: Vote) -> Iterator[Effect]:
@@ -122,7 +129,7 @@ class Outsider(FalseCertificate):
             self._voted.setdefault(vote.view, set()).add(vote.kind)
             forget_old(self._voted)
             self.count_effect()
-            yield tell(None, self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest))
+            yield send_consensus(None, self.context.vote(vote.kind, vote.view, vote.parent_view, vote.digest))
         yield from super()._answer(vote)
 
     def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:

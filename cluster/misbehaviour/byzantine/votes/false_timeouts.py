@@ -18,12 +18,12 @@ from collections.abc import Iterator
 
 from cluster.misbehaviour.byzantine.base import (
     Behaviour,
+    BehaviourContext,
     Heard,
-    Position,
     forget_old,
     recipient_of,
-    tell,
-    tell_unchecked,
+    send_consensus,
+    send_consensus_unchecked,
 )
 from cluster.misbehaviour.byzantine.each_view import EachView
 from cluster.misbehaviour.byzantine.overheard import Overheard, TimeoutSignature, timeout_certificate
@@ -46,7 +46,7 @@ VIEWS_AHEAD = 4
 """Timeouts with a forged certificate are of a view so far ahead: nobody can have the block that they name."""
 
 
-def _forged(at: Position, kind: VoteKind, view: View) -> tuple[tuple[ValidatorIndex, Signature], ...]:
+def _forged(at: BehaviourContext, kind: VoteKind, view: View) -> tuple[tuple[ValidatorIndex, Signature], ...]:
     """Signatures of a quorum that the liar belongs to: its own to give up a view, the others random."""
     committee = at.validators.committee(view)
     ours = ValidatorIndex(at.index)
@@ -61,11 +61,11 @@ class TimeoutForger(EachView):
 
     def lie(self, view: View) -> Iterator[Effect]:
         self.count_effect()
-        yield tell(None, self._certificate(view))
+        yield send_consensus(None, self._certificate(view))
 
     def _certificate(self, view: View) -> AnyCertificate:
-        kind = self.position.gives_up_by
-        signatures = _forged(self.position, kind, view)
+        kind = self.context.gives_up_by
+        signatures = _forged(self.context, kind, view)
         if kind == VoteKind.TIMEOUT:
             timeouts = tuple((signer, GENESIS_VIEW, signature) for signer, signature in signatures)
             return TimeoutCertificate(view, None, timeouts)
@@ -73,18 +73,18 @@ class TimeoutForger(EachView):
 
 
 class FalseTimeouts(Behaviour):
-    """What those have in common that lie with true timeouts: how they come by them, and when they lie."""
+    """The base of those that lie with true timeouts: how they come by them, and when they lie."""
 
     protocol = "hotstuff"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
-        self._overheard = Overheard(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
+        self._overheard = Overheard(context)
         self._lied: dict[int, None] = {}
         self._led: dict[int, None] = {}
 
     def lie(self, view: View, timeouts: list[TimeoutSignature]) -> Send | None:
-        """What to say of a view, all but one of a quorum having timed out of it; ``None`` if there is nothing."""
+        """The lie about a view that all but one of a quorum timed out of; ``None`` if there is none."""
         raise NotImplementedError
 
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
@@ -95,7 +95,7 @@ class FalseTimeouts(Behaviour):
                 forget_old(self._led)
                 for peer in self._shown(message.view):
                     if recipient_of(send) in (None, peer):
-                        yield tell(peer, message)
+                        yield send_consensus(peer, message)
             case Timeout() if message.vote.view in self._led:
                 pass  # it would complete the quorum of those who saw no block
             case _:
@@ -105,8 +105,8 @@ class FalseTimeouts(Behaviour):
         vote = None if heard is None else self._overheard.learn(heard.message)
         if vote is None or vote.kind != VoteKind.TIMEOUT or vote.view in self._lied:
             return []
-        committee, timeouts = self.position.validators.committee(vote.view), self._overheard.timeouts(vote.view)
-        if self.position.index not in committee or len(timeouts) < committee.quorum - 1:
+        committee, timeouts = self.context.validators.committee(vote.view), self._overheard.timeouts(vote.view)
+        if self.context.index not in committee or len(timeouts) < committee.quorum - 1:
             return []
         send = self.lie(vote.view, timeouts[: committee.quorum - 1])
         if send is None:
@@ -118,13 +118,13 @@ class FalseTimeouts(Behaviour):
 
     def _shown(self, view: View) -> list[int]:
         """Peers that get our block of a view."""
-        committee = self.position.validators.committee(view)
-        members = [member for member in committee.members if member != self.position.index]
+        committee = self.context.validators.committee(view)
+        members = [member for member in committee.members if member != self.context.index]
         return list(members[: committee.faults_withstood])
 
     def _own(self, view: View, high_view: View) -> TimeoutSignature:
         """Our own timeout, which may name what it likes."""
-        vote = self.position.vote(VoteKind.TIMEOUT, view, high_view, NO_DIGEST)
+        vote = self.context.vote(VoteKind.TIMEOUT, view, high_view, NO_DIGEST)
         return vote.signer, high_view, vote.signature
 
 
@@ -132,8 +132,8 @@ class FalseHighCertificate(FalseTimeouts):
     name = "false-high-certificate"
     description = "HotStuff: timeouts and timeout certificates with a forged certificate inside"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._has_led = True
         """Since the last lie about a view ahead: such a lie makes others deaf to its certificates for their view."""
 
@@ -152,19 +152,21 @@ class FalseHighCertificate(FalseTimeouts):
         """A timeout of a view ahead that names a block which nobody knows."""
         if view > MAX_VIEW - VIEWS_AHEAD:
             return []
-        vote = self.position.vote(VoteKind.TIMEOUT, view + VIEWS_AHEAD, view + VIEWS_AHEAD - 1, NO_DIGEST)
+        vote = self.context.vote(VoteKind.TIMEOUT, view + VIEWS_AHEAD, view + VIEWS_AHEAD - 1, NO_DIGEST)
         self.count_effect()
-        return [tell(None, Timeout(vote, self._forged(vote.parent_view)))]
+        return [send_consensus(None, Timeout(vote, self._forged(vote.parent_view)))]
 
     def lie(self, view: View, timeouts: list[TimeoutSignature]) -> Send | None:
         high_view = View(max(view - 1, *(named for _, named, _ in timeouts)))
         if high_view == GENESIS_VIEW:
             return None
-        return tell(None, timeout_certificate(view, self._forged(high_view), [*timeouts, self._own(view, high_view)]))
+        return send_consensus(
+            None, timeout_certificate(view, self._forged(high_view), [*timeouts, self._own(view, high_view)])
+        )
 
     def _forged(self, view: View) -> Certificate:
         """A notarization of a block that does not exist."""
-        at = self.position
+        at = self.context
         committee = at.validators.committee(view)
         signatures = tuple((signer, at.random_signature()) for signer in committee.members[: committee.quorum])
         return Certificate(VoteKind.NOTARIZE, view, View(view - 1), at.random_digest(), signatures)
@@ -174,8 +176,8 @@ class UnderstatedTimeouts(FalseTimeouts):
     name = "understated-timeouts"
     description = "HotStuff: timeout certificates that hide the highest certified block that their votes name"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._told = 0
 
     def lie(self, view: View, timeouts: list[TimeoutSignature]) -> Send | None:
@@ -187,9 +189,9 @@ class UnderstatedTimeouts(FalseTimeouts):
         understated = [(signer, low_view, signature) for signer, _, signature in timeouts]
         votes = [*timeouts, self._own(view, highest)]
         lies = (
-            tell(None, timeout_certificate(view, lower, [*understated, self._own(view, low_view)])),
-            tell_unchecked(None, timeout_certificate(view, lower, votes)),
-            tell(None, timeout_certificate(view, None, votes)),
+            send_consensus(None, timeout_certificate(view, lower, [*understated, self._own(view, low_view)])),
+            send_consensus_unchecked(None, timeout_certificate(view, lower, votes)),
+            send_consensus(None, timeout_certificate(view, None, votes)),
         )
         self._told += 1
         return lies[(self._told - 1) % len(lies)]

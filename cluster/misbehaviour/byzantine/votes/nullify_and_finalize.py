@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position, forget_old, recipient_of, tell, vote_of
+from cluster.misbehaviour.byzantine.base import (
+    Behaviour,
+    BehaviourContext,
+    Heard,
+    forget_old,
+    recipient_of,
+    send_consensus,
+    vote_of,
+)
 from consensus.messages import NO_DIGEST, NO_PARENT, Message, Timeout, Vote, VoteKind
 from validator.node.events import Effect, Event
 
@@ -16,8 +24,8 @@ class NullifyAndFinalize(Behaviour):
     name = "nullify-and-finalize"
     description = "votes both to give up a view and to finalize its block"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._blocks: dict[int, Vote] = {}
         """A notarize vote of each view, by whomever."""
 
@@ -33,18 +41,20 @@ class NullifyAndFinalize(Behaviour):
             return
         recipient = recipient_of(send)
         if vote.kind == VoteKind.FINALIZE:
-            yield tell(recipient, self._giving_up(vote.view))
+            yield send_consensus(recipient, self._giving_up(vote.view))
         elif vote.digest == NO_DIGEST and vote.view in self._blocks:
             block = self._blocks[vote.view]
-            yield tell(recipient, self.position.vote(VoteKind.FINALIZE, block.view, block.parent_view, block.digest))
+            yield send_consensus(
+                recipient, self.context.vote(VoteKind.FINALIZE, block.view, block.parent_view, block.digest)
+            )
         else:
             return
         self.count_effect()
 
     def _giving_up(self, view: int) -> Message:
         """A vote to give up a view, as the protocol sends it; a timeout names the genesis, which needs no proof."""
-        kind = self.position.gives_up_by
-        vote = self.position.vote(kind, view, NO_PARENT, NO_DIGEST)
+        kind = self.context.gives_up_by
+        vote = self.context.vote(kind, view, NO_PARENT, NO_DIGEST)
         return Timeout(vote, None) if kind == VoteKind.TIMEOUT else vote
 
     def _learn(self, vote: Vote | None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Heard, Position, forget_old, tell
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, Heard, forget_old, send_consensus
 from cluster.misbehaviour.byzantine.each_view import EachView
 from consensus.certificates import verify_certificate
 from consensus.messages import (
@@ -30,8 +30,8 @@ class KindReplayer(Behaviour):
     name = "kind-replayer"
     description = "says the votes that notarized a block again, as votes that finalize it"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
         self._replayed: dict[int, None] = {}
 
     def react(self, event: Event, heard: Heard | None) -> list[Effect]:
@@ -44,36 +44,36 @@ class KindReplayer(Behaviour):
     def _replay(self, message: Message) -> Iterator[Effect]:
         if not isinstance(message, Certificate) or message.kind != VoteKind.NOTARIZE or message.view in self._replayed:
             return
-        if verify_certificate(message, self.position.validators, self.position.namespace):
+        if verify_certificate(message, self.context.validators, self.context.namespace):
             self._replayed[message.view] = None
             forget_old(self._replayed)
             self.count_effect()
-            yield tell(None, msgspec.structs.replace(message, kind=VoteKind.FINALIZE))
+            yield send_consensus(None, msgspec.structs.replace(message, kind=VoteKind.FINALIZE))
 
 
 class SisterCertificates(EachView):
     name = "sister-chain"
     description = "certificates of another chain that the same validators run with the same keys"
 
-    def __init__(self, position: Position) -> None:
-        super().__init__(position)
-        self._kinds = (VoteKind.NOTARIZE, position.gives_up_by, VoteKind.FINALIZE)
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
+        self._kinds = (VoteKind.NOTARIZE, context.gives_up_by, VoteKind.FINALIZE)
 
     def lie(self, view: View) -> Iterator[Effect]:
         certificate = self._certificate(self._kinds[view % len(self._kinds)], view)
         if certificate is not None:
             self.count_effect()
-            yield tell(None, certificate)
+            yield send_consensus(None, certificate)
 
     def _certificate(self, kind: VoteKind, view: View) -> AnyCertificate | None:
-        """What the validators of the other chain certified in this view; each kind comes in its turn."""
-        sister = self.position.sister
+        """A certificate of the other chain in this view; each kind comes in its turn."""
+        sister = self.context.sister
         if sister is None:
             return None
         is_of_block = kind in (VoteKind.NOTARIZE, VoteKind.FINALIZE)
         parent_view = View(view - 1) if is_of_block else NO_PARENT
-        digest = self.position.random_digest() if is_of_block else NO_DIGEST
-        committee = self.position.validators.committee(view)
+        digest = self.context.random_digest() if is_of_block else NO_DIGEST
+        committee = self.context.validators.committee(view)
         signed = [
             (signer, sister.signature(signer, kind, view, parent_view, digest))
             for signer in committee.members[: committee.quorum]

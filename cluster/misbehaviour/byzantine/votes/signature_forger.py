@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.misbehaviour.byzantine.base import Behaviour, recipient_of, tell, vote_of, with_vote
+from cluster.misbehaviour.byzantine.base import Behaviour, recipient_of, send_consensus, vote_of, with_vote
 from consensus.messages import MAX_VIEW, Certificate, Message, Vote, VoteKind
 from consensus.types import ValidatorIndex, View
 from validator.node.events import Effect
@@ -25,17 +25,17 @@ class SignatureForger(Behaviour):
     def say(self, send: Effect, message: Message) -> Iterator[Effect]:
         vote = vote_of(message)
         if vote is not None and self.is_ours(vote):
-            at, random = self.position, self.position.random
+            at, random = self.context, self.context.random
             peer = ValidatorIndex(random.choice(at.peers))
             in_anothers_name = msgspec.structs.replace(vote, signer=peer, signature=at.random_signature())
             badly_signed = msgspec.structs.replace(vote, signature=at.random_signature())
             for forged in (with_vote(message, badly_signed), in_anothers_name, self._certificate(vote)):
-                yield tell(recipient_of(send), forged)
+                yield send_consensus(recipient_of(send), forged)
                 self.count_effect()
         yield send
 
     def _certificate(self, vote: Vote) -> Certificate:
-        at, random = self.position, self.position.random
+        at, random = self.context, self.context.random
         view = View(min(vote.view + random.randrange(VIEWS_AHEAD + 1), MAX_VIEW))
         kind = random.choice((VoteKind.NOTARIZE, VoteKind.FINALIZE))
         signatures = at.forged_signatures(view)

@@ -2,7 +2,7 @@
 
 A second instance of the validator runs with the same key, on a disk of its own and with a state of its own. What is
 sent to the key reaches both, what either sends comes from the key; neither hears the other. Both are honest: what is
-byzantine is that there are two. It bites where they contradict each other, which the driver lets :class:`TwinWatch`
+byzantine is that there are two. It takes effect if they contradict each other, which the driver lets :class:`TwinWatch`
 tell: a driver, and not the wrapper, starts the second one.
 
 A live validator proves its key on each stream, and a newer stream of a key replaces the older one. Two processes with
@@ -23,12 +23,12 @@ class Twins(Behaviour):
 
 
 class TwinWatch:
-    """Sees what two validators with one key say, and where they contradict each other."""
+    """Sees what two validators with one key say, and whether they contradict each other."""
 
     def __init__(self, score: Score) -> None:
         self._score = score
         self._votes: tuple[dict[int, list[Vote]], dict[int, list[Vote]]] = ({}, {})
-        self._bitten: dict[int, None] = {}
+        self._contradicted: dict[int, None] = {}
 
     def note(self, twin: int, payload: bytes) -> None:
         """One of the two, 0 or 1, sends a message."""
@@ -40,7 +40,7 @@ class TwinWatch:
         if vote not in mine:
             mine.append(vote)
         forget_old(self._votes[twin])
-        if vote.view not in self._bitten and any(conflict(vote, other) is not None for other in others):
-            self._bitten[vote.view] = None
-            forget_old(self._bitten)
+        if vote.view not in self._contradicted and any(conflict(vote, other) is not None for other in others):
+            self._contradicted[vote.view] = None
+            forget_old(self._contradicted)
             self._score.effects[Twins.name] += 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.misbehaviour.byzantine.base import Behaviour, recipient_of, tell, vote_of, with_vote
+from cluster.misbehaviour.byzantine.base import Behaviour, recipient_of, send_consensus, vote_of, with_vote
 from consensus.messages import Message
 from validator.node.events import Effect
 
@@ -20,7 +20,7 @@ class WrongEpoch(Behaviour):
         if vote is None or not self.is_ours(vote):
             yield send
             return
-        namespace = self.position.namespace + EPOCH_SUFFIX
-        signed = self.position.vote(vote.kind, vote.view, vote.parent_view, vote.digest, namespace)
-        yield tell(recipient_of(send), with_vote(message, signed))
+        namespace = self.context.namespace + EPOCH_SUFFIX
+        signed = self.context.vote(vote.kind, vote.view, vote.parent_view, vote.digest, namespace)
+        yield send_consensus(recipient_of(send), with_vote(message, signed))
         self.count_effect()

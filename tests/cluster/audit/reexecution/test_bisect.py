@@ -24,7 +24,7 @@ from cluster.record.archive import DivergedExecution, decode_traces, encode_trac
 from cluster.report.results import finish_run
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
-from cluster.tools.mutation.scenes import scenario_of
+from cluster.tools.mutation.detection_scenarios import scenario_of
 from validator.chain.records import GLOBALS, account_key, fires_key, storage_key, timer_key
 from validator.primitives.codec import encode
 
@@ -32,8 +32,8 @@ Pages = list[dict[str, Any]]
 
 
 def books_of(mutant: str, mutated: tuple[int, ...] | None = None, seed: int = 1) -> Books:
-    hunt = MUTANTS[mutant].hunt
-    return keep_books(simulate(scenario_of(replace(hunt, mutated=mutated or hunt.mutated), mutant), seed))
+    detection = MUTANTS[mutant].detection
+    return keep_books(simulate(scenario_of(replace(detection, mutated=mutated or detection.mutated), mutant), seed))
 
 
 @pytest.fixture(scope="module")

@@ -26,12 +26,12 @@ from cluster.live.host.executor_thread import MAX_PAGES_AT_ONCE
 from cluster.live.host.http import build_app
 from cluster.live.host.join_inbox import MAX_JOIN_MESSAGES
 from cluster.live.host.observations import FinalSeen, FirstSeen, ViewSeen, VoteSent
-from cluster.live.host.validator_loop import Pace, ValidatorLoop, ValidatorSetup
+from cluster.live.host.validator_loop import ValidatorLoop, ValidatorSetup
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
 from cluster.live.web.event_stream import Subscription
 from cluster.live.web.server import NotReady, serve
-from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, ByzantineValidator, Position, Score
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator, Score
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.record.genesis_file import to_json
 from cluster.record.message_trace import RING_MESSAGES, peek
@@ -40,7 +40,7 @@ from cluster.record.status import Tally
 from cluster.scenario import LinksSection, Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.network import Network
-from cluster.scenario.node_setup import node_config
+from cluster.scenario.node_setup import Pace, node_config
 from cluster.scenario.sections.faults import LeaderDelayFault, PartitionFault
 from consensus.certificates import verify_finalization
 from consensus.keys import Ed25519Scheme, ValidatorSet
@@ -134,8 +134,8 @@ class Member:
         )
         if behaviours:
             self.tally.byzantine = score = Score()
-            position = Position(index, signer, VALIDATORS, GENESIS.chain_id, Random(SEED), score)
-            around = ByzantineValidator([BEHAVIOURS[name] for name in behaviours], position)
+            context = BehaviourContext(index, signer, VALIDATORS, GENESIS.chain_id, Random(SEED), score)
+            around = ByzantineValidator([BEHAVIOURS[name] for name in behaviours], context)
             setup = replace(setup, byzantine=around)
         setup = replace(setup, **setup_fields)
         self.loop = ValidatorLoop(setup, self.disk, self.crashes.append, self.tally, sleep)
@@ -550,7 +550,9 @@ def test_links_lie_between_validators_and_leaders_may_be_late(tmp_path: Path) ->
             behind = members[3].loop.state().height
             await members[0].reaches(behind + 6)
             assert members[3].loop.state().height <= behind + 2, "what was under way may still arrive"
-            counts = [member.loop.setup.links.counts() for member in members if member.loop.setup.links is not None]
+            counts = [
+                member.loop.setup.links.faults.counts() for member in members if member.loop.setup.links is not None
+            ]
             assert all(each[1].dropped > 0 for each in counts)
             assert sum(each[2].delayed for each in counts) > 0
             for member in members:

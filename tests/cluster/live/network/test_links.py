@@ -123,7 +123,7 @@ def test_a_partition_cuts_links_until_it_is_over_and_counts_what_it_dropped() ->
     wire.send(2, b"healed")
     wire.clock.advance(1.0)
     assert sorted(frame for _, _, frame in wire.arrived) == [b"healed", b"same side", b"under way"]
-    counts = wire.links.counts()[7]
+    counts = wire.links.faults.counts()[7]
     assert (counts.sent, counts.dropped) == (2, 2)
     assert wire.links.totals().dropped == 2
     assert seen_on_links(cut, counts) == (True, "2 messages dropped")
@@ -148,7 +148,7 @@ def test_a_worse_link_loses_doubles_and_reorders() -> None:
         wire.send(1, b"%d" % number)
         wire.clock.advance(wire.clock.now + 0.001)
     wire.clock.advance(10.0)
-    counts = wire.links.counts()[1]
+    counts = wire.links.faults.counts()[1]
     assert counts.sent == counts.slower == 1_000
     assert len(wire.arrived) == 1_000 - counts.dropped + counts.duplicated
     assert 130 < counts.dropped < 270
@@ -185,14 +185,14 @@ def test_bandwidth_lets_bytes_leave_one_after_the_other() -> None:
 
 def test_what_a_leader_sends_comes_later_even_on_a_clear_link() -> None:
     wire = Wire()
-    assert not wire.links.delays_leaders
+    assert not wire.links.faults.delay_leaders
     wire.links.set_faults({4: fault(kind="leader_delay", delay_ms=70)})
-    assert wire.links.delays_leaders
-    wire.send(1, b"slow", wire.links.leader_delay_us())
+    assert wire.links.faults.delay_leaders
+    wire.send(1, b"slow", wire.links.faults.leader_delay_us())
     wire.send(2, b"fast")
     wire.clock.advance(1.0)
     assert wire.arrived == [(0.0, 2, b"fast"), (70.0, 1, b"slow")]
-    assert wire.links.counts()[4].delayed == 1
+    assert wire.links.faults.counts()[4].delayed == 1
 
 
 def test_what_is_under_way_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

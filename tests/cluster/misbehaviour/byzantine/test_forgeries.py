@@ -8,14 +8,14 @@ from functools import cache
 import msgspec
 import pytest
 
-from cluster.misbehaviour.byzantine.base import consensus_message, hand, peer_message, tell
+from cluster.misbehaviour.byzantine.base import consensus_message, peer_message, send_consensus, send_peer_message
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour
 from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme, ValidatorSet
 from consensus.messages import MAX_VIEW, Proposal, VoteKind, decode
 from consensus.types import Digest, Signature, ValidatorIndex, View
 from tests.cluster.misbehaviour.byzantine.runs import SEED, scenario
-from tests.cluster.misbehaviour.byzantine.test_memory import HOSTILE, position_in
+from tests.cluster.misbehaviour.byzantine.test_memory import HOSTILE, context_of
 from validator.chain.block import Block, Header, decode_block, header_hash
 from validator.chain.messages import (
     ChunkRequest,
@@ -51,7 +51,7 @@ def executor() -> Executor:
 
 
 def liar(name: str) -> Behaviour:
-    return BEHAVIOURS[name](position_in(finished(), HOSTILE))
+    return BEHAVIOURS[name](context_of(finished(), HOSTILE))
 
 
 def block_of(body: bytes) -> Block:
@@ -65,7 +65,7 @@ def differing(one: Header, other: Header) -> list[str]:
 
 
 def is_believed(body: bytes, certificate: bytes, validators: ValidatorSet) -> bool:
-    return is_proved([block_of(body).header], certificate, validators, position_in(finished(), 0).namespace)
+    return is_proved([block_of(body).header], certificate, validators, context_of(finished(), 0).namespace)
 
 
 class Credulous(ValidatorSet):
@@ -78,7 +78,7 @@ def require_forged(body: bytes, certificate: bytes, true: bytes) -> None:
     one, other = block_of(body), block_of(true)
     assert one.transactions == other.transactions
     assert differing(one.header, other.header) == ["view"]
-    validators = position_in(finished(), 0).validators
+    validators = context_of(finished(), 0).validators
     assert not is_believed(body, certificate, validators)
     assert is_believed(body, certificate, Credulous(validators.public_keys, validators.scheme, validators.epochs))
     assert decode(certificate).kind == VoteKind.FINALIZE  # type: ignore[union-attr]
@@ -88,7 +88,7 @@ def require_forged(body: bytes, certificate: bytes, true: bytes) -> None:
 
 
 def test_a_header_is_false_in_one_field_and_each_has_its_turn() -> None:
-    behaviour, at = liar("invalid-block-any-field"), position_in(finished(), HOSTILE)
+    behaviour, at = liar("invalid-block-any-field"), context_of(finished(), HOSTILE)
     archived = executor().archive.get(5)
     assert archived is not None
     good = block_of(archived.block)
@@ -97,7 +97,7 @@ def test_a_header_is_false_in_one_field_and_each_has_its_turn() -> None:
         digest = Digest(header_hash(good.header))
         vote = at.vote(VoteKind.NOTARIZE, view, view - 1, digest)
         subject = (View(view), View(view - 1), Digest(good.header.parent_hash), digest)
-        (said,) = behaviour.alter(tell(None, Proposal(*subject, encode(good), vote)))
+        (said,) = behaviour.alter(send_consensus(None, Proposal(*subject, encode(good), vote)))
         message = consensus_message(said)
         assert isinstance(message, Proposal)
         spoilt = msgspec.msgpack.decode(message.body, type=Block)
@@ -128,7 +128,7 @@ def test_an_unproved_range_ends_in_a_block_that_is_not_final() -> None:
     read = executor().run(ReadBlocks(ASKING, 3, 4))
     assert isinstance(read, BlocksRead)
     true = FinalBlocksResponse(read.bodies, read.links, read.certificate)
-    (effect,) = liar("unproved-blocks").alter(hand(ASKING, true))
+    (effect,) = liar("unproved-blocks").alter(send_peer_message(ASKING, true))
     false = peer_message(effect)
     assert isinstance(false, FinalBlocksResponse)
     assert false.bodies[:-1] == true.bodies[:-1]
@@ -137,7 +137,7 @@ def test_an_unproved_range_ends_in_a_block_that_is_not_final() -> None:
 
 def test_an_unproved_snapshot_is_of_the_true_state() -> None:
     true = offered()
-    (effect,) = liar("unproved-snapshot").alter(hand(ASKING, true))
+    (effect,) = liar("unproved-snapshot").alter(send_peer_message(ASKING, true))
     false = peer_message(effect)
     assert isinstance(false, SnapshotOffer)
     assert (false.receipts, false.manifest) == (true.receipts, true.manifest)
@@ -163,7 +163,7 @@ def test_a_false_manifest_fits_its_chunk_and_not_the_state_root() -> None:
     behaviour, true = liar("false-manifest"), offered()
     header = block_of(true.body).header
     height, root = Height(header.height), Hash(header.state_root)
-    (run,) = behaviour.alter(hand(ASKING, true))
+    (run,) = behaviour.alter(send_peer_message(ASKING, true))
     assert run == Run(ReadSnapshot(HOSTILE, ChunkRequest(height, 0)))
     assert isinstance(run, Run)
     done = Completed(executor().run(run.job))
@@ -177,7 +177,7 @@ def test_a_false_manifest_fits_its_chunk_and_not_the_state_root() -> None:
 
     right, chunk = Manifest.decode(true.manifest, height, root), answer(run.job)
     assert isinstance(chunk, ChunkResponse)
-    (effect,) = behaviour.alter(hand(ASKING, chunk))
+    (effect,) = behaviour.alter(send_peer_message(ASKING, chunk))
     given = peer_message(effect)
     assert isinstance(given, ChunkResponse)
     assert sum(one != other for one, other in zip(given.data, chunk.data, strict=True)) == 1
@@ -200,18 +200,18 @@ def test_what_another_behaviour_has_spoilt_passes_as_it_is() -> None:
         offer = msgspec.structs.replace(good, body=body)
         ranges = FinalBlocksResponse((body,), (), noise)
         for name, message in (("unproved-snapshot", offer), ("unproved-blocks", ranges)):
-            assert liar(name).alter(hand(ASKING, message)) == [hand(ASKING, message)]
-    nothing = hand(ASKING, FinalBlocksResponse((), (), b""))
+            assert liar(name).alter(send_peer_message(ASKING, message)) == [send_peer_message(ASKING, message)]
+    nothing = send_peer_message(ASKING, FinalBlocksResponse((), (), b""))
     assert liar("unproved-blocks").alter(nothing) == [nothing]
-    spoilt = hand(ASKING, msgspec.structs.replace(good, body=noise))
+    spoilt = send_peer_message(ASKING, msgspec.structs.replace(good, body=noise))
     assert liar("false-manifest").alter(spoilt) == [spoilt]
 
 
 def test_an_offer_whose_manifest_is_spoilt_already_is_passed_on() -> None:
     behaviour, spoilt = liar("false-manifest"), msgspec.structs.replace(offered(), manifest=b"noise")
-    (run,) = behaviour.alter(hand(ASKING, spoilt))
+    (run,) = behaviour.alter(send_peer_message(ASKING, spoilt))
     assert isinstance(run, Run)
-    assert behaviour.react(Completed(executor().run(run.job)), None) == [hand(ASKING, spoilt)]
+    assert behaviour.react(Completed(executor().run(run.job)), None) == [send_peer_message(ASKING, spoilt)]
 
 
 def test_what_others_read_is_not_swallowed() -> None:

@@ -15,10 +15,10 @@ from cluster.misbehaviour.byzantine.base import (
     SisterChain,
     consensus_message,
     heard_in,
-    tell,
+    send_consensus,
 )
 from cluster.misbehaviour.byzantine.overheard import Overheard
-from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour, Position, Score
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour, BehaviourContext, Score
 from consensus.certificates import verify_certificate, verify_signed, verify_timeout_certificate
 from consensus.keys import Committee, ValidatorSet
 from consensus.messages import (
@@ -47,7 +47,9 @@ AnyMessage = TypeVar("AnyMessage", bound=Message)
 def liar(name: str, bench: Bench = SIMPLEX) -> Behaviour:
     kind = TIMEOUT if isinstance(bench, HotStuffBench) else NULLIFY
     sister = SisterChain(lambda index: bench.signers[index])
-    at = Position(LIAR, bench.signers[LIAR], bench.validators, NAMESPACE.decode(), Random(1), Score(), kind, sister)
+    at = BehaviourContext(
+        LIAR, bench.signers[LIAR], bench.validators, NAMESPACE.decode(), Random(1), Score(), kind, sister
+    )
     return BEHAVIOURS[name](at)
 
 
@@ -55,7 +57,7 @@ def heard(behaviour: Behaviour, *messages: Message, sender: int = 0) -> list[Sen
     """What it says when it hears these."""
     said: list[Send] = []
     for message in messages:
-        event = Received(sender, tell(None, message).payload)
+        event = Received(sender, send_consensus(None, message).payload)
         said += [effect for effect in behaviour.react(event, heard_in(event)) if isinstance(effect, Send)]
     return said
 
@@ -161,7 +163,7 @@ def test_certificates_of_a_sister_chain_are_good_there_and_of_every_kind(bench: 
         assert holds(lie, bench, SISTER_CHAIN)
         assert not holds(lie, bench)
         kinds.add(lie.kind)
-    assert kinds == {NOTARIZE, FINALIZE, behaviour.position.gives_up_by}
+    assert kinds == {NOTARIZE, FINALIZE, behaviour.context.gives_up_by}
 
 
 # --- false timeouts ---------------------------------------------------------------------------------------------------
@@ -173,7 +175,7 @@ def test_a_forger_of_timeouts_signed_them_alone(bench: Bench) -> None:
     (send,) = heard(behaviour, bench.proposal(1, "b1"))
     lie = consensus_message(send)
     assert isinstance(lie, Certificate | TimeoutCertificate)
-    assert lie.kind == behaviour.position.gives_up_by
+    assert lie.kind == behaviour.context.gives_up_by
     good = [vote.signer for vote in lie.votes() if verify_vote(vote, bench.validators, NAMESPACE)]
     assert good == [LIAR]
     assert len(lie.votes()) == bench.quorum
@@ -236,10 +238,10 @@ def test_understated_timeouts_hide_the_highest_block_in_three_ways() -> None:
 def test_a_leader_with_false_timeouts_shows_its_block_to_f_peers_and_is_silent_about_its_own() -> None:
     behaviour = liar("understated-timeouts", HOTSTUFF)
     own = next(view for view in range(1, 9) if HOTSTUFF.engine.leader(View(view)) == LIAR)
-    said = behaviour.alter(tell(None, HOTSTUFF.proposal(own, f"b{own}")))
+    said = behaviour.alter(send_consensus(None, HOTSTUFF.proposal(own, f"b{own}")))
     assert [effect.recipient for effect in said if isinstance(effect, Send)] == [0]
-    assert behaviour.alter(tell(None, Timeout(HOTSTUFF.vote(LIAR, TIMEOUT, own, parent=0), None))) == []
-    other = tell(None, Timeout(HOTSTUFF.vote(LIAR, TIMEOUT, own + 1, parent=0), None))
+    assert behaviour.alter(send_consensus(None, Timeout(HOTSTUFF.vote(LIAR, TIMEOUT, own, parent=0), None))) == []
+    other = send_consensus(None, Timeout(HOTSTUFF.vote(LIAR, TIMEOUT, own + 1, parent=0), None))
     assert behaviour.alter(other) == [other]
 
 
@@ -247,17 +249,17 @@ def test_a_lock_breaker_keeps_certificates_and_timeouts_to_itself() -> None:
     behaviour = liar("lock-breaker", HOTSTUFF)
     own = next(view for view in range(1, 9) if HOTSTUFF.engine.leader(View(view)) == LIAR)
     kept = [HOTSTUFF.certificate(NOTARIZE, 1, "b1"), HOTSTUFF.timeout(LIAR, 2, 1), HOTSTUFF.proposal(own, f"b{own}")]
-    assert [behaviour.alter(tell(None, message)) for message in kept] == [[], [], []]
-    said = tell(None, HOTSTUFF.certificate(FINALIZE, 1, "b1"))
+    assert [behaviour.alter(send_consensus(None, message)) for message in kept] == [[], [], []]
+    said = send_consensus(None, HOTSTUFF.certificate(FINALIZE, 1, "b1"))
     assert behaviour.alter(said) == [said]
-    assert behaviour.position.score.effects["lock-breaker"] == 0
+    assert behaviour.context.score.effects["lock-breaker"] == 0
 
 
 # --- what was overheard -----------------------------------------------------------------------------------------------
 
 
 def test_nothing_forged_is_overheard_and_little_is_remembered() -> None:
-    overheard = Overheard(liar("short-certificate").position)
+    overheard = Overheard(liar("short-certificate").context)
     far = msgspec.structs.replace(
         SIMPLEX.vote(0, NOTARIZE, 9, "b9"), view=View(MAX_VIEW), signature=Signature(b"0" * 64)
     )

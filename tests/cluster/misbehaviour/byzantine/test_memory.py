@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, consensus_message, heard_in, tell
+from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, consensus_message, heard_in, send_consensus
 from cluster.misbehaviour.byzantine.leaders.equivocating_leader import EquivocatingLeader
 from cluster.misbehaviour.byzantine.messages.garbage import Garbage
-from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour, Position, Score
+from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour, BehaviourContext, Score
 from cluster.misbehaviour.byzantine.votes.conflicting_voter import ConflictingVoter
 from cluster.scenario.genesis import validator_signer
 from cluster.simulation.driver import Simulation
@@ -26,21 +26,23 @@ def finished() -> Simulation:
     return simulation
 
 
-def position_in(simulation: Simulation, index: int) -> Position:
-    signer = validator_signer(simulation._scheme, SEED, index)
-    return Position(index, signer, simulation._validators, simulation._genesis.chain_id, Random(1), Score())
+def context_of(simulation: Simulation, index: int) -> BehaviourContext:
+    signer = validator_signer(simulation.record.scheme, SEED, index)
+    return BehaviourContext(
+        index, signer, simulation.validators, simulation.record.genesis.chain_id, Random(1), Score()
+    )
 
 
 def test_a_node_keeps_little_of_what_garbage_it_gets_and_blames_its_sender_alone() -> None:
     simulation = finished()
     machine = simulation.machines[0]
     assert machine.validator is not None
-    node, at = machine.validator.node, position_in(simulation, HOSTILE)
+    node, at = machine.validator.node, context_of(simulation, HOSTILE)
     garbage = Garbage(at)
     view = node.view
     before = len(list(node._tree.held())), len(node.mempool)
     for step in range(ROUNDS):
-        honest = tell(None, at.vote(VoteKind.NOTARIZE, view + step, view - 1, at.random_digest()))
+        honest = send_consensus(None, at.vote(VoteKind.NOTARIZE, view + step, view - 1, at.random_digest()))
         for effect in garbage.alter(honest):
             assert isinstance(effect, Send)
             faults = [one for one in node.handle(Message(HOSTILE, effect.payload)) if isinstance(one, PeerFault)]
@@ -54,10 +56,10 @@ def test_a_node_keeps_little_of_what_garbage_it_gets_and_blames_its_sender_alone
 
 def test_a_behaviour_itself_remembers_few_views() -> None:
     simulation = finished()
-    at = position_in(simulation, HOSTILE)
+    at = context_of(simulation, HOSTILE)
     voter, leader = ConflictingVoter(at), EquivocatingLeader(at)
     for view in range(1, 500):
-        payload = tell(None, position_in(simulation, 1).vote(VoteKind.NOTARIZE, view, 0, bytes(32))).payload
+        payload = send_consensus(None, context_of(simulation, 1).vote(VoteKind.NOTARIZE, view, 0, bytes(32))).payload
         event = Message(1, payload)
         voter.react(event, heard_in(event))
     assert len(voter._said) <= VIEWS_REMEMBERED
@@ -69,9 +71,9 @@ def test_every_behaviour_leaves_alone_what_it_is_not_about() -> None:
     simulation = finished()
     other = Send(2, b"no consensus message")
     for name, behaviour in BEHAVIOURS.items():
-        made: Behaviour = behaviour(position_in(simulation, HOSTILE))
+        made: Behaviour = behaviour(context_of(simulation, HOSTILE))
         assert made.alter(other) in ([other], []), name
         assert consensus_message(other) is None
         assert not made.swallows(Message(1, b""))
-    nullify = tell(None, position_in(simulation, HOSTILE).vote(VoteKind.NULLIFY, 9, NO_PARENT, NO_DIGEST))
-    assert BEHAVIOURS["silent-leader"](position_in(simulation, HOSTILE)).alter(nullify) == [nullify]
+    nullify = send_consensus(None, context_of(simulation, HOSTILE).vote(VoteKind.NULLIFY, 9, NO_PARENT, NO_DIGEST))
+    assert BEHAVIOURS["silent-leader"](context_of(simulation, HOSTILE)).alter(nullify) == [nullify]

@@ -9,7 +9,7 @@ import pytest
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.simulation.watches.answer_watch import AnswerWatch
-from cluster.tools.mutation.scenes import SCENES
+from cluster.tools.mutation.detection_scenarios import DETECTION_SCENARIOS
 from consensus.messages import Message, Timeout
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
 
@@ -97,12 +97,12 @@ def test_who_was_started_in_its_view_may_lack_the_certificate() -> None:
 
 def test_a_clock_that_was_slow_excuses_its_silence() -> None:
     """Its next tick is due by its own clock: the others' clocks say that the answer before was long ago."""
-    scene: dict[str, Any] = dict(SCENES["bad-links"])
+    sections: dict[str, Any] = dict(DETECTION_SCENARIOS["bad-links"])
     skew = {"kind": "clock_skew", "target": "validator-0", "clock_speed": 0.02, "at_height": 6, "for_ms": 1_200}
-    consensus = scene["consensus"] | {"rebroadcast_ms": 100}
+    consensus = sections["consensus"] | {"rebroadcast_ms": 100}
     stop = {"height": 12, "drain_blocks": 1, "timeout_s": 120}
     fields = {"name": "skewed", "validators": {"count": 4}, "consensus": consensus, "stop": stop}
-    record = simulate(Scenario.model_validate(scene | fields | {"faults": [*scene["faults"], skew]}), 4)
+    record = simulate(Scenario.model_validate(sections | fields | {"faults": [*sections["faults"], skew]}), 4)
     assert record.monitor is not None
     assert record.monitor.counts["answers"] > 0
     assert record.monitor.violations == []

@@ -17,6 +17,7 @@ from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import JoinRecord, MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
+from cluster.simulation.watches.rule_log import RuleLog
 from cluster.simulation.watches.safety_monitor import SafetyMonitor
 from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
@@ -42,7 +43,7 @@ def leader(view: View) -> int:
 
 def monitor() -> SafetyMonitor:
     """Of the bench's four validators, over the genesis of made chains."""
-    return SafetyMonitor(BENCH.validators, NAMESPACE, make_genesis(), leader, lambda: 7.0)
+    return SafetyMonitor(BENCH.validators, NAMESPACE, make_genesis(), leader, RuleLog(lambda: 7.0))
 
 
 def told(*certificates: AnyCertificate) -> list[str]:
@@ -50,7 +51,7 @@ def told(*certificates: AnyCertificate) -> list[str]:
     watching = monitor()
     for certificate in certificates:
         watching.certified("alice", certificate)
-    return watching.violations
+    return watching.log.violations
 
 
 def test_right_certificates_are_believed() -> None:
@@ -115,7 +116,7 @@ def with_header(record: BlockRecord, change: Callable[[Header], Header]) -> Bloc
 
 
 def follow(maker: ChainMaker, watching: SafetyMonitor | None = None) -> SafetyMonitor:
-    watching = watching or SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, lambda: 7.0)
+    watching = watching or SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, RuleLog(lambda: 7.0))
     for height, record in enumerate(maker.blocks, start=1):
         watching.final("alice", height, archived(record))
         watching.final("bob", height, archived(record))
@@ -134,8 +135,8 @@ def certificate_of(kind: VoteKind, record: BlockRecord, name: str | None = None)
 
 def test_a_right_chain_is_followed() -> None:
     watching = follow(make_chain())
-    assert watching.violations == []
-    assert watching.counts["roots"] == 2 * watching.counts["ancestry"] == 24
+    assert watching.log.violations == []
+    assert watching.log.counts["roots"] == 2 * watching.log.counts["ancestry"] == 24
 
 
 def test_the_books_are_lent_for_the_very_blocks_that_they_are_of() -> None:
@@ -156,7 +157,7 @@ def test_what_differs_between_validators_is_named() -> None:
     watching.final("carol", 5, archived(other))
     watching.final("dave", 6, archived(replace(maker.blocks[5], computed_root=bytes(32))))
     watching.final("erin", 7, ArchivedBlock(b"noise", b"", b"", b""))
-    assert [violation.split(": ", 1)[1] for violation in watching.violations] == [
+    assert [violation.split(": ", 1)[1] for violation in watching.log.violations] == [
         "agreement: carol has another final block at height 5",
         "roots: dave computed another root at 6",
         "agreement: erin has another final block at height 7",
@@ -168,17 +169,19 @@ def test_a_chain_that_does_not_hang_together_is_named() -> None:
     maker.blocks[6] = with_header(
         maker.blocks[6], lambda header: msgspec.structs.replace(header, parent_hash=bytes(32))
     )
-    assert any("ancestry: the final block at height 7 does not build" in v for v in follow(maker).violations)
-    gap = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, lambda: 7.0)
+    assert any("ancestry: the final block at height 7 does not build" in v for v in follow(maker).log.violations)
+    gap = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, RuleLog(lambda: 7.0))
     gap.final("alice", 3, archived(maker.blocks[2]))
-    assert any("height 3 comes before the one below it" in violation for violation in gap.violations)
+    assert any("height 3 comes before the one below it" in violation for violation in gap.log.violations)
 
 
 def test_a_final_block_of_another_than_its_views_leader_is_named() -> None:
     maker = ChainMaker()
     maker.seal()
     maker.seal({"proposer": 3}, proposer=address_of(maker.genesis.validators[3]))
-    assert follow(maker).violations == ["7 ms: leaders: the final block at height 2 is of validator 3, 2 leads view 2"]
+    assert follow(maker).log.violations == [
+        "7 ms: leaders: the final block at height 2 is of validator 3, 2 leads view 2"
+    ]
 
 
 def test_who_diverged_may_speak_again_after_a_restart_and_not_before() -> None:
@@ -187,9 +190,9 @@ def test_who_diverged_may_speak_again_after_a_restart_and_not_before() -> None:
     watching.diverged("alice", 1)
     watching.said("bob", 1)
     watching.said("alice", 2)
-    assert watching.violations == []
+    assert watching.log.violations == []
     watching.said("alice", 1)
-    assert watching.violations == ["7 ms: silence: alice diverged and takes part all the same"]
+    assert watching.log.violations == ["7 ms: silence: alice diverged and takes part all the same"]
 
 
 def skipping_chain() -> ChainMaker:
@@ -214,10 +217,10 @@ def skipping_chain() -> ChainMaker:
 )
 def test_a_skip_takes_the_certificates_for_it(certificates: list[AnyCertificate], is_justified: bool) -> None:
     maker = skipping_chain()
-    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, lambda: 7.0)
+    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, RuleLog(lambda: 7.0))
     for certificate in certificates:
         watching.certified("alice", certificate)
-    violations = follow(maker, watching).violations
+    violations = follow(maker, watching).log.violations
     assert violations == ([] if is_justified else [violations[0]])
     assert is_justified or "skips from view 1 to 5 without the certificates for it" in violations[0]
 
@@ -226,16 +229,18 @@ def test_views_must_ascend() -> None:
     maker = ChainMaker()
     for view in (4, 4):
         maker.seal({"view": view})
-    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, lambda: 7.0)
+    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, RuleLog(lambda: 7.0))
     watching.certified("alice", BENCH.timeouts(3, 0))
-    assert any("is of view 4, its parent of view 4" in violation for violation in follow(maker, watching).violations)
+    assert any(
+        "is of view 4, its parent of view 4" in violation for violation in follow(maker, watching).log.violations
+    )
 
 
 def test_final_blocks_that_no_finalization_proves_are_named() -> None:
     maker = make_chain(4)
     watching = follow(maker)
-    assert watching.counts["proved_final"] == 4
-    assert watching.violations == [], "a finalization may still come"
+    assert watching.log.counts["proved_final"] == 4
+    assert watching.log.violations == [], "a finalization may still come"
     assert watching.record().violations == [
         "7 ms: proved_final: 4 blocks from height 1 on were made final, and nobody knows a finalization"
     ]
@@ -245,7 +250,9 @@ def test_final_blocks_that_no_finalization_proves_are_named() -> None:
     for kind in (NOTARIZE, FINALIZE):
         watching.certified("alice", certificate_of(kind, maker.blocks[3]))
     assert watching.record().violations == []
-    assert watching.counts["certified"] == 6, "a finalization is held against the block together with its notarization"
+    assert watching.log.counts["certified"] == 6, (
+        "a finalization is held against the block together with its notarization"
+    )
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -256,7 +263,7 @@ def test_a_final_block_that_its_view_certified_another_of_is_named(is_first: boo
         watching.certified("alice", certificate_of(kind, maker.blocks[2], "another"))
     if is_first:
         follow(maker, watching)
-    assert set(watching.violations) == {
+    assert set(watching.log.violations) == {
         f"7 ms: certified: view 3 {verb} another block than was made final" for verb in ("notarizes", "finalises")
     }
 
@@ -275,7 +282,7 @@ def test_a_finalised_view_that_the_chain_passes_over_is_named(is_first: bool) ->
     if is_first:
         follow(maker, watching)
     words = "height 2 passes it over" if is_first else "no final block is of it"
-    assert f"7 ms: certified: view 2 is finalised, and {words}" in watching.violations
+    assert f"7 ms: certified: view 2 is finalised, and {words}" in watching.log.violations
 
 
 def test_signatures_borrowed_from_another_certificate_are_no_certificate() -> None:
@@ -300,14 +307,18 @@ def test_proofs_are_asked_for_timers_that_are_there_and_that_are_gone(monkeypatc
     monkeypatch.setattr("cluster.simulation.watches.safety_monitor.verify", lambda _root, _key, proof: proof or None)
     watching.check_proofs("alice", 2, prove)
     assert {timer_key(gone.timer_id), timer_key(kept.timer_id)} <= set(asked)
-    about_timers = [text for text in watching.violations if f"proof of {TIMER.hex()}" in text]
+    about_timers = [text for text in watching.log.violations if f"proof of {TIMER.hex()}" in text]
     assert about_timers == []
     monkeypatch.setattr("cluster.simulation.watches.safety_monitor.verify", lambda *_: b"present")
     watching.check_proofs("alice", 2, prove)
-    assert any(f"proof of {timer_key(gone.timer_id).hex()} says the contrary" in text for text in watching.violations)
+    assert any(
+        f"proof of {timer_key(gone.timer_id).hex()} says the contrary" in text for text in watching.log.violations
+    )
     monkeypatch.setattr("cluster.simulation.watches.safety_monitor.verify", lambda *_: None)
     watching.check_proofs("alice", 2, prove)
-    assert any(f"proof of {timer_key(kept.timer_id).hex()} says the contrary" in text for text in watching.violations)
+    assert any(
+        f"proof of {timer_key(kept.timer_id).hex()} says the contrary" in text for text in watching.log.violations
+    )
 
 
 @pytest.mark.parametrize("is_funded", [True, False])
@@ -327,12 +338,12 @@ def test_an_account_that_must_be_there_or_must_not_is_judged(monkeypatch: pytest
         return b"present" if (key in there) != (lie and is_validators) else b""
 
     monkeypatch.setattr("cluster.simulation.watches.safety_monitor.verify", lambda _root, _key, proof: proof or None)
-    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, lambda: 7.0)
+    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, RuleLog(lambda: 7.0))
     follow(maker, watching).check_proofs("alice", 1, prove)
-    assert watching.violations == []
+    assert watching.log.violations == []
     lie = True
     watching.check_proofs("alice", 1, prove)
-    assert ["says the contrary" in text for text in watching.violations] == [True]
+    assert ["says the contrary" in text for text in watching.log.violations] == [True]
 
 
 def test_a_height_that_is_promised_and_cannot_be_proved_is_named() -> None:
@@ -342,7 +353,7 @@ def test_a_height_that_is_promised_and_cannot_be_proved_is_named() -> None:
         raise HistoryError(f"height {height} is not retained")
 
     watching.check_proofs("alice", 8, refuse)
-    assert any("proofs: alice: height 4 cannot be proved: height 4 is not" in text for text in watching.violations)
+    assert any("proofs: alice: height 4 cannot be proved: height 4 is not" in text for text in watching.log.violations)
 
 
 def test_what_the_books_find_is_told_at_once() -> None:
@@ -351,7 +362,7 @@ def test_what_the_books_find_is_told_at_once() -> None:
     maker.seal()
     maker.fire(timer)
     maker.seal()
-    violations = follow(maker).violations
+    violations = follow(maker).log.violations
     assert len(violations) == 1
     assert "ledger: height 7: timer" in violations[0] and "before its trigger height" in violations[0]
 

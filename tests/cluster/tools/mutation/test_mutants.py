@@ -18,15 +18,15 @@ from cluster.checks.run import CHECKS
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.mutants import certificates, unchecked
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
 from cluster.tools.cli.main import main
-from cluster.tools.mutation import hunt
+from cluster.tools.mutation import detection
+from cluster.tools.mutation.detection import Kill, all_mutants, page
+from cluster.tools.mutation.detection_scenarios import DETECTION_SCENARIOS, MAX_SEEDS, scenario_of
 from cluster.tools.mutation.harness_mutants import HARNESS_MUTANTS, HarnessMutant, KnownAnswer, _replaced
-from cluster.tools.mutation.hunt import Kill, all_mutants, page
-from cluster.tools.mutation.scenes import MAX_SEEDS, SCENES, scenario_of
 from cluster.tools.mutation.table import print_table
 from validator.node.assembly import Parts
 from validator.transition.transition import Transition
@@ -37,7 +37,7 @@ FEW = (
     "counts-names",
     "refund-at-wrong-price",
     "root-without-active-bits",
-    "bites-without-biting",
+    "effect-without-observation",
     "usage-unchecked",
     "proposer-unchecked",
     "diverges-and-goes-on",
@@ -45,7 +45,7 @@ FEW = (
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "mutants.md"
 
 
-def test_there_are_enough_in_every_area_and_each_says_where_it_is_hunted() -> None:
+def test_there_are_enough_in_every_area_and_each_names_its_detection() -> None:
     everyone = all_mutants()
     assert len(everyone) == len(MUTANTS) + len(HARNESS_MUTANTS) >= 25
     areas = Counter(mutant.area for mutant in everyone.values())
@@ -54,7 +54,7 @@ def test_there_are_enough_in_every_area_and_each_says_where_it_is_hunted() -> No
     for name, mutant in everyone.items():
         assert mutant.name == name
         assert mutant.description
-        assert 1 <= mutant.hunt.seeds <= MAX_SEEDS
+        assert 1 <= mutant.detection.seeds <= MAX_SEEDS
         if isinstance(mutant, HarnessMutant):
             assert mutant.answer.check in names
             assert mutant.answer.mutant is None or mutant.answer.mutant in MUTANTS
@@ -62,17 +62,18 @@ def test_there_are_enough_in_every_area_and_each_says_where_it_is_hunted() -> No
             assert mutant.caught_by in names - {"progress"}, "a timeout does not count"
             assert (mutant.rule in SafetyRule) == (mutant.caught_by == "safety")
             assert (mutant.engine is None) != (mutant.parts is None)
-            assert mutant.hunt.mutated
-    assert {mutant.hunt.scene for mutant in everyone.values()} == set(SCENES)
+            assert mutant.detection.mutated
+    assert {mutant.detection.scenario for mutant in everyone.values()} == set(DETECTION_SCENARIOS)
 
 
 def test_nothing_of_them_is_in_a_scenario_that_names_none() -> None:
     for mutant in all_mutants().values():
-        sound = scenario_of(mutant.hunt, None)
+        sound = scenario_of(mutant.detection, None)
         assert not any(node.mutant for node in sound.validators.nodes)
-    mutated = scenario_of(MUTANTS["quorum-of-2f"].hunt, "quorum-of-2f")
+    mutated = scenario_of(MUTANTS["quorum-of-2f"].detection, "quorum-of-2f")
     assert [node.mutant for node in mutated.validators.nodes] == ["quorum-of-2f"] * len(ALL)
-    assert [node.mutant for node in scenario_of(Hunt("forger"), "double-fire").validators.nodes][1] == "double-fire"
+    forged = scenario_of(Detection("forger"), "double-fire")
+    assert [node.mutant for node in forged.validators.nodes][1] == "double-fire"
 
 
 def test_a_mutant_of_the_harness_is_no_validators() -> None:
@@ -94,7 +95,7 @@ def test_a_handful_is_caught(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     live = {row["name"]: row["live"] for row in told["mutants"]}
     assert live["quorum-of-2f"] == {"safety: served_finality": 1}
     assert live["root-without-active-bits"] == {"safety: served_proofs": 1}
-    assert live["counts-names"] == live["bites-without-biting"] == {}, "the simulator's monitor alone sees it"
+    assert live["counts-names"] == live["effect-without-observation"] == {}, "the simulator's monitor alone sees it"
     assert "state_roots" in live["wrong-balance"]
     assert f"{len(FEW)} planted, {len(FEW)} caught, 0 survived" in captured.out
 
@@ -104,7 +105,7 @@ def test_seeds_that_provoke_and_seeds_that_catch_are_counted(
     monkeypatch: pytest.MonkeyPatch, is_told_apart: bool
 ) -> None:
     """Every seed is run once; the first that catches is shown, and one beyond those of the mutant's own saves none."""
-    mutant = replace(MUTANTS["wrong-balance"], name="counted", hunt=Hunt("calm", ONE, seeds=3))
+    mutant = replace(MUTANTS["wrong-balance"], name="counted", detection=Detection("calm", ONE, seeds=3))
     monkeypatch.setitem(MUTANTS, "counted", mutant)
     caught_from = 2 if is_told_apart else 4
 
@@ -113,12 +114,12 @@ def test_seeds_that_provoke_and_seeds_that_catch_are_counted(
         live = {"timers": 1} if ran else {}
         return replace(kill, runs=7 * ran, caught=kill.seed >= caught_from, live=live, detail=f"seed {kill.seed}")
 
-    monkeypatch.setattr(hunt, "_try", tried)
-    kill = hunt.hunt("counted", 5)
+    monkeypatch.setattr(detection, "_try", tried)
+    kill = detection.detect("counted", 5)
     assert (kill.seeds_tried, kill.seeds_provoked, kill.live) == (5, 4, {"timers": 4})
     assert (kill.caught, kill.seeds_caught) == ((True, 4) if is_told_apart else (False, 2))
     assert kill.detail == ("seed 2" if is_told_apart else "seed 3")
-    once = hunt.hunt("counted")
+    once = detection.detect("counted")
     assert (once.seeds_tried, once.seed, once.caught) == ((2, 2, True) if is_told_apart else (3, 3, False))
 
 
@@ -126,14 +127,16 @@ def test_seeds_that_provoke_and_seeds_that_catch_are_counted(
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, transition: Any, caught_by: str = "state_roots", **more: Any) -> Kill:
-    """Hunt a bug of the test's own in one validator."""
+    """Plant a bug of the test's own in one validator."""
 
     def parts(counter: RunCounter) -> Parts:
         return Parts(transition=transition(counter))
 
-    mutant = Mutant("planted", Area.STATE, "for a test", caught_by, Hunt("calm", ONE, seeds=1), parts=parts, **more)
+    mutant = Mutant(
+        "planted", Area.STATE, "for a test", caught_by, Detection("calm", ONE, seeds=1), parts=parts, **more
+    )
     monkeypatch.setitem(MUTANTS, "planted", mutant)
-    return hunt.hunt("planted")
+    return detection.detect("planted")
 
 
 def harmless(counter: RunCounter) -> type[Transition]:
@@ -187,27 +190,29 @@ def test_a_crash_a_line_that_never_ran_and_an_inconclusive_check_do_not_count(mo
     silent = plant(monkeypatch, richer)
     assert not silent.caught
     assert silent.detail.startswith("the mutated line never ran; fail: ")
-    monkeypatch.setattr(hunt, "_sound", lambda *_: (Outcome.INCONCLUSIVE, "load inconclusive: nothing"))
-    unsound = hunt.hunt("wrong-balance")
+    monkeypatch.setattr(detection, "_sound", lambda *_: (Outcome.INCONCLUSIVE, "load inconclusive: nothing"))
+    unsound = detection.detect("wrong-balance")
     assert not unsound.caught
     assert unsound.detail == "does not pass without it either: load inconclusive: nothing"
 
 
 def test_another_rule_than_the_one_named_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     mutant = MUTANTS["quorum-of-2f"]
-    other = Mutant("other", mutant.area, "", "safety", Hunt("calm", ALL, seeds=1), rule="proofs", engine=mutant.engine)
+    other = Mutant(
+        "other", mutant.area, "", "safety", Detection("calm", ALL, seeds=1), rule="proofs", engine=mutant.engine
+    )
     monkeypatch.setitem(MUTANTS, "other", other)
-    kill = hunt.hunt("other")
+    kill = detection.detect("other")
     assert not kill.caught
     assert kill.detail.startswith("another rule: ")
 
 
 def test_a_bug_of_the_harness_that_changes_no_answer_survives(monkeypatch: pytest.MonkeyPatch) -> None:
     for verdict, what in ((Outcome.PASS, "pass in place of pass: "), (Outcome.FAIL, "without it the answer is pass: ")):
-        answer = KnownAnswer(Hunt("calm", (), seeds=1), "conservation", verdict)
+        answer = KnownAnswer(Detection("calm", (), seeds=1), "conservation", verdict)
         blind = HarnessMutant("blind", "", answer, lambda counter: _replaced(counter, "runs", 1))
         monkeypatch.setitem(HARNESS_MUTANTS, "blind", blind)
-        kill = hunt.hunt("blind")
+        kill = detection.detect("blind")
         assert not kill.caught
         assert kill.detail.startswith(what)
 
@@ -288,9 +293,8 @@ def test_the_page_names_each_with_what_catches_it() -> None:
     documented = {row[0].strip("|` "): row[1:] for row in rows}
     assert list(documented) == list(all_mutants())
     for name, mutant in all_mutants().items():
-        kill = Kill(name, mutant.area, mutant.description, hunt._invariant(mutant), mutant.hunt.scene, "")
-        cells = documented[name]
-        assert (cells[0], cells[1], cells[2].strip("` |")) == (mutant.description, kill.invariant, mutant.hunt.scene)
+        cells, invariant = documented[name], detection._invariant(mutant)
+        assert (cells[0], cells[1], cells[2].strip("` |")) == (mutant.description, invariant, mutant.detection.scenario)
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -299,20 +303,20 @@ def test_the_page_names_each_with_what_catches_it() -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", list(all_mutants()))
 def test_each_is_caught(name: str) -> None:
-    kill = hunt.hunt(name)
+    kill = detection.detect(name)
     assert kill.caught, kill
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize(
     "mutant",
-    [one for one in (*certificates.MUTANTS, *unchecked.MUTANTS) if one.hunt.protocol == "simplex"],
+    [one for one in (*certificates.MUTANTS, *unchecked.MUTANTS) if one.detection.protocol == "simplex"],
     ids=attrgetter("name"),
 )
 def test_who_believes_a_lie_is_caught_with_the_other_protocol_too(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    changed = replace(mutant, hunt=replace(mutant.hunt, protocol="hotstuff", seeds=MAX_SEEDS))
+    changed = replace(mutant, detection=replace(mutant.detection, protocol="hotstuff", seeds=MAX_SEEDS))
     monkeypatch.setitem(MUTANTS, mutant.name, changed)
-    kill = hunt.hunt(mutant.name)
+    kill = detection.detect(mutant.name)
     assert kill.caught, kill

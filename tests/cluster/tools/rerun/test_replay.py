@@ -188,12 +188,12 @@ def test_a_run_of_other_code_is_refused_in_one_line(
     (copied / RESULT_FILE).write_text(json.dumps(result))
     assert main(["replay", str(copied), "--until", "5"]) == ExitCode.PASS, "another commit may well do the same"
     capsys.readouterr()
-    original = machine.Machine._later
+    original = machine.Machine.later
 
     def slower(self: machine.Machine, delay_us: int, label: str, content: bytes, call: object) -> None:
         original(self, delay_us + (label == "sync 5"), label, content, call)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(machine.Machine, "_later", slower)
+    monkeypatch.setattr(machine.Machine, "later", slower)
     assert main(["replay", str(copied)]) == ExitCode.FAIL
     shown, said = capsys.readouterr()
     assert not shown and said.count("\n") == 1

@@ -1,12 +1,13 @@
-"""Hunts planted bugs: runs each where it is to be caught, and judges whether it was.
+"""Detection of planted bugs: runs each mutant in its scenario, and judges whether it was caught.
 
-A mutant is caught where the check named for it *fails* (for ``safety``, by the rule named), the mutated line ran, and
-the same scenario and seed pass without it. A check that is inconclusive, a crash of the harness and a chain that merely
-stands still do not count. Seeds are tried in order until one catches it, at most as many as the mutant states; to
-count how often a mutant is provoked and caught, more are run.
+A mutant is caught if the check named for it *fails* (for ``safety``, by the rule named), the mutated line ran, and the
+same scenario and seed pass without it. An inconclusive check, a crash of the harness and a chain that merely stands
+still do not count. Seeds are tried in order until one catches it, at most as many as the mutant states. More seeds are
+run to count how often a mutant is provoked and caught.
 
-What would catch a mutant on the live testnet is told by the same runs: the checks that fail of what a live run has,
-too, which is all but what the simulator's monitor watched. Whether a live run provokes the bug is not told by that.
+The same runs show which checks would catch a mutant on the live testnet: those that fail on the data that a live run
+has, too, which is all but what the simulator's monitor watched. Whether a live run provokes the bug depends on its
+faults.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from cluster.audit.served_proofs import SERVED_RULES
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Verdict
 from cluster.common.outcome import Outcome
-from cluster.misbehaviour.mutants.base import Hunt, Mutant, RunCounter
+from cluster.misbehaviour.mutants.base import Detection, Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import RunRecord
 from cluster.report.junit import Case, junit_xml
 from cluster.simulation.driver import simulate
 from cluster.simulation.watches.safety_monitor import broken
+from cluster.tools.mutation.detection_scenarios import scenario_of
 from cluster.tools.mutation.harness_mutants import HARNESS_MUTANTS, HarnessMutant
-from cluster.tools.mutation.scenes import scenario_of
 from consensus.types import ConsensusError
 from validator.primitives.types import ValidatorError
 
@@ -46,7 +47,7 @@ CRASHES = (
     ValidatorError,
     ValueError,
 )
-"""What a broken validator may end in. It is told, and does not count as caught."""
+"""The errors that a broken validator may end in. They are reported, and do not count as caught."""
 
 
 def all_mutants() -> dict[str, AnyMutant]:
@@ -62,8 +63,8 @@ class Kill:
     area: str
     description: str
     invariant: str
-    """The check, and for ``safety`` the rule, that is to catch it."""
-    scene: str
+    """The check that must catch it, and for ``safety`` the rule."""
+    scenario: str
     protocol: str
     caught: bool = False
     seed: int = 0
@@ -75,30 +76,31 @@ class Kill:
     seeds_caught: int = 0
     """In so many of them it was caught."""
     live: dict[str, int] = field(default_factory=dict)
-    """In how many of them a check fails that sees no more than a live run shows, by its name, and for ``safety`` by its
-    rule. Of a mutant of the harness nothing: it is in none."""
+    """In how many of them a check fails on the data of a live run, by the check's name, and for ``safety`` by its rule.
+    Empty for a mutant of the harness."""
     runs: int = 0
     """How often the mutated line ran with that seed, in all validators."""
     passes_unmutated: bool = False
     detail: str = ""
-    """What the check said; of a survivor, why it is none."""
+    """The check's detail; of a survivor, why it was not caught."""
     seconds: float = 0.0
 
 
-def hunt(name: str, least_seeds: int = 1) -> Kill:
-    """Hunt one mutant with as many seeds at least. Raises :class:`KeyboardInterrupt` if a run was interrupted."""
+def detect(name: str, min_seeds: int = 1) -> Kill:
+    """Run one mutant with as many seeds at least. Raises :class:`KeyboardInterrupt` if a run was interrupted."""
     mutant = all_mutants()[name]
     started = time.monotonic()
+    detection = mutant.detection
     kill = Kill(
-        mutant.name, mutant.area, mutant.description, _invariant(mutant), mutant.hunt.scene, mutant.hunt.protocol
+        mutant.name, mutant.area, mutant.description, _invariant(mutant), detection.scenario, detection.protocol
     )
     tried: list[Kill] = []
-    for seed in range(1, max(least_seeds, mutant.hunt.seeds) + 1):
+    for seed in range(1, max(min_seeds, detection.seeds) + 1):
         at = replace(kill, seed=seed)
         tried.append(_try_harness(mutant, at) if isinstance(mutant, HarnessMutant) else _try(mutant, at))
-        if seed >= least_seeds and any(each.caught for each in tried):
+        if seed >= min_seeds and any(each.caught for each in tried):
             break
-    judged = tried[: mutant.hunt.seeds]
+    judged = tried[: detection.seeds]
     shown = next((each for each in judged if each.caught), judged[-1])
     return replace(
         shown,
@@ -139,7 +141,7 @@ def _invariant(mutant: AnyMutant) -> str:
 def _try(mutant: Mutant, kill: Kill) -> Kill:
     """One seed."""
     try:
-        record, verdict = _run(mutant.hunt, mutant.name, kill.seed)
+        record, verdict = _run(mutant.detection, mutant.name, kill.seed)
     except CRASHES as error:
         return replace(kill, detail=f"crashed: {type(error).__name__}: {error}")
     check = verdict.check(mutant.caught_by)
@@ -148,34 +150,34 @@ def _try(mutant: Mutant, kill: Kill) -> Kill:
     if check.verdict is not Outcome.FAIL:
         return kill
     if mutant.rule:
-        assert record.monitor is not None, "mutants are hunted in the simulator"
+        assert record.monitor is not None, "mutants run in the simulator"
         violations = broken(record.monitor, mutant.rule)
         if not violations:
             return replace(kill, detail=f"another rule: {check.detail}")
         kill = replace(kill, detail=f"fail: {violations[0]}")
     if not kill.runs:
         return replace(kill, detail=f"the mutated line never ran; {kill.detail}")
-    return _beside_the_sound_one(mutant.hunt, kill)
+    return _beside_the_sound_one(mutant.detection, kill)
 
 
 def _seen_live(record: RunRecord, verdict: Verdict) -> list[str]:
-    """The checks that fail of what a live run has of a run, too: for ``safety`` the rules of what validators serve."""
+    """The checks that fail on the data of a live run: for ``safety`` the rules of what validators serve."""
     failed = [check.name for check in verdict.checks if check.verdict is Outcome.FAIL and check.name != "safety"]
     monitor = record.monitor
-    assert monitor is not None, "mutants are hunted in the simulator"
+    assert monitor is not None, "mutants run in the simulator"
     return failed + [f"safety: {rule}" for rule in SERVED_RULES if broken(monitor, rule)]
 
 
 def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:
     """One seed: the answer is the known one without the bug, and another with it."""
     answer, counter = mutant.answer, RunCounter()
-    record, verdict = _run(answer.hunt, answer.mutant, kill.seed)
+    record, verdict = _run(answer.detection, answer.mutant, kill.seed)
     right = answer.given(record, verdict)
     if right is not answer.verdict:
         return replace(kill, detail=f"without it the answer is {right}: {verdict.check(answer.check).detail}")
     try:
         with mutant.plant(counter):
-            record, verdict = _run(answer.hunt, answer.mutant, kill.seed)
+            record, verdict = _run(answer.detection, answer.mutant, kill.seed)
     except CRASHES as error:
         return replace(kill, runs=counter.runs, detail=f"crashed: {type(error).__name__}: {error}")
     wrong = answer.given(record, verdict)
@@ -184,23 +186,23 @@ def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:
     return replace(kill, runs=counter.runs, passes_unmutated=True, caught=caught, detail=detail)
 
 
-def _beside_the_sound_one(where: Hunt, kill: Kill) -> Kill:
-    """Whether the same run passes without the bug."""
-    outcome, why = _sound(where.scene, where.protocol, kill.seed)
+def _beside_the_sound_one(where: Detection, kill: Kill) -> Kill:
+    """Caught, if the same run passes without the bug."""
+    outcome, why = _sound(where.scenario, where.protocol, kill.seed)
     if outcome is not Outcome.PASS:
         return replace(kill, detail=f"does not pass without it either: {why}")
     return replace(kill, caught=True, passes_unmutated=True)
 
 
 @lru_cache(maxsize=256)
-def _sound(scene: str, protocol: str, seed: int) -> tuple[Outcome, str]:
-    """What a scene without any mutant comes to, and why where it does not pass."""
-    _, verdict = _run(Hunt(scene, (), protocol), None, seed)
+def _sound(scenario: str, protocol: str, seed: int) -> tuple[Outcome, str]:
+    """The outcome of a detection scenario without a mutant; with the reason, if it does not pass."""
+    _, verdict = _run(Detection(scenario, (), protocol), None, seed)
     bad = verdict.decisive
     return verdict.outcome, "" if bad is None else f"{bad.name} {bad.verdict}: {bad.detail}"
 
 
-def _run(where: Hunt, mutant: str | None, seed: int) -> tuple[RunRecord, Verdict]:
+def _run(where: Detection, mutant: str | None, seed: int) -> tuple[RunRecord, Verdict]:
     record = simulate(scenario_of(where, mutant), seed)
     if record.interrupted:
         raise KeyboardInterrupt

@@ -1,6 +1,6 @@
-"""Where mutants are hunted: small scenarios, each made to provoke some kind of bug, and the seeds to try.
+"""Detection scenarios: small scenarios, each made to provoke some kind of bug.
 
-Every scene passes without a mutant. Rings and epochs are tiny, lanes are narrow and outages short, so that a few
+Each passes without a mutant. Rings and epochs are tiny, lanes are narrow and outages short, so that a few
 seconds see what a long run would see on a large chain.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from cluster.misbehaviour.mutants.base import ALL, VALIDATORS, Hunt
+from cluster.misbehaviour.mutants.base import ALL, VALIDATORS, Detection
 from cluster.scenario import Scenario
 
 MAX_SEEDS: Final = 12
@@ -36,7 +36,7 @@ _QUICK: Final[Fields] = {
 _ENOUGH: Final[Fields] = {"heights_compared": 16, "transactions": 10, "fires": 10, "stall_ms": 60_000}
 
 
-def _scene(description: str, **sections: Any) -> Fields:
+def _scenario(description: str, **sections: Any) -> Fields:
     scene: Fields = {
         "description": description,
         "chain": {"params": _TINY_CALENDAR},
@@ -97,7 +97,7 @@ _LIES: Final[Mapping[str, str]] = {
     "invalid-block-any-field": "A validator proposes blocks whose header is false in one field.",
     "false-proposer": "A validator proposes blocks in the name of another.",
 }
-"""By behaviour, the scenes in which one validator lies in one way and nothing else is wrong."""
+"""By behaviour, scenarios in which one validator lies in one way and nothing else is wrong."""
 
 _FEW_QUERIES: Final[Fields] = {
     "LANE_TIMER_CYCLES": 300_000,
@@ -109,13 +109,13 @@ _FEW_QUERIES: Final[Fields] = {
 _BEAT: Final[Fields] = _call("start", {"every": 1, "times": None, "agent": {"actor": 1}})
 _WIPED: Final[Fields] = {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}
 
-SCENES: Final[Mapping[str, Fields]] = {
-    "calm": _scene("Nothing breaks."),
-    "crowd": _scene(
+DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
+    "calm": _scenario("Nothing breaks."),
+    "crowd": _scenario(
         "More timers fall due than the lane has room for.", chain={"params": _NARROW, "preset": "hardened"}, load=_CROWD
     ),
-    "crowd-by-id": _scene("The same, with ties going by id.", chain={"params": _NARROW}, load=_CROWD),
-    "deadlines": _scene(
+    "crowd-by-id": _scenario("The same, with ties going by id.", chain={"params": _NARROW}, load=_CROWD),
+    "deadlines": _scenario(
         "Timers live for a few blocks only, and more expire than may be removed.",
         chain={
             "params": _NARROW
@@ -123,11 +123,11 @@ SCENES: Final[Mapping[str, Fields]] = {
         },
         load=_CROWD,
     ),
-    "restarts": _scene(
+    "restarts": _scenario(
         "Validators are killed one after another, each with what its disk had not made durable.",
         faults=[_kill(f"validator-{(2 + i) % 4}", 6 + 5 * i, 1_200, reorders=True) for i in range(4)],
     ),
-    "leader-restarts": _scene(
+    "leader-restarts": _scenario(
         "Links and disks are slow; the leader is killed again and again and comes back at once.",
         consensus=_QUICK | {"block_interval_ms": 40, "leader_timeout_ms": 800, "advance_timeout_ms": 1_200},
         links={"latency_ms": 150.0},
@@ -142,14 +142,14 @@ SCENES: Final[Mapping[str, Fields]] = {
             *({"kind": "kill", "target": "leader", "at_ms": at, "down_ms": 10} for at in range(2_500, 12_000, 310)),
         ],
     ),
-    "outage": _scene(
+    "outage": _scenario(
         "Messages are late and views fail; then all but one validator are killed at once, and come back.",
         faults=[
             _bad_links(4, 29),
             *(_kill([f"validator-{i}" for i in (0, 2, 3)], height, 30) for height in (7, 11, 15, 19, 23)),
         ],
     ),
-    "agents": _scene(
+    "agents": _scenario(
         "A contract bids for others by what an oracle publishes; some of the oracle's calls run out after that.",
         load={
             "users": [
@@ -170,13 +170,13 @@ SCENES: Final[Mapping[str, Fields]] = {
             ]
         },
     ),
-    "forks": _scene(
+    "forks": _scenario(
         "Leaders are cut off from the rest in turn, so that what they build is overtaken by another branch.",
         chain={"params": _NARROW, "preset": "hardened"},
         load={"users": [_CROWD["users"][0], {**_CROWD["users"][1], "count": 2}]},
         faults=[_bad_links(4, 28)],
     ),
-    "forks-of-bidders": _scene(
+    "forks-of-bidders": _scenario(
         "Branches are given up; what an agent bids changes with each, and hardly anybody is asked about in a block.",
         chain={"params": _TINY_CALENDAR | _FEW_QUERIES},
         load={
@@ -193,30 +193,30 @@ SCENES: Final[Mapping[str, Fields]] = {
         },
         faults=[_bad_links(4, 28)],
     ),
-    "bad-links": _scene("Messages are late, lost and out of order.", faults=[_bad_links(4, 28)]),
-    "idle-fault": _scene(
-        "A fault that cannot bite: links that lose nothing lose nothing for a while.",
+    "bad-links": _scenario("Messages are late, lost and out of order.", faults=[_bad_links(4, 28)]),
+    "idle-fault": _scenario(
+        "A fault that cannot take effect: links that lose nothing lose nothing for a while.",
         faults=[{"kind": "degrade", "loss": 0.0, "from": ["validator-0"], "at_height": 8, "for_ms": 1_000}],
     ),
-    "forger": _scene("A validator forges certificates.", byzantine={3: ["signature-forger"]}),
-    **{behaviour: _scene(description, byzantine={3: [behaviour]}) for behaviour, description in _LIES.items()},
-    "outsider": _scene(
+    "forger": _scenario("A validator forges certificates.", byzantine={3: ["signature-forger"]}),
+    **{behaviour: _scenario(description, byzantine={3: [behaviour]}) for behaviour, description in _LIES.items()},
+    "outsider": _scenario(
         "Messages are late and lost; a validator that has left the committee votes all the same.",
         validators={"epochs": [{"from_view": 4, "members": ["validator-0", "validator-1", "validator-2"]}]},
         faults=[_bad_links(4, 28)],
         byzantine={3: ["outsider"]},
     ),
-    "understated-timeouts": _scene(
+    "understated-timeouts": _scenario(
         "Messages are late and lost; a validator hides in timeout certificates which block is the highest certified.",
         faults=[_bad_links(4, 28)],
         byzantine={3: ["understated-timeouts"]},
     ),
-    "lock-breaker": _scene(
+    "lock-breaker": _scenario(
         "A leader, at times twice in a row, builds below the certified block that HotStuff's timeouts name.",
         consensus=_QUICK | {"leader_election": "random", "rebroadcast_ms": 1_000},
         byzantine={3: ["lock-breaker"]},
     ),
-    "pruning": _scene(
+    "pruning": _scenario(
         "Much is written, little is kept, and commits of the state fail.",
         load={
             "users": [
@@ -231,35 +231,35 @@ SCENES: Final[Mapping[str, Fields]] = {
             for at in range(24, 46)
         ],
     ),
-    "false-snapshot": _scene(
+    "false-snapshot": _scenario(
         "A validator loses its disk, and one of those that help it gives wrong chunks.",
         faults=[_WIPED],
         byzantine={0: ["false-snapshots"]},
     ),
-    "unproved-snapshot": _scene(
+    "unproved-snapshot": _scenario(
         "A validator loses its disk, and the first that it asks offers a block that is not final.",
         faults=[_WIPED],
         byzantine={3: ["unproved-snapshot"]},
     ),
-    "false-manifest": _scene(
+    "false-manifest": _scenario(
         "A validator loses its disk, and the first that it asks offers another state.",
         faults=[_WIPED],
         byzantine={3: ["false-manifest"]},
     ),
-    "unproved-blocks": _scene(
+    "unproved-blocks": _scenario(
         "A validator is down for a while, and the first that it asks gives it a block that is not final.",
         faults=[_kill("validator-2", 10, 2_500)],
         byzantine={3: ["unproved-blocks"]},
     ),
-    "lost-disk": _scene(
+    "lost-disk": _scenario(
         "Messages are late and lost, and views fail, when a validator loses its disk.",
         faults=[_bad_links(12, 26), {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 500}],
     ),
-    "upgrades": _scene(
+    "upgrades": _scenario(
         "Disks are slow; again and again all validators get other code, one after the other.",
         faults=[_slow_disks(3, 29), *({"kind": "upgrade", "at_height": at, "down_ms": 20} for at in (5, 13, 21))],
     ),
-    "long": _scene(
+    "long": _scenario(
         "Long enough for journals to be replaced; validators are killed now and then.",
         stop={"height": 150, "drain_blocks": 3, "timeout_s": 120},
         faults=[_bad_links(60, 75), _bad_links(124, 140)]
@@ -269,16 +269,17 @@ SCENES: Final[Mapping[str, Fields]] = {
 """By name: a scenario's sections, and which validators are byzantine."""
 
 
-def scenario_of(hunt: Hunt, mutant: str | None) -> Scenario:
-    """The scene of a hunt with the mutant, or the same without it."""
-    sections = dict(SCENES[hunt.scene])
+def scenario_of(detection: Detection, mutant: str | None) -> Scenario:
+    """A detection's scenario with the mutant, or without one."""
+    sections = dict(DETECTION_SCENARIOS[detection.scenario])
     byzantine: Mapping[int, list[str]] = sections.pop("byzantine", {})
     nodes: list[Fields] = [{"byzantine": byzantine[i]} if i in byzantine else {} for i in range(VALIDATORS)]
-    for index in hunt.mutated:
+    for index in detection.mutated:
         if mutant is not None and index not in byzantine:
             nodes[index]["mutant"] = mutant
-    sections["name"] = f"hunt-{hunt.scene}"
+    # Part of the chain's name, from which ids follow: with another, a seed provokes something else.
+    sections["name"] = f"hunt-{detection.scenario}"
     section: Fields = sections.get("validators", {})
     sections["validators"] = section | {"count": VALIDATORS, "nodes": nodes, "allow_more_faults": True}
-    sections["consensus"] = sections["consensus"] | {"protocol": hunt.protocol}
+    sections["consensus"] = sections["consensus"] | {"protocol": detection.protocol}
     return Scenario.model_validate(sections)

@@ -1,0 +1,127 @@
+"""A fault that takes validators down: how they went, why they stopped by themselves, and how they came back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.common.wording import listed
+from cluster.disks.planned_failures import NO_SPACE, PLANNED_FAILURE
+from cluster.faults.active import ActiveFault, Deaths
+from cluster.faults.link_faults import Seen
+from cluster.faults.stage import Stage
+from cluster.faults.targets import Targets
+from cluster.scenario.sections.faults import (
+    BitRotFault,
+    DiskFullFault,
+    DiskLossFault,
+    DownFault,
+    FailedSyncFault,
+    WipeFault,
+)
+
+
+class Downtime:
+    """One fault's."""
+
+    def __init__(self, fault: ActiveFault, plan: DownFault, stage: Stage, targets: Targets) -> None:
+        fault.observe = self._observe
+        self.fault = fault
+        self.plan = plan
+        self.is_trap = isinstance(plan, DiskFullFault | FailedSyncFault)
+        """Whether it waits for an operation of a disk."""
+        self.is_back = False
+        """Those that it took down are allowed to run again."""
+        self._stage = stage
+        self._targets = targets
+        self._deaths = Deaths(stage)
+        self._failures: dict[int, str] = {}
+        """Why validators stopped by themselves."""
+        self._rotten: dict[int, str] = {}
+        """The place of the flipped bit, by validator."""
+
+    def begin(self) -> None:
+        """Take the validators down, or make their disks fail later."""
+        stage, plan, fault = self._stage, self.plan, self.fault
+        if isinstance(plan, DiskFullFault | FailedSyncFault):
+            for index in fault.targets:
+                stage.lay_trap(index, plan)
+            return
+        were_running = self._deaths.expect(fault.hit)
+        self._targets.hold_down(fault.hit)
+        for index in were_running:
+            if index in fault.targets and isinstance(plan, DiskLossFault):
+                stage.keep_blocks(index)
+            stage.crash(index, plan)
+            if index not in fault.targets:
+                continue
+            if isinstance(plan, WipeFault):
+                stage.lose_disk(index)
+            elif isinstance(plan, BitRotFault) and (place := stage.flip_a_bit(index)) is not None:
+                self._rotten[index] = place
+        self._note_whether_gone()
+
+    def look(self) -> None:
+        """See whether those are gone that it took down, on a stage on which that takes a while."""
+        if not self.fault.is_over and not self.is_trap:
+            self._note_whether_gone()
+
+    def _note_whether_gone(self) -> None:
+        """It has taken effect once all that ran are gone."""
+        has_rotted = bool(self._rotten) or not isinstance(self.plan, BitRotFault)
+        self.fault.record.took_effect = self._deaths.have_happened() and has_rotted
+
+    def explains(self, index: int, reason: str) -> bool:
+        """Whether the fault is why a validator stopped: the reason must be what the fault does."""
+        if self.fault.is_over or index not in self.fault.targets or index in self._failures:
+            return False
+        match self.plan:
+            case BitRotFault():
+                rotten = self._rotten.get(index)
+                return rotten is not None and self.is_back and rotten.partition(" at ")[0] in reason
+            case DiskFullFault():
+                return PLANNED_FAILURE in reason or NO_SPACE in reason
+            case FailedSyncFault():
+                return PLANNED_FAILURE in reason
+        return False
+
+    def note_failure(self, index: int, reason: str) -> list[int]:
+        """A validator stopped by itself because of the fault. Returns those that the fault holds down from now on."""
+        self._failures[index] = reason
+        if not self.is_trap:
+            return []
+        self.fault.record.took_effect = True
+        gone = [index, *self._targets.host_mates(index, self.plan)]
+        self._targets.hold_down(gone)
+        return gone
+
+    def has_come_back(self) -> bool:
+        """Whether all that it took down are up again."""
+        stage, fault = self._stage, self.fault
+        if not self.is_back or fault.is_over:
+            return False
+        waits = any(stage.has_trap(index) and index not in self._failures for index in fault.targets)
+        return not waits and all(stage.is_up(index) for index in fault.hit)
+
+    def _observe(self) -> Seen:
+        """How the validators came back, now that they are up."""
+        stage, record, targets = self._stage, self.fault.record, self.fault.targets
+        recoveries = [found for index in targets if (found := stage.recovery(index)) is not None]
+        words = [f"down from height {record.height_when_begun} to {stage.height}"]
+        for index in targets:
+            name, rotten, reason = self._targets.names[index], self._rotten.get(index), self._failures.get(index)
+            if rotten is not None:
+                words.append(f"a bit of {rotten} of {name} flipped")
+                if reason is None:
+                    record.problem = f"{name} started from a disk on which a bit of {rotten} had flipped"
+            if reason is not None:
+                words.append(f"{name} stopped: {reason}")
+        words += stage.describe_restart(targets)
+        if isinstance(self.plan, DiskLossFault):
+            words.append(f"joined by the snapshot of {_heights([each.snapshot_height for each in recoveries])}")
+        else:
+            words.append(f"recovered {_heights([each.recovered_height for each in recoveries])}")
+        return Seen(record.took_effect, ", ".join(words))
+
+
+def _heights(heights: Sequence[int]) -> str:
+    return listed("height", heights) if heights else "no height"

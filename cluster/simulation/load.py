@@ -1,0 +1,113 @@
+"""The load of a simulated run: users give validators their transactions as events of virtual time, without HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
+from cluster.record.run import RunRecord
+from cluster.simulation.clock import VirtualClock
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.promise_watch import PromiseWatch
+from loadgen.workloads import LoadUser, Observation
+from validator.node.assembly import Validator
+from validator.node.events import SubmitResult
+
+CLIENT_DELAY_US: Final = 2 * MICROSECONDS_PER_MILLISECOND
+"""From a client to its validator."""
+LOAD_STARTS_MS: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class _Submission:
+    user: LoadUser
+    wires: tuple[bytes, ...]
+
+
+class Load:
+    """The users of a run. They speak to the validators that are there from the genesis on."""
+
+    def __init__(self, record: RunRecord, machines: Sequence[Machine], clock: VirtualClock, random: Random) -> None:
+        scenario, genesis = record.scenario, record.genesis
+        self.is_running = True
+        self._counts = record.load
+        self._clock = clock
+        self._random = random
+        self._served = [machine for machine in machines if machine.index not in scenario.validators.late]
+        self._users = scenario.load.build_users(record.seed, genesis.chain_id, genesis.parameters)
+        self._submissions: dict[int, _Submission] = {}
+        self._request = 0
+
+    def begin(self) -> None:
+        """Schedule each user's first turn."""
+        for user in self._users:
+            self._schedule(user, LOAD_STARTS_MS + user.first_delay_ms)
+
+    def reseed(self, seed: int) -> None:
+        """Draw from other sources from now on."""
+        for user in self._users:
+            user.reseed(seed)
+
+    def on_reply(self, machine: Machine, request: int, results: Sequence[SubmitResult], promises: PromiseWatch) -> None:
+        """A validator answers a client, and promises to keep the transactions that it took."""
+        submission = self._submissions.pop(request)
+        taken: dict[bytes, bytes] = {}
+        for wire, result in zip(submission.wires, results, strict=True):
+            if result.error is None:
+                taken[result.transaction_hash] = wire
+            else:
+                self._counts.transactions_rejected += 1
+                submission.user.rejected(wire)
+        if taken:
+            assert machine.validator is not None, "it answers"
+            height, is_honest = machine.validator.node.height, machine.byzantine is None
+            promises.takes(machine.index, machine.incarnation, height, taken, is_honest)
+
+    def _schedule(self, user: LoadUser, delay_ms: int) -> None:
+        delay_us = delay_ms * MICROSECONDS_PER_MILLISECOND
+        self._clock.after(delay_us, f"user {user.number}", b"", lambda: self._turn(user))
+
+    def _turn(self, user: LoadUser) -> None:
+        if not self.is_running:
+            return
+        self._schedule(user, user.next_delay_ms())
+        machine = self._served[(user.number + self._random.randrange(len(self._served))) % len(self._served)]
+        if machine.validator is None or machine.is_paused:
+            self._counts.requests += 1
+            self._counts.failures += 1
+            return
+        wires = tuple(user.next_transactions(_observation(machine.validator, user)))
+        if not wires:
+            return
+        self._counts.requests += 1
+        self._request += 1
+        request = self._request
+        self._submissions[request] = _Submission(user, wires)
+        label = f"submit {user.number}>{machine.index}"
+        self._clock.after(CLIENT_DELAY_US, label, b"".join(wires), lambda: self._submit(machine, request))
+
+    def _submit(self, machine: Machine, request: int) -> None:
+        submission = self._submissions[request]
+        if machine.is_up:
+            self._counts.transactions_sent += len(submission.wires)
+            machine.submit(request, submission.wires)
+        else:
+            self._counts.failures += 1
+            submission.user.undelivered(list(submission.wires))
+
+
+def _observation(validator: Validator, user: LoadUser) -> Observation:
+    header, pages = validator.executor.final_header, validator.executor.pages
+    watched = pages.account(user.actor)
+    return Observation(
+        height=header.height,
+        confirmed_nonce=pages.account(user.address)["nonce"],
+        basefee_cycle=int.from_bytes(header.basefee_cycle, "big"),
+        basefee_cell=int.from_bytes(header.basefee_cell, "big"),
+        basefee_lane_timer=int.from_bytes(header.basefee_lane_timer, "big"),
+        live_timers=watched["live_timers"],
+        open_jobs=tuple(map(bytes.fromhex, watched["open_jobs"])),
+    )

@@ -1,0 +1,149 @@
+"""The recorder of a simulated run: samples while it runs, and at its end all that the checks judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from cluster.audit.books import KeptLedger, final_queries, ledger_of
+from cluster.audit.served_chains import longest_chain
+from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND
+from cluster.faults.link_model import Links
+from cluster.record.archive import BlockRecord
+from cluster.record.message_trace import SimulatedTrace
+from cluster.record.resources import ResourceLog
+from cluster.record.run import Resources, RunRecord, Sample, Supply, ValidatorRecord
+from cluster.simulation.clock import VirtualClock
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.watches import Watches
+from validator.node.executor.queries import FinalityPage, StatePages
+from validator.primitives.types import parse_address
+from validator.state import HistoryError
+from validator.state.proofs.proof import ProofError
+
+SAMPLE_EVERY_MS: Final = 500
+ALL_BLOCKS: Final = 10**9
+
+
+class Recorder:
+    """Fills one run's record from its machines. ``on_sample`` gets each sample."""
+
+    def __init__(
+        self,
+        record: RunRecord,
+        machines: Sequence[Machine],
+        clock: VirtualClock,
+        on_sample: Callable[[Sample], None] | None,
+    ) -> None:
+        self.record = record
+        self.trace = SimulatedTrace(record)
+        self._machines = machines
+        self._clock = clock
+        self._on_sample = on_sample
+        self._resources = ResourceLog(record)
+
+    def schedule_sample(self) -> None:
+        """Take samples from now on."""
+        self._clock.after(SAMPLE_EVERY_MS * MICROSECONDS_PER_MILLISECOND, "sample", b"", self._sample)
+
+    def _sample(self) -> None:
+        self.schedule_sample()
+        best = max(self._machines, key=lambda m: (m.tally.newest.height if m.tally.newest else 0, -m.index))
+        newest, tally = best.tally.newest, best.tally
+        sample = Sample(
+            at_ms=self._clock.now_ms,
+            heights=tuple(m.validator.node.height if m.validator else None for m in self._machines),
+            fires=tally.fires,
+            transactions=tally.executed_transactions,
+            pending_timers=tally.pending_timers,
+            backlog=tally.backlog,
+            basefee_cycle=newest.basefee_cycle if newest else 0,
+            basefee_lane_timer=newest.basefee_lane_timer if newest else 0,
+            lane_share=newest.lane_cycles / self.record.genesis.parameters.lane_timer_cycles if newest else 0.0,
+            views=tuple(m.validator.node.view if m.validator else None for m in self._machines),
+            states=tuple(m.state_word for m in self._machines),
+            faults=self.record.faults_under_way,
+        )
+        self.record.samples.append(sample)
+        self.look()
+        now_ms, sent_by = self._clock.now_ms, self.trace.sent_by
+        for machine in self._machines:
+            if self._resources.is_due(now_ms, machine.index):
+                self._resources.note(Resources(now_ms, machine.index, machine.disk.used_bytes, sent_by[machine.index]))
+        if self._on_sample is not None:
+            self._on_sample(sample)
+
+    def look(self) -> None:
+        """Let the trace see how far the chain is."""
+        self.trace.look(self._clock.now_ms, next(reversed(self.record.checkpoints), 0))
+
+    def collect(self, links: Links, watches: Watches) -> None:
+        """Complete the record when the run is over."""
+        record = self.record
+        record.duration_ms, record.digest = self._clock.now_ms, self._clock.digest()
+        self.look()
+        self.trace.windows.close(self._clock.now_ms)
+        record.metrics["events"] = self._clock.events
+        record.monitor = watches.monitor.record()
+        record.promises = watches.promises.record()
+        record.metrics["messages_sent"] = links.sent
+        record.metrics["messages_dropped"] = links.dropped
+        for machine in self._machines:
+            found = self.record_of(machine)
+            found.mutant_runs = machine.tally.mutant_runs.runs
+            if machine.validator is None:
+                record.problems.append(f"{machine.name} was still down at the end")
+            else:
+                found.status = machine.status()
+                diverged = machine.tally.diverged
+                found.trace = b"" if diverged is None else diverged.trace
+            record.validators.append(found)
+        record.note_mutants()
+        self._ask(watches)
+
+    def record_of(self, machine: Machine) -> ValidatorRecord:
+        """The blocks that a machine serves; none if it is down."""
+        byzantine = tuple(self.record.scenario.validators.node(machine.index).byzantine)
+        found = ValidatorRecord(machine.name, machine.index, byzantine=byzantine)
+        if machine.validator is not None:
+            executor = machine.validator.executor
+            found.first_height = executor.archive.first_height + 1
+            while taken := executor.pages.blocks(found.first_height + len(found.blocks), ALL_BLOCKS):
+                found.blocks.extend(BlockRecord(*item) for item in taken)
+        return found
+
+    def _ask(self, watches: Watches) -> None:
+        """Ask every validator's final state what the checks compare."""
+        record, genesis = self.record, self.record.genesis
+        chain = longest_chain(record.lives)
+        ledger = watches.monitor.ledger_of(chain) or ledger_of(genesis, chain)
+        record.kept_ledger = KeptLedger(chain, ledger)
+        asked, audit = final_queries(genesis, chain, ledger), ProofAudit(record, chain, ledger)
+        proved = [Answers(found.name) for found in record.validators]
+        for machine, found, answers in zip(self._machines, record.validators, proved, strict=True):
+            if machine.validator is None:
+                continue
+            pages = machine.validator.executor.pages
+            found.balances = {text: pages.account(parse_address(text))["balance"] for text in asked.accounts}
+            found.supply = Supply.of(pages.supply())
+            found.pending_timers = {text: pages.is_pending(bytes.fromhex(text)) for text in asked.timers}
+            for _ in audit.ask(found, _Pages(pages), answers):
+                pass
+        record.monitor = with_answers(record.monitor, proved)
+
+
+class _Pages:
+    """The proofs that a machine's validator serves (:class:`cluster.audit.served_proofs.Server`)."""
+
+    def __init__(self, pages: StatePages) -> None:
+        self._pages = pages
+
+    def finality(self, height: int) -> FinalityPage | None:
+        return self._pages.finality(height)
+
+    def proof(self, key: bytes, height: int) -> Page:
+        try:
+            return self._pages.proof(key, height)
+        except (HistoryError, ProofError) as error:
+            raise Unproved(str(error)) from None

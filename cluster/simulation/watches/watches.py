@@ -1,0 +1,110 @@
+"""All watches of a simulated run, and what each of them sees. They judge honest validators alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.record.rules import SafetyRule
+from cluster.scenario import Scenario
+from cluster.simulation.machine import Machine
+from cluster.simulation.watches.answer_watch import AnswerWatch
+from cluster.simulation.watches.memory_watch import bounds, excesses
+from cluster.simulation.watches.patience_watch import PatienceWatch
+from cluster.simulation.watches.promise_watch import PromiseWatch
+from cluster.simulation.watches.rule_log import RuleLog
+from cluster.simulation.watches.safety_monitor import SafetyMonitor
+from cluster.simulation.watches.vote_watch import VoteWatch
+from consensus.keys import ValidatorSet
+from consensus.leader import ELECTIONS
+from consensus.messages import Proposal
+from consensus.types import View
+from validator.chain.genesis import Genesis
+from validator.chain.messages import Reading, TransactionsMessage
+from validator.storage.archive import ArchivedBlock
+
+
+class Watches:
+    """The monitor and the watches beside it."""
+
+    def __init__(
+        self, scenario: Scenario, genesis: Genesis, validators: ValidatorSet, now_ms: Callable[[], float]
+    ) -> None:
+        names, namespace = scenario.validators.names, genesis.chain_id.encode()
+        leader = ELECTIONS[scenario.consensus.leader_election](validators, namespace).leader
+        skips = scenario.consensus.protocol == "simplex"
+        self.monitor = SafetyMonitor(validators, namespace, genesis, leader, RuleLog(now_ms))
+        self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
+        self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms)
+        self.answers = AnswerWatch(names, self.monitor.log.look)
+        self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips)
+
+    def sends(self, machine: Machine, recipient: int | None, content: Reading | None) -> None:
+        """A machine sends a message, to one peer or to all."""
+        if machine.byzantine is None:
+            self.monitor.said(machine.name, machine.tally.starts)
+            self.votes.sent(machine.index, machine.disk, content)
+            self.patience.sends(machine.index, machine.own_clock.now_ms, content)
+        if recipient is not None:
+            self.answers.sends(machine.index, recipient, machine.own_clock.now_ms, content)
+        if isinstance(content, TransactionsMessage):
+            self.promises.passes_on(machine.index, content.transactions, recipient is None)
+
+    def deliver(
+        self,
+        sender: Machine,
+        machine: Machine,
+        payload: bytes,
+        content: Reading | None,
+        is_sound: Callable[[Machine], bool],
+        rebroadcast_ms: int,
+    ) -> None:
+        """Give a machine a message, and see whether it answers if it has to. ``is_sound`` says of a machine whether it
+        is honest and runs the code without a mutant."""
+        hearing = None
+        if machine.joining is not None:
+            self.votes.reported(machine.index, sender.index, content)
+        if machine.byzantine is None and not machine.is_paused and machine.validator is not None:
+            node, is_good = machine.validator.node, isinstance(content, Proposal) and is_sound(sender)
+            self.patience.hears(machine.index, sender.index, is_good, machine.own_clock.now_ms, content)
+            if sender.byzantine is None and node.diverged is None:
+                hearing = self.answers.hears(machine.index, machine.incarnation, node.view, content)
+        machine.receive(sender.index, payload, content)
+        if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
+            self.answers.heard(hearing, machine.own_clock.now_ms, rebroadcast_ms)
+
+    def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
+        """A machine's validator, one of ``count``, enters a view."""
+        consensus = scenario.consensus
+        timeouts = consensus.leader_timeout_ms, consensus.advance_timeout_ms
+        self.patience.enters(machine.index, View(view), machine.own_clock.now_ms, *timeouts)
+        if machine.byzantine is None and machine.validator is not None:
+            node = machine.validator.node
+            excess = list(excesses(node.consensus_sizes, bounds(view, node.final_view, count)))
+            what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
+            self.monitor.log.look(SafetyRule.BOUNDED, not excess, what)
+
+    def finalizes(self, machine: Machine, height: int) -> None:
+        """A machine made a block final."""
+        if machine.byzantine is not None:
+            return
+        assert machine.validator is not None
+        executor = machine.validator.executor
+        archived = executor.archive.get(height)
+        assert archived is not None, "a final block was archived"
+        self._final(machine, height, archived)
+        if self.monitor.wants_proofs(height, machine.index) and executor.final_header.height == height:
+            self.monitor.check_proofs(machine.name, height, executor.prove)
+
+    def recovers(self, machine: Machine) -> None:
+        """A machine opened its disk, whose blocks are final, too: one may have become durable right before a kill."""
+        if machine.validator is None or machine.byzantine is not None:
+            return
+        archive, recovered = machine.validator.executor.archive, machine.validator.executor.recovered_height
+        for height in range(max(1, min(self.monitor.height + 1, recovered)), recovered + 1):
+            archived = archive.get(height)
+            if archived is not None:
+                self._final(machine, height, archived)
+
+    def _final(self, machine: Machine, height: int, archived: ArchivedBlock) -> None:
+        self.monitor.final(machine.name, height, archived)
+        self.promises.finalizes(machine.index, height, archived.block)
