@@ -44,7 +44,7 @@ from validator.state.working_set import World
 
 MIN_QUERY_CYCLES: Final = 100
 UNPAID_QUERY_CYCLES: Final = 100
-"""What an unpaid query takes from the block's budget."""
+"""Taken from the block's budget by an unpaid query."""
 
 
 class Bid(NamedTuple):
@@ -55,7 +55,7 @@ class Bid(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a query came to; ``bid`` is ``None`` where the agent failed."""
+    """The result of a query; ``bid`` is ``None`` if the agent failed."""
 
     cycles: int
     bid: Bid | None
@@ -71,7 +71,11 @@ class BidCandidate(NamedTuple):
 
 @dataclass(slots=True)
 class BiddingRound:
-    """The queries of one block."""
+    """The queries of one block.
+
+    Three groups: the block (``world`` to ``counts_all``), the results for the phase and the receipts (``receipts`` to
+    ``defaulted``), and the notes of the round itself.
+    """
 
     world: World
     index: SchedulerIndex
@@ -86,7 +90,7 @@ class BiddingRound:
     """Of ``GBA_BUDGET_CYCLES``."""
     burned: int = 0
     not_admitted: int = 0
-    """Candidates that were not queried, where all are counted."""
+    """Candidates that were not queried, if all are counted."""
     since: dict[Party, int] = field(default_factory=dict)
     """Of whom it changed in this block: since when a kept answer prices the max fee of the party's timers; 0 where none
     does any more."""
@@ -96,7 +100,7 @@ class BiddingRound:
     _results: dict[bytes, Bid | None] = field(default_factory=dict)
     _unpaid: set[Address] = field(default_factory=set)
     _balances: dict[Address, int] = field(default_factory=dict)
-    """What the actors that are asked held before the first query: one snapshot, since queries alone change it."""
+    """Balances before the first query, of the actors that are asked: one snapshot, since queries alone change them."""
     _renamed: dict[Address, Actor] = field(default_factory=dict)
     """Actors that named another agent in this block, as they are now."""
     _answered: set[tuple[Address, Address]] = field(default_factory=set)
@@ -119,7 +123,7 @@ class BiddingRound:
         self._settle()
 
     def bid_for(self, timer: Timer) -> Bid | None:
-        """What an agent bids for a timer with an open field; ``None`` where the default agent does."""
+        """An agent's bid for a timer with an open field; ``None`` if the default agent prices it."""
         if timer.timer_id in self._results:
             return self._results[timer.timer_id]
         return self._last_answer(party_of(timer))
@@ -221,7 +225,7 @@ class BiddingRound:
         return ReadOnlyContext(self.world, meter, contract, owner, self.terms)
 
     def _offered(self, timer: Timer) -> dict[str, int | bytes]:
-        """What an agent is told (SPEC §9)."""
+        """The arguments of a query (SPEC §9)."""
         chain = self.world.globals
         return {
             "trigger_block_height": timer.trigger_height,
@@ -240,9 +244,9 @@ class BiddingRound:
         burned = cycles * self.prices.basefee_cycle
         self.burned += burned
         self._results[candidate.timer_id] = bid
-        told = None if bid is None else (_packed(bid.max_fee), _packed(bid.priority))
+        shown = None if bid is None else (_packed(bid.max_fee), _packed(bid.priority))
         self.receipts.append(
-            QueryReceipt(candidate.timer_id, candidate.actor, outcome, cycles, pack_uint(burned), told, agent)
+            QueryReceipt(candidate.timer_id, candidate.actor, outcome, cycles, pack_uint(burned), shown, agent)
         )
         if bid is None or bid.max_fee is None:
             self.defaulted.append(candidate.timer_id)
@@ -253,7 +257,7 @@ class BiddingRound:
     # --- who prices from now on ---------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """All queries are made: write down since when what is kept prices max fees, where that has changed."""
+        """All queries are made: write down since when kept answers price max fees, if that has changed."""
         actors = sorted({*(actor for actor, _ in self._answered), *self._renamed, *self.index.parties.unsettled})
         repriced = [Party(actor) for actor in actors]
         for actor, agent in sorted(self._answered):
@@ -292,12 +296,12 @@ class BiddingRound:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _agent_of(self, party: Party) -> Address | None:
-        """Who bids for a party; ``None`` where nobody but the default agent does."""
+        """Who bids for a party; ``None`` if nobody but the default agent does."""
         record = self._renamed.get(party.actor)
         return self.index.parties.agent_of(party) if record is None else agent_of(party, record)
 
     def _last_answer(self, party: Party) -> Bid | None:
-        """What the kept answer bids for a party."""
+        """The kept answer's bid for a party."""
         max_fee, priority, _ = self._kept_for(party)
         return None if max_fee is None and priority is None else Bid(max_fee, priority)
 
@@ -319,7 +323,7 @@ class BiddingRound:
 
     def _timer(self, timer_id: bytes) -> Timer:
         timer = self.world.timer(timer_id)
-        assert timer is not None, "what waits is in state"
+        assert timer is not None, "a waiting timer is in state"
         return timer
 
     def _memory(self, actor: Address) -> BidMemory:

@@ -1,8 +1,8 @@
 """System instructions and governed parameters (SPEC §12).
 
 The parameters marked † live in the storage of the system account ``0x…09``, as decimal text, tiers as a JSON list. A
-block runs with what stood there when it began; a change made in block ``H`` is in force from ``H + 1``. A change is
-made whole or not at all: what would be out of range, or out of relation to the rest, changes nothing.
+block runs with the values that stood there when it began; a change made in block ``H`` is in force from ``H + 1``. A
+change is made whole or not at all: a value out of range, or out of relation to the rest, changes nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def storage_text(value: object) -> str:
 
 
 _STORED_KEYS: Final = tuple(storage_key(SYSTEM_PARAMETERS_ADDRESS, storage_name(name)) for name in GOVERNED_NAMES)
-"""Where they lie; all names are short, so that what lies there is the text itself."""
+"""Their storage keys; all names are short, so that the value is the text itself."""
 
 
 def parameters_in_force(world: World, genesis: Parameters) -> Parameters:

@@ -1,10 +1,10 @@
 """The host that a running handler calls (SPEC §2): every call charges first, then checks, then acts.
 
-Who gets arguments of any kind, as programs may pass them, takes the call's price by :meth:`HandlerContext.prepay`
-before it looks at them; the call itself then takes what is left of it.
+A caller that gets arguments of any kind, as programs may pass them, takes the call's price by
+:meth:`HandlerContext.prepay` before it looks at them; the call itself then takes the rest of it.
 
-A :class:`HandlerContext` is one run of one handler. What it leaves behind (movements, timers, events) is collected
-here and thrown away by :func:`run_handler` where the handler fails, together with every change it made to the world.
+A :class:`HandlerContext` is one run of one handler. The effects of the run (movements, timers, events) are collected
+here and thrown away by :func:`run_handler` if the handler fails, together with every change it made to the world.
 """
 
 from __future__ import annotations
@@ -29,7 +29,11 @@ from validator.state.working_set import World
 
 @dataclass(slots=True)
 class HandlerContext:
-    """One run of a handler of ``actor``, called by ``sender``."""
+    """One run of a handler of ``actor``, called by ``sender``.
+
+    Three groups: the block and the call (``world`` to ``terms``), allowances and payments (``allowance`` to
+    ``cycles_prepaid``), and the five lists of :class:`Effects`.
+    """
 
     world: World
     meter: Meter
@@ -45,7 +49,7 @@ class HandlerContext:
     callback_of: bytes = b""
     """The job whose callback the run is."""
     value: int = 0
-    """What the transaction pays to the actor."""
+    """The amount that the transaction pays to the actor."""
     origin: Hash = ZERO_HASH
     """The hash of the transaction that the run began with, through messages too; zero elsewhere."""
     cycles_prepaid: int = 0
@@ -61,7 +65,7 @@ class HandlerContext:
         return self.terms.height
 
     def effects(self) -> Effects:
-        """What the run left behind so far."""
+        """The effects of the run so far."""
         return Effects(*map(tuple, self._collected))
 
     def clear_effects(self) -> None:
@@ -87,12 +91,12 @@ class HandlerContext:
     # --- host calls -------------------------------------------------------------------------------------------------
 
     def prepay(self, cycles: int) -> None:
-        """Take what the next call costs whatever its arguments are, before these are looked at."""
+        """Take the part of the next call's cost that does not depend on its arguments, before these are looked at."""
         self.meter.charge(cycles)
         self.cycles_prepaid = cycles
 
     def _pay(self, cycles: int, cells: int = 0) -> None:
-        """Take a call's cost, less what was taken for it before."""
+        """Take a call's cost, less the part that was taken for it before."""
         cycles -= self.cycles_prepaid
         self.cycles_prepaid = 0
         self.meter.charge(cycles, cells)
@@ -148,7 +152,7 @@ class HandlerContext:
                 ("stated", str(accepted.clamped_from)),
                 ("clamped", str(timer.max_priority_fee_per_cycle)),
             )
-        self.scheduled.append(_told(timer))
+        self.scheduled.append(_scheduled(timer))
         if timer.bidding_agent is not None:
             self.timer_changes.append(Bidder(timer.timer_id, timer.bidding_agent))
         return timer.timer_id
@@ -206,12 +210,12 @@ class HandlerContext:
         self.report("JobConsumed", ("job_id", job_id.hex()))
 
     def saved_timer(self, key: str) -> bytes:
-        """The timer id that ``save_as`` stored under ``key``, or empty where no id is there."""
+        """The timer id that ``save_as`` stored under ``key``, or empty if no id is there."""
         return parse_timer_id((self.kv_get(key) or b"").decode("utf-8", "replace"))
 
 
-def _told(timer: Timer) -> Scheduled:
-    """What receipts say of a new timer."""
+def _scheduled(timer: Timer) -> Scheduled:
+    """A new timer as receipts show it."""
     prices = (timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle, timer.payer_cap)
     return Scheduled(
         timer.timer_id,
@@ -271,12 +275,12 @@ class ReadOnlyContext(HandlerContext):
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a handler's run ended; ``error`` is empty where it returned."""
+    """How a handler's run ended; ``error`` is empty if it returned."""
 
     error: str
     effects: Effects
     cycles_reserved: int = 0
-    """Cycles that the run reserved for messages and callbacks; they are part of what it used."""
+    """Cycles that the run reserved for messages and callbacks; they are part of the cycles it used."""
 
     @property
     def ok(self) -> bool:
@@ -284,7 +288,7 @@ class RunResult:
 
 
 def run_handler(context: HandlerContext, body: Callable[[HandlerContext], None]) -> RunResult:
-    """Run a handler; where it fails, revert all that it did (SPEC §2) and keep only what it used."""
+    """Run a handler; if it fails, revert all that it did (SPEC §2) except the cycles and cells it used."""
     checkpoint = context.world.checkpoint()
     allowance_before = context.allowance.left if context.allowance is not None else 0
     try:

@@ -12,7 +12,7 @@
 - *End.* A job lives :data:`JOB_LIFETIME_BLOCKS` blocks. An incomplete one is gone after that; one whose callback waits
   stays for it. What is left of a consumed one, which is only that it was, goes then too.
 
-What state holds is bounded: what one actor has unsettled by :data:`JOBS_PER_ACTOR`, one job by the limits of its parts,
+State is bounded: the unsettled jobs of one actor by :data:`JOBS_PER_ACTOR`, one job by the limits of its parts,
 and what is kept of settled jobs by their lifetime and by what the requests cost. Nobody but the actor itself can use
 up its room, and a runner can only put one bounded result, which it pays for, where one was asked for.
 """
@@ -137,7 +137,7 @@ def dequeue(world: World) -> None:
 
 
 def callback_payload(world: World, waiting: Waiting) -> bytes:
-    """What a callback is called with: the id and the results, in the order of submission."""
+    """The payload of a callback: the id and the results, in the order of submission."""
     results = [world.get(job_result_key(waiting.job_id, runner)) for runner in waiting.job.runners]
     return encode({"job": waiting.job_id, "results": results})
 
@@ -181,7 +181,7 @@ def _settle(world: World, job_id: bytes, job: Job) -> None:
 
 
 def end_jobs(world: World, height: int) -> None:
-    """Remove the jobs that end with this block, oldest first, and what was kept of those consumed."""
+    """Remove the jobs that end with this block, oldest first, and the records kept of those consumed."""
     counters = counters_of(world)
     first, most = counters.first_end, min(counters.next_end, counters.first_end + JOBS_ENDED_PER_BLOCK)
     while first < most:

@@ -1,4 +1,4 @@
-"""The runner contract (SPEC §14): runners submit the results of jobs, and system deployers say who is a runner."""
+"""The runner contract (SPEC §14): runners submit the results of jobs, and system deployers register runners."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HANDLER_CYCLES: Final = {
     REGISTER_RUNNER: costs.REGISTER_RUNNER_CYCLES,
     UNREGISTER_RUNNER: costs.UNREGISTER_RUNNER_CYCLES,
 }
-"""The contract's handlers, and what each costs."""
+"""The contract's handlers, and the cost of each."""
 
 T = TypeVar("T")
 

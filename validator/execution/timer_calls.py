@@ -20,7 +20,7 @@ from validator.state.working_set import World
 
 @dataclass(frozen=True, slots=True)
 class LanePrices:
-    """What the block charges per cycle and per cell."""
+    """The block's prices per cycle and per cell."""
 
     basefee_cycle: int
     basefee_cell: int
@@ -30,7 +30,7 @@ class LanePrices:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingTerms:
-    """What a block holds every schedule against."""
+    """The limits and prices that a block checks every schedule against."""
 
     height: int
     lane_price: int
@@ -49,7 +49,7 @@ class SchedulingTerms:
 
 @dataclass(slots=True)
 class Allowance:
-    """What a transaction's sender lets timers of this transaction cost it."""
+    """The amount that a transaction's sender lets the timers of this transaction cost it."""
 
     sender: Address
     left: int
@@ -57,7 +57,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A new timer; ``clamped_from`` is the stated priority fee where it was clamped."""
+    """A new timer; ``clamped_from`` is the stated priority fee if it was clamped."""
 
     timer: Timer
     clamped_from: int | None
@@ -132,7 +132,7 @@ def name_agent(world: World, actor: Address, agent: Address | None) -> None:
 
 
 def _require_agent(world: World, address: Address) -> None:
-    """Raises ``UnknownActor`` where this address has no Python program with a ``get_gas_bid``."""
+    """Raises ``UnknownActor`` if this address has no Python program with a ``get_gas_bid``."""
     record = world.actor(address)
     if record is None or not record.code.startswith(PYTHON_CODE) or not _bids(world, record):
         raise Rejection("UnknownActor")
@@ -247,7 +247,7 @@ def _expiry(request: ScheduleRequest, terms: SchedulingTerms) -> int:
 def _check_price(
     request: ScheduleRequest, priority: int | None, terms: SchedulingTerms
 ) -> tuple[int | None, int | None]:
-    """The stored priority, and the stated one where it was clamped."""
+    """The stored priority, and the stated one if it was clamped."""
     max_fee = request.max_fee_per_cycle
     if max_fee is None or not terms.auction:
         return priority, None

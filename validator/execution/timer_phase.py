@@ -46,7 +46,7 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class LaneUse:
-    """What the phase used and brought in so far."""
+    """The phase's use of its lane and its proceeds so far."""
 
     cycles: int = 0
     cells: int = 0
@@ -58,7 +58,7 @@ class LaneUse:
 
 @dataclass(slots=True)
 class TimerPhase:
-    """One block's timer phase. ``run`` performs it; the receipts are what it leaves."""
+    """One block's timer phase. ``run`` performs it; the receipts are its result."""
 
     bidding_class: ClassVar[type[BiddingRound]] = BiddingRound
 
@@ -70,12 +70,12 @@ class TimerPhase:
     fairness: FairnessWeights
     vm: Vm
     explains: bool = False
-    """Whether to say of each timer that stays why it was carried; costs a look at every one."""
+    """Whether to explain of each timer that stays why it was carried; costs a look at every one."""
     use: LaneUse = field(default_factory=LaneUse)
     fires: list[FireReceipt] = field(default_factory=list)
     destroyed: list[DestroyedReceipt] = field(default_factory=list)
     carried: dict[bytes, str] = field(default_factory=dict)
-    """Why each timer that stayed was carried, by timer id, where asked for; in no receipt and under no root."""
+    """Why each timer that stayed was carried, by timer id, if asked for; in no receipt and under no root."""
     events: list[Event] = field(default_factory=list)
     """Every event of the phase, in order."""
     bidding: BiddingRound = field(init=False)
@@ -101,7 +101,7 @@ class TimerPhase:
     # --- steps, in the order of SPEC §6 -----------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Destroy what is past its expiry, within the garbage collection budget less step 6's share."""
+        """Destroy timers past their expiry, within the garbage collection budget less step 6's share."""
         p, pool = self.terms.parameters, self.index.pool
         if not pool.live:
             return
@@ -113,9 +113,9 @@ class TimerPhase:
         self.destroy(expired, "expired", [Event("TimerExpired", timer.actor, _id_field(timer)) for timer in expired])
 
     def supply(self) -> None:
-        """Have the default agent supply ``max_fee`` to what is priced for the first time (SPEC §9).
+        """Have the default agent supply ``max_fee`` to timers that are priced for the first time (SPEC §9).
 
-        It is written down once for the block, and not at all where nothing needs it.
+        It is written down once for the block, and not at all if no timer needs it.
         """
         max_fee = self.default_max_fee
         self.index.supply(max_fee, self.bidding.since)
@@ -125,7 +125,7 @@ class TimerPhase:
                 self.world.put(timer.key, timer._replace(default_max_fee=max_fee))
 
     def best_first(self) -> Iterator[Candidate]:
-        """What clears the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""
+        """The timers that clear the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""
         pool = self.index.pool
         if not pool.live or self.prices.lane_price >= PRICE_LIMIT:  # no fee reaches so far
             return iter(())
@@ -227,7 +227,7 @@ class TimerPhase:
         )
 
     def settle(self, timer: Timer, candidate: Candidate, meter: Meter, max_cost: int) -> tuple[int, int]:
-        """Refund what was not used at the prices charged. Returns the amounts burned and tipped."""
+        """Refund unused cycles and cells at the prices charged. Returns the amounts burned and tipped."""
         prices, use = self.prices, self.use
         burned_cycle = meter.cycles_used * prices.basefee_cycle + meter.cells_used * prices.basefee_cell
         burned_lane = meter.cycles_used * prices.lane_price
@@ -243,7 +243,7 @@ class TimerPhase:
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def max_cost(self, candidate: Candidate) -> int:
-        """What a fire may cost at most, taken up front."""
+        """The most that a fire may cost, taken up front."""
         per_cycle = self.prices.basefee_cycle + self.prices.lane_price + candidate.tip
         return candidate.gas_limit * per_cycle + self.terms.parameters.max_cells_per_fire * self.prices.basefee_cell
 
@@ -300,7 +300,7 @@ class TimerPhase:
         return apart
 
     def _order(self, position: int, score: int) -> tuple[int, bytes, int]:
-        """What candidates are ordered by."""
+        """The sort key of candidates."""
         if self.terms.parameters.tie_break is TieBreak.AGED:
             return -score, b"", position
         return -score, timer_id_of_row(self.index.pool.rows[position]), 0
@@ -311,11 +311,11 @@ class TimerPhase:
 
     def _timer(self, timer_id: bytes) -> Timer:
         timer = self.world.timer(timer_id)
-        assert timer is not None, "what waits is in state"
+        assert timer is not None, "a waiting timer is in state"
         return timer
 
     def _supplied(self, timer: Timer) -> int | None:
-        """What the default agent supplied to a timer, in this block or before."""
+        """The max fee that the default agent supplied to a timer, in this block or before."""
         if timer.default_max_fee is not None:
             return timer.default_max_fee
         height = self.index.supplies.height_for(timer, self.terms.height, self.bidding.since)
@@ -325,7 +325,7 @@ class TimerPhase:
 
     @property
     def default_max_fee(self) -> int:
-        """What the default agent supplies in this block."""
+        """The max fee that the default agent supplies in this block."""
         return self._default_bid()[0]
 
     def _default_bid(self) -> tuple[int, int]:

@@ -20,15 +20,15 @@ from validator.transition.transition import Transition
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a validator is made of, classes and what reads its journal; tests and planted bugs put others in."""
+    """The parts of a validator: classes, and the reader of its journal. Tests and planted bugs put others in."""
 
     transition: type[Transition] = Transition
     executor: type[Executor] = Executor
     node: type[Node] = Node
     join: type[SnapshotJoin] = SnapshotJoin
-    """What makes the disk of one that begins without state one that can be opened."""
+    """Fetches the state of a validator that begins without one."""
     journal: Callable[[Disk], JournalContent] = open_journal
-    """Reads what the journal held."""
+    """Reads the journal."""
     storage: StorageConfig = DEFAULT_STORAGE
 
 
@@ -52,7 +52,7 @@ def open_validator(
     config: NodeConfig,
     parts: Parts = PRODUCTION,
 ) -> Validator:
-    """Open a validator's data folder and recover what it holds; an empty one starts from the genesis.
+    """Open a validator's data folder and recover its content; an empty one starts from the genesis.
 
     Raises :class:`~validator.storage.disk.DiskError`, :class:`~validator.node.executor.executor.RecoveryError` or
     :class:`~validator.transition.genesis_block.GenesisError`, each one line.

@@ -1,4 +1,4 @@
-"""The border between a validator and its driver: what goes in, and what comes out.
+"""The interface between a validator and its driver: events in, effects out.
 
 ``Node.handle(event)`` returns effects, in the order in which they must be performed. The driver gives each
 answer back as an event. The simulator and the live hosts perform the same effects; neither can do anything else to a
@@ -46,7 +46,7 @@ class Message(msgspec.Struct, frozen=True):
     sender: int
     payload: bytes
     content: Reading | None = None
-    """What :func:`validator.chain.messages.read_message` reads in the payload, where the driver has read it already."""
+    """The payload as read by :func:`validator.chain.messages.read_message`, if the driver has read it already."""
 
 
 class Timeout(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ Event = Started | Message | Timeout | Submit | Completed | Synced
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Send to one peer, or to all of them where ``recipient`` is ``None``."""
+    """Send to one peer, or to all of them if ``recipient`` is ``None``."""
 
     recipient: int | None
     payload: bytes
@@ -117,7 +117,7 @@ class ReplaceJournal(msgspec.Struct, frozen=True):
 
 
 class SubmitResult(msgspec.Struct, frozen=True):
-    """What became of one submitted transaction: ``error`` and ``reason`` are ``None`` where the mempool took it."""
+    """The result of one submitted transaction: ``error`` and ``reason`` are ``None`` if the mempool took it."""
 
     transaction_hash: Hash
     error: str | None
@@ -184,7 +184,7 @@ class Joined(msgspec.Struct, frozen=True):
 class Diverged(msgspec.Struct, frozen=True):
     """This validator's own execution of a final block gave another result than the header. It stops taking part.
 
-    ``receipts`` is what its execution gave, encoded, as evidence (empty where execution failed).
+    ``receipts`` are those of its execution, encoded, as evidence (empty if execution failed).
     """
 
     height: Height
@@ -206,14 +206,14 @@ class EvidenceFound(msgspec.Struct, frozen=True):
 
 
 class PeerFault(msgspec.Struct, frozen=True):
-    """A peer sent what no honest peer sends, and it was dropped; ``reason`` is a short fixed word for counters."""
+    """A peer sent something that no honest peer sends, and it was dropped; ``reason`` is a fixed word for counters."""
 
     peer: int
     reason: str
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """What honest peers send too was dropped: it is late, repeated, far ahead, or too much at a time."""
+    """A message that honest peers send too was dropped: late, repeated, far ahead, or too much at a time."""
 
     peer: int
     reason: str

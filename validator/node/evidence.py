@@ -1,8 +1,8 @@
-"""Proof that a validator stood for an invalid block, for whoever holds the chain below it.
+"""Proof that a validator voted for an invalid block, for anybody who holds the chain below it.
 
 Consensus makes evidence of two votes, which keys alone decide. That a block is invalid follows from one vote, which
 signs the digest of its header, and the state of its parent. So this evidence carries the vote, the block and those of
-its ancestors that were not final for the finder; whoever verifies it executes them on its own state of the block below.
+its ancestors that were not final for the finder. A verifier executes them on its own state of the block below.
 A header that names another view than the vote, or another proposer than that view's leader, convicts by itself: then
 the block alone is shown, and nothing is executed. A digest has one body: the header commits to its transactions, and so
 nobody can make a good block look bad.
@@ -38,11 +38,11 @@ class InvalidBlock(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_u
     vote: Vote
     bodies: tuple[bytes, ...]
     """From the child of a final block to the invalid block, each the child of the one before; the invalid block alone
-    where its header contradicts the vote."""
+    if its header contradicts the vote."""
 
 
 def encode_misconduct(evidence: InvalidBlock) -> bytes | None:
-    """The evidence's one encoding, or ``None`` where it is too long to be any."""
+    """The evidence's one encoding, or ``None`` if it is too long to be any."""
     encoded = encode(evidence)
     return encoded if len(encoded) <= MAX_EVIDENCE_BYTES else None
 
@@ -58,7 +58,7 @@ def decode_misconduct(encoded: bytes) -> InvalidBlock:
 
 
 def base_digest(evidence: InvalidBlock) -> Hash | None:
-    """The final block that the evidence builds on, of which no header's height need be believed; ``None`` where its
+    """The final block that the evidence builds on, of which no header's height need be believed; ``None`` if its
     first body is no block."""
     first = decode_block(evidence.bodies[0])
     return None if first is None else Hash(first.header.parent_hash)
@@ -79,7 +79,7 @@ def contradicts_its_vote(
 def verify_misconduct(evidence: InvalidBlock, executor: Executor, validators: ValidatorSet, namespace: bytes) -> bool:
     """Whether the vote's signer must be believed to have voted for a block that is invalid on its parent.
 
-    ``executor``'s final block must be the one of :func:`base_digest`; its final state stays what it is, and what it
+    ``executor``'s final block must be the one of :func:`base_digest`; its final state does not change, and what it
     executes here goes when its next block becomes final. Evidence that builds on any other block proves nothing to it.
     """
     line = [decode_block(body) for body in evidence.bodies]

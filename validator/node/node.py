@@ -60,7 +60,7 @@ class NodeConfig:
     """One node's settings. Validators may differ in them."""
 
     voting: VotingConfig
-    """HotStuff does not look at what is Simplex's own."""
+    """HotStuff ignores the settings that are Simplex's own."""
     engine: EngineType = Simplex
     """The consensus protocol; the same for all validators of a chain."""
     election: str = "round-robin"
@@ -95,7 +95,7 @@ class FinalPoint:
     abstain_through: int = 0
     """The last view in which the validator must not vote, because it may have before it lost its journal."""
     certificate: bytes = b""
-    """The block's finalization, encoded, where the archive has one: it opened the view in which the node begins."""
+    """The block's finalization, encoded, if the archive has one: it opened the view in which the node begins."""
 
 
 class Node:
@@ -140,7 +140,7 @@ class Node:
             index, validators, namespace, tree, self._finality, effects, config.sync_retry_ms
         )
 
-    # --- what others may ask ------------------------------------------------------------------------------------------
+    # --- for others to read -------------------------------------------------------------------------------------------
 
     @property
     def view(self) -> int:
@@ -168,7 +168,7 @@ class Node:
         return self._finality.height
 
     def configure(self, config: NodeConfig) -> None:
-        """Take other times and limits from now on; protocol and election stay. What already waits is not touched."""
+        """Use other times and limits from now on; protocol and election stay. Running timers are not touched."""
         self._config = config
         self._catch_up.retry_ms = config.sync_retry_ms
         self._engine.configure(config.voting)
@@ -244,7 +244,7 @@ class Node:
                 | messages.ChunkResponse()
                 | messages.ViewReport()
             ):
-                pass  # read out of its envelope, or late answers to what was asked before the node began
+                pass  # read out of its envelope, or late answers to requests of before the node began
 
     def _on_gossip(self, sender: int, transactions: tuple[bytes, ...]) -> None:
         if len(transactions) > messages.MAX_GOSSIPED_TRANSACTIONS:
@@ -378,7 +378,7 @@ class Node:
             self._catch_up.ask(is_block_awaited=self._is_block_awaited)
 
     def _resume_after_blocks(self) -> None:
-        """Blocks came: go on with whatever waited for them."""
+        """Blocks came: resume what waited for them."""
         for digest in self._verification.awaited:
             self._execute_line(digest)
         self._try_finalize()

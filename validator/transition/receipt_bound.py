@@ -1,4 +1,4 @@
-"""What the receipts of one block can come to at most, by the parameters: a bound that whatever carries them can hold.
+"""The greatest size of one block's receipts, by the parameters: a bound that files and messages can hold.
 
 Every effect is paid for. The densest is an event: it costs :data:`~validator.primitives.costs.EMIT_CYCLES` at least,
 its name is bounded (:func:`~validator.primitives.types.is_name`) and its data costs a cell a byte; every other call
@@ -40,7 +40,7 @@ _AMOUNT: Final = bytes(32)
 _ERROR: Final = "ActorError: " + "\U0010ffff" * MAX_ERROR_TEXT
 _NAME: Final = "n" * MAX_NAME_BYTES
 _LONG_TEXT_HEAD: Final = 4
-"""What the head of an event's data takes beyond that of an empty text."""
+"""Bytes of the head of an event's data beyond that of an empty text."""
 
 
 def _size(receipt: object) -> int:
@@ -72,15 +72,15 @@ DEFERRED_BYTES: Final = _size(
 )
 """Of a callback; a message has less."""
 LIST_HEADS_BYTES: Final = 20
-"""What the heads of a run's five lists of effects take where they are long, beyond those of empty ones."""
+"""Bytes of the heads of a run's five lists of effects if they are long, beyond those of empty ones."""
 HEADS_BYTES: Final = 1_024
-"""Of what stands around the lists of receipts."""
+"""Bytes around the lists of receipts."""
 MIN_TRANSACTION_BYTES: Final = 128
 """Of a transaction on the wire: its key and its signature alone are 96."""
 
 
 def most_receipt_bytes(parameters: Parameters) -> int:
-    """What the encoded receipts of a block can come to at most."""
+    """The greatest size of a block's encoded receipts, in bytes."""
     p = parameters
     by_cycles = (p.lane_user_cycles + p.lane_system_cycles) // p.tx_base_cycles
     transactions = min(by_cycles, MAX_BLOCK_BYTES // MIN_TRANSACTION_BYTES)
@@ -102,7 +102,7 @@ def most_receipt_bytes(parameters: Parameters) -> int:
 
 
 def require_receipts_fit(parameters: Parameters) -> None:
-    """Raise :class:`GenesisError` where a block's receipts might be too long for validators to keep."""
+    """Raise :class:`GenesisError` if a block's receipts might be too long for validators to keep."""
     most = most_receipt_bytes(parameters) + 2 * MAX_BLOCK_BYTES  # the block's own, and its certificate's
     if most > MAX_PAYLOAD_BYTES:
         raise GenesisError(

@@ -1,13 +1,13 @@
-"""One block's execution step by step, for whoever looks for where two executions of it part.
+"""One block's execution step by step, to find where two executions of it part.
 
 A trace has the steps of SPEC §3 in their order: each transaction, each fire, each query of a bidding agent, each
-callback and message is a step of its own, and so is whatever else changes the state between them. A step says which
-state keys it changed, from what to what, and which receipts it left.
+callback and message is a step of its own, and so is any other change of the state between them. A step names the
+state keys it changed, with the values before and after, and the receipts it left.
 
 Rules: production knows nothing of traces and pays nothing for them. :func:`traced` derives from the transition that is
 to be looked at, whatever it is, and marks a step after each of its methods; a block is traced by executing it once
-more. So a trace shows what a *repeated* execution did: where that comes to another root than the first one did,
-:attr:`BlockTrace.first_writes` holds what the first one changed in all.
+more. So a trace shows a *repeated* execution: if that comes to another root than the first one did,
+:attr:`BlockTrace.first_writes` holds all changes of the first one.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ MAX_TRACE_BYTES: Final = 8 * 1024 * 1024
 
 
 EXPIRED: Final = "expired"
-"""Why the garbage collection destroys what is past its expiry (:class:`validator.chain.block.DestroyedReceipt`)."""
+"""Why the garbage collection destroys timers past their expiry (:class:`validator.chain.block.DestroyedReceipt`)."""
 
 
 class StepKind(StrEnum):
-    """What a step is, in the order of SPEC §3."""
+    """The kinds of steps, in the order of SPEC §3."""
 
     START = "start"
     TRANSACTION = "transaction"
@@ -90,7 +90,7 @@ class LongValue(msgspec.Struct, frozen=True, array_like=True):
 
 
 Value = bytes | LongValue | None
-"""What stands under a key; ``None`` is nothing."""
+"""The value under a key; ``None`` if there is none."""
 
 
 class Write(msgspec.Struct, frozen=True, array_like=True):
@@ -108,7 +108,7 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
     number: int
     """Among the block's steps of its kind, from 0."""
     subject: bytes
-    """A transaction's hash, a timer's or job's id, a message's receiver; empty where there is nothing to name."""
+    """A transaction's hash, a timer's or job's id, a message's receiver; empty if there is nothing to name."""
     digest: bytes
     """Over subject, writes and receipts, so that steps can be compared without those."""
     writes: tuple[Write, ...] = ()
@@ -132,16 +132,16 @@ class BlockTrace(msgspec.Struct, frozen=True, array_like=True):
     """The block's hash."""
     steps: tuple[Step, ...]
     refusal: str
-    """Why execution ended early, behind the steps that there are; empty where it did not."""
+    """Why execution ended early, behind the steps that there are; empty if it did not."""
     figures: tuple[tuple[str, str], ...]
-    """What execution gave for the fields of the header, in its order; numbers as decimal text, hashes as hex."""
+    """The fields of the header by execution, in its order; numbers as decimal text, hashes as hex."""
     repeats: bool = True
-    """Whether this execution came to what the first one had come to."""
+    """Whether this execution came to the same root as the first one."""
     first_writes: tuple[Write, ...] = ()
-    """What the first one changed in all, where this one does not repeat it."""
+    """All changes of the first execution, if this one does not repeat them."""
 
     def figure(self, name: str) -> str:
-        """A field of the header; empty where execution did not get so far."""
+        """A field of the header; empty if execution did not get so far."""
         return dict(self.figures).get(name, "")
 
 
@@ -167,7 +167,7 @@ class StepRecorder:
         self._keep(kind, subject, writes, tuple(encode(receipt) for receipt in receipts))
 
     def rest(self, kind: StepKind) -> None:
-        """A step ends that is one only where it changed something."""
+        """A step ends that is one only if it changed something."""
         assert self._world is not None
         if self._world.changes_since(self._mark):
             self.step(kind)
@@ -185,7 +185,7 @@ class StepRecorder:
             self.steps.append(Step(kind, number, subject, digest, writes, receipts))
 
     def trace(self, height: int, block: bytes, outcome: Outcome | None, refusal: str = "") -> BlockTrace:
-        """What was collected; ``outcome`` is what execution came to, where it was not refused."""
+        """The trace of the steps so far; ``outcome`` is the result of execution, if it was not refused."""
         fields = () if outcome is None else outcome.header_fields().items()
         figures = tuple((name, _figure(name, value)) for name, value in fields)
         return BlockTrace(height, block, tuple(self.steps), refusal, figures)
@@ -212,7 +212,7 @@ def _value(key: bytes, record: Any) -> Value:
 
 
 def traced(transition: type[Transition], recorder: StepRecorder) -> type[Transition]:
-    """The same transition, which tells ``recorder`` of each step that it has done. It can only be applied, once."""
+    """The same transition, which reports each step to ``recorder``. It can only be applied, once."""
     phase = transition.timer_phase_class
     bidding = type("Traced", (_TracedBidding, phase.bidding_class), {"recorder": recorder})
     phase = type("Traced", (_TracedPhase, phase), {"recorder": recorder, "bidding_class": bidding})
@@ -220,7 +220,7 @@ def traced(transition: type[Transition], recorder: StepRecorder) -> type[Transit
 
 
 class _TracedTransition(Transition):
-    """Stands before any transition, and tells of its steps."""
+    """Stands before any transition, and reports its steps."""
 
     recorder: ClassVar[StepRecorder]
 

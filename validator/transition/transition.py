@@ -1,9 +1,8 @@
 """The state transition: one block over its parent's state (SPEC §3).
 
 ``Transition.apply`` reads like SPEC's list, one method a step. It is a pure function of the parent's state and the
-block's content: no clock, no randomness, no order that depends on hashing. What it returns, an :class:`Outcome`, holds
-everything that the header must say.
-
+block's content: no clock, no randomness, no order that depends on hashing. It returns an :class:`Outcome`,
+which holds everything that the header must say.
 """
 
 from __future__ import annotations
@@ -70,14 +69,14 @@ class NotAdmitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """What a block is besides its transactions."""
+    """A block besides its transactions."""
 
     height: Height
     proposer: Address
     """Account that gets the tips."""
     genesis: Genesis
     explains: bool = False
-    """Whether the outcome is to say why each timer that stays was carried; for tools."""
+    """Whether the outcome explains why each timer that stays was carried; for tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,11 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a block came to: its child state, the changes for indexes, and the header's figures."""
+    """The result of a block.
+
+    Three groups: state and receipts (``view`` to ``receipts_root``), the header's figures (``prices`` to
+    ``user_cells``), and figures for observers and tools.
+    """
 
     view: View
     changes: list[Change]
@@ -110,7 +113,7 @@ class Outcome:
     backlog: int
     """Live timers that were due."""
     carried: dict[bytes, str]
-    """Why each timer that stayed was carried, by timer id, where the context asks for it."""
+    """Why each timer that stayed was carried, by timer id, if the context asks for it."""
     bidding: BiddingRound
     events: list[Event]
     """Every event of the block, in order."""
@@ -120,11 +123,11 @@ class Outcome:
         return self.view.root
 
     def matches(self, header: Header) -> str | None:
-        """The first field in which the header is not what execution gave, or ``None``."""
+        """The first field in which the header differs from execution, or ``None``."""
         return next((name for name, value in self.header_fields().items() if getattr(header, name) != value), None)
 
     def header_fields(self) -> dict[str, int | bytes]:
-        """What execution gave for the fields of the header, in the order in which they are compared."""
+        """The fields of the header by execution, in the order in which they are compared."""
         return {
             "height": self.receipts.height,
             "basefee_cycle": pack_uint(self.prices.basefee_cycle),
@@ -141,7 +144,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class UserLane:
-    """What the transactions used and brought in so far."""
+    """The transactions' use of their lanes and their proceeds so far."""
 
     cycles: int = 0
     """Of all transactions."""
@@ -154,7 +157,7 @@ class UserLane:
 
 @dataclass(slots=True)
 class DeferredLane:
-    """What callbacks and messages used so far, less what they reserved for others."""
+    """The cycles that callbacks and messages used so far, less those they reserved for others."""
 
     limit: int
     used: int = 0
@@ -197,7 +200,7 @@ class Transition:
         self.receipts, self.callbacks, self.messages, self.events = [], [], [], []
 
     def apply(self, transactions: Sequence[PreparedTransaction]) -> Outcome:
-        """Process a whole block. Raises :class:`NotAdmitted` where it holds a transaction that it must not."""
+        """Process a whole block. Raises :class:`NotAdmitted` if it holds a transaction that it must not."""
         self.start()
         for prepared in transactions:
             self.execute(prepared)
@@ -246,7 +249,7 @@ class Transition:
         self.fairness = FairnessWeights(self.index.parties.fires.by_actor, self.index.parties.fires.divisor())
 
     def _drop_old_fires(self) -> list[Fires]:
-        """The window is ``[H - window, H - 1]``: what fired before it is dropped for good."""
+        """The window is ``[H - window, H - 1]``: older fires are dropped for good."""
         dropped: list[Fires] = []
         for height in self.index.fire_heights_below(self.context.height - self.terms.parameters.fairness_window_blocks):
             fires: Fires | None = self.world.get(fires_key(height))
@@ -321,7 +324,7 @@ class Transition:
         return used + transaction.gas_limit <= limit and lane.cells + transaction.cells_limit <= p.lane_user_cells
 
     def run_action(self, prepared: PreparedTransaction, meter: Meter, created: list[Address]) -> RunResult:
-        """Run what the transaction asks for; ``created`` gets a deployed actor's address."""
+        """Run the transaction's action; ``created`` gets a deployed actor's address."""
         transaction, action = prepared.transaction, prepared.transaction.action
         target = self._target(transaction)
         allowance = Allowance(transaction.sender, transaction.timer_allowance)
@@ -358,7 +361,7 @@ class Transition:
         return run_handler(run, body)
 
     def call(self, context: HandlerContext, handler: str, payload: bytes) -> None:
-        """Run a handler of what the transaction calls: an actor, or the runner contract (SPEC §14)."""
+        """Run a handler of the called actor, or of the runner contract (SPEC §14)."""
         if context.actor == RUNNER_CONTRACT_ADDRESS:
             runner_contract.run(context, handler, payload, self.context.genesis.system_deployers)
             return
@@ -397,7 +400,7 @@ class Transition:
         try:
             deployed = deployment(code, deployer)
         except ProgramError:
-            raise HandlerFailure("ProgramInvalid") from None  # what else it says depends on the version of Python
+            raise HandlerFailure("ProgramInvalid") from None  # its message depends on the version of Python
         self.world.put_actor(address, deployed.actor)
         if deployed.program_key is not None:
             self.world.put(deployed.program_key, deployed.source)
@@ -444,7 +447,7 @@ class Transition:
             self.deferred_lane.used += self.run_callback(waiting)
 
     def run_callback(self, waiting: Waiting) -> int:
-        """Run one callback; returns the cycles it used less those reserved by what it queued itself."""
+        """Run one callback; returns the cycles it used less those reserved for messages and jobs of its own."""
         job_id, job = waiting
         payload = jobs.callback_payload(self.world, waiting)
         jobs.dequeue(self.world)
@@ -481,7 +484,7 @@ class Transition:
         return meter.cycles_used - result.cycles_reserved
 
     def run_deferred(self, context: HandlerContext, body: Callable[[HandlerContext], None]) -> RunResult:
-        """Run what was paid for in advance, the base of its cycles first."""
+        """Run a handler that was paid for in advance, the base of its cycles first."""
 
         def charged(run: HandlerContext) -> None:
             run.meter.charge(self.terms.parameters.message_base_cycles)
@@ -502,7 +505,7 @@ class Transition:
             self.deferred_lane.used += self.run_message(message)
 
     def run_message(self, message: QueuedMessage) -> int:
-        """Run one message; returns the cycles it used less those reserved by what it queued itself."""
+        """Run one message; returns the cycles it used less those reserved for messages and jobs of its own."""
         receiver = mailbox.dequeue(self.world, message)
         meter = Meter(message.cycles, message.cells)
         context = HandlerContext(
@@ -541,7 +544,7 @@ class Transition:
             self.world.put(fires_key(self.context.height), Fires(tuple(sorted(counts.items()))))
 
     def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
-        """Write down what the default agent supplied in this block, and drop supplies that no live timer stands by."""
+        """Write down the default agent's supply of this block, and drop supplies that no live timer stands by."""
         standing = dict(self.index.supplies.standing)
         touched: set[int] = {self.context.height}
         for timer in ended:
@@ -567,7 +570,7 @@ class Transition:
         return [timer for timer in ended if timer.trigger_height <= self.context.height]
 
     def close(self, phase: TimerPhase) -> int:
-        """The counters and prices of the next block; returns what this one burned."""
+        """The counters and prices of the next block; returns the amount that this one burned."""
         p, chain, user, lane = self.terms.parameters, self.world.globals, self.user_lane, phase.use
         tips = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
         cycles, cells = user.cycles + lane.cycles, user.cells + lane.cells

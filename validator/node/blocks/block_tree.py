@@ -1,5 +1,4 @@
-"""The node's view of blocks that are not final yet: which it holds, which of them are executed, and what waits for
-what.
+"""The blocks that are not final yet: which of them a node holds, which are executed, and which wait for which.
 
 A block is *held* once its body is here, *ready* once its parent is executed (or final), then *running*, then *valid*
 or *invalid*. A block whose parent is invalid is invalid. The tree is bounded: a block that would pass the bound is not
@@ -63,10 +62,10 @@ class BlockTree:
         return self._held.get(digest)
 
     def add(self, block: Block, body: bytes) -> HeldBlock | None:
-        """Hold a block; ``None`` where it can never become final here, or where there is no room for it.
+        """Hold a block; ``None`` if it can never become final here, or if there is no room for it.
 
-        Where the tree is full, blocks whose line to the final one is not whole make room, the highest first: whoever
-        floods us with blocks that lead nowhere gains nothing, and what catching up needs always fits.
+        If the tree is full, blocks whose line to the final one is not whole make room, the highest first: a flood of
+        blocks that lead nowhere gains nothing, and the blocks that catching up needs always fit.
         """
         digest = header_hash(block.header)
         held = self._held.get(digest)
@@ -97,7 +96,7 @@ class BlockTree:
         return held is not None and held.state is BlockState.VALID
 
     def first_missing(self, digest: Hash) -> Hash | None:
-        """Going back from a block to the final one, the first that is not held; ``None`` where the line is whole.
+        """Going back from a block to the final one, the first that is not held; ``None`` if the line is whole.
 
         A line that passes the final height without meeting the final block leads nowhere: its last digest is returned,
         and can never be held.

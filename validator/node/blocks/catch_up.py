@@ -1,7 +1,7 @@
 """Catching up: blocks that are not here are asked for, from one peer after the other.
 
-A single block is asked for by digest, as long as the engine waits for what it leads to. While a finalization is out of
-reach, ranges of final blocks are asked for instead, each proved by a finalization certificate.
+A single block is asked for by digest, as long as the engine waits for it or a block above it. While a finalization is
+out of reach, ranges of final blocks are asked for instead, each proved by a finalization certificate.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class CatchUp:
         if self.finality.target is not None:
             height = self.finality.proven_height
             if height - self.tree.final_height >= MAX_PROVEN_AHEAD:
-                return None  # enough to execute for now; committing goes on to ask
+                return None  # enough to execute for now; committing asks for more
             return messages.FinalBlocksRequest(height + 1, messages.MAX_BLOCKS_ASKED)
         if self._wanted is not None:
             self._wanted = self.tree.first_missing(self._wanted) if is_block_awaited else None

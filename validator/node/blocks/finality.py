@@ -25,7 +25,7 @@ JOURNAL_REPLACED_EVERY: Final = 64
 
 @dataclass(slots=True)
 class Finality:
-    """What is final for one node."""
+    """The final part of one node's chain."""
 
     engine: VotingEngine
     tree: BlockTree
@@ -51,7 +51,7 @@ class Finality:
         return self.tree.final_height if held is None else held.height
 
     def certify(self, certificate: Certificate) -> bool:
-        """The engine knows a finalization. Returns whether it says anything new."""
+        """The engine knows a finalization. Returns whether it is news."""
         digest = Hash(certificate.digest)
         if digest == self.tree.final or certificate.view <= self.tree.final_view:
             return False

@@ -1,6 +1,6 @@
 """The blocks that the consensus engine asks about: held against their proposals, executed, and answered for.
 
-An invalid block convicts whoever signed a vote for it (:mod:`validator.node.evidence`), and so is blamed on its leader.
+An invalid block convicts everybody who signed a vote for it (:mod:`validator.node.evidence`), its leader included.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class Branches:
         self.final_header = final
         self.final = header_hash(final)
         self.invalid: dict[Hash, RejectedBlock] = {}
-        """Blocks that do not execute, on a parent that is here."""
+        """Blocks that did not execute to their headers, by digest."""
         self._executed: dict[Hash, ExecutedBlock] = {}
         self._index_at = self.final
 

@@ -47,7 +47,7 @@ MAX_BLOCK_PAYLOAD_BYTES: Final = MAX_BLOCK_BYTES // 2
 
 
 class RecoveryError(ValidatorError):
-    """What is on disk does not fit together, or not with the genesis. The message says what."""
+    """The files on disk do not fit together, or not with the genesis. The message names the difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Executor:
         """How many archived blocks were executed again, the state lagging behind them."""
         self.pages = StatePages(self)
 
-    # --- what others read -------------------------------------------------------------------------------------------
+    # --- for others to read -----------------------------------------------------------------------------------------
 
     @property
     def genesis(self) -> Genesis:
@@ -131,7 +131,7 @@ class Executor:
         return self._branches.header_of(digest).height if digest in self._branches else None
 
     def prove(self, key: bytes, height: int) -> bytes:
-        """The encoded proof of what the state of a retained height says of a key (:meth:`LogStateStore.prove`)."""
+        """The encoded proof of a key's value in the state of a retained height (:meth:`LogStateStore.prove`)."""
         return self._store.prove(key, Height(height))
 
     def root_at(self, height: int) -> Hash:
@@ -251,7 +251,7 @@ class Executor:
         )
 
     def _diverged(self, digest: Hash, invalid: RejectedBlock) -> jobs.FinalizedInvalid:
-        """A block that is invalid here is final: say what it came to, and execute it once more to see how."""
+        """A block that is invalid here is final: report the result, and execute it once more for its trace."""
         trace = self.trace(invalid.block)
         if trace.figure("state_root") != invalid.computed_root.hex():
             trace = msgspec.structs.replace(trace, repeats=False, first_writes=writes_of(invalid.changes))
@@ -276,7 +276,7 @@ class Executor:
         return recorder.trace(height, digest, outcome)
 
     def _read_blocks(self, job: jobs.ReadBlocks) -> jobs.BlocksRead:
-        """As many blocks as asked for, there are and fit into a message, and what proves them final."""
+        """The blocks asked for, as many as exist and fit into a message, with the proof that they are final."""
         bodies: list[bytes] = []
         size, certified, certificate = 0, 0, b""
         if job.first <= self._archive.first_height:
@@ -299,7 +299,7 @@ class Executor:
     def _transition_on(
         self, parent: Hash, height: Height, proposer: int, transition: type[Transition] | None = None
     ) -> Transition:
-        """A block's transition, begun; of another class than the validator's own where one is given."""
+        """A block's transition, begun; of another class than the validator's own if one is given."""
         self._branches.move_index(parent)
         make = self._transition if transition is None else transition
         executed = self._branches.executed(parent)
@@ -316,7 +316,7 @@ class Executor:
     # --- checks -------------------------------------------------------------------------------------------------------
 
     def _check(self, block: Block, known: Mapping[Hash, PreparedTransaction]) -> list[PreparedTransaction]:
-        """What can be said of a block without executing it; its transactions, decoded."""
+        """Check a block as far as possible without executing it. Returns its transactions, decoded."""
         header = block.header
         parent_hash = Hash(header.parent_hash)
         if header.chain_id != self._genesis.chain_id:
@@ -358,7 +358,7 @@ class Executor:
         return header
 
     def _genesis_root(self) -> Hash:
-        """The root of the genesis state; whoever joined by a snapshot makes that state once, in memory."""
+        """The root of the genesis state; a validator that joined by a snapshot makes that state once, in memory."""
         if not self._store.final.height:
             return self._store.final.root
         return PlainEngine().apply(Height(0), genesis_batch(self._genesis)).root
@@ -421,7 +421,7 @@ def _changed_accounts(changes: Sequence[Change]) -> dict[Address, Account]:
 
 
 def execution_error(executor: Executor, block: Block) -> str | None:
-    """Why a block is invalid on its parent, which ``executor`` has executed; ``None`` where it is valid."""
+    """Why a block is invalid on its parent, which ``executor`` has executed; ``None`` if it is valid."""
     result = executor.run(jobs.Execute(header_hash(block.header), block, {}))
     assert isinstance(result, jobs.Executed)
     return result.error

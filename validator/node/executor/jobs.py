@@ -104,13 +104,13 @@ class BlocksRead:
     peer: int
     bodies: tuple[bytes, ...]
     links: tuple[Header, ...]
-    """Headers that lead from the last of them to the block of the certificate; empty where it is that block."""
+    """Headers that lead from the last of them to the block of the certificate; empty if it is that block."""
     certificate: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSnapshot:
-    """Read for a peer that joins: what snapshot is offered, or a chunk of one."""
+    """Read for a peer that joins: the snapshot to offer, or a chunk of one."""
 
     peer: int
     request: SnapshotRequest | ChunkRequest

@@ -1,7 +1,7 @@
-"""What a validator shows of its final state: the pages of ``docs/http.md`` as plain data.
+"""The pages of ``docs/http.md``, as plain data: a validator's final state and blocks.
 
 The live host serves them over HTTP, the simulator hands the same data to the same checks. Pages are read between the
-executor's jobs, by whoever runs those.
+executor's jobs, on the thread that runs those.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class PlacedEvent(NamedTuple):
 
 
 class FinalityPage(NamedTuple):
-    """What proves a block final (:mod:`validator.storage.finality_proof`), each part encoded."""
+    """The proof that a block is final (:mod:`validator.storage.finality_proof`), each part encoded."""
 
     header: bytes
     links: list[bytes]
@@ -143,7 +143,7 @@ class FinalityPage(NamedTuple):
 
 
 class FinalChain(Protocol):
-    """What pages are read from: the final blocks and their state. The executor has it."""
+    """The source of the pages: the final blocks and their state. The executor implements it."""
 
     @property
     def genesis(self) -> Genesis:
@@ -165,7 +165,7 @@ class FinalChain(Protocol):
         """The state root of a retained height."""
 
     def prove(self, key: bytes, height: int) -> bytes:
-        """The encoded proof of what the state of a retained height says of a key."""
+        """The encoded proof of a key's value in the state of a retained height."""
 
 
 class StatePages:
@@ -178,7 +178,7 @@ class StatePages:
 
     def blocks(self, first: int, most: int) -> list[tuple[bytes, bytes, bytes]]:
         """``(block, receipts, computed_root)`` from a height on, as many as there are up to ``most`` and fit into
-        :data:`MAX_BLOCKS_BYTES`; one at least, where there is one."""
+        :data:`MAX_BLOCKS_BYTES`; one at least, if there is one."""
         found: list[tuple[bytes, bytes, bytes]] = []
         room = MAX_BLOCKS_BYTES
         for height in range(max(first, 1), max(first, 1) + most):
@@ -230,7 +230,7 @@ class StatePages:
         return _receipt_page(receipt, place.height, place.position)
 
     def supply(self) -> Page:
-        """What all accounts hold together, and what was burned. Costs a look at every account."""
+        """The sum of all balances, and the amount burned. Costs a look at every account."""
         view = self._chain.final_view
         balances = [decode_record(key, value).balance for key, value in view.scan(ACCOUNT)]
         return {
@@ -241,7 +241,7 @@ class StatePages:
         }
 
     def burned(self) -> Page:
-        """What was burned since the genesis, as the chain's own counters keep it apart."""
+        """The amounts burned since the genesis, by the chain's own counters."""
         chain = World(self._chain.final_view).globals
         return {
             "transactions": chain.burned_user,
@@ -342,7 +342,7 @@ class StatePages:
         return _events_page(found, following, archive.height)
 
     def events_at(self, height: int) -> list[PlacedEvent]:
-        """All events of a final block; none where there is no such block."""
+        """All events of a final block; none if there is no such block."""
         receipts = self._receipts(height)
         if receipts is None:
             return []
@@ -355,7 +355,7 @@ class StatePages:
     # --- proofs -------------------------------------------------------------------------------------------------------
 
     def finality(self, height: int) -> FinalityPage | None:
-        """What proves the final block at a height final; ``None`` if there is none, or no proof of it."""
+        """The proof that the block at a height is final; ``None`` if there is no such block, or no proof of it."""
         archive = self._chain.archive
         block = archive.block(height)
         proof = None if block is None else find_proof(archive, height)
@@ -364,7 +364,7 @@ class StatePages:
         return FinalityPage(encode(block.header), [encode(link) for link in proof.links], proof.certificate)
 
     def proof(self, key: bytes, height: int | None) -> Page:
-        """What the state of a retained height, by default the final one, says of a key, with its proof.
+        """A key's value in the state of a retained height, by default the final one, with its proof.
 
         Raises :class:`~validator.state.HistoryError` if the height is not retained.
         """
@@ -382,7 +382,7 @@ class StatePages:
     # --- the chain ----------------------------------------------------------------------------------------------------
 
     def parameters(self) -> Page:
-        """What the next block runs with."""
+        """The parameters of the next block."""
         genesis, height = self._chain.genesis, self._chain.final_header.height
         now = parameters_in_force(World(self._chain.final_view), genesis.parameters).to_names()
         first = genesis.parameters.to_names()
@@ -435,7 +435,7 @@ def _event_page(event: Event) -> Page:
 
 
 def _end_page(end: TimerEnd) -> Page:
-    """How a timer ended, what was paid for that, and what it left behind."""
+    """How a timer ended, the fee paid for that, and the events and timers it left behind."""
     page: Page = {"receipt": _source_page(end.source)}
     if end.event is not None:
         page |= {"actor": address_text(end.event.actor), "fee": 0, "events": [_event_page(end.event)]}

@@ -1,4 +1,4 @@
-"""What a validator gives to one that joins by a snapshot: an offer, and the chunks of what it has offered."""
+"""Snapshots for validators that join: an offer, and the chunks of the snapshot that was offered."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from validator.storage.finality_proof import find_proof
 SNAPSHOT_INTERVAL: Final = 8
 """Snapshots are offered of heights that are multiples of this, so that many peers have the same one."""
 MAX_OFFER_BYTES: Final = MAX_MESSAGE_BYTES - 64
-"""All that an offer carries; the rest is for what stands around it."""
+"""All that an offer carries; the rest of a message is its framing."""
 
 
 def read_snapshot(
     store: LogStateStore, archive: BlockArchive, request: SnapshotRequest | ChunkRequest
 ) -> SnapshotOffer | ChunkResponse | None:
-    """The answer to a joining validator, or ``None`` where there is nothing to give."""
+    """The answer to a joining validator, or ``None`` if there is nothing to give."""
     if isinstance(request, ChunkRequest):
         return _chunk(store, request)
     for height in _offered(store):
@@ -46,7 +46,7 @@ def read_snapshot(
 
 
 def _offered(store: LogStateStore) -> range:
-    """Heights that may be offered, the newest first: none below the middle of what is retained, which goes soon."""
+    """Heights that may be offered, the newest first: none below the middle of the retained ones, which go soon."""
     newest = store.final.height - store.final.height % SNAPSHOT_INTERVAL
     oldest = (store.first_height + store.final.height) // 2
     return range(newest, max(oldest - 1, 0), -SNAPSHOT_INTERVAL)

@@ -1,8 +1,8 @@
 """A chunk of a snapshot on its way from one peer, in pieces that fit into messages.
 
 The values in a chunk have no common bound but their own (2**24 bytes each), so a chunk may be longer than a message.
-The server cuts it into pieces of :data:`~validator.chain.messages.MAX_PIECE_BYTES`; whoever joins asks for one after
-the other and checks the whole chunk in the end. What a peer can make it keep until then is bounded by
+The server cuts it into pieces of :data:`~validator.chain.messages.MAX_PIECE_BYTES`; a joining validator asks for
+one after the other and checks the whole chunk in the end. What a peer can make it keep until then is bounded by
 :data:`~validator.chain.messages.MAX_CHUNK_BYTES`.
 """
 
@@ -14,7 +14,7 @@ from validator.state.snapshot import SnapshotError
 
 
 class ChunkPieces:
-    """What has come of one chunk from one peer. Two peers may cut a chunk differently: never put theirs together."""
+    """The pieces of one chunk from one peer. Two peers may cut a chunk differently: theirs are never put together."""
 
     def __init__(self, height: Height, chunk: int) -> None:
         self.height = height
@@ -30,8 +30,8 @@ class ChunkPieces:
     def take(self, response: ChunkResponse) -> bytes | None:
         """Take a piece; the whole chunk, not checked yet, once its last piece is there.
 
-        A piece that was not asked for, or came before, is passed over: the caller asks for :attr:`request` anew where
-        nothing was taken. Raises :class:`SnapshotError` where it is none that an honest peer cuts.
+        A piece that was not asked for, or came before, is passed over: the caller asks for :attr:`request` anew if
+        nothing was taken. Raises :class:`SnapshotError` if it is none that an honest peer cuts.
         """
         if (response.height, response.chunk, response.offset) != (self.height, self.chunk, len(self._data)):
             return None

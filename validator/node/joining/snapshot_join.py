@@ -1,10 +1,10 @@
-"""Joining by a snapshot: what a validator without state does before it becomes one.
+"""Joining by a snapshot: a validator without state fetches one before its node begins.
 
 A pure state machine with the same events and effects as the node's (:mod:`validator.node.events`). It asks one peer
 after the other for an offer, believes one whose block a quorum's finalization proves, then asks all peers for chunks,
 one at a time each, and checks every chunk before it is kept. A peer whose chunk is wrong is named and asked no more.
 When all chunks are there, the data folder is made ready, and :func:`validator.node.assembly.open_validator` opens it
-like any other; the blocks above the snapshot come by the node's own catch-up. An interrupted join goes on with the
+like any other; the blocks above the snapshot come by the node's own catch-up. An interrupted join resumes with the
 chunks it has, as long as a peer still offers that height.
 
 It also learns in which views it may have voted before (:mod:`validator.node.joining.past_views`), and writes down with
@@ -61,7 +61,7 @@ def has_joined(disk: Disk) -> bool:
 
 
 class _Snapshot(NamedTuple):
-    """A snapshot that was offered and proved, and what came of it."""
+    """A snapshot that was offered and proved, as far as it has come."""
 
     offer: SnapshotOffer
     intake: SnapshotIntake
@@ -121,7 +121,7 @@ class SnapshotJoin:
         self._asked: dict[int, ChunkPieces] = {}
         """The chunk that each peer was asked for, as far as it has come."""
         self._sending: set[int] = set()
-        """Peers that sent a piece since the last round; what they were asked for goes on."""
+        """Peers that sent a piece since the last round; their requests are not made anew."""
         self._idle_rounds = 0
 
     @property

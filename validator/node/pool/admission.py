@@ -1,12 +1,12 @@
-"""The way into the mempool: what is offered waits until its sender's account is known.
+"""The way into the mempool: an offered transaction waits until its sender's account is known.
 
-The mempool judges by the final state, and only the executor knows that. So what comes is held against the rules that
-need no state at once; then, where the account of one of the senders is not known here, it waits for ``ReadAccounts``.
+The mempool judges by the final state, and only the executor knows that. So an offer is checked at once against the
+rules that need no state. If the account of one of the senders is not known here, it then waits for ``ReadAccounts``.
 One read is under way at a time, for all that waits when it begins: a slow executor gets no more work by many offers.
 The mempool follows the accounts that it knows from block to block (``Finalized.accounts``), so a sender is read once.
 
 Offers are judged in the order in which they came, and by the same rules, those of clients (``Submit``, answered by
-``Reply``) and those of peers. A client's transactions that were taken go on to all peers; those of a peer do not.
+``Reply``) and those of peers. Taken transactions of a client are gossiped to all peers; those of a peer are not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
 """Transaction bytes in one message to peers."""
 
 BAD_TRANSACTIONS: Final = frozenset((Refusal.MALFORMED, Refusal.WRONG_CHAIN, Refusal.BAD_SIGNATURE))
-"""What no honest peer gossips: it would not have taken it itself."""
+"""Reasons for which no honest peer gossips a transaction: it would not have taken it itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Offer:
 
     @property
     def size(self) -> int:
-        """Bytes of what is still to be judged."""
+        """Bytes of the transactions that are still to be judged."""
         return sum(len(one.wire) for one in self.prepared)
 
 
@@ -80,7 +80,7 @@ class Admission:
         """The accounts came that were asked for."""
         self._mempool.note_final(result.header)
         offers, self._being_read = self._being_read, []
-        return self._judge(offers, result.accounts) + self._go_on()
+        return self._judge(offers, result.accounts) + self._judge_or_read()
 
     def settle(self, final: Finalized) -> list[Effect]:
         """A block is final."""
@@ -112,10 +112,10 @@ class Admission:
         self._transactions_held += count
         self._bytes_held += size
         self._offers.append(offer)
-        return self._go_on()
+        return self._judge_or_read()
 
-    def _go_on(self) -> list[Effect]:
-        """Judge what waits, or have its senders' accounts read, once no read is under way."""
+    def _judge_or_read(self) -> list[Effect]:
+        """Judge the waiting offers, or have their senders' accounts read, once no read is under way."""
         if self._being_read or not self._offers:
             return []
         offers, self._offers = self._offers, []
@@ -136,7 +136,7 @@ class Admission:
         return effects
 
     def _judge_one(self, offer: Offer, accounts: Mapping[Address, Account]) -> list[Effect]:
-        """Take what the mempool takes; pass it on, answer, and tell observers."""
+        """Offer transactions to the mempool; gossip those taken, answer, and report to observers."""
         results: list[SubmitResult] = []
         taken: list[bytes] = []
         departed: list[Departed] = []
@@ -168,7 +168,7 @@ def _refuse_all(offer: Offer, refusal: Refused) -> list[Effect]:
 
 
 def _answer(offer: Offer, results: Sequence[SubmitResult]) -> list[Effect]:
-    """Tell observers what was refused, and the client what became of its transactions."""
+    """Report refusals to observers, and each transaction's result to the client."""
     effects: list[Effect] = [
         TransactionRefused(result.transaction_hash, result.reason, offer.peer)
         for result in results

@@ -1,7 +1,8 @@
 """The mempool: transactions that wait for a block, each of which could run as far as the final state shows.
 
-What a validator's mempool takes is its own affair: two validators may differ in it, and a block may hold what neither
-would have taken. The rules below keep out what can never run, and leave room for whoever pays.
+Each validator decides for itself what its mempool takes: two validators may differ in it, and a block may hold
+transactions that neither would have taken. The rules below keep out transactions that can never run, and leave room for
+those that pay.
 
 **Admission**, in this order; the first rule that fails gives the reason (:class:`Refusal`):
 
@@ -11,7 +12,7 @@ would have taken. The rules below keep out what can never run, and leave room fo
    of one sender wait.
 3. Both fee limits reach the floor: ``MIN_BASEFEE``, below which no basefee falls, and the newest final block's basefee
    divided by ``FEE_FLOOR_DIVISOR``, to which it falls in six blocks at the earliest.
-4. Where another transaction with this nonce waits, both fees per cycle are at least ``PRICE_BUMP_PERCENT`` higher, and
+4. If another transaction with this nonce waits, both fees per cycle are at least ``PRICE_BUMP_PERCENT`` higher, and
    the fee per cell is not lower.
 5. The sender's transactions are at most ``MAX_SENDER_BYTES`` long together.
 6. The account's balance covers the most that all of the sender's waiting transactions can take together:
@@ -19,12 +20,12 @@ would have taken. The rules below keep out what can never run, and leave room fo
    basefees: what was affordable once stays so until the account changes.
 7. The pool has room, or makes it.
 
-State here is the last final state, not that of a block under way: it is the same for whoever asks when, and it is never
+State here is the last final state, not that of a block under way: it does not depend on who asks, and it is never
 taken back.
 
 **Eviction.** In a full pool a transaction has a *place*, compared from left to right: whether it could run in the next
 block after those before it; whether it is less than ``NEAR_NONCES`` ahead of the account; the least tip per cycle that
-it and those of its sender before it pay at the newest basefee. A newcomer gets in where the pool's worst have lesser
+it and those of its sender before it pay at the newest basefee. A newcomer gets in if the pool's worst have lesser
 places than its own, at most ``MAX_EVICTIONS`` of them, which leave for it; of equals the youngest goes first. Only the
 last transaction of a sender is ever evicted, so that no queue is torn. To push out an honest transaction takes one that
 is funded, in turn and pays more; and no sender can do it with more than ``NEAR_NONCES`` at a time.
@@ -138,7 +139,7 @@ class Place(NamedTuple):
     is_runnable: bool
     is_near: bool
     tip: int
-    """Per cycle; the least of it and of those of its sender before it. :data:`NOT_RUNNABLE` where it cannot run."""
+    """Per cycle; the least of it and of those of its sender before it. :data:`NOT_RUNNABLE` if it cannot run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,7 +165,7 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Sender:
-    """What the pool knows of an account that sends."""
+    """A sender, with its account and its waiting transactions."""
 
     account: Account
     """As of the newest final state."""
@@ -218,7 +219,7 @@ class Mempool:
         return None if waiting is None else waiting.prepared
 
     def account_of(self, address: Address) -> Account | None:
-        """A sender's account in the newest final state, where it is remembered here."""
+        """A sender's account in the newest final state, if it is remembered here."""
         sender = self._senders.get(address)
         return None if sender is None else sender.account
 
@@ -238,7 +239,7 @@ class Mempool:
         return PreparedTransaction(digest, wire, transaction)
 
     def add(self, prepared: PreparedTransaction, account: Account) -> list[Departed]:
-        """Take a checked transaction; returns what left for it. Raises :class:`Refused`, and nothing changes.
+        """Take a checked transaction; returns those that left for it. Raises :class:`Refused`, and nothing changes.
 
         ``account`` is the sender's in the newest final state.
         """
@@ -296,7 +297,7 @@ class Mempool:
                 )
 
     def _room_for(self, waiting: _Waiting, former: _Waiting | None, sender: _Sender) -> list[_Waiting]:
-        """What has to leave for a newcomer in the place of ``former``. Raises :class:`Refused`."""
+        """The transactions that leave for a newcomer in the place of ``former``. Raises :class:`Refused`."""
         count = len(self._by_hash) + (former is None) - MAX_TRANSACTIONS
         size = self._bytes + waiting.size - (0 if former is None else former.size) - MAX_BYTES
         if count <= 0 and size <= 0:
@@ -309,7 +310,7 @@ class Mempool:
     # --- eviction -----------------------------------------------------------------------------------------------------
 
     def _tip(self, transaction: Transaction) -> int:
-        """What a transaction pays per cycle above the newest basefee; :data:`NOT_RUNNABLE` below one of them."""
+        """A transaction's payment per cycle above the newest basefee; :data:`NOT_RUNNABLE` below one of them."""
         over = transaction.max_fee_per_cycle - self._basefee_cycle
         if over < 0 or transaction.max_fee_per_cell < self._basefee_cell:
             return NOT_RUNNABLE
@@ -328,7 +329,7 @@ class Mempool:
         return Place(True, transaction.nonce - sender.account.nonce < NEAR_NONCES, tip)
 
     def _worst_below(self, place: Place, count: int, size: int, former: _Waiting | None) -> list[_Waiting] | None:
-        """The worst that free so many transactions and bytes; ``None`` where these do not all stand below a place."""
+        """The worst that free so many transactions and bytes; ``None`` if these do not all stand below a place."""
         heap = self._worst_first()
         found: list[_Waiting] = []
         popped: list[_Worst] = []
@@ -337,7 +338,7 @@ class Mempool:
         while (count > 0 or size > 0) and heap:
             worst = heapq.heappop(heap)
             if worst.hash == replaced:
-                popped.append(worst)  # it leaves anyway, or stays where the newcomer is refused
+                popped.append(worst)  # it leaves anyway, or stays if the newcomer is refused
                 continue
             waiting = self._by_hash.get(worst.hash)
             if waiting is None or not self._is_current(worst, waiting, gone):
@@ -354,7 +355,7 @@ class Mempool:
         return found if count <= 0 and size <= 0 else None
 
     def _worst_first(self) -> list[_Worst]:
-        """The heap; made anew where it is outdated, or mostly so."""
+        """The heap; made anew if it is outdated, or mostly so."""
         if self._worst is None or len(self._worst) > 2 * (len(self._senders) + MAX_NONCES):
             self._worst = []
             for sender in self._senders.values():
@@ -377,7 +378,7 @@ class Mempool:
     # --- leaving ------------------------------------------------------------------------------------------------------
 
     def note_final(self, header: Header) -> None:
-        """``header`` is the newest final block's. Whoever is told of it again keeps what follows from it."""
+        """``header`` is the newest final block's. A repeated call changes nothing."""
         if header.height == self._height:
             return
         self._height = header.height
@@ -386,7 +387,7 @@ class Mempool:
         self._worst = None
 
     def settle(self, header: Header, digests: Iterable[Hash], accounts: Mapping[Address, Account]) -> list[Departed]:
-        """A block is final: forget its transactions, and what cannot run any more or is too old; returns the latter.
+        """A block is final: forget its transactions; drop and return those that cannot run any more or are too old.
 
         ``accounts`` are those that the block changed, as they are now.
         """
