@@ -486,21 +486,10 @@ def _encode_timer(record: Timer) -> bytes:
 def _decode_timer(data: bytes) -> Timer:
     """A timer whose id is still missing; the key has it."""
     (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed) = msgspec.msgpack.decode(data)
+    handler, payer = DEFAULT_HANDLER if named is None else named, actor if paying is None else paying
+    fees: Any = map(_unpack_optional, packed[:4])
     return Timer(
-        TimerId(b""),
-        actor,
-        trigger,
-        sequence,
-        DEFAULT_HANDLER if named is None else named,
-        payload,
-        actor if paying is None else paying,
-        gas_limit,
-        expires_at,
-        _unpack_optional(packed[0]),
-        _unpack_optional(packed[1]),
-        _unpack_optional(packed[2]),
-        _unpack_optional(packed[3]),
-        *packed[4:],
+        TimerId(b""), actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, *packed[4:]
     )
 
 
@@ -514,20 +503,9 @@ def _decode_job(data: bytes) -> Job:
     return Job(actor, handler, results_needed, ends_at, tuple(runners), consumed)
 
 
-def _decode_completion(data: bytes) -> Completion:
-    return Completion._make(msgspec.msgpack.decode(data))
-
-
-def _decode_job_end(data: bytes) -> JobEnd:
-    return JobEnd._make(msgspec.msgpack.decode(data))
-
-
-def _decode_actor_jobs(data: bytes) -> ActorJobs:
-    return ActorJobs._make(msgspec.msgpack.decode(data))
-
-
-def _decode_job_counters(data: bytes) -> JobCounters:
-    return JobCounters._make(msgspec.msgpack.decode(data))
+def _decoder(kind: Any) -> Callable[[bytes], Any]:
+    """The decoder of a kind of records whose items stand as they are."""
+    return lambda data: kind._make(msgspec.msgpack.decode(data))
 
 
 def _encode_globals(record: Globals) -> bytes:
@@ -536,14 +514,6 @@ def _encode_globals(record: Globals) -> bytes:
 
 def _decode_globals(data: bytes) -> Globals:
     return Globals(*map(_unpack, msgspec.msgpack.decode(data)))
-
-
-def _encode_text(text: str) -> bytes:
-    return text.encode()
-
-
-def _decode_text(data: bytes) -> str:
-    return data.decode()
 
 
 def _identity(data: bytes) -> bytes:
@@ -561,7 +531,7 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     TIMER_PAYLOAD: (_identity, _identity),
     BID_MEMORY: (_encode_bid_memory, _decode_bid_memory),
     KEPT_ANSWER: (_encode_kept_answer, _decode_kept_answer),
-    CODE: (_encode_text, _decode_text),
+    CODE: (str.encode, bytes.decode),
     MESSAGE: (_encode_message, _decode_message),
     SUPPLY: (pack_uint, _unpack),
     OVERFLOW: (_identity, _identity),
@@ -569,10 +539,10 @@ _CODECS: Final[dict[bytes, tuple[Callable[[Any], bytes], Callable[[bytes], Any]]
     JOB: (encode, _decode_job),
     JOB_PAYLOAD: (_identity, _identity),
     JOB_RESULT: (_identity, _identity),
-    COMPLETION: (encode, _decode_completion),
-    JOB_END: (encode, _decode_job_end),
-    ACTOR_JOBS: (encode, _decode_actor_jobs),
-    JOB_COUNTERS: (encode, _decode_job_counters),
+    COMPLETION: (encode, _decoder(Completion)),
+    JOB_END: (encode, _decoder(JobEnd)),
+    ACTOR_JOBS: (encode, _decoder(ActorJobs)),
+    JOB_COUNTERS: (encode, _decoder(JobCounters)),
     RUNNER: (_identity, _identity),
     GLOBALS: (_encode_globals, _decode_globals),
 }

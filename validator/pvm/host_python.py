@@ -38,10 +38,10 @@ def require_fit_python() -> None:
 
 @cache
 def _tells_bytes_from_texts() -> bool:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         _compare(b"", "")
-    return bool(told)
+    return bool(warned)
 
 
 def _compare(one: object, other: object) -> bool:

@@ -7,7 +7,6 @@ it into typed operations or raises ``BadScript``; :func:`run` then performs them
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -124,20 +123,6 @@ def _try(item: Any) -> Operation:
 # --- timers -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _TimerReference:
-    """A timer by id, or by the storage key under which its id was saved."""
-
-    timer_id: bytes | None
-    saved: str | None
-
-    def resolve(self, context: Host) -> bytes:
-        if self.saved is not None:
-            return context.saved_timer(self.saved)
-        assert self.timer_id is not None
-        return self.timer_id
-
-
 def _schedule(arguments: Any) -> Operation:
     given = _Arguments(arguments)
     height, delay = given.optional_integer("height"), given.optional_integer("in")
@@ -177,23 +162,25 @@ def _fee_payer(given: _Arguments) -> Address | None:
 
 
 def _cancel(arguments: Any) -> Operation:
-    reference = _timer_reference(_Arguments(arguments))
-    return lambda context: context.cancel_timer(reference.resolve(context))
+    timer_id = _timer_id(_Arguments(arguments))
+    return lambda context: context.cancel_timer(timer_id(context))
 
 
 def _extend(arguments: Any) -> Operation:
     given = _Arguments(arguments)
-    reference, expires_at = _timer_reference(given), given.integer("expires_at")
-    return lambda context: context.extend_timer(reference.resolve(context), expires_at)
+    timer_id, expires_at = _timer_id(given), given.integer("expires_at")
+    return lambda context: context.extend_timer(timer_id(context), expires_at)
 
 
-def _timer_reference(given: _Arguments) -> _TimerReference:
+def _timer_id(given: _Arguments) -> Callable[[Host], bytes]:
+    """A function that gives a timer's id: the one given, or the one saved under a storage key."""
     timer_id, saved = given.optional_text("id"), given.optional_text("saved")
-    if (timer_id is None) == (saved is None):
+    if timer_id is None and saved is not None:
+        return lambda context: context.saved_timer(saved)
+    if timer_id is None or saved is not None:
         raise BadScript
-    if timer_id is None:
-        return _TimerReference(None, saved)
-    return _TimerReference(parse_timer_id(timer_id), None)
+    parsed = parse_timer_id(timer_id)
+    return lambda _context: parsed
 
 
 def _payload(value: Any) -> bytes:

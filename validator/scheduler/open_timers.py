@@ -34,7 +34,7 @@ class OpenTimers:
     def add(self, timer: Timer) -> None:
         """A timer is due, out of turn. Timers whose fees are set do not count."""
         is_open = timer.max_fee_per_cycle is None or timer.max_priority_fee_per_cycle is None
-        if is_open and self._parties.may_bid(timer.actor):
+        if is_open and timer.actor in self._parties.bidders:
             insort(self._places.setdefault(_key(party_of(timer)), []), (timer.trigger_height, timer.sequence))
             self.refresh(timer.actor)
 

@@ -36,20 +36,16 @@ class Parties:
         self.unsettled: set[Address] = set()
         """Actors that named another agent since timers were last priced, if that changes who prices their max fees:
         their :class:`~validator.chain.records.Naming` does not record it yet."""
-        self._bidders: dict[Address, Actor] = {}
+        self.bidders: dict[Address, Actor] = {}
         """Actors that have a bidding agent, or may come to have one."""
         self._kept: dict[tuple[Address, Address], KeptAnswer] = {}
         """By actor and agent."""
         self._expected: list[Party] = []
         """Parties whose bids were changed ahead of the block's changes."""
 
-    def may_bid(self, actor: Address) -> bool:
-        """Whether an actor has a bidding agent, or may come to have one."""
-        return actor in self._bidders
-
     def agent_of(self, party: Party) -> Address | None:
         """The agent that bids for a party; ``None`` if only the default agent does."""
-        record = self._bidders.get(party.actor)
+        record = self.bidders.get(party.actor)
         return None if record is None else agent_of(party, record)
 
     def kept_for(self, party: Party) -> KeptAnswer:
@@ -59,7 +55,7 @@ class Parties:
 
     def answered_since(self, party: Party) -> int:
         """The block since which a kept answer has priced the max fee of a party's timers; 0 if none does."""
-        record = self._bidders.get(party.actor)
+        record = self.bidders.get(party.actor)
         if record is not None and record.naming is not None and party.named == OWN:
             return record.naming.answered_since
         return self.kept_for(party).since
@@ -90,8 +86,8 @@ class Parties:
 
     def change(self, address: Address, actor: Actor | None) -> bool:
         """Note an actor's record. Returns whether another agent may bid for it now."""
-        before = self._bidders.get(address)
-        set_or_drop(self._bidders, address, actor if may_bid(actor) else None)
+        before = self.bidders.get(address)
+        set_or_drop(self.bidders, address, actor if may_bid(actor) else None)
         if actor is not None and before is not None and before.naming == actor.naming:
             return False
         self._reprice(address, (Party(address),))
@@ -119,7 +115,7 @@ class Parties:
         for party in parties:
             if party in self.numbers:
                 self._set_bid(party, self.kept_for(party))
-        record = self._bidders.get(actor)
+        record = self.bidders.get(actor)
         is_unsettled = (
             record is not None
             and record.naming is not None

@@ -107,16 +107,15 @@ def pack_row(timer: Timer, party: int, has_agent: bool) -> bytes:
     if priority is None:
         flags |= OPEN_PRIORITY
         priority = 0
-    (max_low, max_high), (priority_low, priority_high) = words_of(max_fee), words_of(priority)
     return _PACKED.pack(
         *_WORDS.unpack(timer.timer_id),
         timer.trigger_height,
         timer.sequence,
         timer.expires_at,
-        max_low,
-        priority_low,
-        max_high,
-        priority_high,
+        max_fee & WORD_MASK,
+        priority & WORD_MASK,
+        max_fee >> WORD_BITS,
+        priority >> WORD_BITS,
         timer.gas_limit or 0,
         party,
         flags,
