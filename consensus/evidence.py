@@ -27,7 +27,7 @@ class Accountability:
         self._certificates = certificates
         self._rounds = rounds
         self._effects = effects
-        self._has_timeouts = VoteKind.TIMEOUT in certificates.by_kind
+        self._has_timeouts = VoteKind.TIMEOUT in certificates.kinds
         self._forgers: set[ValidatorIndex] = set()
         """Peers whose certificates are dropped until the next tick: one did not hold, and a bad one with all but one
         good signature costs as much as a good one."""
