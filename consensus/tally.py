@@ -7,8 +7,6 @@ signature. A vote with a bad signature is dropped. Its signer is reported to the
 
 One vote of each kind is kept per signer, the first. A second one that differs is not counted: it is evidence
 (:mod:`consensus.evidence`).
-
-:class:`Rounds` has the :class:`Round` of each view within the windows, and finds messages that do not belong there.
 """
 
 from __future__ import annotations
