@@ -26,7 +26,7 @@ from consensus.messages import (
 from consensus.types import GENESIS_VIEW, Digest, ValidatorIndex, View
 
 Subject = tuple[View, Digest]
-"""What votes of one kind and view can differ in: parent view and digest."""
+"""The fields in which votes of one kind and view can differ: parent view and digest."""
 
 
 class CheckedSignatures(Protocol):
@@ -55,6 +55,7 @@ class CertificateStore:
             skip_kind: self.skips,
             VoteKind.FINALIZE: self.finalizations,
         }
+        self.kinds = tuple(self.by_kind)
 
     def add(self, certificate: AnyCertificate) -> None:
         """Keep a certificate; of two timeout certificates of a view, the one with the lower high view."""
@@ -123,7 +124,7 @@ class CertificateStore:
 def verify_certificate(
     certificate: Certificate, validators: ValidatorSet, namespace: bytes, checked: CheckedSignatures | None = None
 ) -> bool:
-    """Whether a quorum of distinct validators signed what ``certificate`` says, all its signatures being good.
+    """Whether ``certificate`` has good signatures of a quorum of distinct validators, and no bad one.
 
     Signatures that ``checked`` (of the same view) has found good before are not checked again.
     """
@@ -168,10 +169,9 @@ def verify_timeout_certificate(
 
 
 def verify_signed(certificate: AnyCertificate, validators: ValidatorSet, namespace: bytes) -> bool:
-    """Whether a quorum signed what a certificate of any kind says.
+    """Whether a certificate of either type has good signatures of a quorum, and no bad one.
 
-    The high view of a timeout certificate that certifies no block of it is taken at its word: for whoever cannot know
-    what is final.
+    The high view of a timeout certificate without ``high`` is believed: the caller may not know which views are final.
     """
     if isinstance(certificate, Certificate):
         return verify_certificate(certificate, validators, namespace)

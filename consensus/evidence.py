@@ -27,7 +27,7 @@ class Accountability:
         self._certificates = certificates
         self._rounds = rounds
         self._effects = effects
-        self._has_timeouts = VoteKind.TIMEOUT in certificates.by_kind
+        self._has_timeouts = VoteKind.TIMEOUT in certificates.kinds
         self._forgers: set[ValidatorIndex] = set()
         """Peers whose certificates are dropped until the next tick: one did not hold, and a bad one with all but one
         good signature costs as much as a good one."""
@@ -35,8 +35,6 @@ class Accountability:
     def renew(self) -> None:
         """A tick: certificates of every peer are looked at again."""
         self._forgers.clear()
-
-    # --- votes ----------------------------------------------------------------------------------------------------
 
     def admit(self, round_: Round, vote: Vote, *, checked: bool | None = None) -> bool:
         """Keep a vote unless its signer has another of its kind; report contradictions. Whether it is to be counted.
@@ -107,8 +105,6 @@ class Accountability:
         votes = [other for certificate in certificates for other in certificate.votes()]
         return [other for other in votes if other.signer == vote.signer and conflict(vote, other) is not None]
 
-    # --- certificates -----------------------------------------------------------------------------------------------
-
     def believes(self, sender: ValidatorIndex, certificate: AnyCertificate) -> bool:
         """Whether a certificate that a peer sent holds; if so, its signers' votes are compared with those kept.
 
@@ -140,8 +136,6 @@ class Accountability:
             for rival in self.rivals(vote):
                 if self.confirm(rival):
                     self._report(rival, vote)
-
-    # --- effects ----------------------------------------------------------------------------------------------------
 
     def _report(self, kept: Vote, other: Vote) -> None:
         """Report a contradiction, both signatures being checked; once per signer, view and kind of contradiction."""

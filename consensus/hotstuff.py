@@ -164,7 +164,7 @@ class HotStuff(VotingEngine):
             self._effects.append(SendTo(collector, vote))
 
     def _justification(self, proposal: Proposal) -> list[AnyCertificate]:
-        """What others need in order to vote for ``proposal``."""
+        """The certificates that others need in order to vote for ``proposal``."""
         before = View(proposal.view - 1)
         timeouts = self.certificates.skips.get(before) if proposal.parent_view < before else None
         return distinct(timeouts, self.certificates.of_block(proposal.parent_view))

@@ -40,14 +40,14 @@ class Parent(msgspec.Struct, frozen=True):
 
 
 class TimerKind(Enum):
-    """What a consensus timer waits for."""
+    """The event whose absence a consensus timer notices."""
 
     LEADER = "leader"
     """The leader's proposal for the view."""
     ADVANCE = "advance"
     """A certificate that ends the view."""
     REBROADCAST = "rebroadcast"
-    """The next repetition of what we last said, while the view does not end."""
+    """The end of the view; until then our messages are repeated."""
 
 
 # --- events ---------------------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ def recover(journal: Iterable[bytes], certificates: CertificateStore) -> list[Vo
         record = decode_record(encoded)
         if isinstance(record, Vote):
             votes.append(record)
-        elif record.kind not in certificates.by_kind:
+        elif record.kind not in certificates.kinds:
             raise JournalError(f"the journal holds a certificate of {record.kind.name}, which this protocol has not")
         elif record.view > root.view or _finalizes(record, root):
             certificates.add(record)

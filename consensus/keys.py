@@ -151,7 +151,7 @@ class ValidatorSet:
     """All validators that a chain ever has, in index order, with the scheme that their keys belong to.
 
     Which of them form the committee of a view is scheduled: ``epochs`` are committees in the order of their first
-    views. Before the first of them, and where there are none, all validators vote. Raises :class:`ConsensusError` for
+    views. Before the first of them, and if there are none, all validators vote. Raises :class:`ConsensusError` for
     a schedule that does not fit.
     """
 

@@ -1,4 +1,4 @@
-"""Who leads a view, and what one validator may do in it.
+"""The leader of each view, and the place of one validator among all.
 
 Every validator must name the same leader for a view without having seen the same certificates: a certificate of the
 view before may be a notarization here and a nullification there, and even equal certificates differ in their signers.
@@ -42,8 +42,7 @@ class RoundRobin:
 
 @dataclass(frozen=True, slots=True)
 class PseudoRandom:
-    """Members lead as a hash of the chain's name and the view says: nobody can tell who leads often in a row, and
-    everybody can check it.
+    """Members lead by a hash of the chain's name and the view, which everybody can check.
 
     The hash is BLAKE3 in its key derivation mode, over the namespace and the view (8 bytes, big-endian); its first
     eight bytes, as a big-endian number modulo the committee's size, are the member's position.

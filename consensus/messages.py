@@ -1,4 +1,4 @@
-"""What validators say to each other, as frozen structs, and their one encoding as bytes.
+"""Messages between validators, as frozen structs, and their one encoding as bytes.
 
 Every message is a MessagePack array whose first element is an integer tag and whose other elements are the fields in
 the order in which they are declared here. Integers, byte strings and arrays take their shortest MessagePack form:
@@ -53,7 +53,7 @@ class MessageError(ConsensusError):
 
 
 class VoteKind(IntEnum):
-    """What a vote says about its view."""
+    """The statement of a vote about its view."""
 
     NOTARIZE = 1
     """This block may be built upon."""
@@ -146,7 +146,7 @@ class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, fo
 
     @property
     def kind(self) -> VoteKind:
-        """What its votes say."""
+        """The kind of its votes."""
         return VoteKind.TIMEOUT
 
     @property
@@ -174,7 +174,7 @@ class Timeout(msgspec.Struct, frozen=True, array_like=True, tag=6, forbid_unknow
 
 Message = Vote | Proposal | Certificate | CertificateRequest | TimeoutCertificate | Timeout
 AnyCertificate = Certificate | TimeoutCertificate
-"""What ends a view."""
+"""A certificate that ends a view."""
 
 
 class ConflictingNotarize(msgspec.Struct, frozen=True, array_like=True, tag=16, forbid_unknown_fields=True):
@@ -223,7 +223,7 @@ _EVIDENCE_DECODER: Final = msgspec.msgpack.Decoder(Evidence)
 
 
 def encode(message: Message) -> bytes:
-    """The one encoding of ``message``; raises :class:`MessageError` for fields that no validator may say."""
+    """The one encoding of ``message``; raises :class:`MessageError` for fields that do not fit together."""
     check(message)
     return _ENCODER.encode(message)
 
@@ -259,7 +259,7 @@ def decode_evidence(encoded: bytes) -> Evidence:
 
 
 def vote_signing_bytes(namespace: bytes, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> bytes:
-    """What a vote's signature covers.
+    """The bytes that a vote's signature covers.
 
     Domain, length of the namespace (1 byte), namespace, kind (1 byte), view and parent view (8 bytes each, big-endian),
     digest (32 bytes, or none in a nullify or timeout vote). The namespace names the chain: a vote of one chain is none

@@ -78,8 +78,6 @@ class Retransmission:
         recent = self._certificates.view - 1
         self.announced = {(kind, view) for kind, view in self.announced if view >= recent}
 
-    # --- to everyone ------------------------------------------------------------------------------------------------
-
     def announce(self, certificate: AnyCertificate) -> None:
         """Broadcast a certificate that we made."""
         self._effects.append(Broadcast(certificate))
@@ -120,8 +118,6 @@ class Retransmission:
         proposal = round_.proposal
         stands = VoteKind.NULLIFY not in round_.own and VoteKind.TIMEOUT not in round_.own
         return proposal if proposal is not None and proposal.vote == vote and stands else vote
-
-    # --- to some peers ----------------------------------------------------------------------------------------------
 
     def request(self, round_: Round, missing: tuple[View, ...], peers: Iterable[ValidatorIndex]) -> None:
         """Request certificates, unless the answer to the last request is still coming in."""

@@ -117,11 +117,12 @@ class Simplex(VotingEngine):
         if vote.kind == VoteKind.NULLIFY and vote.view == self.certificates.view:
             self._heed_leaders_nullify(self._rounds[vote.view])
 
-    def _begin(self, round_: Round) -> None:
+    def _enter(self, view: View) -> None:
+        super()._enter(view)
+        round_ = self._rounds[view]
         self._heed_leaders_nullify(round_)
         if self._is_silent(round_.leader):
             self._give_up(round_)
-        super()._begin(round_)
 
     def _heed_leaders_nullify(self, round_: Round) -> None:
         if VoteKind.NULLIFY in round_.own:
@@ -131,14 +132,14 @@ class Simplex(VotingEngine):
             self._give_up(round_)
 
     def _is_silent(self, leader: ValidatorIndex) -> bool:
-        """Whether the leader was not heard in the last ``skip_views`` views while a quorum was."""
+        """Whether no vote of the leader came in the last ``skip_views`` views, but votes of a quorum did."""
         last_heard, me, skip_views = self._rounds.last_heard, self._member.index, self._config.skip_views
         since = self.view - skip_views
         committee = self._member.validators.committee(self.view)
         if skip_views == 0 or leader == me or last_heard[leader] >= since:
             return False
         if since < max(committee.first_view, self._began) - 1:
-            return False  # who came with this epoch had no reason to say anything before, and we heard nobody
+            return False  # a member of this epoch alone sent nothing before, and we received nothing before we began
         heard = sum(last_heard[member] >= since for member in committee.members if member != me)
         return heard + self._member.may_vote(self.view) >= committee.quorum
 

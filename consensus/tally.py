@@ -7,8 +7,6 @@ signature. A vote with a bad signature is dropped. Its signer is reported to the
 
 One vote of each kind is kept per signer, the first. A second one that differs is not counted: it is evidence
 (:mod:`consensus.evidence`).
-
-:class:`Rounds` has the :class:`Round` of each view within the windows, and finds messages that do not belong there.
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ class VoteTally:
         self._groups: tuple[dict[Subject, dict[ValidatorIndex, Vote]], ...] = tuple({} for _ in range(_SLOTS))
         self._checked: tuple[set[ValidatorIndex], ...] = tuple(set() for _ in range(_SLOTS))
         self._messages: dict[tuple[VoteKind, Subject], bytes] = {}
-        """What the signatures of equal votes cover; of what was asked for here."""
+        """The bytes that the signatures of equal votes cover, once they were needed."""
 
     def __len__(self) -> int:
         return sum(len(kept) for kept in self._kept)
@@ -132,7 +130,7 @@ class VoteTally:
         return tuple(sorted(signer for signer in group if signer in checked)[:quorum]), tuple(forgers)
 
     def _message(self, kind: VoteKind, subject: Subject) -> bytes:
-        """What the votes of this view sign, made once for all that say the same; no more than there are votes."""
+        """The bytes that equal votes of this view sign, made once for all of them."""
         message = self._messages.get((kind, subject))
         if message is None:
             message = vote_signing_bytes(self._namespace, kind, self.view, *subject)
@@ -243,17 +241,20 @@ class Rounds(dict[View, Round]):
             return OWN_KEY
         if not is_well_formed(vote):
             return MALFORMED
-        if vote.kind not in self._certificates.by_kind:
+        if vote.kind not in self._certificates.kinds:
             return FOREIGN
         if vote.signer not in validators.committee(vote.view):
             return NOT_A_MEMBER
-        return self.fault_of_view(vote.view, self.config.view_window)
+        if vote.view > self._certificates.view + self.config.view_window:
+            return FUTURE
+        return STALE if vote.view <= self.floor() else None
 
     def fault_of_proposal(self, sender: ValidatorIndex, proposal: Proposal) -> str | None:
         """The reason to drop a proposal unseen."""
-        reason = self.fault_of_view(proposal.view, self.config.proposal_window)
-        if reason is not None:
-            return reason
+        if proposal.view <= self.floor():
+            return STALE
+        if proposal.view > self._certificates.view + self.config.proposal_window:
+            return FUTURE
         if sender == self._member.index:
             return OWN_KEY
         if sender != self._member.election.leader(proposal.view) or proposal.vote.signer != sender:
@@ -261,9 +262,3 @@ class Rounds(dict[View, Round]):
         if len(proposal.body) > self.config.max_body_bytes:
             return OVERSIZED
         return None if is_well_formed(proposal) else MALFORMED
-
-    def fault_of_view(self, view: View, window: int) -> str | None:
-        """Whether ``view`` is more than ``window`` views ahead, or behind everything that is kept."""
-        if view > self._certificates.view + window:
-            return FUTURE
-        return STALE if view <= self.floor() else None

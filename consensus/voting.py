@@ -1,16 +1,14 @@
-"""What voting protocols have in common: events, proposals, votes and certificates, until a view ends.
+"""The part that voting protocols share: events, proposals, votes and certificates.
 
 :class:`VotingEngine` does not know when to vote. A protocol derives from it and decides: on which block a leader
 builds, what justifies a proposal, when a view is given up or a block finalized, and to whom a vote is sent
 (:mod:`consensus.simplex`, :mod:`consensus.hotstuff`). The state lies with those that keep it bounded:
 
-=====================================  ===========================================================
-:class:`~.certificates.CertificateStore`  certificates, the current view, the newest final block
-:class:`~.tally.Rounds`                votes and proposals by view
-:class:`~.evidence.Accountability`     whose votes and certificates are believed; contradictions
-:class:`~.journal.VoteJournal`         own votes, and the records that wait for the disk
-:class:`~.retransmission.Retransmission`  certificates sent to peers, and everything sent again
-=====================================  ===========================================================
+- :class:`~consensus.certificates.CertificateStore`: certificates, the current view and the newest final block;
+- :class:`~consensus.tally.Rounds`: votes and proposals by view;
+- :class:`~consensus.evidence.Accountability`: checks of peers' votes and certificates, and contradictions in them;
+- :class:`~consensus.journal.VoteJournal`: own votes, and the records that wait for the disk;
+- :class:`~consensus.retransmission.Retransmission`: certificates sent to peers, and all that is sent again.
 """
 
 from __future__ import annotations
@@ -95,7 +93,7 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ancestry:
-    """What our certificates say of a proposal's parent: ``parent`` if it is justified, else what is missing."""
+    """Whether our certificates justify a proposal's parent: ``parent`` if so, else the views that lack one."""
 
     parent: Parent | None = None
     missing: tuple[View, ...] = ()
@@ -159,7 +157,7 @@ class VotingEngine(ABC):
 
     @abstractmethod
     def _best_parent(self, view: View) -> Ancestry:
-        """What the leader of ``view`` builds on, or what it lacks for that."""
+        """The block that the leader of ``view`` builds on, or the certificates that it lacks for that."""
 
     @abstractmethod
     def _ancestry_of(self, proposal: Proposal) -> Ancestry:
@@ -176,10 +174,6 @@ class VotingEngine(ABC):
     def _send(self, outgoing: Outgoing) -> None:
         """Send an own vote, which is durable by now."""
         self._effects.append(Broadcast(outgoing.message))
-
-    def _begin(self, round_: Round) -> None:
-        """Do what can be done as soon as the view begins."""
-        self._proceed(round_)
 
     def _on_timeout(self, sender: ValidatorIndex, message: Timeout | TimeoutCertificate) -> None:
         """A protocol whose views end otherwise has no use for it."""
@@ -262,6 +256,7 @@ class VotingEngine(ABC):
                 else:
                     self._effects.append(Nullified(certificate))
         self._enter(known.view)
+        self._proceed(self._rounds[known.view])
         for vote in [vote for round_ in self._rounds.values() for vote in round_.own.values()]:
             self._count(vote)
         round_ = self._rounds[known.view]
@@ -358,7 +353,7 @@ class VotingEngine(ABC):
             return
         vote = proposal.vote
         if proposal.view < self.view:
-            # Nobody votes for it any more, but what it says of its signer stays true.
+            # Nobody votes for it any more, but its vote may be evidence against its signer.
             self._on_vote(sender, vote)
             return
         round_ = self._rounds[proposal.view]
@@ -435,7 +430,7 @@ class VotingEngine(ABC):
         known = self.certificates
         if certificate.view <= known.final.view:
             self._effects.append(Rejected(sender, STALE))
-        elif certificate.kind not in known.by_kind:
+        elif certificate.kind not in known.kinds:
             self._effects.append(Rejected(sender, FOREIGN))
         elif certificate.view in known.by_kind[certificate.kind]:
             self._effects.append(Rejected(sender, DUPLICATE))
@@ -451,7 +446,7 @@ class VotingEngine(ABC):
             self._enter(View(certificate.view + 1))
         else:
             self._prune()
-        self._proceed(self._rounds[self.view])  # it may be the one that a proposal waits for
+        self._proceed(self._rounds[self.view])  # the certificate may be the one that a proposal waits for
 
     def _learn(self, certificate: AnyCertificate) -> None:
         """Keep and journal a good certificate, and vote to finalize a block that is notarized by it."""
@@ -479,7 +474,6 @@ class VotingEngine(ABC):
         self._effects.append(StartTimer(TimerKind.LEADER, view, config.leader_timeout_ms))
         self._effects.append(StartTimer(TimerKind.ADVANCE, view, config.advance_timeout_ms))
         self._effects.append(StartTimer(TimerKind.REBROADCAST, view, config.rebroadcast_ms))
-        self._begin(round_)
 
     def _prune(self) -> None:
         final_view = self.certificates.final.view

@@ -57,7 +57,7 @@ class NotFound(Refused):
 
 @dataclass(frozen=True, slots=True)
 class PostResult:
-    """What became of a posted transaction: ``error`` and ``reason`` are ``None`` where the mempool took it."""
+    """The answer to a posted transaction: ``error`` and ``reason`` are ``None`` if the mempool took it."""
 
     transaction_hash: bytes
     error: str | None
@@ -121,12 +121,12 @@ class ValidatorClient:
         return self._decode(path, self._request("GET", path, headers={"Accept": MESSAGEPACK}), BlockTriple)
 
     def finality(self, height: int) -> FinalityProof:
-        """What proves the block at a height final. Raises :class:`NotFound`."""
+        """The proof that the block at a height is final. Raises :class:`NotFound`."""
         path = f"/blocks/{height}/finality"
         return self._decode(path, self._request("GET", path, headers={"Accept": MESSAGEPACK}), FinalityProof)
 
     def proof(self, key: bytes, height: int) -> Page:
-        """What the state of a height says of a key, with its proof. Raises :class:`NotFound` if it is not retained."""
+        """The value of a key in the state of a height, with its proof. Raises :class:`NotFound` if not retained."""
         return self._json("GET", f"/proofs/{key.hex()}?height={height}")
 
     def receipt(self, transaction_hash: bytes) -> Page:
@@ -141,7 +141,7 @@ class ValidatorClient:
         return self._json("GET", f"/timers/{timer_id.hex()}")
 
     def supply(self) -> Page:
-        """What all accounts hold, and what was burned, of a validator at rest."""
+        """The sum of all balances, and the burned amount, from a validator at rest."""
         return self._json("GET", "/supply")
 
     def divergence(self) -> bytes:

@@ -38,7 +38,7 @@ PIPE_VARIABLE: Final = "STAMPEDE_LOAD_PIPE"
 """File descriptor whose end of file means that the parent is gone."""
 
 WRONG_PLAN: Final = 2
-"""Exit code where the endpoints are none."""
+"""Exit code if the file has no endpoints."""
 LOOK_S: Final = 0.05
 """How often, in seconds, it is looked whether the endpoints are known."""
 REFRESH_S: Final = 0.5
@@ -64,7 +64,7 @@ class Share:
         self.waiting: deque[LoadUser] = deque(plan.share(process))
         self.stats_file = plan.share_file(process)
         self.chain: dict[str, int] | None = None
-        """Height and basefees of the newest final block that a validator has told of."""
+        """Height and basefees of the newest final block that a validator has reported."""
         self.chain_asked_at = float("-inf")
         self.transactions_sent = 0
         self.transactions_rejected = 0
@@ -108,7 +108,7 @@ def _prepare(environment: Environment, **_: Any) -> None:
 
 
 def _wait_for_endpoints(plan: RunPlan, share: Share) -> None:
-    """Let the users begin once it is known where the validators are. What cannot be read ends the process."""
+    """Let the users begin once the validators' endpoints are known. A file that cannot be read ends the process."""
     try:
         while (endpoints := plan.known_endpoints()) is None:
             gevent.sleep(LOOK_S)
@@ -164,7 +164,7 @@ class ChainUser(FastHttpUser):
     # --- observing ---
 
     def _observe(self) -> Observation | None:
-        """What is known, refreshed where it is too old; ``None`` where nothing is known yet."""
+        """The newest observation, refreshed if it is too old; ``None`` if there is none yet."""
         self._refresh_chain()
         self._refresh_account()
         if self.share.chain is None or self._account is None:
@@ -230,7 +230,7 @@ class ChainUser(FastHttpUser):
     # --- requests ---
 
     def _get(self, path: str, name: str) -> dict[str, Any] | None:
-        """A JSON page, or ``None`` where there was none; the user then moves on to another validator."""
+        """A JSON page, or ``None`` if there was none; the user then moves on to another validator."""
         with self.client.get(self._url(path), name=name, catch_response=True) as response:
             page = _page_of(response)
             if page is None and response.status_code == 200:

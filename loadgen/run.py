@@ -2,7 +2,7 @@
 
 Starts the plan's Locust processes, headless, each with its share of the users; ends them on SIGTERM, SIGINT, at the
 plan's time limit, or (with ``--until-eof``) when standard input ends; and then writes the sum of their statistics.
-Locust processes end with this one even where it is killed: they watch a pipe that only it holds open.
+Locust processes end with this one even if it is killed: they watch a pipe that only it holds open.
 
 Exit codes: 0 the load ran until it was stopped or its time was up (requests that failed are counted, not fatal); 1 a
 Locust process ended early; 2 the plan is wrong."""
@@ -36,7 +36,7 @@ MAX_SPAWN_RATE: Final = 100
 STOP_TIMEOUT_S: Final = 2
 """How long Locust lets requests under way end."""
 KILL_AFTER_S: Final = 8.0
-"""A Locust process that still runs so long after it was told to stop is killed."""
+"""A Locust process that still runs so long after SIGTERM is killed."""
 OVERTIME_S: Final = 5.0
 """How long after the time limit Locust is left to end by itself."""
 
@@ -76,7 +76,7 @@ def _run(plan: RunPlan, plan_file: Path, wake_up: int, watch_input: bool) -> int
 
 
 def _remove_marks(plan: RunPlan) -> None:
-    """What says that processes are ready."""
+    """Remove the files by which processes report that they are ready."""
     for process in range(plan.process_count):
         plan.ready_file(process).unlink(missing_ok=True)
 
@@ -101,7 +101,7 @@ def _start_locust(plan: RunPlan, plan_file: Path, process: int, pipe: int) -> su
 
 
 def _wait(locusts: list[subprocess.Popen[bytes]], watched: list[int], deadline: float) -> bool:
-    """Wait until told to stop, or until every Locust process ended. False where one ended badly by itself."""
+    """Wait for a reason to stop, or until every Locust process ended. False if one ended badly by itself."""
     while any(locust.poll() is None for locust in locusts):
         left = deadline - time.monotonic()
         ready = select.select(watched, [], [], max(0.0, left))[0]

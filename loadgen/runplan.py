@@ -1,4 +1,4 @@
-"""What a run of the load generator is told (the plan file) and what it says of itself (the statistics).
+"""The input of a run of the load generator (the plan file) and its output (the statistics).
 
 Both are JSON. The plan file is written by whoever starts the load; the statistics by :mod:`loadgen.run` when it ends.
 """
@@ -16,7 +16,7 @@ from loadgen.workloads import LoadPlan, LoadUser
 from validator.primitives.params import ParameterError, Parameters
 
 MAX_REASONS = 20
-"""So many different errors or rejections are told apart in the statistics; the rest is summed up as ``other``."""
+"""Different errors or rejections that the statistics count one by one; the rest is summed up as ``other``."""
 
 OTHER_REASONS = "other"
 
@@ -95,7 +95,7 @@ class RunPlan(BaseModel):
         return self.load.build_users(self.seed, self.chain_id, Parameters.from_names(self.params), numbers)
 
     def known_endpoints(self) -> list[str] | None:
-        """The validators; ``None`` while they are not known yet. Raises :class:`PlanError` where they are none."""
+        """The validators; ``None`` while they are not known yet. Raises :class:`PlanError` if the file has none."""
         if self.endpoints_file is None:
             return self.endpoints
         try:
@@ -109,16 +109,16 @@ class RunPlan(BaseModel):
         return endpoints
 
     def ready_file(self, process: int) -> Path:
-        """What one process makes once only the endpoints are missing."""
+        """The file that a process makes once only the endpoints are missing."""
         return Path(f"{self.stats_file}.{process}.ready")
 
     def share_file(self, process: int) -> Path:
-        """Where one process leaves its share of the statistics."""
+        """The file with the statistics of one process."""
         return Path(f"{self.stats_file}.{process}")
 
 
 class Statistics(BaseModel):
-    """What happened, in one process or in all of them."""
+    """Counts of requests, failures and transactions, of one process or of all."""
 
     requests: int = 0
     """HTTP requests of every kind."""

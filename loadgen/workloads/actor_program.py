@@ -26,7 +26,7 @@ class ActorProgram(Options):
     """A program: the name of one that ships, ``builtin:script``, or the path of one's own; at length name and text."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
-    """What it is called: one that ships, ``builtin:script``, or any name where there is a text."""
+    """Its name: that of one that ships, ``builtin:script``, or any name if there is a text."""
     source: Annotated[str, Field(min_length=1)] | None = None
     """The program's text, in place of one that ships."""
 

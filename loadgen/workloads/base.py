@@ -1,4 +1,4 @@
-"""What a workload is: a source of intents, one small object a user, pure and deterministic.
+"""Workloads: sources of intents, one small object a user, pure and deterministic.
 
 A workload sees :class:`Observation` and draws from its own seeded random source; it knows nothing of keys, nonces and
 fees, which are the :class:`loadgen.workloads.user.LoadUser`'s. To add a workload: a file with an :class:`Options`
@@ -42,7 +42,7 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What a user knows of the chain at its turn, as of the newest final block that it has heard of."""
+    """The chain as a user knows it at its turn, as of the newest final block that it knows of."""
 
     height: int
     confirmed_nonce: int
@@ -73,7 +73,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Who a workload acts as."""
+    """The user as which a workload acts."""
 
     number: int
     address: Address
@@ -97,7 +97,7 @@ class Member:
         )
 
     def lane_price(self, observation: Observation) -> int:
-        """What a fire pays a cycle for the timer lane, during the observed block."""
+        """The price of a cycle of the timer lane that a fire of the observed block pays."""
         return observation.basefee_lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000
 
     def timer_room(self, observation: Observation) -> int:
@@ -106,7 +106,7 @@ class Member:
 
 
 class Workload(ABC, Generic[OptionsT]):
-    """What one user does, turn by turn."""
+    """The acts of one user, turn by turn."""
 
     name: ClassVar[str]
     options_type: ClassVar[type[Options]]

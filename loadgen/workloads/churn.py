@@ -1,7 +1,8 @@
 """Churn: timers that are cancelled or extended before they fire.
 
 Each turn schedules a generation of timers under saved ids and then, for the generation before it, cancels some and
-extends the others. What has fired already is rejected inside a ``try``, and the transaction goes on.
+extends the others. A timer that has fired already is rejected inside a ``try``, and the transaction
+continues.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from loadgen.workloads.script import (
 FIRST_EXPIRY_BLOCKS: Final = 200
 """A timer's first expiry: so many blocks after its trigger height, counted from the observed height."""
 EXTENSION_BLOCKS: Final = 400
-"""What an extension adds to that."""
+"""Blocks that an extension adds to that."""
 GENERATIONS: Final = 2
 """Saved ids are reused after so many turns."""
 

@@ -2,7 +2,7 @@
 
 A transaction schedules ``timers`` timers, due 1 to ``spread_blocks`` blocks later, each with a ``gas_limit`` that is
 just what its payload costs. Some state their fees, some leave them to default pricing, some are paid by the
-transaction's sender. Each schedule stands in a ``try``, so that a burst goes on where one timer is rejected.
+transaction's sender. Each schedule stands in a ``try``, so that a burst continues if one timer is rejected.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Flood(Workload[FloodOptions]):
         return min(max_fee, FIELD_LIMIT), min(tip, FIELD_LIMIT)
 
     def _payer_cap(self, observation: Observation, gas_limit: int) -> int:
-        """What a fire may cost at most (SPEC §6.6b), should the basefees rise by the headroom."""
+        """The highest cost of a fire (SPEC §6.6b) if the basefees rise by the headroom."""
         price = observation.basefee_cycle + 2 * self.member.lane_price(observation)
         cells = self.member.parameters.max_cells_per_fire * observation.basefee_cell
         return min(PAYER_CAP_HEADROOM * (gas_limit * price + cells), FIELD_LIMIT)

@@ -35,7 +35,7 @@ from validator.primitives.types import Address
 DEPLOY_CYCLES_PER_BYTE: Final = 500
 """More than the check of any usual program takes; what is not used is given back."""
 ENDOWMENT: Final = 10**18
-"""What a generation's actor gets for its fires, in the smallest CBY unit."""
+"""The endowment of a generation's actor for its fires, in the smallest CBY unit."""
 EXTENSION_BLOCKS: Final = 400
 """How far behind its trigger height a timer's expiry is moved."""
 FIRST_EXPIRY_BLOCKS: Final = 10

@@ -126,7 +126,7 @@ Phase = Annotated[Annotated[AnyPhase, Field(discriminator="kind")], BeforeValida
 
 
 def check_order(phases: Sequence[AnyPhase]) -> None:
-    """Raise :class:`ValueError`, with the field, where phases are not one after the other."""
+    """Raise :class:`ValueError`, with the field, if phases are not one after the other."""
     for position, phase in enumerate(phases[1:], 1):
         before = phases[position - 1]
         if before.until_height is None:

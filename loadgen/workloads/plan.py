@@ -25,7 +25,7 @@ from validator.primitives.params import DEFAULTS, Parameters
 from validator.primitives.types import Address
 
 FUNDING: Final = 10**24
-"""What each user's account, and each user's actor, holds at genesis, in the smallest CBY unit."""
+"""Balance of each user's account, and of each user's actor, at genesis, in the smallest CBY unit."""
 
 MAX_USERS: Final = 10_000
 MAX_PROCESSES: Final = 64
@@ -39,7 +39,7 @@ class UserGroup(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     workload: str
-    """What the users do."""
+    """The workload of the users."""
     count: Annotated[int, Field(ge=1, le=MAX_USERS)] = 1
     """How many there are."""
     interval_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
@@ -120,7 +120,7 @@ class LoadPlan(BaseModel):
         return self
 
     def check_heights(self, stop_height: int) -> None:
-        """Raise :class:`ValueError`, with the path of the field, where something begins after the load has stopped."""
+        """Raise :class:`ValueError`, with the path of the field, if something begins after the load has stopped."""
         for name in ("users", "phases"):
             for position, part in enumerate(getattr(self, name)):
                 if part.from_height is not None and part.from_height >= stop_height:
@@ -131,7 +131,7 @@ class LoadPlan(BaseModel):
 
     @property
     def parts(self) -> list[UserGroup | Phase]:
-        """Whatever may begin at a height of its own."""
+        """The groups and phases, each of which may begin at a height of its own."""
         return [*self.users, *self.phases]
 
     @property

@@ -31,13 +31,13 @@ class ProgramCall(Options):
     handler: Annotated[str, Field(min_length=1, max_length=64)]
     """Which handler."""
     payload: Any = None
-    """What it gets."""
+    """The argument of the handler."""
     gas_limit: Annotated[int, Field(ge=1_000, le=5_000_000)] = 300_000
     """Cycles."""
     cells_limit: Annotated[int, Field(ge=0, le=1_000_000)] = 20_000
     """Cells."""
     value: Annotated[int, Field(ge=0, le=10**20)] = 0
-    """What the call pays to the actor, in the smallest CBY unit."""
+    """Payment to the actor, in the smallest CBY unit."""
 
     @field_validator("payload")
     @classmethod
@@ -112,7 +112,7 @@ class Program(Workload[ProgramOptions]):
 
 @dataclass(frozen=True, slots=True)
 class _Filling:
-    """What stands in a payload for what only the user knows."""
+    """The values, known to the user alone, that replace placeholders in a payload."""
 
     actor: Callable[[int], Address]
     account: Callable[[int], Address]

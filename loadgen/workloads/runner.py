@@ -43,7 +43,7 @@ class RunnerOptions(Options):
 
 
 class Runner(Workload[RunnerOptions]):
-    """Answers each open job once; again where the answer never went in."""
+    """Answers each open job once; again if the answer never went in."""
 
     name: ClassVar[str] = "runner"
     options_type: ClassVar[type[Options]] = RunnerOptions

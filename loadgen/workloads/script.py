@@ -22,7 +22,7 @@ EMIT_CYCLES: Final = 50
 TRANSFER_CYCLES: Final = 200
 SCHEDULE_CYCLES: Final = 1_000
 CHANGE_TIMER_CYCLES: Final = 500
-"""What ``cancel`` and ``extend`` cost."""
+"""Cost of ``cancel`` and ``extend``."""
 
 TIMER_ID_TEXT_BYTES: Final = 64
 """``save_as`` stores a timer id as hex text."""
@@ -33,7 +33,7 @@ MAX_NESTING: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run is charged: cycles of compute, cells (bytes) of data."""
+    """Cost of a run: cycles of compute, cells (bytes) of data."""
 
     cycles: int = 0
     cells: int = 0
@@ -77,7 +77,7 @@ def emit(name: str, text: str) -> Operation:
 
 
 def attempt(operation: Operation) -> Operation:
-    """Perform an operation and go on where it is rejected (``try``)."""
+    """Perform an operation, and continue if it is rejected (``try``)."""
     return ["try", operation]
 
 

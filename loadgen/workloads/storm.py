@@ -19,7 +19,7 @@ from loadgen.workloads.script import Operation, Script, attempt, burn, fire_gas_
 SLACK_BLOCKS: Final = 4
 """From the block that a user knows of to the one that holds its transaction, at most."""
 FEE_HEADROOM: Final = 4
-"""What the insolvent offer, in lane prices: their turn comes, and they cannot pay."""
+"""Offer of the insolvent timers, in lane prices: their turn comes, and they cannot pay."""
 ONE_RISE_PERCENT: Final = 115
 """A little above the price after one block with a full lane: with less, timers are refused while the price rises."""
 
@@ -38,7 +38,7 @@ class StormOptions(Options):
     wait_blocks: Annotated[int, Field(ge=1, le=1_000)] = 2
     """How many blocks a timer that can pay waits before it expires, at least."""
     bid_percent: Annotated[int, Field(ge=100, le=10_000)] = ONE_RISE_PERCENT
-    """What a timer that can pay offers for a cycle at most, of the lane price that its user knows."""
+    """Highest offer for a cycle of a timer that can pay, in percent of the lane price that its user knows."""
 
 
 class Storm(Workload[StormOptions]):

@@ -1,14 +1,14 @@
 """A load user: a key, an account, an actor, a workload, and a nonce that survives rejections and losses.
 
 The user is pure. Whoever drives it (Locust over HTTP, or the simulator) calls :meth:`LoadUser.next_transactions` each
-time that :meth:`~LoadUser.next_delay_ms` has passed and submits what it returns, in order; and says so where a
-transaction was rejected (:meth:`~LoadUser.rejected`) or may not have arrived (:meth:`~LoadUser.undelivered`).
+time that :meth:`~LoadUser.next_delay_ms` has passed and submits the transactions that it returns, in order. It reports
+which were rejected (:meth:`~LoadUser.rejected`) or may not have arrived (:meth:`~LoadUser.undelivered`).
 
-Nonces. What was sent and is not final yet is remembered. What may not have arrived is sent again, byte for byte, before
-anything new; so is all of it when the account's nonce has not moved for ``STALL_BLOCKS`` blocks (a validator died
-with it). Where basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce, and with fees so
-much higher that it takes the place of the former one wherever that waits.
-A rejected transaction gives its nonce back, and the next turn fills the gap; the workload hears what came to nothing.
+Nonces. A transaction that was sent is remembered until it is final. One that may not have arrived is sent again, byte
+for byte, before anything new; all of them are when the account's nonce has not moved for ``STALL_BLOCKS`` blocks (a
+validator died with it). If basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce, and
+with fees so much higher that it takes the place of the former one wherever that waits.
+A rejected transaction gives its nonce back, and the next turn fills the gap; the workload learns which intents failed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LoadUser:
         self._workload.member.random.seed(f"{seed}/user/{self.number}")
 
     def next_transactions(self, observation: Observation) -> list[bytes]:
-        """The signed transactions of this turn, in nonce order. May be empty, as where it is not the user's turn."""
+        """The signed transactions of this turn, in nonce order. Empty if it is not the user's turn."""
         self._settle(observation)
         if not self._rhythm.takes_turn(observation.height):
             return []
@@ -158,7 +158,7 @@ class LoadUser:
         return sent.wire
 
     def _sign_again(self, sent: _Sent, observation: Observation) -> None:
-        """Bid anew, and no less than what replaces the transaction in a mempool where it waits."""
+        """Bid anew, high enough to replace the transaction in a mempool in which it waits."""
         cycle, cell = least_replacement_fee(sent.max_fee_per_cycle), sent.max_fee_per_cell
         sent.max_priority_fee_per_cycle = least_replacement_fee(sent.max_priority_fee_per_cycle)
         self._bid(sent, observation)

@@ -15,7 +15,7 @@ import msgspec
 from cluster.misbehaviour.byzantine.base import SISTER_CHAIN
 from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, RunCounter
 from consensus.certificates import verify_signed
-from consensus.interface import NOT_A_MEMBER
+from consensus.interface import FUTURE, NOT_A_MEMBER, STALE
 from consensus.keys import Committee, ValidatorSet
 from consensus.messages import (
     NO_DIGEST,
@@ -178,10 +178,14 @@ def _counts_outsiders(base: Any, counter: RunCounter) -> EngineType:
 
             def fault_of_vote(sender: ValidatorIndex, vote: Vote) -> str | None:
                 reason: str | None = right(sender, vote)
-                if reason == NOT_A_MEMBER:
-                    reason = rounds.fault_of_view(vote.view, self._config.view_window)
-                    counter.runs += reason is None
-                return reason
+                if reason != NOT_A_MEMBER:
+                    return reason
+                if vote.view > self.view + self._config.view_window:
+                    return FUTURE
+                if vote.view <= rounds.floor():
+                    return STALE
+                counter.ran()
+                return None
 
             rounds.fault_of_vote = fault_of_vote
 
