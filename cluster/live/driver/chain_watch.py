@@ -142,9 +142,6 @@ class JoinWatch:
             if state is None or join.ended_ms is not None:
                 continue
             if join.begun_ms is None:
-                join.begun_ms, join.height_when_begun = now_ms, height
-                self._notice(f"height {height}: {join.target} joins by a snapshot")
+                self._notice(join.begin(now_ms, height))
             if state.ready:
-                join.ended_ms, join.height_when_ended = now_ms, height
-                join.chunks = state.snapshot_chunks
-                self._notice(f"height {height}: {join.target} has the snapshot of height {state.snapshot_height}")
+                self._notice(join.end(now_ms, height, state.snapshot_height, state.snapshot_chunks))

@@ -317,7 +317,7 @@ class _LiveRun:
             log = self._folder / LOG_FILE
             self.record.problems.append(f"the load generator ended early with exit code {load.exit_code} (see {log})")
         if self._end.height is not None and self._watch.height >= self._end.height and not load.was_told_to_stop:
-            self.on_notice(f"height {self._watch.height}: the load stops, draining")
+            self.on_notice(self.record.drain_notice(self._watch.height))
             load.stop()
 
     # --- faults -------------------------------------------------------------------------------------------------------

@@ -191,7 +191,7 @@ class Hosts:
 
     def totals(self) -> Totals:
         """Of all validators so far; dead processes included as far as they reported."""
-        return sum((host.reports.totals for host in self.all), Totals())
+        return Totals(*map(sum, zip(*(host.reports.totals for host in self.all), strict=True)))
 
     def take_lags(self) -> list[tuple[int, LagSpan]]:
         """Lags reported since the last call, by host number."""

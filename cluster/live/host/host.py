@@ -94,7 +94,6 @@ class ValidatorView:
 
     index: int
     state: LoopState
-    starts: int
     observations: list[Observation]
     stamps: list[Stamp] = field(default_factory=list)
     """Its last messages, where they were asked for."""
@@ -391,7 +390,6 @@ class _RunningValidator:
         return ValidatorView(
             index=self.address.index,
             state=loop.state(),
-            starts=loop.tally.starts,
             observations=loop.observations.drain(),
             stamps=loop.observations.drain_stamps() if with_stamps else [],
             disk_bytes=0 if use is None else disk.used_bytes,

@@ -21,7 +21,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from cluster.live.host.executor_thread import ExecutorThread
@@ -31,7 +31,7 @@ from cluster.live.host.observations import Observations
 from cluster.live.host.pages import Pages
 from cluster.live.host.timers import Timers
 from cluster.live.network.handshake import Identity
-from cluster.live.network.links import LinkTotals, OutgoingLinks
+from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress, Transport
 from cluster.misbehaviour.byzantine.base import consensus_content, vote_of
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
@@ -112,26 +112,26 @@ class ValidatorSetup:
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """What a driver asks for all the time."""
+    """The state of a validator as the driver asks for it all the time; by default one that is not ready."""
 
-    height: int
-    ready: bool
+    height: int = 0
+    ready: bool = False
     """Recovered from its disk."""
-    view: int
+    view: int = 0
     """0 until it is ready."""
-    leader: int
+    leader: int = 0
     """Of that view."""
-    diverged: bool
-    recovered_height: int
-    messages_sent: int
-    bytes_sent: int
-    snapshot_height: int
+    diverged: bool = False
+    recovered_height: int = 0
+    messages_sent: int = 0
+    bytes_sent: int = 0
+    snapshot_height: int = 0
     """Of the snapshot with which it joined; 0 without one."""
-    snapshot_chunks: dict[int, int]
+    snapshot_chunks: dict[int, int] = field(default_factory=dict)
     """Chunks of a snapshot that it took since it was started, by the peer that sent them."""
-    messages_lost: int
+    messages_lost: int = 0
     """On its links, or for want of room, since it was started."""
-    core_seconds: float
+    core_seconds: float = 0.0
     """Processor time of the validator itself (node and executor, what is pure of it), since it was started."""
 
 
@@ -194,13 +194,7 @@ class ValidatorLoop:
                 return
         self._validator = validator = await self.executor.call(
             lambda: open_validator(
-                self._disk,
-                setup.genesis,
-                setup.index,
-                setup.signer,
-                setup.validators,
-                setup.config,
-                setup.parts,
+                self._disk, setup.genesis, setup.index, setup.signer, setup.validators, setup.config, setup.parts
             )
         )
         self.observations.recovered(validator.node.height)
@@ -253,21 +247,29 @@ class ValidatorLoop:
         self.executor.close()
 
     def state(self) -> LoopState:
-        validator, counters = self._validator, self.transport.counters
-        totals = LinkTotals() if self.setup.links is None else self.setup.links.totals()
-        return LoopState(
-            height=0 if validator is None else validator.node.height,
-            ready=validator is not None,
-            view=0 if validator is None else validator.node.view,
-            leader=0 if validator is None else validator.node.leader,
-            diverged=validator is not None and validator.node.diverged is not None,
-            recovered_height=0 if validator is None else validator.executor.recovered_height,
+        counters, links = self.transport.counters, self.setup.links
+        lost = counters.messages_dropped
+        if links is not None:
+            lost += links.totals().dropped + links.totals().overflowed
+        state = LoopState(
             messages_sent=counters.messages_sent,
             bytes_sent=counters.bytes_sent,
-            snapshot_height=0 if validator is None else validator.executor.archive.first_height,
+            messages_lost=lost,
             snapshot_chunks=dict(self.tally.chunks),
-            messages_lost=totals.dropped + totals.overflowed + counters.messages_dropped,
             core_seconds=self._node_seconds + self.executor.seconds,
+        )
+        if self._validator is None:
+            return state
+        node, executor = self._validator.node, self._validator.executor
+        return replace(
+            state,
+            ready=True,
+            height=node.height,
+            view=node.view,
+            leader=node.leader,
+            diverged=node.diverged is not None,
+            recovered_height=executor.recovered_height,
+            snapshot_height=executor.archive.first_height,
         )
 
     # --- events in ----------------------------------------------------------------------------------------------------
