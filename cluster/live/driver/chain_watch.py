@@ -1,6 +1,6 @@
-"""What the validators saw, put together to one picture of the chain while it runs.
+"""Merges the observations of the validators into one view of the running chain.
 
-Validators tell of the same heights at different times; of each height the first word counts. Times become
+Validators report the same heights at different times; the first report of a height counts. Times become
 milliseconds since the run began.
 """
 
@@ -41,7 +41,7 @@ class ChainWatch:
         return 0 if self._newest is None else self._newest.height
 
     def take(self, validator: int, observations: Iterable[Observation]) -> None:
-        """Enter what a validator saw."""
+        """Enter the observations of a validator."""
         for seen in observations:
             match seen:
                 case VoteSent():
@@ -61,7 +61,7 @@ class ChainWatch:
                     self._count(block)
 
     def take_use(self, at_ms: float, view: ValidatorView) -> None:
-        """Enter what a validator uses, where its host told it."""
+        """Enter the resources that a validator uses, if its host reported them."""
         use, sent = view.use, view.state.messages_sent
         if use is not None:
             self._resources.note(Resources(at_ms, view.index, view.disk_bytes, sent, *use))
@@ -111,7 +111,7 @@ class ChainWatch:
 
 
 class MachineWatch:
-    """How much the machine lets hosts and driver run."""
+    """The machine under the run: the lags of hosts and driver, and its other work."""
 
     def __init__(self, watch: ChainWatch) -> None:
         self.lag, self.busyness = LagMeter(), Busyness()

@@ -356,8 +356,8 @@ class _LiveRun:
             return
         names = ", ".join(self._names_on(host))
         log = self._folder / LOGS_FOLDER / f"host-{host.number}.log"
-        said = "" if words is None else f", {self._scenario.validators.names[words.validator]} said: {words.reason}"
-        problem = f"host {host.number} ({names}) was lost: {reason}{said} (see {log})"
+        last = "" if words is None else f", {self._scenario.validators.names[words.validator]} said: {words.reason}"
+        problem = f"host {host.number} ({names}) was lost: {reason}{last} (see {log})"
         self.record.problems.append(problem)
         self.on_notice(problem)
 

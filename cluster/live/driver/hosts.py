@@ -35,7 +35,7 @@ from cluster.scenario.sections.release import Release
 T = TypeVar("T")
 
 LOOK_S: Final = 0.2
-"""How long a round waits for answers."""
+"""A round waits for answers for so long."""
 ORDER_TIMEOUT_S: Final = 5.0
 """A host that did not answer an order for so long is not waited for any more."""
 STOP_TIMEOUT_S: Final = 5.0
@@ -421,7 +421,7 @@ class Hosts:
 
 
 def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
-    """How often the processes of a host may end because the scenario says so."""
+    """The number of times that the scenario may end the processes of a host."""
     names = {scenario.validators.names[index] for index in carried}
     planned = 0
     for plan in scenario.planned_faults:

@@ -153,7 +153,7 @@ class HostReports:
         return lags
 
     def delays(self, index: int, kind: str) -> int:
-        """How often a validator was slowed down by a kind of impairment."""
+        """The number of a validator's operations that a kind of impairment slowed down."""
         return sum(getattr(counts, kind) for (_, each), counts in self._delay_counts.items() if each == index)
 
     def link_counts(self, key: int) -> LinkCounts:
@@ -223,7 +223,7 @@ class Host:
         return None if state is None else state.height
 
     def view(self, index: int) -> int | None:
-        """A validator's view; ``None`` likewise."""
+        """A validator's view; ``None`` in the same cases."""
         state = self.newest_state(index)
         return None if state is None else state.view
 

@@ -88,7 +88,7 @@ NORMAL_PACE: Final = Pace()
 
 @dataclass(frozen=True, slots=True)
 class ValidatorSetup:
-    """Which validator to run. The same for every start of it."""
+    """The validator to run: the same for every start."""
 
     name: str
     index: int
@@ -100,14 +100,14 @@ class ValidatorSetup:
     joins: bool = False
     """It begins without state: by a snapshot of its peers', unless its disk holds one already."""
     byzantine: ByzantineValidator | None = None
-    """What is put around it where it breaks the protocol on purpose."""
+    """The wrapper of a validator that breaks the protocol on purpose."""
     links: OutgoingLinks | None = None
-    """What happens to its messages on their way."""
+    """The links that its messages take."""
     pace: Pace = NORMAL_PACE
     tells_votes: bool = False
-    """Whether its votes are noted for whoever watches."""
+    """Whether its votes are noted for the driver."""
     watches_files: bool = False
-    """Whether it tells how large its files were some final blocks ago."""
+    """Whether it notes the sizes of its files at each final block."""
 
 
 @dataclass(frozen=True, slots=True)
