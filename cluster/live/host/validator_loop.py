@@ -164,16 +164,8 @@ class ValidatorLoop:
         self.timers = Timers(setup.pace.clock_speed, lambda timer: self._deliver(Timeout(timer)))
         self.join = JoinInbox()
         self.observations = Observations()
-        self.pages = Pages(
-            setup.name,
-            setup.index,
-            setup.genesis,
-            self.tally,
-            self.transport,
-            self.executor,
-            self.join,
-            self._deliver,
-        )
+        about = (setup.name, setup.index, setup.genesis)
+        self.pages = Pages(*about, self.tally, self.transport, self.executor, self.join, self._deliver)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
