@@ -1,4 +1,4 @@
-"""Tells a live testnet's own endpoint (:mod:`cluster.live.driver.control_server`) what to do, with the run's token."""
+"""A client of a live testnet's own endpoint (:mod:`cluster.live.driver.control_server`), with the run's token."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class ControlError(HarnessError):
 class ControlClient:
     """Talks to one testnet.
 
-    Every method raises :class:`ControlError`, and :class:`BadInput` where what it was given is wrong.
+    Every method raises :class:`ControlError`, and :class:`BadInput` for wrong arguments.
     """
 
     @classmethod
     def of_run(cls, folder: Path) -> ControlClient:
-        """By the folder of a run that goes on. Raises :class:`BadInput` where there is none."""
+        """By the folder of a running testnet. Raises :class:`BadInput` if there is none."""
         endpoints = folder / ENDPOINTS_FILE
         try:
             testnet = json.loads(endpoints.read_text(encoding="utf-8"))["testnet"]
@@ -48,11 +48,11 @@ class ControlClient:
         self._token_file = token_file
 
     def stop(self) -> None:
-        """Have the run end as if its stop height was reached."""
+        """End the run as if its stop height was reached."""
         self._post("/stop")
 
     def add_fault(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Add a fault to the run, as in a scenario's ``faults``; at once where it states neither height nor time.
+        """Add a fault to the run, as in a scenario's ``faults``; at once if it states neither height nor time.
 
         Returns it as it will be performed.
         """
@@ -84,7 +84,7 @@ class ControlClient:
 
 
 def _page_of(body: bytes) -> dict[str, Any]:
-    """The answer's JSON; what is none is an error in its words."""
+    """The answer's JSON; any other answer as an error."""
     try:
         page = json.loads(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What faults do to the validators of a live host: the driver's order, and the host's answer."""
+"""Faults on the validators of a live host: the driver's order, and the host's answer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ UNIMPAIRED: Final = Impairment()
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """All that is in force, as from now on. A newer one replaces an older one as a whole."""
+    """All faults in force. A newer injection replaces an older one as a whole."""
 
     number: int = 0
-    """Of two the higher one is newer, whichever arrives later."""
+    """A higher number is newer, even if it arrives earlier."""
     links: dict[int, LinkFault] = field(default_factory=dict)
     """Faults of links, by their keys, in the order in which they began."""
     impairments: dict[int, Impairment] = field(default_factory=dict)
-    """By validator; those that are missing are not impaired. Pauses are done from outside."""
+    """By validator; validators that are missing are not impaired. The driver pauses processes from outside."""
     traps: dict[int, tuple[int, DiskFullFault | FailedSyncFault]] = field(default_factory=dict)
-    """Disks that fail next, by validator, each with a number by which it is laid once."""
+    """Disks that fail next, by validator, each with a number so that it is laid once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class LastWords:
 
 @dataclass(slots=True)
 class DelayCounts:
-    """How often a validator was slowed down since its process began, by kind of impairment."""
+    """Counts of slowed operations of a validator since its process began, by kind of impairment."""
 
     slow_disk: int = 0
     slow_execution: int = 0

@@ -204,6 +204,16 @@ class JoinRecord:
     chunks: dict[int, int] = field(default_factory=dict)
     """Chunks of the snapshot, by the index of the peer that sent them."""
 
+    def begin(self, at_ms: float, height: int) -> str:
+        """Note that the join began. Returns a notice."""
+        self.begun_ms, self.height_when_begun = at_ms, height
+        return f"height {height}: {self.target} joins by a snapshot"
+
+    def end(self, at_ms: float, height: int, snapshot_height: int, chunks: dict[int, int]) -> str:
+        """Note that the validator takes part. Returns a notice."""
+        self.ended_ms, self.height_when_ended, self.chunks = at_ms, height, chunks
+        return f"height {height}: {self.target} has the snapshot of height {snapshot_height}"
+
 
 @dataclass(frozen=True, slots=True)
 class MonitorRecord:
@@ -371,7 +381,7 @@ class RunRecord:
     load: LoadRecord = field(default_factory=LoadRecord)
     duration_ms: float = 0.0
     stop_requested_at_height: int | None = None
-    """The height that was reached when the run was told to end, or had to without an end of its own."""
+    """The height that was reached when the run was stopped early, or ended without a stop height of its own."""
     interrupted: bool = False
     """Ctrl-C, or a driver failure, ended the run early."""
     time_up: str = ""
@@ -390,6 +400,11 @@ class RunRecord:
     """The drill, if it was one."""
     kept_ledger: Any = field(default=None, repr=False, compare=False)
     """The auditor's ledger that the driver kept (:class:`cluster.audit.books.KeptLedger`), if it kept one."""
+
+    @staticmethod
+    def drain_notice(height: int) -> str:
+        """The notice of the height at which the load stops."""
+        return f"height {height}: the load stops, draining"
 
     def note_mutants(self) -> None:
         """Say of each validator which planted bug it had: from the start on, or by an upgrade."""

@@ -395,21 +395,18 @@ class Simulation:
             self.clock.after(0, f"join {index}", b"", lambda machine=self.machines[index]: self._begin_join(machine))  # type: ignore[misc]
         if self._best_height >= self.scenario.stop.height and self._load.is_running:
             self._load.is_running = False
-            self._notice(f"height {self._best_height}: the load stops, draining")
+            self._notice(self.record.drain_notice(self._best_height))
 
     def _begin_join(self, machine: Machine) -> None:
-        record = self._joins[machine.index]
-        record.begun_ms, record.height_when_begun = self.clock.now_ms, self._best_height
-        self._notice(f"height {self._best_height}: {machine.name} joins by a snapshot")
+        self._notice(self._joins[machine.index].begin(self.clock.now_ms, self._best_height))
         machine.start()
 
     def _note_joined(self, index: int, height: int) -> None:
         record = self._joins.get(index)
         if record is None or record.ended_ms is not None:
             return  # it joined because its disk was lost
-        record.ended_ms, record.height_when_ended = self.clock.now_ms, self._best_height
-        record.chunks = dict(self.machines[index].tally.chunks)
-        self._notice(f"height {self._best_height}: {record.target} has the snapshot of height {height}")
+        chunks = dict(self.machines[index].tally.chunks)
+        self._notice(record.end(self.clock.now_ms, self._best_height, height, chunks))
 
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained."""

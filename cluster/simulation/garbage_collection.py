@@ -10,17 +10,15 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
-THRESHOLDS: Final = (50_000, 20, 100)
-"""New containers before the youngest are looked at, and rounds before the next older ones are."""
+from cluster.common.limits import COLLECTOR_THRESHOLDS
 
 
 @contextmanager
 def collecting_rarely() -> Iterator[None]:
     """Collect less often inside, and as before afterwards."""
     before = gc.get_threshold()
-    gc.set_threshold(*THRESHOLDS)
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
     try:
         yield
     finally:

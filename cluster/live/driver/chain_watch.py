@@ -1,6 +1,6 @@
-"""What the validators saw, put together to one picture of the chain while it runs.
+"""Merges the observations of the validators into one view of the running chain.
 
-Validators tell of the same heights at different times; of each height the first word counts. Times become
+Validators report the same heights at different times; the first report of a height counts. Times become
 milliseconds since the run began.
 """
 
@@ -41,7 +41,7 @@ class ChainWatch:
         return 0 if self._newest is None else self._newest.height
 
     def take(self, validator: int, observations: Iterable[Observation]) -> None:
-        """Enter what a validator saw."""
+        """Enter the observations of a validator."""
         for seen in observations:
             match seen:
                 case VoteSent():
@@ -61,7 +61,7 @@ class ChainWatch:
                     self._count(block)
 
     def take_use(self, at_ms: float, view: ValidatorView) -> None:
-        """Enter what a validator uses, where its host told it."""
+        """Enter the resources that a validator uses, if its host reported them."""
         use, sent = view.use, view.state.messages_sent
         if use is not None:
             self._resources.note(Resources(at_ms, view.index, view.disk_bytes, sent, *use))
@@ -111,7 +111,7 @@ class ChainWatch:
 
 
 class MachineWatch:
-    """How much the machine lets hosts and driver run."""
+    """The machine under the run: the lags of hosts and driver, and its other work."""
 
     def __init__(self, watch: ChainWatch) -> None:
         self.lag, self.busyness = LagMeter(), Busyness()
@@ -142,9 +142,6 @@ class JoinWatch:
             if state is None or join.ended_ms is not None:
                 continue
             if join.begun_ms is None:
-                join.begun_ms, join.height_when_begun = now_ms, height
-                self._notice(f"height {height}: {join.target} joins by a snapshot")
+                self._notice(join.begin(now_ms, height))
             if state.ready:
-                join.ended_ms, join.height_when_ended = now_ms, height
-                join.chunks = state.snapshot_chunks
-                self._notice(f"height {height}: {join.target} has the snapshot of height {state.snapshot_height}")
+                self._notice(join.end(now_ms, height, state.snapshot_height, state.snapshot_chunks))

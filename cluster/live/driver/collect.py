@@ -1,4 +1,4 @@
-"""What every validator serves at the end of a run, asked over HTTP like anybody could.
+"""Collects the pages of every validator at the end of a run, over HTTP like any client.
 
 The validators are at rest meanwhile, so that blocks, status, balances and timers of one validator belong together.
 """
@@ -65,7 +65,7 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
 def keep_blocks(record: RunRecord, index: int, url: str, checkpoint: Callable[[], None]) -> ValidatorRecord | None:
     """Enter what a validator serves of the chain into ``record.lost``, since its disk is about to be lost.
 
-    ``None`` where it does not answer: what it had is lost then.
+    ``None`` if it does not answer: its blocks are lost then.
     """
     found = _nothing_yet(record, index)
     try:
@@ -148,7 +148,7 @@ def _take_answers(client: ValidatorClient, found: ValidatorRecord, asked: FinalQ
 
 
 class ServedOverHttp:
-    """What a validator serves of proofs (:class:`cluster.audit.served_proofs.Server`)."""
+    """The proofs that a validator serves (:class:`cluster.audit.served_proofs.Server`)."""
 
     def __init__(self, client: ValidatorClient) -> None:
         self._client = client

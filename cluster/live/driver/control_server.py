@@ -1,16 +1,16 @@
-"""The testnet's own HTTP endpoint, beside those of its validators: how it stands, its metrics, how it is told to end.
+"""The testnet's own HTTP endpoint, beside those of its validators: status, metrics, faults, stop and faucet.
 
-It is served from a thread of the driver, on the loopback. What it shows is the driver's newest look at the testnet;
-what it is told waits in a short queue until the driver's next look. Whatever changes something needs the run's token,
-which stands in the run's folder, readable by the user alone: ``Authorization: Bearer <token>``. The faucet has a token
-of its own, which may be given to others: it opens nothing else.
+A thread of the driver serves it, on the loopback. It shows the driver's newest look at the testnet; requests wait in a
+short queue until the driver's next look. A request that changes something needs the run's token, a file in the run's
+folder that only the user may read: ``Authorization: Bearer <token>``. The faucet has a token of its own, which may be
+given to others: it opens nothing else.
 
 ==================  ================================================================================================
 ``GET /status``     the run and every validator, as the driver sees them
 ``GET /metrics``    Prometheus text of the whole testnet: each validator's metrics with the label ``validator``, and
                     the testnet's own
 ``GET /targets``    the validators as targets of Prometheus' HTTP service discovery
-``POST /faults``    adds a fault to the run: a JSON object as in a scenario's ``faults``, which begins at once where it
+``POST /faults``    adds a fault to the run: a JSON object as in a scenario's ``faults``, which begins at once if it
                     states neither height nor time; needs the token
 ``POST /stop``      ends the run as if its stop height was reached; needs the token
 ``POST /faucet``    ``{"to": address, "amount": n}``: sends a transfer from the faucet's account; needs its token
@@ -49,9 +49,9 @@ from validator.primitives.types import Address, parse_address
 TOKEN_BYTES: Final = 32
 CLIENT_RATE: Final = Rate(50, 100)
 MAX_WAITING: Final = 16
-"""What it was told and the driver did not look at yet."""
+"""Requests that the driver has not looked at yet."""
 SCRAPE_TIMEOUT_S: Final = 2.0
-"""A validator that takes longer to tell its metrics counts as one that does not answer."""
+"""A validator whose metrics take longer counts as one that does not answer."""
 START_TIMEOUT_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 5.0
 """The driver looks several times a second, unless it waits for hosts."""
@@ -73,7 +73,7 @@ class AddFault:
 
 
 Order = StopRun | AddFault
-"""What the driver is told. One that is cancelled before the driver looks at it is not performed."""
+"""A request to the driver. One that is cancelled before the driver looks at it is not performed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class ControlServer:
         text = render_metric(
             "stampede_validator_up",
             "gauge",
-            "Whether a validator tells its metrics.",
+            "Whether a validator serves its metrics.",
             [({"validator": name}, int(name in pages)) for name in view.urls],
         )
         text += "".join(render_metric(name, "gauge", told, value) for name, (told, value) in view.gauges.items())
@@ -214,7 +214,7 @@ class ControlServer:
         try:
             self.orders.put_nowait(order)
         except queue.Full:
-            raise HTTPException(429, "the driver has not looked at what it was told before") from None
+            raise HTTPException(429, "the driver has not handled the earlier requests yet") from None
 
     def _check_token(self, request: Request, token: str | None = None, file: str = TOKEN_FILE) -> None:
         """Whether the request shows the token of a file; by default the run's."""
@@ -223,10 +223,10 @@ class ControlServer:
         if not given.startswith(SCHEME) or not hmac.compare_digest(
             given.removeprefix(SCHEME).encode(), expected.encode()
         ):
-            told: Any = {"www-authenticate": SCHEME.strip()}
+            headers: Any = {"www-authenticate": SCHEME.strip()}
             whose = "run" if file == TOKEN_FILE else "faucet"
             raise HTTPException(
-                401, f"needs the {whose}'s token: Authorization: Bearer <content of the file {file}>", told
+                401, f"needs the {whose}'s token: Authorization: Bearer <content of the file {file}>", headers
             )
 
 

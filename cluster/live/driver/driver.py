@@ -317,7 +317,7 @@ class _LiveRun:
             log = self._folder / LOG_FILE
             self.record.problems.append(f"the load generator ended early with exit code {load.exit_code} (see {log})")
         if self._end.height is not None and self._watch.height >= self._end.height and not load.was_told_to_stop:
-            self.on_notice(f"height {self._watch.height}: the load stops, draining")
+            self.on_notice(self.record.drain_notice(self._watch.height))
             load.stop()
 
     # --- faults -------------------------------------------------------------------------------------------------------
@@ -356,8 +356,8 @@ class _LiveRun:
             return
         names = ", ".join(self._names_on(host))
         log = self._folder / LOGS_FOLDER / f"host-{host.number}.log"
-        said = "" if words is None else f", {self._scenario.validators.names[words.validator]} said: {words.reason}"
-        problem = f"host {host.number} ({names}) was lost: {reason}{said} (see {log})"
+        last = "" if words is None else f", {self._scenario.validators.names[words.validator]} said: {words.reason}"
+        problem = f"host {host.number} ({names}) was lost: {reason}{last} (see {log})"
         self.record.problems.append(problem)
         self.on_notice(problem)
 

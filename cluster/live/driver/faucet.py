@@ -1,8 +1,8 @@
-"""The faucet of a live testnet: pays whoever shows its token from an account of the genesis, by ordinary transfers.
+"""The faucet of a live testnet: pays clients with its token from an account of the genesis, by ordinary transfers.
 
-What it pays was minted at genesis, and its transfers are signed, sent and charged like everybody's: nothing about the
-chain knows of it. Each payment is bounded, and so is their rate, whoever asks. A transfer that a validator took and
-lost is sent again with the next payment, under its own nonce.
+Its money was minted at genesis, and its transfers are signed, sent and charged like all others: the chain does not know
+the faucet. Each payment is bounded, and so is the rate of all payments. A transfer that a validator took and lost is
+sent again with the next payment, under its own nonce.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNAVAILABLE: Final = 503
 
 
 class FaucetRefusal(Exception):
-    """The faucet does not pay: one line, and the HTTP status that says so."""
+    """The faucet does not pay: the reason in one line, and the HTTP status."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -79,7 +79,7 @@ class Faucet:
         self._payments = _Payments(Options(), member)
         self._user = LoadUser(key, chain_id, Rhythm(1), self._payments)
         self._promised: dict[int, int] = {}
-        """What is under way, by nonce."""
+        """Payments under way, by nonce."""
         self._lock = threading.Lock()
         self._clock = clock
         self._left, self._left_at = float(section.requests_per_minute), clock()
@@ -103,7 +103,7 @@ class Faucet:
                     observation = self._look(client, amount)
                     if observation is not None:
                         return self._send(client, observation, to, amount, name)
-        raise FaucetRefusal(UNAVAILABLE, "no validator tells how the chain stands")
+        raise FaucetRefusal(UNAVAILABLE, "no validator answered for the prices and the faucet's account")
 
     def _take_turn(self) -> None:
         """Every request counts, whatever comes of it: a bucket that fills at a steady rate."""
@@ -115,8 +115,9 @@ class Faucet:
         self._left -= 1
 
     def _look(self, client: ValidatorClient, amount: int) -> Observation | None:
-        """How the chain stands; ``None`` where this validator does not tell. Raises :class:`FaucetRefusal` where the
-        account holds too little.
+        """The newest prices and the faucet's account; ``None`` if this validator does not answer.
+
+        Raises :class:`FaucetRefusal` if the account holds too little.
         """
         try:
             height = client.status()["height"]
@@ -161,8 +162,8 @@ class Faucet:
         except ClientError:
             self._payments.asked = None
             self._user.undelivered(wires)
-            said = "it may have taken the transfer, which is sent again with the next one" if is_new else "ask again"
-            raise FaucetRefusal(UNAVAILABLE, f"the validator did not answer; {said}") from None
+            advice = "it may have taken the transfer, which is sent again with the next one" if is_new else "ask again"
+            raise FaucetRefusal(UNAVAILABLE, f"the validator did not answer; {advice}") from None
         for wire, result in zip(wires, results, strict=True):
             if result.error is not None:
                 self._user.rejected(wire)

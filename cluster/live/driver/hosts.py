@@ -35,7 +35,7 @@ from cluster.scenario.sections.release import Release
 T = TypeVar("T")
 
 LOOK_S: Final = 0.2
-"""How long a round waits for answers."""
+"""A round waits for answers for so long."""
 ORDER_TIMEOUT_S: Final = 5.0
 """A host that did not answer an order for so long is not waited for any more."""
 STOP_TIMEOUT_S: Final = 5.0
@@ -191,7 +191,7 @@ class Hosts:
 
     def totals(self) -> Totals:
         """Of all validators so far; dead processes included as far as they reported."""
-        return sum((host.reports.totals for host in self.all), Totals())
+        return Totals(*map(sum, zip(*(host.reports.totals for host in self.all), strict=True)))
 
     def take_lags(self) -> list[tuple[int, LagSpan]]:
         """Lags reported since the last call, by host number."""
@@ -421,7 +421,7 @@ class Hosts:
 
 
 def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
-    """How often the processes of a host may end because the scenario says so."""
+    """The number of times that the scenario may end the processes of a host."""
     names = {scenario.validators.names[index] for index in carried}
     planned = 0
     for plan in scenario.planned_faults:

@@ -1,4 +1,4 @@
-"""The load generator as a process of its own: ``python -m loadgen.run``, told by a plan file, ended by a signal.
+"""The load generator as a process of its own: ``python -m loadgen.run``, with a plan file, ended by a signal.
 
 It also ends when this process does, however that happens: its standard input is a pipe that only this process holds.
 """
@@ -27,17 +27,17 @@ ENDPOINTS_FILE: Final = "load-endpoints.json"
 STATS_FILE: Final = "load-stats.json"
 LOG_FILE: Final = "logs/locust.log"
 EXTRA_RUN_TIME_S: Final = 60
-"""How much longer than the scenario the load would go on by itself."""
+"""The load would end by itself so long after the scenario."""
 MAX_RUN_TIME_S: Final = 86_400
 POLL_S: Final = 0.2
 STOP_TIMEOUT_S: Final = 15.0
-"""The load generator ends within this time after it was told to, or is killed."""
+"""The load generator ends within this time after :meth:`LoadProcess.stop`, or is killed."""
 
 
 class LoadProcess:
-    """A load that makes itself ready and, once :meth:`go` says where the validators are, runs.
+    """A load that makes itself ready, and runs once :meth:`go` gives it the addresses of the validators.
 
-    :meth:`stop` tells it to end, :meth:`finish` sees that it does.
+    :meth:`stop` asks it to end, :meth:`finish` sees that it does.
     """
 
     def __init__(self, scenario: Scenario, seed: int, chain_id: str, folder: Path, run_time_s: int) -> None:
@@ -86,12 +86,12 @@ class LoadProcess:
         return self._was_ready
 
     def go(self, urls: Sequence[str]) -> None:
-        """Say where the validators are: the load begins. Raises :class:`OSError`."""
+        """Give it the addresses of the validators: the load begins. Raises :class:`OSError`."""
         write_atomically(self._endpoints_file, json.dumps(list(urls)) + "\n")
 
     @property
     def ended_early(self) -> bool:
-        """Whether it ended without being told to."""
+        """Whether it ended before :meth:`stop`."""
         return not self.was_told_to_stop and self._process.poll() is not None
 
     @property
@@ -99,14 +99,14 @@ class LoadProcess:
         return self._process.poll()
 
     def stop(self) -> None:
-        """Tell it to end; returns at once."""
+        """Ask it to end; returns at once."""
         if not self.was_told_to_stop:
             self.was_told_to_stop = True
             if self._process.poll() is None:
                 self._process.terminate()
 
     def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
-        """See that it has ended; returns what it says of itself. ``checkpoint`` may raise to end the waiting."""
+        """See that it has ended. Returns its own statistics. ``checkpoint`` may raise to end the waiting."""
         self.stop()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self._is_running(POLL_S):
@@ -134,5 +134,5 @@ class LoadProcess:
 
 
 def _read_stats(path: Path) -> dict[str, Any]:
-    """The statistics; nothing where the load ended before it could write them."""
+    """The statistics; empty if the load ended before it could write them."""
     return json.loads(path.read_bytes()) if path.exists() else {}

@@ -1,8 +1,8 @@
-"""Ray for one run: started for it and ended with it, or joined where ``RAY_ADDRESS`` names one.
+"""Ray for one run: started for it and ended with it, or joined if ``RAY_ADDRESS`` names one.
 
 A Ray of our own has a short private folder (Unix sockets' paths are short), a token of its own that leaves the user's
 home alone, no dashboard, no idle workers, and little memory: it carries control and results, not messages. When it is
-closed, its processes are waited for, and killed where they do not end; the folder goes.
+closed, its processes are waited for, and killed if they do not end; its folder is removed.
 
 A Ray that was joined belongs to somebody else: only our own actors are killed there.
 """
@@ -37,10 +37,10 @@ LOCAL_ADDRESS: Final = "local"
 TOKEN_VARIABLE: Final = "RAY_AUTH_TOKEN"
 TOKEN_FILE_VARIABLE: Final = "RAY_AUTH_TOKEN_PATH"
 SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-"""Environment of a Ray of our own: nothing is reported to anybody, nothing is said on the terminal."""
+"""Environment of a Ray of our own: no usage reports, no messages on the terminal."""
 
 SKIPPED_LINES_VARIABLE: Final = "RAY_DEDUP_LOGS_SKIP_REGEX"
-"""What it names is not printed; Ray reads it when it is imported."""
+"""Lines that it matches are not printed; Ray reads it when it is imported."""
 SKIPPED_LINES: Final = "A worker died or was killed while executing a task"
 
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
@@ -52,7 +52,7 @@ SYSTEM_CONFIG: Final = {"prestart_worker_first_driver": False, "worker_niceness"
 niced by 15: beside a busy load generator that leaves validators a thirtieth of a processor.
 """
 SPARE_RESTARTS: Final = 3
-"""Restarts of a host besides those that the scenario asks for; a host that keeps crashing ends with them."""
+"""Restarts of a host beyond those of the scenario; a host that keeps crashing ends with them."""
 HOST_CONCURRENCY: Final = 8
 """Calls that a host answers at a time."""
 CORE_PROCESSES: Final = frozenset({"gcs_server", "raylet"})
@@ -69,7 +69,7 @@ _token = secrets.token_hex(32)
 
 
 class Place(NamedTuple):
-    """Where a host goes: a Ray node and the address to listen on there."""
+    """The place of a host: a Ray node and the address to listen on there."""
 
     node_id: str
     bind: str
@@ -163,19 +163,19 @@ class RaySession:
     def __init__(self, ray: Any, folder: Path | None) -> None:
         self.ray = ray
         self._folder = folder
-        """Of a Ray of our own; ``None`` where it was joined."""
+        """Of a Ray of our own; ``None`` if it was joined."""
         self._actors: list[Any] = []
         self._tasks: list[Any] = []
         self._disconnects = True
         self._core: dict[Process, str] = {}
-        """Processes of a Ray of our own without which it cannot go on, by name."""
+        """Processes without which a Ray of our own cannot continue, and their names."""
 
     @property
     def is_ours(self) -> bool:
         return self._folder is not None
 
     def check(self) -> None:
-        """Raise :class:`TestnetError` where a Ray of our own broke down; it would take a minute to say so itself."""
+        """Raise :class:`TestnetError` if a Ray of our own broke down; Ray itself would take a minute to report it."""
         for process, name in self._core.items():
             if not process.is_running:
                 raise TestnetError(f"Ray broke down: its {name}, process {process.pid}, ended")
@@ -184,9 +184,9 @@ class RaySession:
 
     @staticmethod
     def start(cpus: int = STARTING_CPUS, on_folder: Callable[[Path], None] = lambda folder: None) -> RaySession:
-        """Start or join Ray; one of our own has so many processors for tasks, and ``on_folder`` gets its folder before
-        there is any process. Raises :class:`TestnetError`, and :class:`~cluster.common.errors.BadInput` where the
-        working directory holds something that workers would take for ours.
+        """Start or join Ray. A Ray of our own has ``cpus`` processors for tasks; ``on_folder`` gets its folder before
+        there is any process. Raises :class:`TestnetError`, and :class:`~cluster.common.errors.BadInput` if the working
+        directory holds modules that workers would import instead of ours.
         """
         check_working_directory(Path.cwd())
         ray = _import_ray()
@@ -218,7 +218,7 @@ class RaySession:
     ) -> Any:
         """Create a host's actor, which stays on its node for its data's sake; returns its handle at once.
 
-        ``release`` is the code that it runs: of another folder, where that says so.
+        ``release`` is the code that it runs, from another folder if it names one.
         """
         environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS)}
         actor_class: type = ValidatorHost
@@ -234,7 +234,7 @@ class RaySession:
         return actor
 
     def warm_up(self, place: Place, code: str) -> Any:
-        """Have a node compile what code of another folder compiles at first use; returns the answer to come."""
+        """Have a node compile the code of another folder beforehand. Returns the answer to come."""
         # With an environment of its own no worker does it that has imported modules of ours for something else.
         options = self._options_on(place) | {"max_calls": 1, "max_retries": 0, "runtime_env": _runtime_of(code, {})}
         task = self.ray.remote(**options)(_relocated_warm_up(code)).remote()
@@ -242,7 +242,7 @@ class RaySession:
         return task
 
     def signals(self, place: Place) -> ProcessSignals | RemoteProcessSignals:
-        """Who sends signals to processes at a place: this process itself on a Ray of our own, else an actor there."""
+        """The signals of a place: sent by this process on a Ray of our own, else by an actor there."""
         if self.is_ours:
             return ProcessSignals()
         actor = self.ray.remote(ProcessSignals).options(**self._options_on(place)).remote()
@@ -284,7 +284,7 @@ class RaySession:
         return self.is_ours or place.node_id == self.ray.get_runtime_context().get_node_id()
 
     def keep_logs(self, target: Path) -> None:
-        """Copy the logs of a Ray of our own, for whoever has to find out why something did not start."""
+        """Copy the logs of a Ray of our own, to find out why something did not start."""
         if self._folder is not None:
             shutil.copytree(self._folder / "session_latest" / "logs", target, dirs_exist_ok=True)
 
@@ -300,7 +300,7 @@ def _join(ray: Any, address: str) -> RaySession:
 
 
 def _probe(address: str) -> None:
-    """Raise :class:`BadInput` where nobody listens at ``host:port``; Ray would wait for minutes."""
+    """Raise :class:`BadInput` if nobody listens at ``host:port``; Ray would wait for minutes."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or "://" in address:
         return
@@ -360,7 +360,7 @@ def _connect(ray: Any, failure: str, **options: Any) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of what an error says, or its type's name; for one that an actor raised, what that one said."""
+    """The first line of an error's message, or its type's name; of the cause, if an actor raised the error."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, Exception):
         error = cause
@@ -369,7 +369,7 @@ def one_line(error: BaseException) -> str:
 
 
 def _import_ray() -> Any:
-    """Ray, which does not say on the terminal that a process was killed: the driver knows, and says why."""
+    """Import Ray, without its terminal message about killed processes: the driver reports them, with the reason."""
     is_set = SKIPPED_LINES_VARIABLE in os.environ
     os.environ.setdefault(SKIPPED_LINES_VARIABLE, SKIPPED_LINES)
     import ray
@@ -381,7 +381,7 @@ def _import_ray() -> Any:
 
 @contextmanager
 def _environment() -> Iterator[None]:
-    """What a Ray of our own finds in the environment, taken back afterwards; what the user set stays."""
+    """Set the environment of a Ray of our own, and restore it afterwards; variables of the user stay as they are."""
     before = set(os.environ)
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)

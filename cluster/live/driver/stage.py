@@ -107,7 +107,7 @@ class Pauses:
                 self._seen.setdefault((host.number, host.processes.current), []).append(now_ms)
 
     def count(self, index: int) -> int:
-        """How often a validator's host was seen to be stopped."""
+        """The number of looks at which a validator's host was stopped."""
         number = self._hosts.host_of(index).number
         return sum(len(moments) for (each, _), moments in self._seen.items() if each == number)
 

@@ -1,4 +1,4 @@
-"""How a live testnet stands, as its own endpoint shows it: pure, from what the driver knows."""
+"""The status of a live testnet, as its own endpoint shows it: pure, from the driver's knowledge."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from functools import reduce
+from typing import Any, Final, NamedTuple
 
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.ray_session import Place
@@ -18,20 +18,6 @@ from cluster.scenario.sections.release import Release
 
 STALE_S: Final = 3.0
 """A host that did not answer for so long has no heights any more."""
-NOT_READY: Final = LoopState(
-    height=0,
-    ready=False,
-    view=0,
-    leader=0,
-    diverged=False,
-    recovered_height=0,
-    messages_sent=0,
-    bytes_sent=0,
-    snapshot_height=0,
-    snapshot_chunks={},
-    messages_lost=0,
-    core_seconds=0.0,
-)
 
 
 class Phase(Enum):
@@ -44,8 +30,7 @@ class Phase(Enum):
     """Ray does not start it again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(NamedTuple):
     """Work of validators since the run began."""
 
     messages: int = 0
@@ -57,16 +42,13 @@ class Totals:
     core_seconds: float = 0.0
     """Processor time of the validators themselves, without transport, pages and the rest of a host."""
 
-    @staticmethod
-    def of(state: LoopState) -> Totals:
-        return Totals(state.messages_sent, state.bytes_sent, state.messages_lost, state.core_seconds)
-
-    def __add__(self, other: Totals) -> Totals:
+    def plus(self, state: LoopState) -> Totals:
+        """The totals with those of a validator's process."""
         return Totals(
-            self.messages + other.messages,
-            self.size + other.size,
-            self.lost + other.lost,
-            self.core_seconds + other.core_seconds,
+            self.messages + state.messages_sent,
+            self.size + state.bytes_sent,
+            self.lost + state.messages_lost,
+            self.core_seconds + state.core_seconds,
         )
 
 
@@ -133,7 +115,7 @@ class HostReports:
 
     @property
     def totals(self) -> Totals:
-        return sum(map(Totals.of, self.states.values()), self._totals_before)
+        return reduce(Totals.plus, self.states.values(), self._totals_before)
 
     @property
     def are_stale(self) -> bool:
@@ -142,7 +124,7 @@ class HostReports:
     def started(self, addresses: list[ValidatorAddress]) -> None:
         """Validators were started at these addresses."""
         self.addresses = addresses
-        self.states = {address.index: self.states.get(address.index, NOT_READY) for address in addresses}
+        self.states = {address.index: self.states.get(address.index, LoopState()) for address in addresses}
 
     def take(self, process: Process, view: HostView) -> None:
         """Take a report that counts whatever phase the host is in."""
@@ -171,7 +153,7 @@ class HostReports:
         return lags
 
     def delays(self, index: int, kind: str) -> int:
-        """How often a validator was slowed down by a kind of impairment."""
+        """The number of a validator's operations that a kind of impairment slowed down."""
         return sum(getattr(counts, kind) for (_, each), counts in self._delay_counts.items() if each == index)
 
     def link_counts(self, key: int) -> LinkCounts:
@@ -241,7 +223,7 @@ class Host:
         return None if state is None else state.height
 
     def view(self, index: int) -> int | None:
-        """A validator's view; ``None`` likewise."""
+        """A validator's view; ``None`` in the same cases."""
         state = self.newest_state(index)
         return None if state is None else state.view
 

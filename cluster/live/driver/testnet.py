@@ -187,20 +187,15 @@ class Testnet:
 
 def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:
     """The content of ``result.json`` if the driver could not write it."""
+    verdict = Outcome.INCONCLUSIVE.value
+    check = {"name": "no_problems", "verdict": verdict, "detail": "the driver was killed", "applies": True}
     return {
         "scenario": record.scenario.name,
         "backend": record.backend,
         "seed": record.seed,
         "commit": record.commit,
-        "verdict": Outcome.INCONCLUSIVE.value,
-        "checks": [
-            {
-                "name": "no_problems",
-                "verdict": Outcome.INCONCLUSIVE.value,
-                "detail": "the driver was killed",
-                "applies": True,
-            },
-        ],
+        "verdict": verdict,
+        "checks": [check],
         "metrics": {},
         "validators": [],
     }

@@ -9,16 +9,13 @@ comes later is looked at less often. Cycles that do arise are still collected.
 from __future__ import annotations
 
 import gc
-from typing import Final
 
-THRESHOLDS: Final = (50_000, 20, 100)
-"""New containers before the youngest are looked at, and rounds before the next older ones are; Python's own first
-threshold is 700 or 2,000, by version."""
+from cluster.common.limits import COLLECTOR_THRESHOLDS
 
 
 def tame_collector() -> int:
     """Set everything that lives now apart and collect less often; returns how many objects were set apart in all."""
     gc.collect()  # what is garbage already would stay for good
     gc.freeze()
-    gc.set_threshold(*THRESHOLDS)
+    gc.set_threshold(*COLLECTOR_THRESHOLDS)
     return gc.get_freeze_count()

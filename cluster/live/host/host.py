@@ -3,10 +3,10 @@
 The validators run on an event loop in a thread of their own; the actor's methods are short calls into it, so none of
 them waits for the chain. Ray gives a restarted actor its old constructor arguments and nothing else: everything a
 validator was is in its data folder (``<run>/data/<name>``), and beside it is what the host itself remembers
-(:class:`HostNotes`). A start takes new ports for peers, which the driver asks for and tells everybody; the HTTP port
-stays where it is still free, for the sake of clients.
+(:class:`HostNotes`). A start takes new ports for peers, which the driver distributes; the HTTP port
+stays the same for clients, if it is still free.
 
-A bug in a validator ends the whole process, loudly: the log says why, and the driver sees that the process is another
+A bug in a validator ends the whole process: the log has the reason, and the driver sees that the process is another
 one.
 """
 
@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 DATA_FOLDER: Final = "data"
 LOGS_FOLDER: Final = "logs"
 CALL_TIMEOUT_S: Final = 30.0
-"""No call into the loop takes longer; one that does is a bug, and says so."""
+"""No call into the loop takes longer, but for a bug, which raises."""
 CRASH_EXIT_CODE: Final = 70
 MEASURE_EVERY_S: Final = 0.5
 NOTES_SUFFIX: Final = ".notes"
@@ -79,7 +79,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ValidatorAddress:
-    """Where a started validator can be reached."""
+    """The addresses of a started validator."""
 
     index: int
     name: str
@@ -90,17 +90,16 @@ class ValidatorAddress:
 
 @dataclass(frozen=True, slots=True)
 class ValidatorView:
-    """What a host says of one validator, and what that one saw since the last call."""
+    """A host's report of one validator, with the observations since the last call."""
 
     index: int
     state: LoopState
-    starts: int
     observations: list[Observation]
     stamps: list[Stamp] = field(default_factory=list)
-    """Its last messages, where they were asked for."""
+    """Its last messages, if they were asked for."""
     disk_bytes: int = 0
     use: processes.Use | None = None
-    """What the host's process uses: told now and then."""
+    """The resources of the host's process, measured now and then."""
     delay_counts: DelayCounts = field(default_factory=DelayCounts)
     link_counts: dict[int, LinkCounts] = field(default_factory=dict)
     """By the keys of faults of links."""
@@ -109,7 +108,7 @@ class ValidatorView:
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """What a host says of itself."""
+    """A host's report of itself."""
 
     pid: int
     validators: list[ValidatorView]
@@ -117,22 +116,22 @@ class HostView:
     started: int = 0
     """When the process was (:class:`cluster.live.processes.processes.Process`)."""
     last_words: LastWords | None = None
-    """Of the process before, where it ended itself."""
+    """Of the process before, if it ended itself."""
     version: str = ""
-    """What its code is called."""
+    """The version of its code."""
     code: str = ""
     """The folder that its code was taken from."""
     lags: list[LagSpan] = field(default_factory=list)
-    """How long the machine kept it from running, since the last call."""
+    """Time for which the machine kept it from running, since the last call."""
 
 
 class HostNotes(msgspec.Struct):
-    """What a host remembers of a validator from start to start, beside its data folder."""
+    """A host's notes of a validator from start to start, beside its data folder."""
 
     starts: int = 0
     http_port: int = 0
     joins: bool = False
-    """Its disk was lost: where it is empty the validator joins by a snapshot."""
+    """Its disk was lost: if it is empty, the validator joins by a snapshot."""
 
 
 class ValidatorHost:
@@ -176,25 +175,24 @@ class ValidatorHost:
         if gives_hash_seed_away(hash_seed, bind):
             log.warning(HASH_SEED_WARNING)
 
-    # --- what the driver calls ----------------------------------------------------------------------------------------
+    # --- called by the driver ----------------------------------------------------------------------------------------
 
     def start(self, height: int = 0, injection: Injection = NOTHING_INJECTED) -> list[ValidatorAddress]:
-        """Start those validators of this host that are there at a height; recovery goes on behind the answer.
+        """Start the validators of this host that are there at a height; they may still recover when this returns.
 
-        ``injection`` is what is in force from their first moment on.
-
-        Calling it again starts only those that came to be there since. Returns where all can be reached that were
-        started. Raises :class:`~validator.storage.disk.DiskError` and :class:`OSError`.
+        The faults of ``injection`` are in force from their first moment on. Another call starts only new validators.
+        Returns the addresses of all that were started. Raises
+        :class:`~validator.storage.disk.DiskError` and :class:`OSError`.
         """
         last_words.reserve(self._last_words_file)
         return self._call(self._start(height, injection))
 
     def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
-        """Where all validators listen, by index."""
+        """The addresses of all validators, by index."""
         self._call(self._set_peers(addresses))
 
     def inject(self, injection: Injection) -> HostView:
-        """From now on what faults do here is this; answers like :meth:`observe`."""
+        """Apply the faults in force from now on; answers like :meth:`observe`."""
         return self._call(self._inject(injection))
 
     def wipe(self, index: int) -> str | None:
@@ -221,12 +219,11 @@ class ValidatorHost:
         return None
 
     def observe(self, with_stamps: bool = False) -> HostView:
-        """How it stands. What the validators saw is handed over once; their last messages where they are asked for."""
+        """The host's report. Each observation is reported once; messages only ``with_stamps``."""
         return self._call(self._observe(with_stamps))
 
     def freeze(self) -> None:
-        """Bring every validator to rest; pages are still served. One that recovers does so first; one that joins by a
-        snapshot gives that up."""
+        """Bring every validator to rest; pages are still served. A recovery ends first; a join is given up."""
         self._call(self._each(_RunningValidator.freeze))
 
     def stop(self) -> None:
@@ -284,13 +281,13 @@ class ValidatorHost:
         return _RunningValidator(validator, disk, server, address, recovery)
 
     def _disk(self, path: Path, pace: Pace) -> DirectoryDisk:
-        """A plain one where nothing can happen to it."""
+        """A plain disk, if no fault of the scenario can impair it."""
         if not (pace.sync_ms or any(isinstance(plan, DISK_FAULTS) for plan in self._scenario.planned_faults)):
             return DirectoryDisk(path)
         return FaultyDisk(path, pace.sync_ms)
 
     def _end_for(self, index: int, error: BaseException) -> None:
-        """A validator cannot go on, and so the process does not: its successor tells why.
+        """End the process, since a validator cannot continue; its successor reports the reason.
 
         Nothing that fails on the way keeps the process from ending: a disk that is full fails here, too.
         """
@@ -350,7 +347,7 @@ class ValidatorHost:
         )
 
     def _measure(self) -> processes.Use | None:
-        """What the process uses, now and then."""
+        """The resources of the process, at most every :data:`MEASURE_EVERY_S`."""
         if time.monotonic() < self._measured + MEASURE_EVERY_S:
             return None
         self._measured = time.monotonic()
@@ -373,7 +370,7 @@ class _RunningValidator:
     """By their numbers."""
 
     def inject(self, injection: Injection) -> None:
-        """What faults do to this validator from now on."""
+        """Apply the faults in force from now on to this validator."""
         index, loop, disk = self.address.index, self.validator, self.disk
         impairment = injection.impairments.get(index, UNIMPAIRED)
         loop.impair(impairment.job_ms, impairment.clock_speed)
@@ -391,7 +388,6 @@ class _RunningValidator:
         return ValidatorView(
             index=self.address.index,
             state=loop.state(),
-            starts=loop.tally.starts,
             observations=loop.observations.drain(),
             stamps=loop.observations.drain_stamps() if with_stamps else [],
             disk_bytes=0 if use is None else disk.used_bytes,
@@ -430,7 +426,7 @@ async def _recover(validator: ValidatorLoop, on_crash: Callable[[BaseException],
 
 
 async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:
-    """Serve on the port of the last start where it is free, else on any."""
+    """Serve on the port of the last start if it is free, else on any."""
     application = build_app(validator.pages)
     try:
         return await serve(application, bind, port)
@@ -464,8 +460,8 @@ def _crash(error: BaseException) -> None:
 
 
 def gives_hash_seed_away(hash_seed: str | None, bind: str) -> bool:
-    """Whether others than this machine can learn what texts hash to: a ``PYTHONHASHSEED`` says it unless it leaves that
-    to chance, and the status pages show it to whoever reaches them.
+    """Whether others than this machine can learn the hashes of texts: a fixed ``PYTHONHASHSEED`` determines them, and
+    status pages show it to every client.
     """
     return hash_seed not in (None, "", "random") and bind != LOOPBACK
 

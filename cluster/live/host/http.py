@@ -52,7 +52,7 @@ BlockTriple = tuple[bytes, bytes, bytes]
 
 
 class ValidatorPages(Protocol):
-    """What a validator shows. Every method may raise :class:`NotReady`; ``None`` means that there is no such thing."""
+    """The pages of a validator. Every method may raise :class:`NotReady`; ``None``: there is no such thing."""
 
     async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:
         """Offer signed transactions to the mempool. Results are in order, one for each."""
@@ -87,7 +87,7 @@ class ValidatorPages(Protocol):
     async def validators(self) -> Page: ...
 
     async def supply(self) -> Page:
-        """What all accounts hold and what was burned, of a validator at rest: it looks at every account."""
+        """The sums of all accounts and of all burns, of a validator at rest: it looks at every account."""
 
     async def divergence(self) -> bytes | None:
         """The encoded trace of the block at which the validator diverged."""

@@ -21,7 +21,7 @@ Operation = Append | ReplaceJournal
 class JournalWriter:
     """The writer. ``on_written`` is called on the loop after each batch, with the highest token that became durable.
 
-    The token is ``None`` where the batch only replaced the journal. After a failure, which goes to ``on_crash``,
+    The token is ``None`` if the batch only replaced the journal. After a failure, which goes to ``on_crash``,
     nothing is known of what was written, and nothing is written any more.
     """
 

@@ -1,9 +1,9 @@
-"""A process measures its own lag: how long it wanted to run, and the machine did not let it.
+"""A process measures its own lag: time for which it wanted to run, and the machine did not let it.
 
-A wait of known length is looked at when it ends. What it took longer than planned, less the processor time that the
-process used itself meanwhile, is lag: the machine gave its processors to others, or stood still as a whole. Linux tells
-besides how long each thread waited for a processor (``/proc/self/task/*/schedstat``); the thread that waited longest
-counts. What the process keeps itself busy with is no lag, however late that makes it: that is the chain's own doing.
+Lag is the delay of a wait of known length, less the processor time that the process itself used during the wait: the
+machine gave its processors to others, or stood still as a whole. Linux also measures how long each thread waited for a
+processor (``/proc/self/task/*/schedstat``, which psutil does not read); the longest wait counts. A process that is late
+because it is busy has no lag: that delay is the chain's own.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from cluster.common.units import MILLISECONDS_PER_SECOND, NANOSECONDS_PER_SECOND
 
 TICK_S: Final = 0.1
 SPAN_S: Final = 1.0
-"""Lags are told as one for so long."""
+"""Lags within this time are reported as one."""
 MIN_LAG_MS: Final = 10.0
-"""Of a span, to be told."""
+"""A span with less lag is not reported."""
 MAX_SPANS: Final = 1_000
-"""Kept for whoever asks; the oldest go first."""
+"""The oldest are dropped first."""
 TASKS: Final = Path("/proc/self/task")
 
 
@@ -36,7 +36,7 @@ class LagSpan(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What a process can read of itself."""
+    """The clocks of a process, at one moment."""
 
     at_s: float
     """Monotonic."""
@@ -44,7 +44,7 @@ class Moment(NamedTuple):
     cpu_s: float
     """Used by the process so far."""
     waited_s: Mapping[int, float]
-    """By thread, for a processor so far; empty where the system does not tell."""
+    """By thread, for a processor so far; empty if the system does not measure it."""
 
 
 def moment() -> Moment:
@@ -53,7 +53,7 @@ def moment() -> Moment:
 
 
 class LagMeter:
-    """Adds up the lags of the waits that it is told of."""
+    """Adds up the lags of waits."""
 
     def __init__(self, look: Callable[[], Moment] = moment) -> None:
         self._look = look
@@ -104,7 +104,7 @@ def _waited() -> dict[int, float]:
         try:
             fields = (TASKS / str(thread.native_id) / "schedstat").read_text(encoding="ascii").split()
         except OSError:
-            continue  # it ended, or the system does not tell
+            continue  # it ended, or the system does not measure it
         if thread.native_id is not None and len(fields) > 1:
             found[thread.native_id] = int(fields[1]) / NANOSECONDS_PER_SECOND
     return found

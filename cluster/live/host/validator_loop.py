@@ -21,7 +21,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from cluster.live.host.executor_thread import ExecutorThread
 from cluster.live.host.join_inbox import JoinInbox
@@ -30,7 +30,7 @@ from cluster.live.host.observations import Observations
 from cluster.live.host.pages import Pages
 from cluster.live.host.timers import Timers
 from cluster.live.network.handshake import Identity
-from cluster.live.network.links import LinkTotals, OutgoingLinks
+from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress, Transport
 from cluster.misbehaviour.byzantine.base import consensus_content, vote_of
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
@@ -76,7 +76,7 @@ from validator.storage.disk import Disk
 
 @dataclass(frozen=True, slots=True)
 class ValidatorSetup:
-    """Which validator to run. The same for every start of it."""
+    """The validator to run: the same for every start."""
 
     name: str
     index: int
@@ -88,38 +88,38 @@ class ValidatorSetup:
     joins: bool = False
     """It begins without state: by a snapshot of its peers', unless its disk holds one already."""
     byzantine: ByzantineValidator | None = None
-    """What is put around it where it breaks the protocol on purpose."""
+    """The wrapper of a validator that breaks the protocol on purpose."""
     links: OutgoingLinks | None = None
-    """What happens to its messages on their way."""
+    """The links that its messages take."""
     pace: Pace = FULL_SPEED
     tells_votes: bool = False
-    """Whether its votes are noted for whoever watches."""
+    """Whether its votes are noted for the driver."""
     watches_files: bool = False
-    """Whether it tells how large its files were some final blocks ago."""
+    """Whether it notes the sizes of its files at each final block."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """What a driver asks for all the time."""
+    """The state of a validator as the driver asks for it all the time; by default one that is not ready."""
 
-    height: int
-    ready: bool
+    height: int = 0
+    ready: bool = False
     """Recovered from its disk."""
-    view: int
+    view: int = 0
     """0 until it is ready."""
-    leader: int
+    leader: int = 0
     """Of that view."""
-    diverged: bool
-    recovered_height: int
-    messages_sent: int
-    bytes_sent: int
-    snapshot_height: int
+    diverged: bool = False
+    recovered_height: int = 0
+    messages_sent: int = 0
+    bytes_sent: int = 0
+    snapshot_height: int = 0
     """Of the snapshot with which it joined; 0 without one."""
-    snapshot_chunks: dict[int, int]
+    snapshot_chunks: dict[int, int] = field(default_factory=dict)
     """Chunks of a snapshot that it took since it was started, by the peer that sent them."""
-    messages_lost: int
+    messages_lost: int = 0
     """On its links, or for want of room, since it was started."""
-    core_seconds: float
+    core_seconds: float = 0.0
     """Processor time of the validator itself (node and executor, what is pure of it), since it was started."""
 
 
@@ -152,16 +152,8 @@ class ValidatorLoop:
         self.timers = Timers(setup.pace.clock_speed, lambda timer: self._deliver(Timeout(timer)))
         self.join = JoinInbox()
         self.observations = Observations()
-        self.pages = Pages(
-            setup.name,
-            setup.index,
-            setup.genesis,
-            self.tally,
-            self.transport,
-            self.executor,
-            self.join,
-            self._deliver,
-        )
+        about = (setup.name, setup.index, setup.genesis)
+        self.pages = Pages(*about, self.tally, self.transport, self.executor, self.join, self._deliver)
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -182,13 +174,7 @@ class ValidatorLoop:
                 return
         self._validator = validator = await self.executor.call(
             lambda: open_validator(
-                self._disk,
-                setup.genesis,
-                setup.index,
-                setup.signer,
-                setup.validators,
-                setup.config,
-                setup.parts,
+                self._disk, setup.genesis, setup.index, setup.signer, setup.validators, setup.config, setup.parts
             )
         )
         self.observations.recovered(validator.node.height)
@@ -241,21 +227,29 @@ class ValidatorLoop:
         self.executor.close()
 
     def state(self) -> LoopState:
-        validator, counters = self._validator, self.transport.counters
-        totals = LinkTotals() if self.setup.links is None else self.setup.links.totals()
-        return LoopState(
-            height=0 if validator is None else validator.node.height,
-            ready=validator is not None,
-            view=0 if validator is None else validator.node.view,
-            leader=0 if validator is None else validator.node.leader,
-            diverged=validator is not None and validator.node.diverged is not None,
-            recovered_height=0 if validator is None else validator.executor.recovered_height,
+        counters, links = self.transport.counters, self.setup.links
+        lost = counters.messages_dropped
+        if links is not None:
+            lost += links.totals().dropped + links.totals().overflowed
+        state = LoopState(
             messages_sent=counters.messages_sent,
             bytes_sent=counters.bytes_sent,
-            snapshot_height=0 if validator is None else validator.executor.archive.first_height,
+            messages_lost=lost,
             snapshot_chunks=dict(self.tally.chunks),
-            messages_lost=totals.dropped + totals.overflowed + counters.messages_dropped,
             core_seconds=self._node_seconds + self.executor.seconds,
+        )
+        if self._validator is None:
+            return state
+        node, executor = self._validator.node, self._validator.executor
+        return replace(
+            state,
+            ready=True,
+            height=node.height,
+            view=node.view,
+            leader=node.leader,
+            diverged=node.diverged is not None,
+            recovered_height=executor.recovered_height,
+            snapshot_height=executor.archive.first_height,
         )
 
     # --- events in ----------------------------------------------------------------------------------------------------

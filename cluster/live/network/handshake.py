@@ -1,4 +1,4 @@
-"""How two validators that open a stream to each other prove who they are.
+"""The handshake by which two validators that open a stream prove who they are.
 
     dialer → listener   ``Hello``     version, chain id, both indices, the dialer's key, a fresh nonce
     listener → dialer   ``Welcome``   the listener's key, a fresh nonce, its signature
@@ -81,7 +81,7 @@ REASONS: Final = frozenset(
         "wrong_version",
     }
 )
-"""What a refusal may say; anything else that a peer gives as its reason counts as ``refused``."""
+"""The reasons of a refusal; any other reason of a peer counts as ``refused``."""
 
 _decoder: Final = msgspec.msgpack.Decoder(HandshakeMessage)
 
@@ -91,7 +91,7 @@ def encode_handshake(message: HandshakeMessage) -> bytes:
 
 
 def decode_handshake(frame: bytes) -> HandshakeMessage:
-    """The message of a frame. Raises :class:`Refused`, also where the message is the peer's refusal."""
+    """The message of a frame. Raises :class:`Refused`, also if the message is the peer's refusal."""
     try:
         message = _decoder.decode(frame)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -146,7 +146,7 @@ class ListenerHandshake:
         self._nonce = os.urandom(NONCE_BYTES)
 
     def welcome(self, hello: HandshakeMessage) -> Welcome:
-        """Check what the dialer says of itself; return our answer. Raises :class:`Refused`."""
+        """Check the dialer's message; return our answer. Raises :class:`Refused`."""
         identity = self._identity
         if not isinstance(hello, Hello) or len(hello.nonce) != NONCE_BYTES:
             raise Refused("bad_handshake")
@@ -177,5 +177,5 @@ class ListenerHandshake:
 
 
 def _signed_bytes(role: str, hello: Hello, listener_key: bytes, listener_nonce: bytes) -> bytes:
-    """What a signature is over. MessagePack, so that no two lists of fields have the same bytes."""
+    """The signed bytes. MessagePack, so that no two lists of fields have the same bytes."""
     return msgspec.msgpack.encode((DOMAIN, role, hello, PublicKey(listener_key), listener_nonce))

@@ -40,7 +40,7 @@ class Clock(Protocol):
 
 @dataclass(slots=True)
 class LinkTotals:
-    """What became of a validator's messages on its links, all faults and the scenario's own settings together."""
+    """Counts of a validator's messages on its links, by effect; faults and the scenario's own settings together."""
 
     delayed: int = 0
     dropped: int = 0

@@ -69,7 +69,7 @@ LISTEN_BACKLOG: Final = 256
 
 
 class PeerAddress(NamedTuple):
-    """Where a validator listens for its peers."""
+    """The address at which a validator listens for its peers."""
 
     host: str
     port: int
@@ -77,7 +77,7 @@ class PeerAddress(NamedTuple):
 
 @dataclass(slots=True)
 class TransportCounters:
-    """What a transport did so far. Messages and their bytes, without frames' lengths and handshakes."""
+    """Counts of a transport so far: messages and their bytes, without frames' lengths and handshakes."""
 
     messages_sent: int = 0
     bytes_sent: int = 0
@@ -127,7 +127,7 @@ class Transport:
     async def listen(self, host: str, port: int = 0) -> PeerAddress:
         """Take an address; port 0 stands for a free one. Connections are taken from :meth:`start` on.
 
-        Raises :class:`OSError` where the address cannot be had.
+        Raises :class:`OSError` if the address cannot be had.
         """
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
@@ -161,13 +161,13 @@ class Transport:
     # --- use ----------------------------------------------------------------------------------------------------------
 
     def set_addresses(self, addresses: Mapping[int, PeerAddress]) -> None:
-        """Where peers listen, by index; those not named keep theirs. A changed one is dialed at once."""
+        """Set addresses of peers, by index; the others keep theirs. A changed address is dialed at once."""
         for index, address in addresses.items():
             if index in self._peers:
                 self._peers[index].set_address(address)
 
     def send(self, recipient: int | None, payload: bytes, later_us: int = 0) -> None:
-        """Send a message to one peer, or to all where ``recipient`` is ``None``. Never blocks.
+        """Send a message to one peer, or to all if ``recipient`` is ``None``. Never blocks.
 
         On links it arrives ``later_us`` later than it would otherwise.
 

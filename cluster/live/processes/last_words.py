@@ -1,7 +1,7 @@
-"""Why a host ended itself, told to its successor by a file that needs no room on the disk any more.
+"""The reason why a host ended itself, left to its successor in a file that needs no more room on the disk.
 
 The file has its whole size from the host's first start on, and the words are written over what stands there: a disk
-that is full has no room for another file, nor for a longer one, and that it is full is what is to be told then.
+that is full has no room for another file, nor for a longer one, and then that is the reason to report.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write(path: Path, words: LastWords) -> None:
 
 
 def read(path: Path) -> LastWords | None:
-    """The words of the process before; ``None`` if it said nothing, was killed as it spoke, or had no folder."""
+    """The words of the process before; ``None`` if it left none, was killed as it wrote, or had no folder."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=LastWords)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):

@@ -1,4 +1,4 @@
-"""Where a live testnet can be reached."""
+"""The addresses at which a live testnet can be reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Where a live testnet listens, unless Ray has several nodes: then hosts listen at their nodes' addresses."""
+    """The address of a live testnet, unless Ray has several nodes: then hosts listen at their nodes' addresses."""
 
     bind: str = LOOPBACK
     """An address of the machine: of the testnet's own endpoint, of the validators' pages and of their streams."""
@@ -23,7 +23,7 @@ class Served:
 
 
 def listening_address(text: object) -> str:
-    """An address to listen at, of which others can be told. Raises :class:`ValueError`."""
+    """An address to listen at that others can use. Raises :class:`ValueError`."""
     try:
         address = IPv4Address(text if isinstance(text, str) else "")
     except AddressValueError:

@@ -33,7 +33,7 @@ MAX_CONNECTIONS: Final = 256
 """Of one server."""
 MAX_HEADER_SECONDS: Final = 10.0
 MAX_UNREAD_BODY_SECONDS: Final = 20.0
-"""How long the rest of a body may take that no page reads, once the answer was given."""
+"""Time for the rest of a body that no page reads, once the answer was given."""
 MAX_LINGER_SECONDS: Final = 2.0
 MAX_WRITE_SECONDS: Final = 30.0
 MIN_TAKEN_BYTES: Final = 64 * 1024
@@ -45,7 +45,7 @@ JSON: Final = "application/json"
 
 
 def error_body(reason: object) -> bytes:
-    """What an error's answer says: one line of JSON."""
+    """The body of an error's answer: one line of JSON."""
     return json.dumps({"error": " ".join(str(reason).split())}, separators=(",", ":")).encode()
 
 
@@ -67,7 +67,7 @@ class Connection(H11Protocol):
         super().__init__(*arguments, **options)
         self._socket: asyncio.Transport
         self._awaited: tuple[object, object] | None = None
-        """What the client owes: the state of the conversation, and the request before or concerned."""
+        """The input that the client is to send: the state of the conversation, and the request before or concerned."""
         self._deadline: asyncio.TimerHandle | None = None
         """When it is due."""
         self._abort_timer: asyncio.TimerHandle | None = None
@@ -79,7 +79,7 @@ class Connection(H11Protocol):
         self._is_closing = False
         self._dropped_bytes = 0
 
-    # --- what the transport tells -------------------------------------------------------------------------------------
+    # --- called by the transport -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._socket = transport
@@ -167,7 +167,7 @@ class Connection(H11Protocol):
     # --- limits -------------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """Set the deadline of what the client owes now; what it owed before keeps the one that it has."""
+        """Set the deadline of the input that the client is to send; input that was due before keeps its deadline."""
         state = self.conn.their_state
         owes = state is h11.IDLE or (state is h11.SEND_BODY and not self._has_work)
         awaited = (state, self.cycle) if owes and not self._is_closing else None

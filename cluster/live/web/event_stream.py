@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 MAX_STREAMS: Final = 32
 MAX_WAITING_BYTES: Final = 1024 * 1024
-"""Of the events of a block and a subscription; a single event may be longer where no other waits."""
+"""Of the events of a block and a subscription; a single event may be longer if no other waits."""
 HEARTBEAT_SECONDS: Final = 10.0
 TOO_SLOW: Final = "too slow"
 AT_REST: Final = "the validator is at rest"
@@ -49,7 +49,7 @@ class Subscription:
         self._end: str | None = None
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """What the stream sends, up to its end."""
+        """The messages of the stream, up to its end."""
         yield b": events\n\n"
         async for message in self._past():
             yield message
@@ -77,7 +77,7 @@ class Subscription:
             self._next = Cursor.parse(page["next"])
 
     def _message(self, place: Cursor, data: bytes) -> bytes:
-        """An event, and the place behind it as its id, from which the client goes on."""
+        """An event, and the place behind it as its id, from which the client continues."""
         self._next = Cursor(place.height, place.number + 1)
         return f"id: {self._next}\ndata: ".encode() + data + b"\n\n"
 
@@ -213,7 +213,7 @@ class EventHub:
 
     @property
     def streams(self) -> int:
-        """How many there are."""
+        """The number of open streams."""
         return len(self._subscriptions)
 
 

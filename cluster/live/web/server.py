@@ -1,4 +1,4 @@
-"""What every HTTP server of a testnet has in common: bounded requests, one-line errors, a server without surprises.
+"""The common part of every HTTP server of a testnet: bounded requests, one-line errors, a server without surprises.
 
 Whatever a client sends, the answer is a page or one line ``{"error": …}``; a bug in a page is answered with status 500
 without its traceback, which goes to the log. Bodies and requests in flight are bounded; so are connections
@@ -36,7 +36,7 @@ MAX_REQUESTS_IN_FLIGHT: Final = 128
 MAX_BODY_SECONDS: Final = 20.0
 """A client that takes longer to send its body is turned away."""
 MAX_SHUTDOWN_SECONDS: Final = 2
-"""How long requests may still run once the server is closed."""
+"""Requests may still run for so long once the server is closed."""
 LISTEN_BACKLOG: Final = 512
 MAX_CLIENTS: Final = 1_024
 """Clients whose rates are remembered."""
@@ -47,11 +47,11 @@ CLOSE_CONNECTION: Final = {"connection": "close"}
 
 Page = dict[str, Any]
 AMOUNTS: Final = ("number", "text")
-"""How a page shows amounts: as JSON numbers of any size, or as decimal texts."""
+"""Amounts on a page: JSON numbers of any size, or decimal texts."""
 
 
 class Rate(NamedTuple):
-    """How many requests a client may send."""
+    """A bound on the requests of a client."""
 
     a_second: int
     burst: int
@@ -220,7 +220,7 @@ class _RequestLimit:
 
 
 class ClientBudgets:
-    """How many more requests each client may make now: a bucket a client that fills at a steady rate.
+    """The requests that each client may still make: a bucket for each client, which fills at a steady rate.
 
     As many clients as :data:`MAX_CLIENTS` are remembered; the one that was quiet for longest is forgotten first, and
     begins with a full bucket when it comes again.
@@ -230,7 +230,7 @@ class ClientBudgets:
         self.rate = rate
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """What was left and when, by client; who came last stands last."""
+        """The content of a bucket and its time, by client; the most recent client is last."""
 
     def take(self, client: str) -> bool:
         """Whether the client may make one more request; that one counts."""
@@ -276,7 +276,7 @@ class HttpServer:
 async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpServer:
     """Serve the application on the running loop; returns once it listens. Port 0 stands for a free one.
 
-    No signal handlers, no access log. Raises :class:`OSError` where the address cannot be had.
+    No signal handlers, no access log. Raises :class:`OSError` if the address cannot be had.
     """
     # The socket's protocol is named because asyncio turns Nagle's algorithm off only if it is; else 40 ms an answer.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -310,7 +310,7 @@ async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpSer
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn without signal handlers, which says when it listens."""
+    """Uvicorn without signal handlers, which reports when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)

@@ -6,8 +6,9 @@ import gc
 
 import pytest
 
+from cluster.common.limits import COLLECTOR_THRESHOLDS
 from cluster.simulation import signatures
-from cluster.simulation.garbage_collection import THRESHOLDS, collecting_rarely
+from cluster.simulation.garbage_collection import collecting_rarely
 from cluster.simulation.shared_reader import SharedReader
 from cluster.simulation.signatures import RememberingScheme
 from consensus.keys import KeyedHashScheme
@@ -85,5 +86,5 @@ def test_the_oldest_good_signatures_are_forgotten(monkeypatch: pytest.MonkeyPatc
 def test_the_collector_is_as_it_was_afterwards() -> None:
     before = gc.get_threshold()
     with collecting_rarely():
-        assert gc.get_threshold() == THRESHOLDS
+        assert gc.get_threshold() == COLLECTOR_THRESHOLDS
     assert gc.get_threshold() == before

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.live.host.garbage_collection import THRESHOLDS
+from cluster.common.limits import COLLECTOR_THRESHOLDS
 from tests.validator.pvm.running import load, new_context, observe, program
 from validator.execution.handler_context import HandlerContext
 from validator.pvm.compiler.programs import compiled
@@ -84,7 +84,7 @@ while True:
 """Few lists that hold themselves, and much text: they outlive their youth, and end without cycles."""
 
 
-@pytest.mark.parametrize("thresholds", [THRESHOLDS, (700, 10, 10)])
+@pytest.mark.parametrize("thresholds", [COLLECTOR_THRESHOLDS, (700, 10, 10)])
 @pytest.mark.parametrize("source", [HOLD_THEMSELVES, KEEPS_TEXTS])
 def test_what_holds_itself_does_not_pile_up_over_many_runs(source: str, thresholds: tuple[int, int, int]) -> None:
     """Nobody asks for a collection here, and nothing is made outside of programs."""

@@ -137,8 +137,8 @@ def _at(wire: bytes) -> FakeChain:
 
 
 def test_without_a_validator_it_says_so(chain: FakeChain) -> None:
-    assert refused(faucet(), NOBODY) == (503, "no validator tells how the chain stands")
-    assert refused(faucet(), {}) == (503, "no validator tells how the chain stands")
+    assert refused(faucet(), NOBODY) == (503, "no validator answered for the prices and the faucet's account")
+    assert refused(faucet(), {}) == (503, "no validator answered for the prices and the faucet's account")
 
 
 # --- over HTTP ------------------------------------------------------------------------------------------------------

@@ -14,10 +14,11 @@ import pytest
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.ray_session import Place, relocated_host
-from cluster.live.driver.supervised_host import NOT_READY, Host, Phase
+from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host import host as host_module
 from cluster.live.host.host import HostView, ValidatorAddress, ValidatorHost, ValidatorView
 from cluster.live.host.lag import LagSpan
+from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import Injection, LastWords
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes.processes import Process
@@ -35,7 +36,7 @@ SCENARIO = Scenario.model_validate(
     }
 )
 PID = 7
-READY = replace(NOT_READY, ready=True, height=5)
+READY = LoopState(ready=True, height=5)
 
 
 class FakeActor:
@@ -81,7 +82,7 @@ class FakeRay:
 
 def hosts_of(phases: list[Phase]) -> tuple[Hosts, list[FakeActor]]:
     """One host for each phase, which carries two validators: a ready one, and one that joins."""
-    views = [ValidatorView(0, READY, 1, []), ValidatorView(1, NOT_READY, 1, [])]
+    views = [ValidatorView(0, READY, []), ValidatorView(1, LoopState(), [])]
     actors = [FakeActor(HostView(PID, views)) for _ in phases]
     session: Any = SimpleNamespace(ray=FakeRay(actors))
     hosts = Hosts(session, lambda view: None, lambda host: None, lambda host, why, words: None, lambda problem: None)
@@ -155,7 +156,7 @@ class Watched:
         self.told.clear()
 
     def answer_as(self, pid: int, words: LastWords | None = None, actor: FakeActor | None = None) -> None:
-        view = HostView(pid, [ValidatorView(0, READY, 1, [])], last_words=words)
+        view = HostView(pid, [ValidatorView(0, READY, [])], last_words=words)
         actor = actor or self.actor
         actor.answers |= {"observe": view, "inject": view, "start": self.host.reports.addresses}
 
@@ -220,7 +221,7 @@ def test_a_host_that_ended_itself_is_told_with_its_last_words(watched: Watched) 
 
 def test_what_hosts_tell_of_their_lag_is_entered_in_the_runs_time(watched: Watched) -> None:
     spans = [LagSpan(61_000.0, 62_000.0, 400.0), LagSpan(62_000.0, 63_000.0, 30.0)]
-    watched.actor.answers["observe"] = HostView(PID, [ValidatorView(0, READY, 1, [])], lags=spans)
+    watched.actor.answers["observe"] = HostView(PID, [ValidatorView(0, READY, [])], lags=spans)
     watched.look()
     record = make_record(backend="live")
     watch = ChainWatch(record, began_epoch_ms=60_000.0)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.live.host.garbage_collection import THRESHOLDS, tame_collector
+from cluster.common.limits import COLLECTOR_THRESHOLDS
+from cluster.live.host.garbage_collection import tame_collector
 
 
 @pytest.fixture
@@ -36,13 +37,13 @@ def test_what_lives_is_set_apart_and_what_was_garbage_is_gone(collector: None) -
     old, before = cycle(), gc.get_freeze_count()
     assert tame_collector() == gc.get_freeze_count() > before + 10_000
     assert old() is None
-    assert gc.get_threshold() == THRESHOLDS
+    assert gc.get_threshold() == COLLECTOR_THRESHOLDS
     assert gc.isenabled()
 
 
 def test_cycles_that_come_later_are_still_collected(collector: None) -> None:
     tame_collector()
     later = cycle()
-    kept = [[] for _ in range(THRESHOLDS[0] + 1_000)]  # type: ignore[var-annotated]
+    kept = [[] for _ in range(COLLECTOR_THRESHOLDS[0] + 1_000)]  # type: ignore[var-annotated]
     assert kept
     assert later() is None
