@@ -79,7 +79,7 @@ def explains_delay(
 ) -> str:
     """How the machine's lag explains that something took longer than allowed, in words; empty if it does not.
 
-    ``committees`` are those that ruled meanwhile, by their members' names; it has to explain it of each.
+    ``committees`` are those that were active meanwhile, by their members' names; it has to explain it of each.
     """
     able, names = _able(record, begin_ms, end_ms), record.scenario.validators.names
     found: list[float] = []

@@ -224,7 +224,7 @@ class MonitorRecord:
     violations: list[str]
     """In words, each with its time."""
     counts: dict[str, int]
-    """How often each rule was looked at."""
+    """How often each rule was evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ class PromiseRecord:
     violations: list[str]
     """In words, each with its time."""
     counts: dict[str, int]
-    """How often each rule was looked at."""
+    """How often each rule was evaluated."""
     taken: int
     """Transactions that honest validators took from clients."""
     final: int

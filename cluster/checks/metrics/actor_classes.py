@@ -120,13 +120,13 @@ def class_metrics(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
     """The metrics of each class, as ``result.json`` has them."""
     found: dict[str, dict[str, float]] = {}
     for group in classes:
-        figures: dict[str, float] = {"actors": len(group.actors), "due": group.due, "fires": group.fires}
-        figures["weight_mean"] = round(group.weight, 3)
+        metrics: dict[str, float] = {"actors": len(group.actors), "due": group.due, "fires": group.fires}
+        metrics["weight_mean"] = round(group.weight, 3)
         for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
             late = group.lateness_blocks(share)
             if late is not None:
-                figures[f"lateness_{name}_blocks"] = late
-        found[group.name] = figures
+                metrics[f"lateness_{name}_blocks"] = late
+        found[group.name] = metrics
     return found
 
 

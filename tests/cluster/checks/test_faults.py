@@ -35,7 +35,7 @@ def missing(record: RunRecord) -> None:
     record.faults = []
 
 
-def never_bit(record: RunRecord) -> None:
+def had_no_effect(record: RunRecord) -> None:
     record.faults[0].took_effect = False
 
 
@@ -66,7 +66,7 @@ def too_short(record: RunRecord) -> None:
     [
         (never_began, INCONCLUSIVE, "never began"),
         (missing, INCONCLUSIVE, "1 of 1 faults never began"),
-        (never_bit, INCONCLUSIVE, "had no observable effect"),
+        (had_no_effect, INCONCLUSIVE, "had no observable effect"),
         (never_down, INCONCLUSIVE, "never down"),
         (does_not_say, INCONCLUSIVE, "does not say how it started"),
         (too_short, INCONCLUSIVE, "consecutive views may fail for"),

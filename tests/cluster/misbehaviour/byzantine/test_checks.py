@@ -79,7 +79,7 @@ def found(record: RunRecord, name: str) -> Check:
 # --- byzantine --------------------------------------------------------------------------------------------------------
 
 
-def test_a_behaviour_that_never_bit_makes_the_run_inconclusive() -> None:
+def test_a_behaviour_without_effect_makes_the_run_inconclusive() -> None:
     assert found(make_record(), "byzantine") == Check.without_cause("byzantine", "the scenario has none")
     assert found(byzantine_record(), "byzantine").detail == "validator-3: conflicting-voter took effect 5 times"
     idle = found(byzantine_record(effects=0), "byzantine")
