@@ -309,7 +309,7 @@ def _scenario(given: AnyScenario, seed: int | None, settings: Sequence[str]) -> 
     if seed is not None and not is_seed(seed):
         raise BadInput(f"seed: {seed!r} is not a seed: expected an integer from 0 to 2**64 - 1")
     if isinstance(settings, str):
-        raise BadInput(f"settings: expected a list of settings, got the text {settings!r}")
+        raise BadInput(f"settings: expected a list of settings, got {settings!r}")
     scenario = _read(given)
     try:
         changes = [parse_setting(text) for text in settings]

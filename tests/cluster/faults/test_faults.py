@@ -470,9 +470,7 @@ def test_the_live_testnet_performs_every_kind(kind: str) -> None:
 
 def test_the_live_testnet_refuses_a_disk_that_reorders(tmp_path: Path) -> None:
     scenario = make_scenario({"kind": "kill", "target": "random", "at_height": 5, "reorders": True})
-    with pytest.raises(
-        BadInput, match=r"^faults: faults\[0\]\.reorders: on the live testnet a killed process loses nothing"
-    ):
+    with pytest.raises(BadInput, match=r"^faults: faults\[0\]\.reorders: only the simulator can do this"):
         run_live(scenario, 1, "test", tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

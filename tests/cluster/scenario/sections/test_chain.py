@@ -99,7 +99,7 @@ WRONG = {
     f" is the same account as {ADDRESS}",
     "accounts: {'0x0000000000000000000000000000000000000009': 1}": "chain.accounts"
     ".0x0000000000000000000000000000000000000009: is reserved for the system",
-    "{faucet: {}, accounts: {'seed:faucet': 1}}": "chain: accounts.seed:faucet: is the faucet's account; faucet.balance"
+    "{faucet: {}, accounts: {'seed:faucet': 1}}": "chain: accounts.seed:faucet: is the faucet's account; its balance is"
     " says what it holds",
     "faucet: {max_amout: 1}": "chain.faucet.max_amout: unknown field; did you mean max_amount?",
     "faucet: {max_amount: 0}": "chain.faucet.max_amount: expected at least 1, got 0",

@@ -120,7 +120,7 @@ def test_diff_reads_only_twigs_that_differ(tmp_path: Path, monkeypatch: pytest.M
     ("arguments", "message"),
     [
         (("state", "get", "{}", "xyz"), "'xyz' is not hex"),
-        (("state", "stats", "nowhere"), "no validator's data folder"),
+        (("state", "stats", "nowhere"), "not a validator's data folder"),
         (("prove", "{}", "00", "--height", "77"), "height 77 is not retained: 1 to 3 are"),
         (("verify", "00", "00", "00"), "'00' is no state root"),
         (("verify", "00" * 32, "00", "no such file"), "neither a file nor hex"),

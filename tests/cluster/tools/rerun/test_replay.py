@@ -209,7 +209,7 @@ def test_a_digest_alone_is_enough_to_tell(folder: Path, tmp_path: Path, capsys: 
     result["digest"], result["checkpoints"] = "00" * 32, {}
     (copied / RESULT_FILE).write_text(json.dumps(result))
     assert main(["replay", str(copied)]) == ExitCode.FAIL
-    assert "recorded is 0000000000000000…; the code is the same" in capsys.readouterr().err
+    assert "the recorded one 0000000000000000…; the code is the same" in capsys.readouterr().err
 
 
 def test_an_interrupted_run_repeats_as_far_as_it_went(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -230,9 +230,9 @@ def test_an_interrupted_run_repeats_as_far_as_it_went(tmp_path: Path, capsys: py
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--until", "soon"], "'soon' is no time"),
-        (["--from", "-1"], "'-1' is no time"),
-        (["--from", "3s", "--until", "1s"], "--until is before --from: nothing lies between them"),
+        (["--until", "soon"], "'soon' is not a time"),
+        (["--from", "-1"], "'-1' is not a time"),
+        (["--from", "3s", "--until", "1s"], "--until is before --from"),
         (["--kind", "vote,votes"], "unknown kind 'votes'; did you mean vote?"),
         (["--validator", "bob"], "no validator is named 'bob'; there are validator-0"),
     ],
@@ -249,7 +249,7 @@ def test_times() -> None:
     given = ["0", "12", "12.5", "12.5ms", "1.25s"]
     assert [parse_time_us(text) for text in given] == [0, 12_000, 12_500, 12_500, 1_250_000]
     for wrong in ("", "s", "ms", "-1", "1e3", "nan", "1.2.3", "٣", "9" * 20):
-        with pytest.raises(ValueError, match="is no time"):
+        with pytest.raises(ValueError, match="is not a time"):
             parse_time_us(wrong)
 
 
@@ -277,7 +277,13 @@ def test_events_heights_and_times_are_stepped_through(recorded: RecordedRun, ent
 
 def test_steps_say_what_they_do_not_know_and_when_it_is_over(recorded: RecordedRun) -> None:
     said = "\n".join(stepped(recorded, "?\nx\nn 0\nt soon\ns bob\nh 9999\n", Filter(kinds=frozenset({"fault"}))))
-    for words in ("the next event", "unknown command 'x'", "'0' is no number", "'soon' is no time", "named 'bob'"):
+    for words in (
+        "the next printed event",
+        "unknown command 'x'",
+        "'0' is not a positive number",
+        "'soon' is not a time",
+        "named 'bob'",
+    ):
         assert words in said
     assert "the run is over at" in said
 

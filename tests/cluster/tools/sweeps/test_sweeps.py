@@ -142,7 +142,7 @@ def test_the_log_of_another_sweep_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "report.html").touch()
-    with pytest.raises(BadInput, match=r": is not empty and holds no sweep to go on with: name another --out$"):
+    with pytest.raises(BadInput, match=r": is not empty and holds no sweep to continue: choose another --out$"):
         SweepLog(tmp_path, "one")
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
@@ -150,9 +150,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_outcomes_of_two_commits_are_not_mixed(tmp_path: Path) -> None:
     SweepLog(tmp_path, "one", "0123").close()
     SweepLog(tmp_path, "one", "0123").close()
-    with pytest.raises(
-        BadInput, match=r"seeds.jsonl: was begun with commit 0123, and this is 4567: name another --out$"
-    ):
+    with pytest.raises(BadInput, match=r"seeds.jsonl: was begun at commit 0123, this is 4567: choose another --out$"):
         SweepLog(tmp_path, "one", "4567")
 
 
