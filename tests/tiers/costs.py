@@ -1,7 +1,7 @@
 """A pytest plugin that measures tests: processor time, reach of planted bugs, and which of them a test catches.
 
-    python -m pytest -p tests.tiers.costs --costs costs.json --reach
-    python -m pytest -p tests.tiers.costs --plant wrong-balance -n 0 -x tests/validator
+    python -m pytest -p tests.tiers.costs --costs=costs.json --reach
+    python -m pytest -p tests.tiers.costs --plant=wrong-balance -n 0 -x tests/validator
 
 The first writes a page of ``tests`` (by id: ``seconds``, ``outcome``, ``slow`` and ``reach``, names of planted bugs)
 and ``shared`` (by file: seconds of fixtures that several tests share). Seconds are processor seconds of the test's
@@ -16,7 +16,6 @@ import resource
 import signal
 from collections import defaultdict
 from collections.abc import Generator
-from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -60,7 +59,7 @@ class Planted:
     """A bug for the whole session; a test that hangs with it fails."""
 
     def __init__(self, name: str) -> None:
-        self._kept: ExitStack = plant(name)
+        _, self._kept = plant(name)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
