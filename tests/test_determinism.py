@@ -69,6 +69,7 @@ def test_the_same_seed_gives_the_same_run_with_a_crash_in_it() -> None:
     assert check_run(first).outcome is Outcome.PASS, check_run(first)
 
 
+@pytest.mark.slow
 def test_another_seed_gives_another_run() -> None:
     digests = {run(seed).digest for seed in range(SEED, SEED + 4)}
     assert len(digests) == 4

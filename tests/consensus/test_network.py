@@ -150,7 +150,8 @@ def survive(network: Network, byzantine: tuple[int, ...] = ()) -> None:
 @pytest.mark.parametrize(
     ("first", "engine"),
     [
-        *((first, engine) for engine in (Simplex, HotStuff) for first in (0, 40)),
+        *((0, engine) for engine in (Simplex, HotStuff)),
+        *(pytest.param(40, engine, marks=pytest.mark.slow) for engine in (Simplex, HotStuff)),
         *(pytest.param(first, Simplex, marks=pytest.mark.soak) for first in (80, 120)),
     ],
 )
@@ -180,7 +181,7 @@ def test_a_byzantine_fault_bound_of_silent_validators_and_faults_together(engine
 
 
 @either
-@pytest.mark.parametrize(("n", "twins"), [(4, (1,)), (7, (2, 3))])
+@pytest.mark.parametrize(("n", "twins"), [(4, (1,)), pytest.param(7, (2, 3), marks=pytest.mark.slow)])
 def test_twins_split_nobody_and_are_found_out(n: int, twins: tuple[int, ...], engine: MakeEngine) -> None:
     """One key on two machines, each honest by itself: together they equivocate in every way."""
     accused: set[int] = set()

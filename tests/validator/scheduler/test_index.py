@@ -414,10 +414,19 @@ FAULTS: list[tuple[type, str, Callable[[Method], Method]]] = [
 ]
 
 
-FAULT_NAMES = [f"{name} {fault.__name__}" for _, name, fault in FAULTS]
+HARD_TO_FIND = "withdraw_supplies"
+"""It takes hundreds of chains."""
 
 
-@pytest.mark.parametrize(("owner", "name", "fault"), FAULTS, ids=FAULT_NAMES)
+@pytest.mark.parametrize(
+    ("owner", "name", "fault"),
+    [
+        pytest.param(
+            *fault, id=f"{fault[1]} {fault[2].__name__}", marks=[pytest.mark.slow] * (fault[1] == HARD_TO_FIND)
+        )
+        for fault in FAULTS
+    ],
+)
 def test_a_broken_index_is_caught(
     owner: type, name: str, fault: Callable[[Method], Method], monkeypatch: pytest.MonkeyPatch
 ) -> None:
