@@ -14,6 +14,8 @@ from tests.consensus.network import Faults, Host, MakeEngine, Network
 
 DELAY_MS = 10
 either = pytest.mark.parametrize("engine", [Simplex, HotStuff])
+either_slowly = pytest.mark.parametrize("engine", [Simplex, pytest.param(HotStuff, marks=pytest.mark.slow)])
+"""Of tests that take seconds; HotStuff has the same with four validators."""
 
 
 @either
@@ -160,14 +162,14 @@ def test_four_validators_survive_faults(first: int, engine: MakeEngine) -> None:
         survive(Network(4, seed, faults_for(seed), make_engine=engine))
 
 
-@either
+@either_slowly
 @pytest.mark.parametrize("first", [0, pytest.param(20, marks=pytest.mark.soak)])
 def test_seven_validators_survive_faults(first: int, engine: MakeEngine) -> None:
     for seed in range(1_000 + first, 1_000 + first + 20):
         survive(Network(7, seed, faults_for(seed), make_engine=engine))
 
 
-@either
+@either_slowly
 def test_four_validators_survive_faults_with_real_signatures(engine: MakeEngine) -> None:
     for seed in range(2_000, 2_012):
         survive(Network(4, seed, faults_for(seed), scheme=Ed25519Scheme(), make_engine=engine))
