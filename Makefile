@@ -1,7 +1,7 @@
 # `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test soak soak-live shadow lint format lock clean
+.PHONY: help install install-dev run test test-slow test-all check soak soak-live shadow lint format lock clean
 
 # The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
 # `make PYTHON=/path/to/python …` chooses another.
@@ -36,11 +36,12 @@ endif
 
 help:
 	@echo "make run      install what is missing and run $(SCENARIO) (SCENARIO=FILE chooses another)"
-	@echo "make test     install what is missing and run the tests"
+	@echo "make test     install what is missing and run the tests that catch most for their time (some minutes)"
+	@echo "make test-slow  run the other tests;  make test-all  runs both;  make check  runs lint, too"
 	@echo "make install  build the environment in $(VENV) alone; make install-dev adds what tests, lint and types need"
 	@echo "make soak     $(SOAK_SEEDS) random scenarios for each protocol, $(SOAK_PROGRAMS) random actor programs, $(SOAK_MINUTES) minutes of looking for"
-	@echo "              the dearest ones (hours; all go on where they were interrupted; SOAK_PROCESSES=N for programs), and the tests that"
-	@echo "              the default leaves out"
+	@echo "              the dearest ones (hours; all go on where they were interrupted; SOAK_PROCESSES=N for programs), and the tests"
+	@echo "              marked soak"
 	@echo "make soak-live  a live testnet under load and rolling faults for $(SOAK_MINUTES) minutes: roots agree, nothing grows, nothing is left"
 	@echo "make shadow   execute a run's blocks again (RUN=$(RUN)) under every other Python (SHADOW='PATH …' chooses)"
 	@echo "make lint     ruff and mypy;  make format  lets ruff rewrite"
@@ -50,8 +51,19 @@ help:
 run: install
 	$(BIN)/stampede run $(SCENARIO)
 
+# Tests start many processes. Each would compile every module anew if none were allowed to keep bytecode.
+test test-slow test-all: export PYTHONDONTWRITEBYTECODE :=
+
 test: install-dev
+	$(BIN)/python -m pytest -m 'not slow and not soak'
+
+test-slow: install-dev
+	$(BIN)/python -m pytest -m 'slow and not soak'
+
+test-all: install-dev
 	$(BIN)/python -m pytest
+
+check: lint test-all
 
 # All parts run, whatever one of them comes to; the exit code is the last one that was not 0.
 soak: install-dev

@@ -69,13 +69,14 @@ def test_the_same_seed_gives_the_same_run_with_a_crash_in_it() -> None:
     assert check_run(first).outcome is Outcome.PASS, check_run(first)
 
 
+@pytest.mark.slow
 def test_another_seed_gives_another_run() -> None:
     digests = {run(seed).digest for seed in range(SEED, SEED + 4)}
     assert len(digests) == 4
     assert "" not in digests
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1", "12345"])
+@pytest.mark.parametrize("hash_seed", [*(pytest.param(seed, marks=pytest.mark.slow) for seed in "01"), "12345"])
 def test_another_process_with_another_hash_seed_gives_the_same_run(hash_seed: str) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PROGRAM]
@@ -95,7 +96,7 @@ def test_the_run_passes_without_mutants() -> None:
     assert mutant_runs(record) == [0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("index", range(4))
+@pytest.mark.parametrize("index", [0, *(pytest.param(index, marks=pytest.mark.slow) for index in range(1, 4))])
 def test_a_wrong_balance_on_one_validator_fails_the_state_roots_by_height_and_name(index: int) -> None:
     record = run(SEED, (index, "wrong-balance"))
     check = check_run(record).check(MUTANTS["wrong-balance"].caught_by)
@@ -111,7 +112,11 @@ def test_a_wrong_balance_on_one_validator_fails_the_state_roots_by_height_and_na
     assert [count for at, count in enumerate(runs) if at != index] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("indices", [(0,), (3,), (0, 1, 2, 3)], ids=["first", "last", "all"])
+@pytest.mark.parametrize(
+    "indices",
+    [(0,), *(pytest.param(indices, marks=pytest.mark.slow) for indices in ((3,), (0, 1, 2, 3)))],
+    ids=["first", "last", "all"],
+)
 def test_a_double_fire_fails_the_timers(indices: tuple[int, ...]) -> None:
     """One such validator disagrees with the others, and what it computed shows the fault; all of them agree on it."""
     record = run(SEED, *[(index, "double-fire") for index in indices])

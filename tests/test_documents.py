@@ -365,6 +365,7 @@ def test_python_runs_as_it_stands(block: Block, monkeypatch: pytest.MonkeyPatch)
     exec(compile(block.text, block.ident, "exec"), {})
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.parametrize("block", [b for b in PYTHON if "pytest" in b.text], ids=lambda block: block.ident)
 def test_the_test_suite_passes_as_it_stands(block: Block, tmp_path: Path) -> None:

@@ -246,6 +246,7 @@ def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / "result.json").read_text(encoding="utf-8"))["verdict"] == "pass"
 
 
+@pytest.mark.slow
 @pytest.mark.live
 @pytest.mark.parametrize("how", ["interrupted", "without_a_block"])
 def test_a_testnet_that_is_not_up_yet_can_be_ended(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,12 +53,14 @@ def files_in(folder: Path, pattern: str) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.glob(pattern)}
 
 
+@pytest.mark.slow
 def test_it_ships_programs_scenarios_and_their_schema(installed: Path) -> None:
     assert files_in(installed / "actors", "*") == files_in(ROOT / "actors", "*.py*") != set()
     assert files_in(installed / "scenarios", "**/*.yaml") == files_in(ROOT / "scenarios", "**/*.yaml") != set()
     assert (installed / "scenarios" / "schema.json").read_bytes() == (ROOT / "scenarios" / "schema.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_its_command_knows_what_ships_by_name_and_ignores_what_lies_around(installed: Path, tmp_path: Path) -> None:
     for name in OWN_PACKAGES:
         (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')\n", encoding="utf-8")
@@ -70,6 +72,7 @@ def test_its_command_knows_what_ships_by_name_and_ignores_what_lies_around(insta
     assert stampede(installed, tmp_path, "verify-run", "out").returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OWN_PACKAGES)
 def test_a_module_that_hides_ours_is_named_at_once(installed: Path, tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.py").write_text("raise SystemExit('not ours')\n", encoding="utf-8")
@@ -79,6 +82,7 @@ def test_a_module_that_hides_ours_is_named_at_once(installed: Path, tmp_path: Pa
     assert line.startswith(f"stampede: {tmp_path / name}.py hides Stampede's own {name}, which is in {installed}")
 
 
+@pytest.mark.slow
 def test_a_missing_program_is_no_failed_seed(installed: Path, tmp_path: Path) -> None:
     place = tmp_path / "site"
     shutil.copytree(installed, place, ignore=shutil.ignore_patterns("token.py"))

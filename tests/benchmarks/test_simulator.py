@@ -35,7 +35,7 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 @pytest.mark.parametrize(("protocol", "finality_hops"), [("simplex", 3.0), ("hotstuff", 5.0)])
-@pytest.mark.parametrize("validators", [4, 7])
+@pytest.mark.parametrize("validators", [4, pytest.param(7, marks=pytest.mark.slow)])
 def test_a_block_takes_two_delays_and_finality_what_the_protocol_promises(
     consensus: ModuleType, protocol: str, finality_hops: float, validators: int
 ) -> None:

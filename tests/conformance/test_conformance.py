@@ -45,7 +45,10 @@ def disagreement(seed: int) -> str | None:
     return difference(without_roots(project_output(*made)), answer)
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+@pytest.mark.parametrize(
+    "first",
+    [pytest.param(first, marks=[pytest.mark.slow] * (first >= SEEDS // 2)) for first in range(0, SEEDS, CHUNK)],
+)
 def test_agrees(first: int) -> None:
     found = {seed: how for seed in range(first, first + CHUNK) if (how := disagreement(seed)) is not None}
     assert not found, f"see `python -m tests.conformance.compare {next(iter(found))}`: {found}"
@@ -97,6 +100,7 @@ def test_agrees_at_length(first: int) -> None:
 # --- would a fault be noticed? ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "old", "new"), MUTANTS, ids=[name for name, _, _ in MUTANTS])
 def test_a_broken_rule_changes_a_default_case(name: str, old: str, new: str) -> None:
     broken = mutated(old, new)

@@ -235,6 +235,7 @@ def test_no_adversary_within_the_fault_bound_makes_a_fork() -> None:
     assert sum(final) > len(SEEDS), "runs without final blocks would prove nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "engine_type",
     [VotesWithoutLock, FinalizesAfterTimeout, BuildsBelowTimeouts],

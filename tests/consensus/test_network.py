@@ -14,6 +14,8 @@ from tests.consensus.network import Faults, Host, MakeEngine, Network
 
 DELAY_MS = 10
 either = pytest.mark.parametrize("engine", [Simplex, HotStuff])
+either_slowly = pytest.mark.parametrize("engine", [Simplex, pytest.param(HotStuff, marks=pytest.mark.slow)])
+"""Of tests that take seconds; HotStuff has the same with four validators."""
 
 
 @either
@@ -150,7 +152,8 @@ def survive(network: Network, byzantine: tuple[int, ...] = ()) -> None:
 @pytest.mark.parametrize(
     ("first", "engine"),
     [
-        *((first, engine) for engine in (Simplex, HotStuff) for first in (0, 40)),
+        *((0, engine) for engine in (Simplex, HotStuff)),
+        *(pytest.param(40, engine, marks=pytest.mark.slow) for engine in (Simplex, HotStuff)),
         *(pytest.param(first, Simplex, marks=pytest.mark.soak) for first in (80, 120)),
     ],
 )
@@ -159,14 +162,14 @@ def test_four_validators_survive_faults(first: int, engine: MakeEngine) -> None:
         survive(Network(4, seed, faults_for(seed), make_engine=engine))
 
 
-@either
+@either_slowly
 @pytest.mark.parametrize("first", [0, pytest.param(20, marks=pytest.mark.soak)])
 def test_seven_validators_survive_faults(first: int, engine: MakeEngine) -> None:
     for seed in range(1_000 + first, 1_000 + first + 20):
         survive(Network(7, seed, faults_for(seed), make_engine=engine))
 
 
-@either
+@either_slowly
 def test_four_validators_survive_faults_with_real_signatures(engine: MakeEngine) -> None:
     for seed in range(2_000, 2_012):
         survive(Network(4, seed, faults_for(seed), scheme=Ed25519Scheme(), make_engine=engine))
@@ -180,7 +183,7 @@ def test_a_byzantine_fault_bound_of_silent_validators_and_faults_together(engine
 
 
 @either
-@pytest.mark.parametrize(("n", "twins"), [(4, (1,)), (7, (2, 3))])
+@pytest.mark.parametrize(("n", "twins"), [(4, (1,)), pytest.param(7, (2, 3), marks=pytest.mark.slow)])
 def test_twins_split_nobody_and_are_found_out(n: int, twins: tuple[int, ...], engine: MakeEngine) -> None:
     """One key on two machines, each honest by itself: together they equivocate in every way."""
     accused: set[int] = set()

@@ -19,6 +19,8 @@ from consensus.voting import Ancestry
 from tests.consensus.network import MakeEngine, Network
 from tests.consensus.test_network import faults_for, return_to_a_backlog, survive
 
+pytestmark = pytest.mark.slow
+
 
 class SendsBeforeDurable(Simplex):
     def handle(self, event: Event) -> list[Effect]:

@@ -102,6 +102,7 @@ def test_load_survives_an_endpoint_and_ends_on_sigterm(tmp_path: Path) -> None:
     assert sum(statistics.errors.values()) == statistics.failures
 
 
+@pytest.mark.slow
 def test_several_processes_share_the_users(tmp_path: Path) -> None:
     chain = FakeChain()
     with ServerThread(FakePages(chain, 0)) as server:
@@ -127,6 +128,7 @@ def wait_for(path: Path, load: LoadProcess) -> None:
     pytest.fail(f"{path} did not come")
 
 
+@pytest.mark.slow
 def test_processes_make_themselves_ready_and_wait_for_the_endpoints(tmp_path: Path) -> None:
     chain, endpoints, folder = FakeChain(), tmp_path / "endpoints.json", tmp_path / "folder"
     folder.mkdir()
@@ -152,7 +154,9 @@ def test_a_load_that_waits_for_endpoints_can_be_stopped(tmp_path: Path) -> None:
         assert load.statistics() == Statistics()
 
 
-@pytest.mark.parametrize("content", ["[", '{"a": 1}', '["127.0.0.1:80"]'])
+@pytest.mark.parametrize(
+    "content", ["[", *(pytest.param(text, marks=pytest.mark.slow) for text in ('{"a": 1}', '["127.0.0.1:80"]'))]
+)
 def test_endpoints_that_are_none_end_the_load_with_one_line(tmp_path: Path, content: str) -> None:
     endpoints = tmp_path / "endpoints.json"
     endpoints.write_text(content)
@@ -171,6 +175,7 @@ def test_no_locust_outlives_a_killed_run(tmp_path: Path) -> None:
         assert load.wait() == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_the_end_of_input_ends_the_load(tmp_path: Path) -> None:
     chain = FakeChain()
     with ServerThread(FakePages(chain, 0)) as server:
@@ -181,6 +186,7 @@ def test_the_end_of_input_ends_the_load(tmp_path: Path) -> None:
             assert load.statistics().transactions_sent > 0
 
 
+@pytest.mark.slow
 def test_the_time_limit_ends_the_load(tmp_path: Path) -> None:
     chain = FakeChain()
     with ServerThread(FakePages(chain, 0)) as server:
@@ -190,6 +196,7 @@ def test_the_time_limit_ends_the_load(tmp_path: Path) -> None:
             assert load.statistics().transactions_sent > 0
 
 
+@pytest.mark.slow
 def test_a_recovering_validator_is_passed_over(tmp_path: Path) -> None:
     chain = FakeChain()
     with ServerThread(FakePages(chain, 0)) as first, ServerThread(FakePages(chain, 1)) as second:

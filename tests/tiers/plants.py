@@ -19,6 +19,7 @@ from cluster.misbehaviour.mutants.base import Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.tools.mutation import harness_mutants
 from cluster.tools.mutation.harness_mutants import HARNESS_MUTANTS
+from cluster.tools.mutation.hunt import all_mutants
 from consensus.protocols import PROTOCOLS
 from validator.node.assembly import PRODUCTION, Parts
 
@@ -33,26 +34,25 @@ Pair = tuple[Any, Any]
 Place = tuple[Any, str]
 
 
-def all_names() -> list[str]:
-    """Every planted bug."""
-    return [*MUTANTS, *HARNESS_MUTANTS]
+def plant(name: str) -> tuple[dict[int, Any], ExitStack]:
+    """Plant a bug until the process ends; a bug of the harness is there as long as the stack is kept.
 
-
-def plant(name: str) -> ExitStack:
-    """Plant a bug until the process ends; a bug of the harness is there as long as the result is kept."""
+    Returns the replacements by the id of the original, too.
+    """
     kept = ExitStack()
     if name in HARNESS_MUTANTS:
         kept.enter_context(HARNESS_MUTANTS[name].plant(RunCounter()))
-    else:
-        for original, replacement in _control() if name == CONTROL else _pairs(MUTANTS[name]):
-            _replace_everywhere(original, replacement)
-    return kept
+        return {}, kept
+    pairs = _control() if name == CONTROL else _pairs(MUTANTS[name])
+    for original, replacement in pairs:
+        _replace_everywhere(original, replacement)
+    return {id(original): replacement for original, replacement in pairs}, kept
 
 
 def watch_reach(seen: set[str]) -> None:
     """Wrap every function that mutants replace: a call adds the names of those mutants to ``seen``."""
     names: defaultdict[tuple[Any, str], set[str]] = defaultdict(set)
-    for name in all_names():
+    for name in all_mutants():
         for place in places_of(name):
             names[place].add(name)
     for (owner, attribute), reached in names.items():
@@ -114,6 +114,8 @@ def _replace_in(owner: ModuleType | type, original: Any, replacement: Any) -> No
         function = getattr(value, "__func__", value)
         if value is original:
             setattr(owner, name, replacement)
+        elif type(value) in (tuple, list) and any(held is original for held in value):
+            setattr(owner, name, type(value)(replacement if held is original else held for held in value))
         elif isinstance(value, dict) and not name.startswith("__"):
             value.update({key: replacement for key, held in value.items() if held is original})
         elif isinstance(function, FunctionType):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiers.plants import CONTROL, all_names, places_of
+from cluster.tools.mutation.hunt import all_mutants
+from tests.tiers.plants import CONTROL, places_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PLANT = """
@@ -23,7 +24,7 @@ print(Transition.__qualname__, Transition.timer_phase_class is TimerPhase, Timer
 """
 
 
-@pytest.mark.parametrize("name", all_names())
+@pytest.mark.parametrize("name", all_mutants())
 def test_each_replaces_something_that_a_test_can_reach(name: str) -> None:
     assert places_of(name)
 

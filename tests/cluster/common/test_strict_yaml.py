@@ -42,6 +42,7 @@ def test_what_a_merge_key_brings_may_be_overridden_where_it_is_merged_again() ->
     assert parse(text) == {"a": {"x": 1}, "outer": {"b": {"x": 2}}, "c": {"x": 2}}
 
 
+@pytest.mark.slow
 def test_the_bounds_are_those_that_are_stated() -> None:
     assert len(parse(f"[{'1,' * (MAX_VALUES - 1)}]")) == MAX_VALUES - 1
     tens = MAX_VALUES // 10

@@ -159,6 +159,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KIND_NAMES)
 def test_a_fault_that_does_nothing_makes_the_run_inconclusive(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PLANTED[kind](monkeypatch)

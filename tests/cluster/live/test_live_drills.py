@@ -45,7 +45,7 @@ from tests.cluster.tools.drills.planted import (
     planted,
 )
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 BUG = Divergence(bug="double-fire")
 RESTARTS = RestartAll(times=1, down_ms=100)

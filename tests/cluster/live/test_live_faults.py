@@ -28,7 +28,7 @@ from cluster.record.run import FaultRecord, RunRecord, Sample
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KIND_NAMES
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("cluster", "consensus", "validator", "loadgen")

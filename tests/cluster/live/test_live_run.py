@@ -226,11 +226,13 @@ def test_messages_views_and_resources_are_recorded(live_run: LiveRun) -> None:
     assert all(0 < lag.lag_ms <= 1.01 * (lag.until_ms - lag.at_ms) for lag in record.lags)
 
 
+@pytest.mark.slow
 def test_no_validator_starts_before_the_load_generator_is_ready(late_run: LateRun) -> None:
     assert len(late_run.heights_held) > LOOKS_HELD and not any(late_run.heights_held)
     assert late_run.record.load.transactions_sent > 0
 
 
+@pytest.mark.slow
 def test_a_load_generator_that_cannot_start_is_one_line(
     temporary: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,6 +245,7 @@ def test_a_load_generator_that_cannot_start_is_one_line(
     assert "No module named loadgen.nothing" in log.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_validator_that_joins_late_takes_a_snapshot(late_run: LateRun) -> None:
     verdict = check_run(late_run.record)
     assert verdict.outcome is Outcome.PASS, [check for check in verdict.checks if check.verdict is not Outcome.PASS]
@@ -331,6 +334,7 @@ class Driver:
         return [json.loads(line) for line in told.splitlines()], complaints
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_nothing_behind_and_tells_what_is_known(folder: Path, temporary: Path) -> None:
     driver = Driver(folder, temporary)
     driver.wait_for(lambda told: told.get("height", 0) >= 3)
@@ -348,6 +352,7 @@ def test_ctrl_c_leaves_nothing_behind_and_tells_what_is_known(folder: Path, temp
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_starts_leaves_nothing_behind(folder: Path, temporary: Path) -> None:
     driver = Driver(folder, temporary)
     driver.wait_for(lambda told: "starting Ray" in told.get("notice", ""))
@@ -367,6 +372,7 @@ def result_of(folder: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", ["while it starts", "in its middle"])
 def test_a_driver_that_is_killed_leaves_a_result_and_nothing_else(folder: Path, temporary: Path, moment: str) -> None:
     driver = Driver(folder, temporary)
@@ -387,6 +393,7 @@ def test_a_driver_that_is_killed_leaves_a_result_and_nothing_else(folder: Path, 
     assert (result["verdict"], result["checks"][0]["detail"]) == ("inconclusive", "the driver was killed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "told"),
     [
@@ -554,6 +561,7 @@ def run_command(folder: Path, temporary: Path) -> Iterator[Callable[..., Command
         command.wait()
 
 
+@pytest.mark.slow
 def test_a_signal_after_the_collection_loses_nothing(run_command: Callable[..., Command]) -> None:
     command = run_command(moment="late", height=5)
     command.wait_for(b"hosts are up")
@@ -568,6 +576,7 @@ def ask(url: str, method: str = "GET", token: str = "") -> tuple[int, bytes]:
     return answer.status, answer.data
 
 
+@pytest.mark.slow
 def test_a_testnet_that_is_up_runs_until_it_is_stopped(run_command: Callable[..., Command]) -> None:
     least = ("heights_compared=8", "transactions=1", "fires=1")
     little = (*(word for each in least for word in ("--set", f"success.{each}")), "--bind", "127.0.0.2")
@@ -591,6 +600,7 @@ def test_a_testnet_that_is_up_runs_until_it_is_stopped(run_command: Callable[...
     assert min(tip["height"] for tip in result["validators"]) >= 8 + 5, "it drained"
 
 
+@pytest.mark.slow
 def test_a_testnet_that_does_not_pass_is_kept_up_where_that_is_wanted(run_command: Callable[..., Command]) -> None:
     command = run_command(height=5, options=("--keep", "--set", "success.stall_ms=1"))
     command.wait_for(rb"kept ")
@@ -619,6 +629,7 @@ def blocks(pid: int, number: int) -> bool:
     return bool(int(re.findall(r"SigBlk:\s*(\w+)", status)[0], 16) >> number - 1 & 1)
 
 
+@pytest.mark.slow
 def test_a_terminal_that_is_closed_ends_a_run_like_ctrl_c(run_command: Callable[..., Command]) -> None:
     command = run_command()
     command.wait_for(rb" height [1-9]\d*/")
@@ -709,6 +720,7 @@ def foreign_ray(temporary: Path) -> Iterator[None]:
         shutil.rmtree(temporary / "foreign")
 
 
+@pytest.mark.slow
 def test_a_host_that_dies_is_a_problem_and_comes_back(foreign_ray: None, folder: Path) -> None:
     killed: list[int] = []
 
@@ -740,6 +752,7 @@ def test_a_host_that_dies_is_a_problem_and_comes_back(foreign_ray: None, folder:
     assert ray.get(ray.remote(num_cpus=0)(lambda: 7).remote()) == 7
 
 
+@pytest.mark.slow
 def test_hosts_that_cannot_start_are_one_line(foreign_ray: None, folder: Path) -> None:
     folder.mkdir()
     (folder / "data").write_text("in the way", encoding="utf-8")

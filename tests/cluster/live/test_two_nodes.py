@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import pytest
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 ADDRESSES = ("10.213.77.1", "10.213.77.2")

@@ -150,7 +150,7 @@ class KilledWhileJoining(Simulation):
         self.clock.after(100_000, "back", b"", machine.start)
 
 
-@pytest.mark.parametrize("milliseconds", [0, 45])
+@pytest.mark.parametrize("milliseconds", [0, pytest.param(45, marks=pytest.mark.slow)])
 def test_a_validator_that_is_killed_while_it_joins_goes_on_joining(milliseconds: int) -> None:
     simulation = KilledWhileJoining(scenario(JOINS_AT), SEED, "test")
     simulation.kill_after_us = 1_000 * milliseconds
@@ -159,6 +159,7 @@ def test_a_validator_that_is_killed_while_it_joins_goes_on_joining(milliseconds:
     assert check_run(record).check("joins").verdict is Outcome.PASS
 
 
+@pytest.mark.slow
 def test_a_late_join_is_the_same_for_the_same_seed(joined: Simulation) -> None:
     first, second = joined.record, late_simulation(TIMERS_OF_TWO_CHUNKS).run()
     assert first.digest == second.digest

@@ -158,7 +158,7 @@ def test_a_fault_of_a_region_stays_as_it_was_given() -> None:
 # --- topologies -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+@pytest.mark.parametrize("protocol", ["simplex", pytest.param("hotstuff", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "topology", ["ring", "star", {"kind": "small-world", "p": 0.5}, {"kind": "random-regular", "degree": 3}]
 )

@@ -27,12 +27,6 @@ LONG = {"thousand-views"}
 """Scenarios that take minutes."""
 COSTLY = {"late-join", "byzantine-noise", "burst", "small-world", "smoke"}
 """Scenarios that take seconds, with one protocol as with the other."""
-RUNS = [
-    pytest.param(path.stem, protocol, marks=[pytest.mark.soak] if is_long else [])
-    for path in sorted(SCENARIOS.rglob("*.yaml"))
-    if path.stem not in ELSEWHERE
-    for protocol, is_long in (("simplex", path.stem in LONG), ("hotstuff", path.stem in LONG | COSTLY))
-]
 LOOKED_INTO = {
     "all-online",
     "deep-reorg",
@@ -44,6 +38,21 @@ LOOKED_INTO = {
     "validator-set-change",
 }
 """Scenarios whose runs more than one test looks at. Other runs are not kept."""
+
+
+def tier(name: str, protocol: str) -> list[pytest.MarkDecorator]:
+    """``make test`` runs with one protocol the scenarios that other tests look into, too."""
+    if name in LONG or (protocol == "hotstuff" and name in COSTLY):
+        return [pytest.mark.soak]
+    return [] if name in LOOKED_INTO and protocol == "simplex" else [pytest.mark.slow]
+
+
+RUNS = [
+    pytest.param(path.stem, protocol, marks=tier(path.stem, protocol))
+    for path in sorted(SCENARIOS.rglob("*.yaml"))
+    if path.stem not in ELSEWHERE
+    for protocol in PROTOCOLS
+]
 SEED = 11
 ALONE_MS = 1_000
 """For how long one validator alone knows that a block is certified, in the scenario that is about it."""

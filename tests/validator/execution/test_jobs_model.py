@@ -206,6 +206,7 @@ def run_seeds(kind: type[JobMachine] = JobMachine) -> Counter[str]:
     return reached
 
 
+@pytest.mark.slow
 def test_random_chains_reach_every_refusal_and_outcome() -> None:
     with small_limits():
         reached = run_seeds()
@@ -265,6 +266,7 @@ def plant(patched: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
     patched.setattr(module, name, changed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "old", "new"), PLANTED)
 def test_a_planted_fault_is_caught(name: str, old: str, new: str) -> None:
     with small_limits() as patched:
@@ -310,6 +312,7 @@ class CountsReservationsTwice(Transition):
 LANE_FAULTS = (MessagesFirst, LanesOfTheirOwn, MessagesBehindWhatDidNotFit, RunsAnyNumber, CountsReservationsTwice)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", LANE_FAULTS)
 def test_a_planted_fault_of_the_lane_is_caught(kind: type[Transition]) -> None:
     class Machine(JobMachine):

@@ -189,16 +189,21 @@ def again(payload: Any) -> Any:
     return dict(payload) if isinstance(payload, dict) else payload
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**40))
-def test_agrees(seed: int) -> None:
-    assert difference(seed) is None
+@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
+def test_agrees(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(st.integers(0, 2**40))
+    def agrees(seed: int) -> None:
+        assert difference(seed) is None
+
+    agrees()
 
 
 SLOW_HERE = 150_000
 """Cycles of an attack that the interpreter goes along with."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNNING)
 def test_attacks_do_the_same_for_the_same_cycles(name: str) -> None:
     source = running_program(name)

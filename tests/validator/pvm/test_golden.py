@@ -82,11 +82,12 @@ def table() -> list[list[Any]]:
     return [*bodies, *attacks, *refusals, *([draw(seed), 20_000] for seed in range(60))]
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "4294967295"])
+@pytest.mark.parametrize("hash_seed", [pytest.param("0", marks=pytest.mark.slow), "4294967295"])
 def test_hashes_change_nothing(hash_seed: str) -> None:
     assert answers(here(), "elsewhere.py", table(), hash_seed) == mine()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_python_does_the_same_for_the_same_cycles(version: str) -> None:
     other = python(version)

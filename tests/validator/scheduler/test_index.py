@@ -295,6 +295,7 @@ def test_the_index_equals_a_rebuild_wherever_it_goes(examples: int) -> None:
 # --- what the random chains reach -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_random_chains_reach_what_they_are_for() -> None:
     """Far timers, carried ones, expiries, all outcomes of queries, several supplies at a time, sweeps."""
     seen: set[str] = set()
@@ -431,6 +432,7 @@ FAULTS: list[tuple[type, str, Callable[[Method], Method]]] = [
 FAULT_NAMES = [f"{name} {fault.__name__}" for _, name, fault in FAULTS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("owner", "name", "fault"), FAULTS, ids=FAULT_NAMES)
 def test_a_broken_index_is_caught(
     owner: type, name: str, fault: Callable[[Method], Method], monkeypatch: pytest.MonkeyPatch

@@ -301,6 +301,7 @@ FAULTS: list[tuple[str, Callable[[Method], Method]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "fault"), FAULTS, ids=[f"{name} {fault.__name__}" for name, fault in FAULTS])
 def test_a_fault_in_the_pool_is_caught(
     name: str, fault: Callable[[Method], Method], monkeypatch: pytest.MonkeyPatch

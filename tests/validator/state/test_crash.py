@@ -147,11 +147,13 @@ class UnsyncedRecovery(StateLog):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [WithoutSync, OneSlot, UnsyncedRecovery])
 def test_broken_stores_are_caught(kind: type[StateLog]) -> None:
     assert wrong_recoveries(kind)
 
 
+@pytest.mark.slow
 def test_a_record_durable_before_its_frame_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong_recoveries(MetaBeforeLog) == [], "recovery checks the frame, so that even this order is harmless"
     monkeypatch.setattr(log, "_frame_problem", lambda disk, name, meta: "")
@@ -159,6 +161,7 @@ def test_a_record_durable_before_its_frame_is_caught(monkeypatch: pytest.MonkeyP
     assert wrong_recoveries(StateLog), "believing records blindly loses to a disk that reorders"
 
 
+@pytest.mark.slow
 def test_syncing_without_writing_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     class SyncOnly(StateLog):
         def confirm(self, root: Hash, next_position: int) -> None:

@@ -272,6 +272,7 @@ SEEN = (
 )
 
 
+@pytest.mark.slow
 def test_random_chains_reach_what_they_are_for() -> None:
     counts: Counter[str] = Counter()
     for seed in range(60):
@@ -445,11 +446,13 @@ def is_caught(kind: type[Transition]) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", LANE_FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_in_the_timer_phase_is_caught(fault: type[TimerPhase]) -> None:
     assert is_caught(type(fault.__name__, (Transition,), {"timer_phase_class": fault}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", BLOCK_FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_in_the_transition_is_caught(fault: type[Transition]) -> None:
     assert is_caught(fault)

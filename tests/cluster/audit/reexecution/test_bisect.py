@@ -75,7 +75,7 @@ def test_a_wrong_refund_is_found_in_its_transaction() -> None:
     ("mutant", "kind", "key"),
     [
         ("p50-not-wired", "prices and counters", GLOBALS),
-        ("ties-by-insertion", "fire", b"a"),
+        pytest.param("ties-by-insertion", "fire", b"a", marks=pytest.mark.slow),
     ],
 )
 def test_other_bugs_are_found_where_they_are(mutant: str, kind: str, key: bytes) -> None:

@@ -57,12 +57,14 @@ COUNTED: dict[str, set[str]] = {
 
 HOTSTUFF_PROVES_OTHERWISE = ("nullify-and-finalize",)
 RUNS = [
-    (name, protocol)
+    pytest.param(
+        name, protocol, marks=[pytest.mark.slow] if protocol != (BEHAVIOURS[name].protocol or "simplex") else []
+    )
     for name in sorted(BEHAVIOURS)
     for protocol in PROTOCOLS
     if BEHAVIOURS[name].protocol in ("", protocol)
 ]
-"""Each behaviour with each protocol that has the messages for it."""
+"""Each behaviour with each protocol that has the messages for it; the second protocol is slow."""
 PROVABLE = ("equivocating-leader", "conflicting-voter", "nullify-and-finalize", "twins")
 """Those that contradict themselves."""
 
@@ -120,6 +122,7 @@ def test_what_is_owed_is_proved(name: str, protocol: str) -> None:
         assert {proof.finder for proof in found} <= {f"validator-{index}" for index in range(BYZANTINE)}
 
 
+@pytest.mark.slow
 def test_another_seed_gives_another_run_and_the_same_seed_the_same() -> None:
     names = ("equivocating-leader", "twins", "garbage", "selective-sender")
     first, second = run_with(*names), run_with.__wrapped__(*names)
@@ -129,6 +132,7 @@ def test_another_seed_gives_another_run_and_the_same_seed_the_same() -> None:
     assert run_with(*names, seed=SEED + 1).digest != first.digest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other"),
     [

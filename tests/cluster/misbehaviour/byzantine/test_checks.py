@@ -207,7 +207,9 @@ def changing_run(election: str, epochs: list[dict[str, Any]]) -> RunRecord:
 
 
 @pytest.mark.parametrize("election", sorted(ELECTIONS))
-@pytest.mark.parametrize("epochs", [[], EPOCHS], ids=["one committee", "committees"])
+@pytest.mark.parametrize(
+    "epochs", [pytest.param([], id="one committee", marks=pytest.mark.slow), pytest.param(EPOCHS, id="committees")]
+)
 def test_a_proof_of_an_invalid_block_is_judged_on_the_runs_own_chain(
     election: str, epochs: list[dict[str, Any]]
 ) -> None:

@@ -77,6 +77,11 @@ def costly(*values: object) -> ParameterSet:
     return pytest.param(*values, marks=pytest.mark.soak)
 
 
+def slow(*values: object) -> ParameterSet:
+    """Of a test with many runs, one that takes seconds; others of the test stay in ``make test``."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def run(drill: Drill, *changes: Change) -> RunRecord:
     """A drill's run, with changes that its command does not make."""
     scenario = change_scenario(drill.scenario(), [FAST, *changes], drill.name)
@@ -105,7 +110,10 @@ def test_every_drill_is_tested() -> None:
     assert {drill.name for drill in CHEAP} == set(DRILLS)
 
 
-@pytest.mark.parametrize("drill", CHEAP, ids=lambda drill: drill.name)
+@pytest.mark.parametrize(
+    "drill",
+    [pytest.param(drill, id=drill.name, marks=[pytest.mark.slow] * (drill.name == "join")) for drill in CHEAP],
+)
 def test_a_sound_chain_meets_what_is_expected(drill: Drill) -> None:
     verdict = judged(drill)
     assert verdict.outcome is Outcome.PASS, failures(verdict)
@@ -113,6 +121,7 @@ def test_a_sound_chain_meets_what_is_expected(drill: Drill) -> None:
     assert names[-len(expected) :] == [PREFIX + each.name for each in expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "drill",
     [
@@ -162,17 +171,17 @@ BREAKS_ANOTHER = {"kind": "upgrade", "target": "validator-2", "mutant": "double-
     [
         (CHEAP[0], (Change("validators.nodes", FORGETFUL), ANY_NUMBER_OF_FAULTS), "replay"),
         (CHEAP[0], (Change("validators.nodes", COUNTS_WRONG), ANY_NUMBER_OF_FAULTS), "replay"),
-        (CHEAP[1], planted("fires-again-after-restart", ALL_OF_FOUR), "timers_once"),
+        slow(CHEAP[1], planted("fires-again-after-restart", ALL_OF_FOUR), "timers_once"),
         (CHEAP[3], (*planted("quorum-of-2f", ALL_OF_FOUR), APART), "sides"),
         (CHEAP[3], (*planted("quorum-of-2f", ALL_OF_FOUR), APART), "one_again"),
         (CHEAP[4], planted("archive-not-synced", ALL_OF_FOUR), "durable"),
         (CHEAP[4], planted("fires-again-after-restart", ALL_OF_FOUR), "timers_once"),
         (CHEAP[4], planted("fires-again-after-restart", ALL_OF_FOUR), "replay"),
-        (CHEAP[5], (Change("validators.nodes", SILENT),), "takes_part"),
+        slow(CHEAP[5], (Change("validators.nodes", SILENT),), "takes_part"),
         (Byzantine(validators=4, liars=1), (Change("validators.nodes", TOO_MANY), SOON), "withstood"),
-        (CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "upgraded"),
-        (CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "replay"),
-        (CHEAP[7], (Change("faults[+]", BREAKS_ANOTHER), ANY_NUMBER_OF_FAULTS, SOON), "found"),
+        slow(CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "upgraded"),
+        slow(CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "replay"),
+        slow(CHEAP[7], (Change("faults[+]", BREAKS_ANOTHER), ANY_NUMBER_OF_FAULTS, SOON), "found"),
     ],
 )
 def test_a_planted_bug_turns_it_red(drill: Drill, changes: tuple[Change, ...], red: str) -> None:
@@ -181,6 +190,7 @@ def test_a_planted_bug_turns_it_red(drill: Drill, changes: tuple[Change, ...], r
     assert verdict.outcome is Outcome.FAIL
 
 
+@pytest.mark.slow
 def test_a_storm_that_takes_the_lane_turns_it_red(monkeypatch: pytest.MonkeyPatch) -> None:
     destroy = TimerPhase.destroy
 
@@ -196,11 +206,13 @@ def test_a_storm_that_takes_the_lane_turns_it_red(monkeypatch: pytest.MonkeyPatc
     assert of(verdict, "honest_lateness") is Outcome.FAIL, verdict.check(PREFIX + "honest_lateness").detail
 
 
+@pytest.mark.slow
 def test_slow_links_break_the_bound_of_finality() -> None:
     drill = Storm(timers=2_000, finality_ms=200)
     assert of(judged(drill, Change("links.latency_ms", 80)), "finality") is Outcome.FAIL
 
 
+@pytest.mark.slow
 def test_a_slow_recovery_turns_the_outage_red() -> None:
     """The run of those who recover in time, held against a shorter bound."""
     drill = Outage(recovery_ms=100)
@@ -210,6 +222,7 @@ def test_a_slow_recovery_turns_the_outage_red() -> None:
     assert verdict.check("recovery").verdict is Outcome.FAIL, "the check of every run has the same bound"
 
 
+@pytest.mark.slow
 def test_a_backlog_that_is_not_worked_off_turns_the_outage_red() -> None:
     narrow = Change("chain.params.LANE_TIMER_CYCLES", 550_000), Change("load.users[1].options.burn", 30_000)
     assert of(judged(Outage(), *narrow), "backlog") is Outcome.FAIL
@@ -225,6 +238,7 @@ def test_a_slow_machine_works_an_outages_backlog_off() -> None:
 # --- where nothing happened -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("drill", "changes", "undecided"),
     [
@@ -255,6 +269,7 @@ STORM_FIRST = Storm(timers=2_000).scenario().model_dump(mode="json", exclude_uns
 OTHER_NAMES = [{"name": name} for name in "abcd"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("drill", "changes"),
     [
@@ -278,6 +293,7 @@ def test_it_is_judged_by_the_scenario_that_ran(drill: Drill, changes: tuple[Chan
     assert verdict.outcome is Outcome.PASS, failures(verdict)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("drill", "changes", "name", "words"),
     [
@@ -318,6 +334,7 @@ def test_what_a_change_took_away_is_not_judged(
     assert words in check.detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("drill", "changes", "red"),
     [
@@ -363,6 +380,7 @@ def interrupted(drill: Drill, height: int) -> Verdict:
     return check_run(record, judge=drill.judge)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("drill", "height"),
     [(drill, height) for drill in CHEAP for height in (0, 1, 12)]
@@ -380,6 +398,7 @@ def test_what_an_interruption_kept_from_being_reached_is_no_failure(drill: Drill
     assert verdict.outcome is Outcome.INCONCLUSIVE
 
 
+@pytest.mark.slow
 def test_a_violation_stays_one_in_an_interrupted_run() -> None:
     liars = Byzantine(validators=4, liars=1)
     twice = run(CHEAP[4])
@@ -392,6 +411,7 @@ def test_a_violation_stays_one_in_an_interrupted_run() -> None:
         assert of(check_run(replace(record, interrupted=True), judge=drill.judge), red) is Outcome.FAIL
 
 
+@pytest.mark.slow
 def test_nothing_that_was_collected_is_no_traceback() -> None:
     for drill in CHEAP:
         record = replace(run(drill), validators=[], interrupted=True)

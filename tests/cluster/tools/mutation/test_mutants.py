@@ -81,6 +81,7 @@ def test_a_mutant_of_the_harness_is_no_validators() -> None:
         Scenario.model_validate({"name": "a", "validators": [{"mutant": "compares-no-roots"}]})
 
 
+@pytest.mark.slow
 def test_a_handful_is_caught(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "kills.json"
     code = main(["mutants", "--only", *FEW, "--seeds", "1", "--workers", "1", "--json", str(file)])

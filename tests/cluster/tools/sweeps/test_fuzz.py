@@ -217,7 +217,7 @@ def test_what_a_seed_found_stays_mended(path: Path) -> None:
     assert outcome.heights >= 38
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", ["simplex", pytest.param("hotstuff", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("first", SEEDS_RUN[::AT_A_TIME])
 def test_random_scenarios_are_withstood(first: int, protocol: str) -> None:
     counted = 0

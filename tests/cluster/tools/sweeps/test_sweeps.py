@@ -352,6 +352,7 @@ def test_a_sweep_runs_every_seed_and_goes_on_where_it_was(temporary: Path, tmp_p
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.live
 def test_a_failing_seed_leaves_its_run_and_the_command_that_repeats_it(temporary: Path, tmp_path: Path) -> None:
     nodes = [{}, {}, {}, {"mutant": "wrong-balance"}]
@@ -367,6 +368,7 @@ def _broken(seed: int) -> int:
     raise ValueError(f"seed {seed} is broken")
 
 
+@pytest.mark.slow
 @pytest.mark.live
 def test_a_seed_that_breaks_off_is_one_line(temporary: Path) -> None:
     with Interrupts() as interrupts, pytest.raises(HarnessError, match=r"seed 4 crashed: .*seed 4 is broken"):
@@ -383,6 +385,7 @@ def test_the_summary_names_what_to_repeat() -> None:
     assert "seed 7" not in out.getvalue()
 
 
+@pytest.mark.slow
 def test_a_sweep_writes_junit_and_stands_in_the_index_of_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.yaml").write_text("name: tiny\nstop: {height: 4, drain_blocks: 0}\n")
