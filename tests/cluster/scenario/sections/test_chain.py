@@ -100,7 +100,7 @@ WRONG = {
     "accounts: {'0x0000000000000000000000000000000000000009': 1}": "chain.accounts"
     ".0x0000000000000000000000000000000000000009: is reserved for the system",
     "{faucet: {}, accounts: {'seed:faucet': 1}}": "chain: accounts.seed:faucet: is the faucet's account; its balance is"
-    " says what it holds",
+    " faucet.balance",
     "faucet: {max_amout: 1}": "chain.faucet.max_amout: unknown field; did you mean max_amount?",
     "faucet: {max_amount: 0}": "chain.faucet.max_amount: expected at least 1, got 0",
     "system_deployers: [bob]": "chain.system_deployers[0]: expected an address (0x and 40 hex digits), a public key (64"
@@ -109,7 +109,7 @@ WRONG = {
     " mapping of fields",
     "actors: {a: {program: token, adress: x}}": "chain.actors.a.adress: unknown field; did you mean address?",
     "actors: {a: {program: token, gba: {max_fee_per_cycle: 1}}}": "chain.actors.a.gba.max_priority_fee_per_cycle: is"
-    " missing; expected a whole number",
+    " missing",
     "actors: {a: {program: token, address: '0xff'}}": "chain.actors.a.address: '0xff' is no address: expected 0x and 40"
     " hex digits",
     f"actors: {{a: {{program: token, address: '{ADDRESS}'}}, b: {{program: token, address: '{ADDRESS}'}}}}": "chain"
