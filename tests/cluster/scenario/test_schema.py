@@ -158,7 +158,7 @@ def test_descriptions_are_plain_text() -> None:
     texts = [field["description"] for _, field in properties(SCHEMA) if "description" in field]
     assert not [text for text in texts if "``" in text or ":class:" in text or ":data:" in text]
     node = SCHEMA["$defs"]["NodeSection"]["properties"]
-    assert node["sync_ms"]["description"] == "A slow disk: each of its syncs takes so long."
+    assert node["sync_ms"]["description"] == "A slow disk: minimum time of a sync."
 
 
 def test_every_section_of_a_scenario_is_in_it() -> None:

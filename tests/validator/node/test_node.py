@@ -698,6 +698,6 @@ def test_a_vote_leaves_only_once_its_journal_entry_is_durable() -> None:
     """With a disk that never syncs, nothing is ever voted for."""
     network = Network().start()
     mute = network.machines[0]
-    mute._append = lambda _token, _data: None  # type: ignore[method-assign]
+    mute.work.append = lambda token, data: None  # type: ignore[method-assign]
     network.run_to(6, 1, 2, 3)
     assert not [key for key in network.said if key[0] == 0]

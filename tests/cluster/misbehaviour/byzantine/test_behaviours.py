@@ -77,11 +77,11 @@ def test_a_behaviour_alone_ships(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "protocol"), RUNS)
-def test_a_behaviour_alone_bites_and_is_withstood(name: str, protocol: str) -> None:
+def test_a_behaviour_alone_takes_effect_and_is_withstood(name: str, protocol: str) -> None:
     record = run_with(name, protocol=protocol)
     verdict = check_run(record)
     assert verdict.outcome is Outcome.PASS, verdict
-    assert f"validator-3: {name} bit " in verdict.check("byzantine").detail
+    assert f"validator-3: {name} took effect " in verdict.check("byzantine").detail
     for check in ("agreement", "state_roots"):
         detail = verdict.check(check).detail
         assert "3 honest validators (" in detail

@@ -166,7 +166,7 @@ def before_each_call(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, wo
     ("module", "name"),
     [
         (running, "finish_run"),
-        (results, "check_run"),
+        (running, "judge_run"),
         (results, "write_atomically"),
         (results, "render_report"),
     ],
