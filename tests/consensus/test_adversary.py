@@ -227,7 +227,7 @@ class VotesWithoutLock(HotStuff):
     """Takes any certified parent, whatever the timeouts of the view before name."""
 
     def _ancestry_of(self, proposal: Proposal) -> Ancestry:
-        return Ancestry(self._block_of(proposal.parent_view))
+        return Ancestry(self.certificates.block(proposal.parent_view))
 
 
 def test_no_adversary_within_the_fault_bound_makes_a_fork() -> None:

@@ -27,7 +27,7 @@ from typing import IO, Any, Final
 import pytest
 from _pytest.runner import runtestprotocol
 
-from cluster.tools.mutation.hunt import all_mutants
+from cluster.tools.mutation.detection import all_mutants
 from tests.tiers.plants import CONTROL, plant
 
 HUNTS: Final = ("tests/cluster/tools/mutation/", "tests/tiers/")
@@ -80,13 +80,13 @@ class Suite:
     def reaching(self, name: str, *, slow: bool) -> list[pytest.Item]:
         """The tests of a tier that reach a bug; first those that are likely to catch it.
 
-        These are named for the scene in which the bug is hunted, or cost little and are about few bugs.
+        These are named for the detection scenario, or cost little and are about few bugs.
         """
-        tests, scene = self._page["tests"], all_mutants()[name].hunt.scene
+        tests, scenario = self._page["tests"], all_mutants()[name].detection.scenario
         chosen = [item for item in self._items if name in tests[item.nodeid]["reach"] and self._is_slow(item) == slow]
 
         def order(item: pytest.Item) -> tuple[bool, float]:
-            return scene not in item.nodeid, (self.price(item) + 0.01) * len(tests[item.nodeid]["reach"])
+            return scenario not in item.nodeid, (self.price(item) + 0.01) * len(tests[item.nodeid]["reach"])
 
         return sorted(chosen, key=order)
 

@@ -18,8 +18,8 @@ from typing import Any, Final
 from cluster.misbehaviour.mutants.base import Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.tools.mutation import harness_mutants
+from cluster.tools.mutation.detection import all_mutants
 from cluster.tools.mutation.harness_mutants import HARNESS_MUTANTS
-from cluster.tools.mutation.hunt import all_mutants
 from consensus.protocols import PROTOCOLS
 from validator.node.assembly import PRODUCTION, Parts
 
@@ -70,7 +70,7 @@ def _pairs(mutant: Mutant) -> list[Pair]:
     """What a mutant of validators replaces."""
     counter = RunCounter()
     if mutant.engine is not None:
-        engine = PROTOCOLS[mutant.hunt.protocol]
+        engine = PROTOCOLS[mutant.detection.protocol]
         return [(engine, mutant.engine(engine, counter))]
     assert mutant.parts is not None, "a mutant has an engine or parts"
     parts = mutant.parts(counter)
@@ -111,7 +111,7 @@ def _replace_everywhere(original: Any, replacement: Any) -> None:
 
 def _replace_in(owner: ModuleType | type, original: Any, replacement: Any) -> None:
     for name, value in list(vars(owner).items()):
-        function = getattr(value, "__func__", value)
+        function = _function_of(value)
         if value is original:
             setattr(owner, name, replacement)
         elif type(value) in (tuple, list) and any(held is original for held in value):
@@ -124,6 +124,11 @@ def _replace_in(owner: ModuleType | type, original: Any, replacement: Any) -> No
                 function.__defaults__ = tuple(replacement if default is original else default for default in given)
 
 
+def _function_of(value: Any) -> Any:
+    """The function behind a method or a property; any other value itself."""
+    return value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+
+
 # --- reach ------------------------------------------------------------------------------------------------------------
 
 
@@ -134,7 +139,7 @@ def _overridden(original: Any, replacement: Any) -> list[Place]:
     found = []
     for name, value in vars(replacement).items():
         owner = next((base for base in original.__mro__ if name in vars(base)), object)
-        if callable(getattr(value, "__func__", value)) and not isinstance(value, type) and owner is not object:
+        if callable(_function_of(value)) and not isinstance(value, type) and owner is not object:
             found.append((owner, name))
     return found
 
@@ -161,7 +166,7 @@ def _replaced_by(name: str) -> list[Place]:
 
 def _watch(owner: Any, name: str, reached: set[str], seen: set[str]) -> None:
     held = vars(owner)[name]
-    original: Callable[..., Any] = getattr(held, "__func__", held)
+    original: Callable[..., Any] = _function_of(held)
 
     @wraps(original)
     def watched(*given: Any, **named: Any) -> Any:

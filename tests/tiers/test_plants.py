@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.tools.mutation.hunt import all_mutants
+from cluster.tools.mutation.detection import all_mutants
 from tests.tiers.plants import CONTROL, places_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ def test_each_replaces_something_that_a_test_can_reach(name: str) -> None:
     ("name", "expected"),
     [
         ("double-fire", "_double_fire.<locals>.DoubleFire True _double_fire.<locals>.DoubleFirePhase"),
-        ("wrong-balance", "_wrong_balance.<locals>.WrongBalance True TimerPhase"),
+        ("wrong-balance", "wrong_balance.<locals>.WrongBalance True TimerPhase"),
         (CONTROL, "Transition True TimerPhase"),
     ],
 )

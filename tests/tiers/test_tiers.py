@@ -15,13 +15,13 @@ DEFAULT = "not soak"
 
 def chosen_by(target: str) -> str:
     """The marks that a target chooses tests by."""
-    found = re.search(rf"^{target}: install\n\t\S+ -m pytest(?: -m '(.*)')?$", MAKEFILE, re.MULTILINE)
+    found = re.search(rf"^{target}: install-dev\n\t\S+ -m pytest(?: -m '(.*)')?$", MAKEFILE, re.MULTILINE)
     assert found is not None, target
     return found[1] or DEFAULT
 
 
 def is_run(target: str, marks: set[str]) -> bool:
-    return Expression.compile(chosen_by(target)).evaluate(lambda name, **_: name in marks)
+    return Expression.compile(chosen_by(target)).evaluate(lambda name, /, **_: name in marks)
 
 
 @pytest.mark.parametrize("marks", [set(), {"slow"}, {"live"}, {"live", "slow"}], ids=" ".join)

@@ -197,7 +197,7 @@ def test_a_storm_that_takes_the_lane_turns_it_red(monkeypatch: pytest.MonkeyPatc
     def dear(phase: TimerPhase, timers: Sequence[Timer], reason: str, events: Sequence[Event]) -> None:
         """Getting rid of a timer that cannot pay uses up the lane."""
         destroy(phase, timers, reason, events)
-        phase.use.cells += phase.parameters.lane_timer_cells * (reason == "insufficient_funds")
+        phase.use.cells += phase.terms.parameters.lane_timer_cells * (reason == "insufficient_funds")
 
     monkeypatch.setattr(TimerPhase, "destroy", dear)
     drill = Storm(timers=2_000, lateness_blocks=2)
