@@ -197,7 +197,7 @@ def test_a_note_is_a_short_text_or_the_payment_is_none() -> None:
 
 
 def test_a_deal_without_room_for_a_timer_opens_all_the_same() -> None:
-    full = source_of("escrow").replace("MAX_TIMERS = 1000", "MAX_TIMERS = 1")
+    full = source_of("escrow").replace("MOST_TIMERS = 1000", "MOST_TIMERS = 1")
     bench = Bench(("token", "escrow"), sources={"escrow": full})
     assert bench.call("token", "create") == ""
     assert bench.call("escrow", "init", {"arbiter": CAROL, "least": 1, "token": bench.at["token"]}) == ""
