@@ -93,8 +93,8 @@ class Ours:
 
     def commit(self, batch: Batch) -> None:
         """One block."""
-        self.height += 1
-        self.store.commit(self.store.final.derive(Height(self.height), batch))
+        self.height = Height(self.height + 1)
+        self.store.commit(self.store.final.derive(self.height, batch))
 
     def close(self) -> None:
         """Let go of the files."""

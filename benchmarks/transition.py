@@ -131,8 +131,12 @@ def _waiting(count: int) -> Iterator[tuple[Address, ScheduleRequest]]:
                     ScheduleRequest(height, EMPTY, max_fee_per_cycle=1, max_priority_fee_per_cycle=1),
                 )
             case 1:
-                fees = {"max_fee_per_cycle": 10**12, "max_priority_fee_per_cycle": 0}
-                yield actor_address(number % 1_000, POOR), ScheduleRequest(height, EMPTY, gas_limit=250_000, **fees)
+                yield (
+                    actor_address(number % 1_000, POOR),
+                    ScheduleRequest(
+                        height, EMPTY, gas_limit=250_000, max_fee_per_cycle=10**12, max_priority_fee_per_cycle=0
+                    ),
+                )
             case 2:
                 yield actor_address(number % 1_000), ScheduleRequest(height, EMPTY, gas_limit=400_000)
             case _:
@@ -153,7 +157,8 @@ def _epoch_ratio(migrating: int) -> float:
         chain.fill(_due(range(1, epochs * length + 2), FIRES, HEAVY, HEAVY_GAS, tip=1_000))
         for epoch in range(2, epochs + 1):
             chain.fill(_spread(epoch * length, length, migrating))
-        first, ordinary = [], []
+        first: list[float] = []
+        ordinary: list[float] = []
         for height in range(1, epochs * length + 1):
             seconds, _ = chain.timed_block()
             (first if height % length == 0 and height > length else ordinary).append(seconds)

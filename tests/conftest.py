@@ -45,7 +45,7 @@ class ModulesScheduling(LoadScopeScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ModulesScheduling:
-    return ModulesScheduling(config, log)  # type: ignore[arg-type]
+    return ModulesScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

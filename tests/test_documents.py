@@ -26,7 +26,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from cluster.common.errors import ExitCode
+from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import SIGNALS
 from cluster.scenario import change_scenario, load_scenario, scenario_from
 from cluster.tools.cli import main as cli
@@ -197,7 +197,7 @@ def test_commands_are_those_of_the_command_line(block: Block) -> None:
     ],
 )
 def test_a_command_that_there_is_not_is_noticed(words: list[str]) -> None:
-    with pytest.raises((AssertionError, cli.BadInput, SystemExit)):
+    with pytest.raises((AssertionError, BadInput, SystemExit)):
         check_command(words)
 
 

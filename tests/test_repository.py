@@ -367,7 +367,7 @@ def pure_code_has_no_floats(path: str, source: str) -> Iterator[Finding]:
     for node in parsed(source)[1]:
         match node:
             case ast.Constant(value=float() | complex()):
-                yield node.lineno, f"float literal {node.value}"
+                yield node.lineno, f"float literal {node.value!r}"
             case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
                 yield node.lineno, "true division"
             case ast.Call(func=ast.Name(id="float" | "complex" as name)):
@@ -1079,7 +1079,7 @@ LICENCE_WORDS = {"Apache Software License": "Apache-2.0", "Apache 2.0": "Apache-
 def stated_licence(package: str) -> str:
     """What an installed package says of its licence."""
     about = metadata(package)
-    stated = about.get("License-Expression") or about.get("License") or ""
+    stated = (about.get_all("License-Expression") or about.get_all("License") or [""])[0]
     if not stated:
         classifiers = about.get_all("Classifier") or []
         stated = next(each.rpartition(" :: ")[2] for each in classifiers if each.startswith("License ::"))

@@ -17,6 +17,7 @@ import ray
 import urllib3
 
 import stampede
+from cluster.common.errors import TestnetError
 from cluster.live.driver import ray_session
 from cluster.record.run import Sample
 from loadgen.client import ValidatorClient
@@ -272,7 +273,7 @@ def test_a_testnet_that_is_not_up_yet_can_be_ended(how: str, tmp_path: Path, mon
 @pytest.mark.live
 def test_a_testnet_that_cannot_come_up_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
-        raise ray_session.TestnetError("Ray cannot be started: no reason")
+        raise TestnetError("Ray cannot be started: no reason")
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray_session, "_start_own", broken)

@@ -7,7 +7,7 @@ from typing import Any
 
 from loadgen.workloads.shipped import source_of
 from tests.validator.chains import ALICE, BOB, RICH, Chain, make_genesis
-from validator.chain.block import MessageReceipt, TransactionReceipt
+from validator.chain.block import CallbackReceipt, FireReceipt, MessageReceipt, TransactionReceipt
 from validator.chain.genesis import GenesisActor
 from validator.pvm.runtime.values import decode_value, encode_value
 from validator.chain.transactions import Call, CancelTimer
@@ -51,8 +51,8 @@ class Bench:
         for name, handler, value, sender, fields in given:
             target = RUNNER_CONTRACT_ADDRESS if name == "runner contract" else self.at[name]
             action = Call(target, handler, encode_value(value))
-            given = {"nonce": nonces.get(sender, 0), "gas_limit": 1_000_000, "cells_limit": 60_000, **fields}
-            made.append(self.chain.transaction(action, sender, **given))
+            terms = {"nonce": nonces.get(sender, 0), "gas_limit": 1_000_000, "cells_limit": 60_000, **fields}
+            made.append(self.chain.transaction(action, sender, **terms))
             nonces[sender] = nonces.get(sender, 0) + 1
         return self.chain.block(*made)
 
@@ -73,7 +73,9 @@ class Bench:
     @staticmethod
     def failures(outcome: Outcome) -> list[str]:
         receipts = outcome.receipts
-        return [each.error for each in (*receipts.fires, *receipts.messages, *receipts.callbacks) if not each.ok]
+        runs: tuple[FireReceipt | MessageReceipt | CallbackReceipt, ...]
+        runs = (*receipts.fires, *receipts.messages, *receipts.callbacks)
+        return [each.error for each in runs if not each.ok]
 
     def stored(self, name: str, key: str) -> Any:
         value = World(self.chain.view).storage_get(self.at[name], key)

@@ -395,7 +395,7 @@ def stalled(record: RunRecord, after: int = 5, by_ms: float = 7_000.0) -> RunRec
 def with_kill(record: RunRecord, target: int = 2, height: int = 6, down_ms: float = 800.0) -> RunRecord:
     """The record of a run in which one validator was killed and came back."""
     name = f"validator-{target}"
-    scenario = record.scenario.model_copy(update={"faults": [KillFault(kind="kill", target=name, at_height=height)]})
+    scenario = record.scenario.model_copy(update={"faults": [KillFault(kind="kill", target=[name], at_height=height)]})
     begun = record.proposals[height]
     ended = begun + down_ms
     record.finalizations = [

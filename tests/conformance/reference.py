@@ -275,7 +275,7 @@ def is_address(value: Any) -> bool:
 
 def is_payload(value: Any) -> bool:
     if isinstance(value, dict):
-        digits = value.get("hex")
+        digits: Any = value.get("hex")
         return is_text(digits) and len(digits) % 2 == 0 and set(digits) <= set("0123456789abcdefABCDEF")
     return isinstance(value, str | list)
 

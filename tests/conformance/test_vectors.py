@@ -47,5 +47,7 @@ def test_an_expectation_is_held_against_the_output() -> None:
     output = {"a": [{"b": 1, "c": 2}], "deferred": {"t": "lane_full"}}
     for right in ({}, {"a": [{"b": 1}]}, {"a": [{}], "deferred": {"t": "lane_full"}}):
         assert difference(shown_of(output, right), right) is None
-    for wrong in ({"a": []}, {"a": [{"b": 2}]}, {"a": [{"x": 1}]}, {"a": [{"b": True}]}, {"x": 1}, {"deferred": {}}):
+    wrongs: list[dict[str, Any]]
+    wrongs = [{"a": []}, {"a": [{"b": 2}]}, {"a": [{"x": 1}]}, {"a": [{"b": True}]}, {"x": 1}, {"deferred": {}}]
+    for wrong in wrongs:
         assert difference(shown_of(output, wrong), wrong) is not None

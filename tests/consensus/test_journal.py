@@ -7,7 +7,7 @@ import pytest
 
 from consensus.journal import MAX_RECORD_BYTES, JournalError, decode_record, encode_record
 from consensus.messages import MAX_VALIDATORS, Certificate, CertificateRequest, Timeout, TimeoutCertificate, encode
-from consensus.types import View
+from consensus.types import ValidatorIndex, View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, Bench, HotStuffBench
 
 BENCH = Bench()
@@ -17,8 +17,8 @@ TIMED_OUT, TIMEOUTS = BENCH.vote(0, TIMEOUT, 3), HotStuffBench().timeouts(5, 3)
 def test_records_come_back() -> None:
     for record in (BENCH.vote(0, NOTARIZE, 3, "x"), BENCH.vote(0, NULLIFY, 3), BENCH.certificate(FINALIZE, 3, "x")):
         assert decode_record(encode_record(record)) == record
-    for record in (TIMED_OUT, TIMEOUTS):
-        assert decode_record(encode_record(record)) == record
+    for timed_out in (TIMED_OUT, TIMEOUTS):
+        assert decode_record(encode_record(timed_out)) == timed_out
 
 
 def test_the_largest_certificate_fits() -> None:
@@ -29,7 +29,7 @@ def test_the_largest_certificate_fits() -> None:
     record = encode_record(largest)
     assert len(record) <= MAX_RECORD_BYTES
     assert isinstance(decode_record(record), Certificate)
-    timeouts = tuple((signer, View(2**62), vote.signature) for signer in range(MAX_VALIDATORS))
+    timeouts = tuple((ValidatorIndex(signer), View(2**62), vote.signature) for signer in range(MAX_VALIDATORS))
     record = encode_record(TimeoutCertificate(View(2**63 - 1), largest, timeouts))
     assert len(record) <= MAX_RECORD_BYTES
     assert isinstance(decode_record(record), TimeoutCertificate)

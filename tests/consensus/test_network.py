@@ -9,6 +9,7 @@ from consensus.interface import Effect, Finalized, Propose, VotingConfig
 from consensus.keys import Ed25519Scheme
 from consensus.messages import MAX_REQUESTED_VIEWS
 from consensus.simplex import Simplex
+from consensus.types import View
 from consensus.voting import VotingEngine
 from tests.consensus.network import Faults, Host, MakeEngine, Network
 
@@ -207,12 +208,12 @@ def test_the_same_seed_gives_the_same_run(engine: MakeEngine) -> None:
 
 @either
 def test_a_whole_set_that_crashes_after_journaling_that_it_gave_up_goes_on(engine: type[VotingEngine]) -> None:
-    network = Network(4, seed=8, silent=(1,), make_engine=engine)  # type: ignore[arg-type]
+    network = Network(4, seed=8, silent=(1,), make_engine=engine)
     network.run(until_ms=410)
     network.silent = ()
     for host in network.hosts:
         if host.engine is not None:
-            assert engine._gives_up in host.engine._rounds[1].own  # type: ignore[attr-defined]
+            assert engine._gives_up in host.engine._rounds[View(1)].own
             network.crash(host)
         network.at(100, lambda host=host: network.start(host))  # type: ignore[misc]
     network.run(until_ms=4_000)

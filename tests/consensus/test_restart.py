@@ -420,10 +420,10 @@ def act(machine: Machine, action: tuple[object, ...]) -> None:
             expired(kind, engine.view)(machine)
         case ("vote", int(peer), kind, int(near), str(name)):
             view = max(1, engine.view + near)
-            received(peer, lambda bench: bench.vote(peer, kind, view, name))(machine)  # type: ignore[arg-type]
+            received(peer, lambda bench: bench.vote(peer, kind, view, name))(machine)
         case ("certificate", kind, int(near), str(name)):
             view = max(1, engine.view + near)
-            received(3, lambda bench: bench.certificate(kind, view, name))(machine)  # type: ignore[arg-type]
+            received(3, lambda bench: bench.certificate(kind, view, name))(machine)
         case ("timeout" | "timeouts", *_):
             act_timeout(machine, action)
         case ("sync",):

@@ -38,6 +38,7 @@ from consensus.messages import (
     CertificateRequest,
     ConflictingFinalize,
     ConflictingNotarize,
+    Message,
     NullifyAndFinalize,
     Proposal,
     Vote,
@@ -1002,6 +1003,7 @@ def test_a_vote_and_a_certificate_that_contradict_each_other_are_found_in_either
 ) -> None:
     bench = made()
     certificate, vote = bench.certificate(NOTARIZE, 1, "b1", signers=(1, 2, 3)), bench.vote(3, NOTARIZE, 1, "other")
+    said: list[tuple[int, Message]]
     said = [(3, vote), (2, certificate)] if is_first else [(2, certificate), (3, vote)]
     (report,) = [report for sender, message in said for report in of(Report, bench.receive(sender, message))]
     assert isinstance(report.evidence, ConflictingNotarize)

@@ -16,7 +16,7 @@ from validator.chain.block import BlockReceipts, FireReceipt, TransactionReceipt
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import System, Transaction, parse
 from validator.node.executor.executor import Executor
-from validator.node.executor.jobs import Build, Finalize, ReadAccounts
+from validator.node.executor.jobs import AccountsRead, Build, Built, Finalize, Finalized, ReadAccounts
 from validator.node.pool.mempool import Mempool
 from validator.primitives.codec import decode
 from validator.primitives.types import Hash
@@ -44,11 +44,12 @@ class Chain:
 
     def observation(self, user: LoadUser) -> Observation:
         header = self.executor.final_header
-        fees = (header.basefee_cycle, header.basefee_cell, header.basefee_lane_timer)
         return Observation(
             header.height,
             self.executor.pages.account(user.address)["nonce"],
-            *(int.from_bytes(fee, "big") for fee in fees),
+            int.from_bytes(header.basefee_cycle, "big"),
+            int.from_bytes(header.basefee_cell, "big"),
+            int.from_bytes(header.basefee_lane_timer, "big"),
             live_timers=self.executor.pages.account(user.actor)["live_timers"],
         )
 
@@ -56,13 +57,16 @@ class Chain:
         """The mempool must take it."""
         prepared = self.mempool.check(wire)
         read = self.executor.run(ReadAccounts((prepared.transaction.sender,)))
+        assert isinstance(read, AccountsRead)
         self.mempool.add(prepared, read.accounts[prepared.transaction.sender])
         return prepared.hash
 
     def make_block(self) -> BlockReceipts:
         view = self.executor.final_header.view + 1
         built = self.executor.run(Build(view, self.executor.final_digest, 0, self.mempool.candidates(2_048)))
+        assert isinstance(built, Built)
         final = self.executor.run(Finalize(built.digest, b""))
+        assert isinstance(final, Finalized)
         self.mempool.settle(final.header, final.transactions, final.accounts)
         archived = self.executor.archive.get(final.header.height)
         assert archived is not None

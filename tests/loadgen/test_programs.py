@@ -26,7 +26,7 @@ def plan(*calls: dict[str, Any], **options: Any) -> LoadPlan:
 
 
 def calls_of(user: LoadUser, turns: int) -> list[tuple[str, Any]]:
-    found = []
+    found: list[tuple[str, Any]] = []
     for turn in range(turns):
         observation = replace(START, height=turn + 1, confirmed_nonce=len(found))
         for wire in user.next_transactions(observation):

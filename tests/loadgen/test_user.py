@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -98,7 +99,7 @@ def test_a_stalled_account_gets_everything_again(user: LoadUser) -> None:
 def test_what_basefees_have_outgrown_is_signed_anew_and_takes_the_former_ones_place(user: LoadUser, fee: str) -> None:
     (wire,) = turn(user, START)
     user.undelivered([wire])
-    fees = {"basefee_cycle": START.basefee_cycle // 2, fee: 10 * START.basefee_cycle}
+    fees: dict[str, Any] = {"basefee_cycle": START.basefee_cycle // 2, fee: 10 * START.basefee_cycle}
     risen = replace(START, **fees)
     (again,) = turn(user, risen)
     old, new = parse(wire, CHAIN_ID), parse(again, CHAIN_ID)

@@ -80,7 +80,7 @@ class Suite:
     def reaching(self, name: str, *, slow: bool) -> list[pytest.Item]:
         """The tests of a tier that reach a bug; first those that are likely to catch it.
 
-        These are named for the scenario in which the bug is detected, or cost little and are about few bugs.
+        These are named for the detection scenario, or cost little and are about few bugs.
         """
         tests, scenario = self._page["tests"], all_mutants()[name].detection.scenario
         chosen = [item for item in self._items if name in tests[item.nodeid]["reach"] and self._is_slow(item) == slow]

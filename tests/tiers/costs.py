@@ -150,7 +150,7 @@ class Costs:
             "reach": sorted(reach),
         }
         self._shared = 0.0
-        return report  # type: ignore[no-any-return]
+        return report
 
     # Where reports arrive.
 

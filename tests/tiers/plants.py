@@ -111,7 +111,7 @@ def _replace_everywhere(original: Any, replacement: Any) -> None:
 
 def _replace_in(owner: ModuleType | type, original: Any, replacement: Any) -> None:
     for name, value in list(vars(owner).items()):
-        function = getattr(value, "__func__", value)
+        function = _function_of(value)
         if value is original:
             setattr(owner, name, replacement)
         elif type(value) in (tuple, list) and any(held is original for held in value):
@@ -122,6 +122,11 @@ def _replace_in(owner: ModuleType | type, original: Any, replacement: Any) -> No
             given = function.__defaults__ or ()
             if any(default is original for default in given):
                 function.__defaults__ = tuple(replacement if default is original else default for default in given)
+
+
+def _function_of(value: Any) -> Any:
+    """The function behind a method or a property; any other value itself."""
+    return value.fget if isinstance(value, property) else getattr(value, "__func__", value)
 
 
 # --- reach ------------------------------------------------------------------------------------------------------------
@@ -137,11 +142,6 @@ def _overridden(original: Any, replacement: Any) -> list[Place]:
         if callable(_function_of(value)) and not isinstance(value, type) and owner is not object:
             found.append((owner, name))
     return found
-
-
-def _function_of(value: Any) -> Any:
-    """The function of a method, a class method, a static method or a property; else the value."""
-    return value.fget if isinstance(value, property) else getattr(value, "__func__", value)
 
 
 def _replaced_by(name: str) -> list[Place]:

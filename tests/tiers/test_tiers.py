@@ -22,7 +22,7 @@ def chosen_by(target: str) -> str:
 
 
 def is_run(target: str, marks: Collection[str]) -> bool:
-    return Expression.compile(chosen_by(target)).evaluate(lambda name, **_: name in marks)
+    return Expression.compile(chosen_by(target)).evaluate(lambda name, /, **_: name in marks)
 
 
 @pytest.mark.parametrize("marks", [(), ("slow",), ("live",), ("live", "slow")], ids=" ".join)

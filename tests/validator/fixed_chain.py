@@ -61,7 +61,7 @@ def build(variant: str) -> Chain:
 
 def transactions(chain: Chain, height: int, all_kinds: bool) -> list[Transaction]:
     """The block's transactions; each sender's nonces follow each other."""
-    tip = {"max_priority_fee_per_cycle": height, "max_fee_per_cycle": 10**9}
+    tip: dict[str, Any] = {"max_priority_fee_per_cycle": height, "max_fee_per_cycle": 10**9}
     calls: list[tuple[Any, ...]] = [
         (ALICE, chain.call(*alices_script(height), timer_allowance=10**12)),
         (BOB, chain.call(*bobs_script(height), actor=OTHER, sender=BOB, max_priority_fee_per_cycle=height)),

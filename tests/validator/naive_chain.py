@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from validator.chain.transactions import Call, Deploy, Transaction, Transfer
+from validator.chain.transactions import Call, Transaction, Transfer
 from validator.primitives.codec import keccak256
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
@@ -184,7 +184,7 @@ class NaiveChain:
         self.books.nonces[t.sender] = t.nonce + 1
         self.books.balances[t.sender] -= upfront
         self.books.allowance = t.timer_allowance
-        target = t.action.to if not isinstance(t.action, Deploy) else b""
+        target = t.action.to if isinstance(t.action, Transfer | Call) else b""
         run = Run(Address(target), t.sender, t.sender, t.gas_limit, t.cells_limit)
         error, events = self.perform(run, lambda: self.body(run, t))
         self.books.allowance = 0

@@ -145,7 +145,8 @@ class NaiveJobs:
 
     def finish(self) -> tuple[list[tuple[Any, ...]], int]:
         """Callbacks, as id, error, whether consumed, cycles and events; and how many messages run."""
-        used, full, ran = 0, False, []
+        used, full = 0, False
+        ran: list[tuple[Any, ...]] = []
         while self.called < len(self.completions) and self.completions[self.called][1] < self.height:
             if len(ran) == self.limits.callbacks_per_block or used + self.limits.message_cycles > self.limits.lane:
                 full = True

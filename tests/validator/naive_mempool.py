@@ -83,7 +83,7 @@ class NaiveMempool:
 
     def _leaving(self, new: Row, others: list[Row]) -> list[Row] | None:
         """Which of the others have to leave for a new one, the worst first."""
-        left, leaving = list(others), []
+        left, leaving = list(others), list[Row]()
         while len(left) >= rules.MAX_TRANSACTIONS or size_of([*left, new]) > rules.MAX_BYTES:
             last = [row for row in left if not any(r.sender == row.sender and r.nonce > row.nonce for r in left)]
             if not last or len(leaving) == rules.MAX_EVICTIONS:
@@ -133,7 +133,7 @@ class NaiveMempool:
 
     def candidates(self, most: int) -> list[Hash]:
         """One at a time: of every sender's next one, that which comes first."""
-        left, taken = list(self.rows), []
+        left, taken = list(self.rows), list[Hash]()
         while left and len(taken) < most:
             heads = [row for row in left if not any(r.sender == row.sender and r.nonce < row.nonce for r in left)]
             first = min(heads, key=lambda row: (self._comes_last(row), -self.tip(row.transaction), row.number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import TypeVar
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.memory import MemoryDisk
@@ -25,6 +26,8 @@ from validator.transition.transition import Transition
 
 Tap = Callable[[int, int, bytes], bytes | None]
 """``(sender, target, payload)`` to what arrives; ``None`` where nothing does."""
+
+EffectType = TypeVar("EffectType", bound=Effect)
 
 STEP_LIMIT = 400_000
 
@@ -173,7 +176,7 @@ class Network:
     def heights(self) -> list[int]:
         return [self.height(index) for index in range(self.count)]
 
-    def effects_of(self, kind: type[Effect], index: int) -> list[Effect]:
+    def effects_of(self, kind: type[EffectType], index: int) -> list[EffectType]:
         return [effect for at, effect in self.effects if at == index and isinstance(effect, kind)]
 
     def require_one_chain(self, *indices: int) -> None:

@@ -136,9 +136,9 @@ def test_records_of_agents_from_the_page_alone() -> None:
     assert packed(["builtin:script", agent, 1, 1, 0, None, [agent, 4]]) == pinned("actor_with_naming")
     assert packed([uint(7), None, 4]) == pinned("kept_answer")
     assert packed([actor, agent, "run", b"[]", 2_000, 0, b"\x04" * 32]) == pinned("message_with_origin")
-    query = [timer_id, actor, "ok", 700, uint(1), [None, uint(5)]]
-    assert packed([*query, agent]) == pinned("query_of_contract")
-    assert packed(query) == codec.encode(QueryReceipt(*query[:5], tuple(query[5])))
+    asked, bid = (timer_id, actor, "ok", 700, uint(1)), (None, uint(5))
+    assert packed([*asked, bid, agent]) == pinned("query_of_contract")
+    assert packed([*asked, bid]) == codec.encode(QueryReceipt(*asked, bid))
 
 
 def test_what_names_no_agent_and_has_no_origin_is_written_as_before() -> None:

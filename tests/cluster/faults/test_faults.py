@@ -63,7 +63,7 @@ def check(record: RunRecord, name: str = "faults") -> Check:
 # --- every kind bites -----------------------------------------------------------------------------------------------
 
 LASTING = {"at_height": 5, "for_ms": 2_000}
-BITING = {
+BITING: dict[str, tuple[dict[str, Any], str]] = {
     "kill": ({"target": "validator-1"}, "recovered height"),
     "wipe": ({"target": "validator-1", "at_height": 12}, "joined by the snapshot of height 16"),
     "disk_full": ({"target": "validator-1"}, "failed: planned fault"),

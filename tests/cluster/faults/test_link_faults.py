@@ -11,6 +11,7 @@ from cluster.faults.engine import FaultEngine
 from cluster.faults.link_faults import LinkFaultInForce, impaired_by_links
 from cluster.faults.link_model import Link, Links
 from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import LinkFault
 from tests.cluster.faults.test_engine import FakeStage
 
 NAMES = ["a", "b", "c", "d", "e"]
@@ -24,11 +25,17 @@ def scenario(*faults: dict[str, Any]) -> Scenario:
     return Scenario.model_validate({"name": "links", "validators": nodes, "faults": [WHEN | fault for fault in faults]})
 
 
+def planned(plan: Scenario) -> LinkFault:
+    """The one fault of a scenario."""
+    (resolved,) = plan.planned_faults
+    assert isinstance(resolved, LinkFault)
+    return resolved
+
+
 def heard(fault: dict[str, Any]) -> dict[str, str]:
     """Of each validator those whose messages reach it while a fault lasts."""
     plan = scenario(fault)
-    (resolved,) = plan.planned_faults
-    force = LinkFaultInForce(resolved, NAMES)
+    force = LinkFaultInForce(planned(plan), NAMES)
     links = Links(plan.network, Random(1))
 
     def reaches(sender: int, receiver: int) -> bool:
@@ -67,10 +74,9 @@ def test_a_cut_takes_the_links_between_two_regions_both_ways_and_no_others() -> 
 def test_who_can_do_nothing_while_groups_overlap() -> None:
     """A group that is a quorum goes on, whoever else hears some of it."""
     fault = {"kind": "partition", "groups": [["a", "b", "c", "d"], ["d", "e"]]}
-    (resolved,) = scenario(fault).planned_faults
-    assert impaired_by_links(resolved, NAMES) == ("e",)
-    (ring,) = scenario({"kind": "partition", "groups": [["a", "b"], ["b", "c"], ["c", "d", "e", "a"]]}).planned_faults
-    assert impaired_by_links(ring, NAMES) == ("b",)
+    assert impaired_by_links(planned(scenario(fault)), NAMES) == ("e",)
+    ring = scenario({"kind": "partition", "groups": [["a", "b"], ["b", "c"], ["c", "d", "e", "a"]]})
+    assert impaired_by_links(planned(ring), NAMES) == ("b",)
     engine = FaultEngine(scenario(fault), FakeStage())
     engine.on_new_height(5)
     assert not engine.records[0].is_hard and not engine.records[0].sides

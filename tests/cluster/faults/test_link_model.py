@@ -35,7 +35,7 @@ def test_a_plain_link_has_its_latency() -> None:
 
 def test_jitter_is_around_the_latency_and_never_before_now() -> None:
     found = times(make_links(jitter_ms=4.0))
-    assert (min(found), max(found)) == (pytest.approx(6_000, abs=50), pytest.approx(14_000, abs=50))
+    assert (min(found), max(found)) == pytest.approx((6_000, 14_000), abs=50)
     assert mean(found) == pytest.approx(10_000, abs=150)
     assert min(times(make_links(jitter_ms=40.0))) == 0
 
@@ -76,7 +76,7 @@ def test_what_finds_a_full_queue_is_lost() -> None:
 
 
 def test_regions_have_latencies_of_their_own() -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "regions": {"east": ["a", "b"], "west": ["c"]},
         "latency_matrix_ms": {"east": {"east": 1.0, "west": 80.0}, "west": {"east": 90.0}},
     }

@@ -139,7 +139,7 @@ def late_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LateR
     validators = {"count": 4, "nodes": [{}, {}, {}, {"joins_at_height": JOINS_AT}]}
     held: list[int] = []
     begun: set[int] = set()
-    looked, is_ready = Hosts.look, LoadProcess.is_ready.fget
+    looked, is_ready = Hosts.look, vars(LoadProcess)["is_ready"].fget
     assert is_ready is not None
 
     def look(hosts: Hosts, height: int = 0, starts: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -162,7 +163,7 @@ def test_no_window_lasts_longer_than_the_run() -> None:
 
 
 def test_in_a_crowd_the_broken_and_the_injured_are_watched() -> None:
-    nodes = [{} for _ in range(40)]
+    nodes: list[dict[str, Any]] = [{} for _ in range(40)]
     nodes[30] = {"mutant": "double-fire"}
     faults = [{"kind": "kill", "target": "validator-25", "at_height": 5}]
     watched = choose_watched(make_scenario(validators={"count": 40, "nodes": nodes}, faults=faults))

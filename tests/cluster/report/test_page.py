@@ -16,6 +16,7 @@ from cluster.record.message_trace import MAX_MESSAGES_PER_WINDOW, MAX_WATCHED, M
 from cluster.record.run import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report.charts import MAX_POINTS, charts, latency_chart
 from cluster.report.page import render_report
+from cluster.report.svg import Chart
 from cluster.report.tables import facts, fault_rows, tiles, validator_rows
 from cluster.report.timeline import timeline_data
 from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, stalled, with_kill, with_late
@@ -173,7 +174,9 @@ def test_one_slow_block_of_a_long_run_is_in_the_chart_of_latencies() -> None:
             height: at - (9_000 if height == slowest else 400 if height % 4 == 0 else 0)
             for height, at in proposals.items()
         }
-        points = dict(latency_chart(books).chart.series[0].points)
+        chart = latency_chart(books).chart
+        assert isinstance(chart, Chart)
+        points = dict(chart.series[0].points)
         assert points[float(slowest)] > 9_000
         assert sum(400 < latency < 9_000 for latency in points.values()) >= MAX_POINTS / 3
         assert sum(latency < 400 for latency in points.values()) >= MAX_POINTS / 3
@@ -222,6 +225,7 @@ def test_a_stall_that_was_too_long_is_marked_in_every_chart_and_in_the_timeline(
     assert check_run(record).check("progress").verdict is Outcome.FAIL
     for one in charts(keep_books(record), [], []):
         if one.chart.ident in ("heights", "latency", "fires", "backlog", "basefees", "lanes"):
+            assert isinstance(one.chart, Chart)
             (band,) = [band for band in one.chart.bands if band.is_stall]
             assert band.name == "no final block for 7.3 s"
             if one.chart.ident != "heights":

@@ -32,7 +32,7 @@ def test_everybody_has_a_link_to_everybody_unless_said_otherwise() -> None:
 
 
 def test_a_direct_link_is_taken_even_where_a_detour_is_faster() -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "regions": {"a": ["v0"], "b": ["v1"], "c": ["v2"]},
         "latency_matrix_ms": {"a": {"b": 100.0, "c": 10.0}, "b": {"c": 10.0}},
     }
@@ -81,12 +81,12 @@ def test_along_a_path_latencies_add_up_losses_compose_and_the_least_bandwidth_co
     assert found is not None
     assert (found.latency_ms, found.jitter_ms, found.bandwidth_kbps) == (25.0, 5.0, 700)
     assert found.loss == pytest.approx(1 - 0.9 * 0.5 * 0.5)
-    assert (found.duplication, found.reordering) == (pytest.approx(0.2), pytest.approx(0.5))
+    assert (found.duplication, found.reordering) == pytest.approx((0.2, 0.5))
     assert network(4, topology=edges).quality(2, 3).bandwidth_kbps is None  # type: ignore[union-attr]
 
 
 def test_a_way_back_that_takes_longer_may_be_another_one() -> None:
-    fields = {
+    fields: dict[str, Any] = {
         "regions": {"a": ["v0"], "b": ["v1"], "c": ["v2"]},
         "latency_matrix_ms": {"a": {"b": 10.0, "c": 50.0}, "b": {"a": 500.0, "c": 10.0}, "c": {"a": 20.0}},
     }

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel
 
 from cluster.common.errors import BadInput
 from cluster.scenario import Scenario, change_scenario, fault_to_add, scenario_from
@@ -218,7 +219,7 @@ def test_a_fault_that_is_injected_is_told_the_same(fault: dict[str, Any], line: 
 
 # --- nothing is left to pydantic's words ------------------------------------------------------------------------------
 
-ROOTS = (Scenario, *(workload.options_type for workload in WORKLOADS.values()))
+ROOTS: tuple[type[BaseModel], ...] = (Scenario, *(workload.options_type for workload in WORKLOADS.values()))
 
 
 def schemas_within(schema: Any) -> Iterator[dict[str, Any]]:

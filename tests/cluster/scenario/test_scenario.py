@@ -554,7 +554,7 @@ def test_merge_keys_and_anchors_work(tmp_path: Path) -> None:
 
 def sections() -> dict[str, type[BaseModel]]:
     """Every model that a scenario is made of, by its heading in the reference."""
-    found = {"scenario": Scenario, **dict(_parts(Scenario, ""))}
+    found: dict[str, type[BaseModel]] = {"scenario": Scenario, **dict(_parts(Scenario, ""))}
     found |= {f"{name} options": workload.options_type for name, workload in WORKLOADS.items()}
     found["program calls"] = ProgramCall
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random, SystemRandom
 
@@ -31,10 +31,12 @@ PLAN = {
 class Unseeded(Links):
     """Draws from a source that nobody seeded, once something was sent."""
 
-    def arrivals(self, sender: int, receivers: object, size: int, now_us: int) -> list[tuple[int, int]]:
+    def arrivals(
+        self, sender: int, receivers: Iterable[int], size: int, now_us: int, random: Random | None = None
+    ) -> list[tuple[int, int]]:
         if self.sent >= 100:
             self._random = SystemRandom()
-        return super().arrivals(sender, receivers, size, now_us)  # type: ignore[arg-type]
+        return super().arrivals(sender, receivers, size, now_us, random)
 
 
 class WithUnseededLinks(Simulation):

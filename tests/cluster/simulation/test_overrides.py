@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from random import Random
 from statistics import mean
 from typing import Any
@@ -75,7 +76,7 @@ def test_votes_on_their_way_to_a_slow_disk_are_lost_with_the_machine() -> None:
         machine = Machine(0, "alone", clock, nothing, nothing, nothing)
         machine.work.sync_ms = 60
         machine.work.append(1, b"first ")
-        clock.after(59_000, "second", b"", lambda machine=machine: machine.work.append(2, b"second"))
+        clock.after(59_000, "second", b"", partial(machine.work.append, 2, b"second"))
         while clock.now_us < 60_000:
             clock.step()
         machine.disk.crash(Random(seed))

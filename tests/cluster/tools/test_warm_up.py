@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.common import checkout
 from cluster.tools import warm_up
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -41,7 +42,7 @@ def test_modules_are_compiled_where_processes_write_no_bytecode(
 
 @pytest.mark.parametrize("package", warm_up.PACKAGES)
 def test_they_are_those_of_the_project(package: str) -> None:
-    assert (warm_up.ROOT / package / "__init__.py").is_file()
+    assert (checkout.ROOT / package / "__init__.py").is_file()
 
 
 @pytest.mark.soak

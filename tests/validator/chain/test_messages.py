@@ -57,6 +57,7 @@ def test_other_shapes_are_refused(plain: object) -> None:
 
 
 def test_what_a_join_looks_at_is_told_by_its_beginning() -> None:
+    looked_at: list[PeerMessage]
     looked_at = [SnapshotOffer(b"a", b"b", (), b"c", b"d"), ChunkResponse(8, 2, b"", 0, 0), ViewReport(b"", b"")]
     assert all(may_answer_join(encode_message(message)) for message in looked_at)
     others = [message for message, _ in MESSAGES if not isinstance(message, ChunkResponse)]

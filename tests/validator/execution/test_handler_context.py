@@ -12,6 +12,7 @@ from validator.execution.handler_context import HandlerContext, run_handler
 from validator.execution.timer_calls import Allowance, SchedulingTerms
 from validator.primitives.errors import HandlerFailure, OutOfCells, OutOfCycles, Rejection
 from validator.primitives.meter import Meter
+from validator.primitives.types import Address
 from validator.pvm import script as programs
 from validator.pvm.runtime.host import ScheduleRequest
 from validator.state.working_set import World
@@ -20,7 +21,7 @@ TX = 1_000
 """Base cycles of a transaction."""
 
 
-def context(cycles: int = 10**6, cells: int = 10**6, actor: bytes = ACTOR) -> HandlerContext:
+def context(cycles: int = 10**6, cells: int = 10**6, actor: Address = ACTOR) -> HandlerContext:
     chain = Chain()
     terms = SchedulingTerms(1, 10**6, 0, chain.parameters, auction=True)
     return HandlerContext(World(chain.view), Meter(cycles, cells), actor, ALICE, terms, Allowance(ALICE, 0))
@@ -112,7 +113,7 @@ def test_what_is_no_saved_id_is_not_found(stored: str) -> None:
 
 
 def test_a_transaction_is_charged_base_then_payload_then_value_then_the_actor_is_looked_for() -> None:
-    chain, nobody = Chain(), b"\x99" * 20
+    chain, nobody = Chain(), Address(b"\x99" * 20)
     receipt = chain.run(["get", "k"], actor=nobody, value=5)
     payload = len(script(["get", "k"]))
     assert (receipt.error, receipt.cycles, receipt.cells) == ("UnknownActor", TX, payload)
@@ -172,7 +173,7 @@ def test_transfers_count_as_movements_and_nothing_does_not() -> None:
     host = context()
     host.transfer(OTHER, 5)
     host.transfer(OTHER, 0)
-    host.transfer(b"\x42" * 20, 0)
+    host.transfer(Address(b"\x42" * 20), 0)
     (movement,) = host.effects().movements
     assert (movement.source, movement.target, movement.amount) == (ACTOR, OTHER, b"\5")
     assert b"a" + b"\x42" * 20 not in [change.key for change in host.world.changes()]

@@ -261,7 +261,8 @@ def plant(patched: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
     source, scope = inspect.getsource(getattr(module, name)), vars(module)
     assert source.count(old) == 1
     original = scope[name]
-    exec(compile("from __future__ import annotations\n" + source.replace(old, new), module.__file__, "exec"), scope)
+    text = "from __future__ import annotations\n" + source.replace(old, new)
+    exec(compile(text, str(module.__file__), "exec"), scope)
     changed, scope[name] = scope[name], original
     patched.setattr(module, name, changed)
 

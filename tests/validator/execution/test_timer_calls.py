@@ -196,7 +196,7 @@ def test_expiries() -> None:
 
 def test_prices() -> None:
     assert Scene().schedule(max_fee_per_cycle=PRICE).max_fee_per_cycle == PRICE
-    both = {"max_fee_per_cycle": PRICE + 7, "max_priority_fee_per_cycle": 8}
+    both: dict[str, Any] = {"max_fee_per_cycle": PRICE + 7, "max_priority_fee_per_cycle": 8}
     scene = Scene()
     accepted = scheduling.schedule(scene.world, ACTOR, replace(GOOD, **both), scene.terms, scene.allowance)
     assert (accepted.timer.max_priority_fee_per_cycle, accepted.clamped_from) == (7, 8)

@@ -349,7 +349,7 @@ def test_a_reverted_fire_is_paid_counted_and_not_retried() -> None:
     outcome = chain.block()
     (fire,) = outcome.receipts.fires
     assert (fire.ok, fire.error, fire.cycles, fire.cells) == (False, "ScriptFailed", BASE + 400, 2)
-    assert fire.effects.movements == fire.effects.events == ()
+    assert (fire.effects.movements, fire.effects.events) == ((), ())
     prices = outcome.prices
     assert fee(fire) == 1_400 * (prices.basefee_cycle + prices.lane_price) + 2 * prices.basefee_cell
     assert chain.balance(ACTOR) == before - fee(fire)

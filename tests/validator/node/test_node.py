@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import msgspec
 import pytest
@@ -171,7 +172,8 @@ def test_a_block_that_nothing_waits_for_any_more_is_not_asked_for_for_ever() -> 
     network = Network().start()
     network.run_to(3)
     node = network.validator(0).node
-    for waiting, asked in (({}, 0), ({Hash(b"\2" * 32): []}, 1)):
+    cases: list[tuple[dict[Hash, Any], int]] = [({}, 0), ({Hash(b"\2" * 32): []}, 1)]
+    for waiting, asked in cases:
         node._catch_up._wanted, node._verification._requests = Hash(b"\1" * 32), waiting
         node._proposals._due, node._finality.target = None, None
         effects = node.handle(Timeout(SYNC_TIMER))
@@ -262,7 +264,8 @@ def test_a_header_with_other_transactions_does_not_spoil_the_block() -> None:
     keep_busy(network)
     network.run_to(15)
     network.require_one_chain()
-    assert any(network.validator(0).executor.archive.block(h).header.proposer == 1 for h in range(1, 15))
+    blocks = [network.validator(0).executor.archive.block(height) for height in range(1, 15)]
+    assert None not in blocks and any(block and block.header.proposer == 1 for block in blocks)
 
 
 def test_a_node_that_takes_any_body_for_a_digest_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

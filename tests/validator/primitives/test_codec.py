@@ -106,7 +106,8 @@ def test_no_longer_form_of_any_part_is_accepted(sample: Any) -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
 def test_missing_additional_and_trailing_parts_are_refused(sample: Any) -> None:
     plain, data = msgpack.unpackb(encode(sample)), encode(sample)
-    for wrong in ([*plain, 0], [*plain, None], plain[:-1], [], None, {}):
+    wrongs: list[Any] = [[*plain, 0], [*plain, None], plain[:-1], [], None, {}]
+    for wrong in wrongs:
         with pytest.raises(CodecError):
             decode(msgpack.packb(wrong), type(sample))
     for bad in (data + b"\0", data[:-1], b"", b"\xc1", b"\x00" + data):

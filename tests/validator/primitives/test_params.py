@@ -129,7 +129,8 @@ def test_tiers_have_a_range() -> None:
 @pytest.mark.parametrize(("name", "known"), [("TIE_BREAK", ("id", "aged")), ("P50_WEIGHT", ("fires", "cycles"))])
 def test_choices(name: str, known: tuple[str, ...]) -> None:
     assert [parse_value(name, value) for value in known] == list(known)
-    for wrong in ("", "ID", None, 1, [], {}):
+    wrongs: list[Any] = ["", "ID", None, 1, [], {}]
+    for wrong in wrongs:
         with pytest.raises(ParameterError, match=f"^{name}: expected one of {', '.join(known)}, got "):
             parse_value(name, wrong)
 

@@ -73,7 +73,9 @@ def outcome(source: str, cycles: int) -> list[Any]:
     except ProgramError as refused:
         return ["refused", [[problem.line, problem.column] for problem in refused.problems]]
     loaded = LoadedProgram(methods_of(program), compile_program(program))
-    context, found, error = Context(cycles), [], ""
+    found: list[Any] = []
+    context: Any = Context(cycles)
+    error = ""
     name = program.handlers[0]
 
     async def first() -> None:

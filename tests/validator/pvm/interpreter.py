@@ -159,10 +159,11 @@ def own_price(node: ast.AST) -> int:
         case ast.Call(func=ast.Name()):
             return base + w.BUILTIN
         case ast.Call():
-            name = own_name(node)
-            if name is None:
+            called = own_name(node)
+            if called is None:
                 return base + w.BUILTIN
-            return base + {"spawn": w.TASK, "pause": w.TASK_TURN}.get(name, w.HOST_CALL if name in HOST_CALLS else 0)
+            usual = w.HOST_CALL if called in HOST_CALLS else 0
+            return base + {"spawn": w.TASK, "pause": w.TASK_TURN}.get(called, usual)
     return base
 
 
@@ -288,7 +289,14 @@ class Interpreter:
 
     # --- statements ---------------------------------------------------------------------------------------------------
 
-    def block(self, statements: list[ast.stmt], names: Names, depth: int, extra: int = 0, turn: Any = None) -> Steps:
+    def block(
+        self,
+        statements: list[ast.stmt],
+        names: Names,
+        depth: int,
+        extra: int = 0,
+        turn: tuple[ast.expr, Value] | None = None,
+    ) -> Steps:
         """Statements, each straight-line piece paid for before it; ``turn`` is done once the first one is paid for."""
         is_paid = False
         for place, node in enumerate(statements):
@@ -1346,7 +1354,7 @@ class Host:
             fail("ValueError")
         at, packed = self.number(height), self.payload(payload)
         self.charge(max(0, len(packed) - 32) // w.KECCAK_BYTES_PER_CYCLE)
-        request = {
+        request: dict[str, Any] = {
             "height": at,
             "payload": packed,
             "handler": self.name(handler),
@@ -1354,7 +1362,7 @@ class Host:
         }
         agent = more.pop("bidding_agent", None)
         bid = more.pop("bid", None)
-        numbers = {name: self.or_none(value) for name, value in more.items()}
+        numbers: dict[str, Any] = {name: self.or_none(value) for name, value in more.items()}
         is_given = self.or_none(bid) is not None
         named = None if agent is None else self.account(agent)
         made = ScheduleRequest(**request, **numbers, tier=tier, bid_given=is_given, bidding_agent=named)

@@ -177,7 +177,7 @@ class Draw:
         """One method; a variable has no value at first now and then."""
         self.is_async, self.loops = is_async, 0
         own = [*parameters.split(), "payload"]
-        first, never = [], []
+        first, never = list[str](), list[str]()
         for kind, names in VARIABLES.items():
             for each in names:
                 if each not in own:

@@ -186,7 +186,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--most", type=float, default=MOST, metavar="TIMES", help="the median that a cycle may take")
     parser.add_argument("--out", type=Path, default=Path("runs/soak-prices"), metavar="FOLDER")
     options = parser.parse_args(arguments)
-    found = search(*options.seeds, options.out, options.minutes)
+    first, end = options.seeds
+    found = search(first, end, options.out, options.minutes)
     print(f"{found.tried:,} shapes tried; a cycle takes {found.median:.1f} ns in the median of those drawn,", end=" ")
     print(f"nine tenths at most {found.nine_tenths / found.median:.1f} times as long; the dearest:")
     for each in found.dearest[:SHOWN]:

@@ -83,7 +83,7 @@ def _many(sign: str, kind: str) -> list[str]:
 
 def _signs(signs: str, pairs: str) -> list[str]:
     """Each sign between each pair of kinds."""
-    return [f"(<{one}> {sign} <{other}>)" for sign in signs.split() for one, other in pairs.split()]
+    return [f"(<{one}> {sign} <{other}>)" for sign in signs.split() for one, other in map(tuple, pairs.split())]
 
 
 ORDER: Final = "< <= > >= == !="
@@ -117,8 +117,8 @@ _EXPRESSIONS: Final[dict[str, list[str]]] = {
         *_signs(ORDER, ORDERED),
         *_signs("== !=", "dd ee oo aa bs sb nt wn lp oa ku"),
         *_signs("in", "nl sm ss uu bb su sd ne bd te ak kk pk oa wl nb dk us"), "(<n> not in <l>)", "(<s> not in <s>)",
-        *(f"(<{one}> {sign} <{other}> {sign} <0>)" for sign in ("<", "<=", "==") for one, other in ORDERED.split()),
-        *(each for kind, _ in ORDERED.split() for sign in (" <= ", " == ") for each in _many(sign, kind)), *_many(" == ", "d"), *_many(" == ", "o"),
+        *(f"(<{one}> {sign} <{other}> {sign} <0>)" for sign in ("<", "<=", "==") for one, other in map(tuple, ORDERED.split())),
+        *(each for kind, _ in map(tuple, ORDERED.split()) for sign in (" <= ", " == ") for each in _many(sign, kind)), *_many(" == ", "d"), *_many(" == ", "o"),
         *_many(" == ", "e"), *_many(" is None is not None is ", "a"),
         "(<n> < 5)", "(<a> == 5)", "(<s> == 'a')", "(<b> == 'a')", "('" + "q" * 31 + "' < <s>)",
         "(<a> == b'" + "q" * 31 + "')", "(<a> is None)", "(<a> is not None)", "(not <a>)",

@@ -131,7 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=1, choices=range(1, 65), metavar="N")
     parser.add_argument("--out", type=Path, default=Path("runs/soak-programs"), metavar="FOLDER")
     options = parser.parse_args(arguments)
-    return 1 if soak(*options.seeds, options.processes, options.out) else 0
+    first, end = options.seeds
+    return 1 if soak(first, end, options.processes, options.out) else 0
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ def result_of(context: HandlerContext, body: Any) -> tuple[tuple[Any, ...], int 
 
 def by_vm(loaded: LoadedProgram, payload: Any, cycles: int, cells: int) -> tuple[tuple[Any, ...], int | None]:
     context = new_context(cycles, cells)
-    function, found = loaded.functions["handle"], []
+    function, found = loaded.functions["handle"], list[Any]()
 
     def body() -> None:
         if iscoroutinefunction(function):
@@ -114,7 +114,7 @@ def _deep_stack() -> Iterator[None]:
         sys.setrecursionlimit(before)
 
 
-PAYLOADS = (None, 0, 1, True, -(2**256) + 1, "", "text", b"\xff", [], [1, [2]], {"a": 1})
+PAYLOADS: tuple[Any, ...] = (None, 0, 1, True, -(2**256) + 1, "", "text", b"\xff", [], [1, [2]], {"a": 1})
 
 
 def difference(seed: int) -> str | None:

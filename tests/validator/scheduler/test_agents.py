@@ -304,7 +304,7 @@ class AgentMachine(IndexMachine):
     """The same with contracts: named, told other answers, left, and asked about some of the timers only."""
 
     @initialize(activation=st.sampled_from([0, 3]))
-    def begin(self, activation: int = 0) -> None:  # type: ignore[override]
+    def begin(self, activation: int = 0) -> None:
         wide = {"GBA_MAX_CYCLES": 3_000, "GBA_BUDGET_CYCLES": 7_000, "LANE_TIMER_CYCLES": 60_000}
         caps = {"MAX_CYCLES_PER_FIRE": 30_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 30_000}
         self.genesis = genesis(**{**PARAMETERS, **wide, **caps, "ACTIVATION_HEIGHT": activation})
@@ -321,7 +321,7 @@ class AgentMachine(IndexMachine):
             [random.choice((1, 1, 2, 5)), price, random.choice((agent, None)), random.choice(("", "", agent))]
             for _ in range(random.randrange(1, 6))
         ]
-        answers = (
+        answers: tuple[Any, ...] = (
             FULL,
             {},
             {"max_fee_per_cycle": 1},
@@ -525,7 +525,11 @@ def test_timers_that_come_due_are_noted_together(monkeypatch: pytest.MonkeyPatch
 
 def test_an_agent_that_leaves_again_and_again_has_its_timers_looked_at_once() -> None:
     """What the default agent supplied stays: only timers that it never priced are given its fee."""
-    few = {"LANE_TIMER_CYCLES": 20_000, "MAX_CYCLES_PER_FIRE": 20_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 20_000}
+    few: dict[str, Any] = {
+        "LANE_TIMER_CYCLES": 20_000,
+        "MAX_CYCLES_PER_FIRE": 20_000,
+        "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 20_000,
+    }
     chain = AgentChain(genesis(GBA_QUERIES_PER_ACTOR=1, **few))
     chain.calls((AGENT, "tell", {"max_fee_per_cycle": 1}), (OWNER, "plan", [[1, None, AGENT]] * 60))
     chain.block()
@@ -551,7 +555,7 @@ LOW = {"max_fee_per_cycle": 1}
 @pytest.mark.parametrize(("answer", "other"), [(LOW, None), ({}, LOW)], ids=["to nothing kept", "to a kept answer"])
 def test_an_agent_that_is_named_after_pricing_prices_nothing_of_that_block(answer: Any, other: Any, delay: int) -> None:
     """The default agent supplied before that, or not; an index that goes back and forth, or is rebuilt, says so."""
-    one_fires = {
+    one_fires: dict[str, Any] = {
         "LANE_TIMER_CYCLES": 30_000,
         "MAX_CYCLES_PER_FIRE": 30_000,
         "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 30_000,

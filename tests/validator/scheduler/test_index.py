@@ -46,7 +46,7 @@ from validator.scheduler.kernels import CHUNK
 from validator.scheduler.open_timers import OpenTimers
 from validator.scheduler.overflow import OverflowTree
 from validator.scheduler.parties import Parties
-from validator.scheduler.rows import ROW, Rows, timer_id_of_row
+from validator.scheduler.rows import DEAD, ROW, Rows, timer_id_of_row
 from validator.scheduler.waiting import WaitingPool
 from validator.state import LogStateStore, View
 from validator.state.working_set import Change
@@ -368,8 +368,8 @@ def reviving(sweep: Method) -> Method:
     def changed(pool: WaitingPool) -> Any:
         dead, swept = pool.rows[: pool.count].copy(), sweep(pool)
         if swept:
-            lost = dead[(dead["flags"] & waiting.DEAD) != 0][:1]
-            lost["flags"] &= ~np.uint32(waiting.DEAD)
+            lost = dead[(dead["flags"] & DEAD) != 0][:1]
+            lost["flags"] = lost["flags"] & ~np.uint32(DEAD)
             pool.put(lost)
         return swept
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from random import Random
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from tests.validator.naive_pool import Waiting, draw_row
 from validator.scheduler import overflow
 from validator.scheduler.overflow import OverflowTree
-from validator.scheduler.rows import timer_id_of_row
+from validator.scheduler.rows import ROW, timer_id_of_row
 
 Places = dict[tuple[int, int], bytes]
 
@@ -149,13 +150,13 @@ def test_planted_faults_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys the other way round, hashes that stay stale, a height without its rows."""
     assert not is_caught()
     with monkeypatch.context() as patched:
-        patched.setattr(overflow, "_IDENTITY", overflow.struct.Struct("<QQ4Q"))
+        patched.setattr(overflow, "_IDENTITY", struct.Struct("<QQ4Q"))
         assert is_caught()
     with monkeypatch.context() as patched:
         patched.setattr(overflow, "_stale_nodes", lambda nodes, root, stale: 0)
         assert is_caught()
     with monkeypatch.context() as patched:
-        patched.setattr(OverflowTree, "rows_at", lambda _tree, _part, _height: np.zeros(0, overflow.ROW))
+        patched.setattr(OverflowTree, "rows_at", lambda _tree, _part, _height: np.zeros(0, ROW))
         assert is_caught()
 
 
@@ -164,7 +165,7 @@ def test_no_choice_of_keys_makes_a_long_path() -> None:
     tree = OverflowTree()
     keys = [(2**63 - 2**bit, 0) for bit in range(63)] + [(2**63 - 1, 2**64 - 2**bit) for bit in range(64)]
     for trigger, sequence in keys:
-        row = np.zeros(1, overflow.ROW)
+        row = np.zeros(1, ROW)
         row["trigger"], row["sequence"], row["id0"] = trigger, sequence, trigger
         tree.add(row)
     ids = {key: timer_id_of_row(row) for key, row in zip(sorted(keys), tree.rows(), strict=True)}

@@ -11,7 +11,7 @@ from cluster.disks.memory import MemoryDisk
 from tests.validator.state.naive_state import DOCUMENT, PROGRAMS, NaiveState
 from validator.primitives.types import Height
 from validator.state import LogStateStore, hashing, merkle
-from validator.state.hashing import NO_POSITION, TWIG_ENTRIES, Entry, entry_hash, key_hash
+from validator.state.hashing import NO_POSITION, TWIG_ENTRIES, TWIG_LEVELS, Entry, entry_hash, key_hash
 from validator.state.merkle import Tree
 
 GOLDEN_BATCHES: list[dict[bytes, bytes | None]] = [
@@ -141,4 +141,4 @@ def test_only_touched_nodes_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merkle, "twig_hash", counted_twig)
     tree.extend([entry_hash(b"x")], [0, 1, 5 * TWIG_ENTRIES], 1)
     assert hashed["twigs"] == 3
-    assert hashed["nodes"] <= merkle.TWIG_LEVELS + 3 * 7
+    assert hashed["nodes"] <= TWIG_LEVELS + 3 * 7

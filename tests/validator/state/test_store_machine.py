@@ -22,6 +22,7 @@ from validator.state import LogStateStore, StaleViewError, View
 from validator.state.engine import Engine
 from validator.state.engines.packed import PackedEngine
 from validator.state.engines.plain import PlainEngine
+from validator.state.interface import Batch
 from validator.state.log import StateLog
 from validator.state.proofs.proof import verify
 from validator.storage.disk import DiskError
@@ -59,8 +60,8 @@ def old_state() -> tuple[MemoryDisk, NaiveState, dict[int, NaiveState]]:
     store = LogStateStore.open(disk, engine=PlainEngine(SLACK))
     history = {}
     many: dict[bytes, bytes | None] = {b"many" + i.to_bytes(2, "big"): b"" for i in range(1000)}
-    keep = dict.fromkeys(KEYS, b"1")
-    for height, batch in enumerate((many, keep, dict.fromkeys(many, b"2"), dict.fromkeys(many)), start=1):
+    batches: list[Batch] = [many, dict.fromkeys(KEYS, b"1"), dict.fromkeys(many, b"2"), dict.fromkeys(many)]
+    for height, batch in enumerate(batches, start=1):
         model = history[height] = model.apply(batch, height)
         store.commit(store.final.derive(Height(height), batch))
     assert 2000 < len(model.entries) < 2048

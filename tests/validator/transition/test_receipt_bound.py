@@ -165,7 +165,7 @@ def test_a_block_that_is_as_full_as_can_be_stays_below_the_bound() -> None:
     sent = chain.call(*[["send", message]] * 2, *[shout] * 100, gas_limit=30_000, cells_limit=99_000)
     outcome = chain.block(sent)
     assert (len(outcome.receipts.fires), len(outcome.receipts.messages)) == (1, 2)
-    assert not [run for run in (*outcome.receipts.fires, *outcome.receipts.messages) if not run.ok]
+    assert all(fire.ok for fire in outcome.receipts.fires) and all(run.ok for run in outcome.receipts.messages)
     bound = most_receipt_bytes(Parameters.from_names(SMALL))
     assert bound / 6 < len(receipts_of(outcome)) < bound
 

@@ -48,7 +48,7 @@ def blocks_of(run: RunRecord) -> Iterator[tuple[Executor, Block, BlockRecord]]:
 
 
 def test_steps_add_up_to_the_block(run: RunRecord) -> None:
-    kinds = set()
+    kinds: set[str] = set()
     for executor, block, record in blocks_of(run):
         before = index_contents(executor.index)
         trace = executor.trace(block)

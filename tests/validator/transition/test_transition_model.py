@@ -181,7 +181,8 @@ def compare_chains(seed: int, kind: type[Transition] = Transition) -> Counter[st
         counts.update(f"fire {fire[1]}" for fire in seen.fires)
         counts.update(reason for _, reason in seen.destroyed)
         counts.update(seen.carried.values())
-        events = [event for item in (*seen.transactions, *seen.fires) for event in item[-1]]
+        results = [*(each[-1] for each in seen.transactions), *(fire[-1] for fire in seen.fires)]
+        events = [event for result in results for event in result]
         counts.update(name if name != "ScriptCaught" else f"caught {fields}" for name, fields in events)
     return counts
 
@@ -200,7 +201,9 @@ def seen_of(outcome: Outcome) -> NaiveBlock:
                 f.error,
                 f.cycles,
                 f.cells,
-                *map(number, (f.burned, f.tip, f.tip_per_cycle)),
+                number(f.burned),
+                number(f.tip),
+                number(f.tip_per_cycle),
                 events_of(f.effects.events),
             )
             for f in receipts.fires

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cluster.audit.chain_codec import Bidder, QueryReceipt, Scheduled
 from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import TIMERS
@@ -19,7 +20,8 @@ from tests.validator.chains import CHAIN_ID, KEYS, USERS
 from tests.validator.executors import Author
 from tests.validator.scheduler.test_agents import AGENT, BOTH, OTHER_AGENT, OWNER, AgentMachine, genesis
 from tests.validator.scheduler.test_index import PARAMETERS
-from validator.chain.block import Bidder, Effects, QueryReceipt, Scheduled
+from validator.chain import block
+from validator.chain.block import Effects
 from validator.chain.genesis import GenesisAgent
 from validator.chain.records import kept_answer_key, published_key
 from validator.chain.transactions import Call, sign
@@ -50,7 +52,7 @@ class Auditor:
     def timer(self, actor: bytes, agent: bytes = b"") -> bytes:
         """A timer that is due at height 1, all of it open."""
         self.count += 1
-        item = Scheduled(bytes([self.count]) * 32, actor, 1, self.count, 99, actor)
+        item = Scheduled(bytes([self.count]) * 32, actor, 1, self.count, 99, actor, None, None, None, None)
         self.turns.scheduled(item, Terms.of(item), Life())
         if agent:
             assert list(self.agents.named(actor, Bidder(item.timer_id, agent))) == []
@@ -123,7 +125,7 @@ def test_an_agent_that_is_none_and_one_that_a_script_names_are_found() -> None:
         f"named 0x{OWNER.hex()} for its agent, which has no get_gas_bid"
     ]
     maker = ChainMaker()
-    maker.transact(Call(ACTOR, "run", b"[]"), Effects(timer_changes=(Bidder(b"", AGENT),)))
+    maker.transact(Call(ACTOR, "run", b"[]"), Effects(timer_changes=(block.Bidder(b"", AGENT),)))
     record = maker.seal()
     ledger = Ledger(maker.genesis)
     ledger.apply(record.block, record.receipts)

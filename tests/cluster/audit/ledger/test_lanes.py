@@ -22,7 +22,7 @@ from validator.chain.block import Cancelled, Effects, Event, Extended, Movement
 from validator.chain.genesis import Policy
 from validator.chain.receipts import NOTHING_BURNED
 from validator.chain.records import ACCOUNT, TIMER, decode_record
-from validator.chain.transactions import Call, CancelTimer, ExtendTimer, System, UpdateTimerConfig
+from validator.chain.transactions import Call, CancelTimer, ExtendTimer, Instruction, System, UpdateTimerConfig
 from validator.execution.governance import parameters_in_force
 from validator.node.executor.jobs import Finalized
 from validator.primitives.codec import pack_uint
@@ -46,17 +46,17 @@ def author_of(policy: Policy, **params: Any) -> Author:
 def wires_of(author: Author, height: int) -> list[bytes]:
     """Calls with timers of every kind, messages, and a system instruction, signed."""
     pending = [decode_record(*item).timer_id for item in author.executor.final_view.scan(TIMER)]
-    instruction = {
+    instructions: dict[int, Instruction] = {
         0: UpdateTimerConfig(json.dumps({"LANE_FEE_MULTIPLIER_MILLI": 900 + 10 * height, "MAX_TTL": 12 + height})),
         1: CancelTimer(pending[-1] if pending else bytes(32)),
         2: ExtendTimer(pending[0] if pending else bytes(32), height + 50),
         3: UpdateTimerConfig('{"LANE_TIMER_CYCLES": 10}'),
         4: UpdateTimerConfig(json.dumps({"MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 7_000 + height, "MAX_TTL": 12})),
-    }[height % 5]
-    rich = {"gas_limit": 500_000, "cells_limit": 20_000}
+    }
+    rich: dict[str, Any] = {"gas_limit": 500_000, "cells_limit": 20_000}
     sender = 0 if height % 7 == 0 else 1
     nonces = [author.executor.pages.account(user)["nonce"] for user in small.USERS]
-    system = wire(nonces[sender] + 2 * (1 - sender), user=sender, action=System(instruction))
+    system = wire(nonces[sender] + 2 * (1 - sender), user=sender, action=System(instructions[height % 5]))
     other = [small.schedule(1), small.schedule(2, expires_at=height + 3), small.schedule(2, ["burn", 6_000])]
     third = small.script(small.schedule(1), small.schedule(3))
     return [
@@ -116,7 +116,7 @@ def test_books_with_the_genesis_parameters_for_ever_are_caught() -> None:
     author = author_of(Policy.CIP1)
     real = Ledger(author.genesis)
     blind = Ledger(author.genesis)
-    blind.instructions.change = lambda _parameters: None  # type: ignore[method-assign]
+    blind.instructions.change = lambda parameters: None  # type: ignore[method-assign]
     walk(author, 12)
     for height in range(1, 13):
         archived = author.executor.archive.get(height)
@@ -129,7 +129,7 @@ def test_books_with_the_genesis_parameters_for_ever_are_caught() -> None:
 
 # --- made blocks ------------------------------------------------------------------------------------------------------
 
-Plant = Callable[[ChainMaker], None]
+Plant = Callable[[ChainMaker], Any]
 
 
 def words(maker: ChainMaker, check: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from cluster.audit.chain_codec import QueryReceipt
+from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger import timer_phase as turns
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import CONSERVATION, TIMERS
@@ -146,8 +147,9 @@ def test_one_whose_turn_came_before_the_lane_was_full_was_passed_over() -> None:
 
 @pytest.mark.parametrize("params", [{"SCAN_LIMIT": 1}, {"LANE_TIMER_CYCLES": 2_000}])
 def test_what_had_a_reason_to_wait_was_not_passed_over(params: dict[str, Any]) -> None:
-    limits = {"MAX_CYCLES_PER_FIRE": 2_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 2_000} if "LANE" in str(params) else {}
-    maker = chain(**params, **limits, TIE_BREAK="aged")
+    if "LANE_TIMER_CYCLES" in params:
+        params = {**params, "MAX_CYCLES_PER_FIRE": 2_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 2_000}
+    maker = chain(**params, TIE_BREAK="aged")
     first = schedule(maker)
     schedule(maker)
     maker.seal()
@@ -183,8 +185,8 @@ def test_beyond_so_many_timers_the_oldest_and_the_newest_are_judged(monkeypatch:
 def priced(monkeypatch: pytest.MonkeyPatch, *prices: int) -> Callable[[], dict[str, Any]]:
     """Blocks whose lane has these basefees, one after the other, whatever it used."""
 
-    def following(header: Header, *_: Any) -> turns.Basefees:
-        return turns.Basefees(PRICE, PRICE, prices[min(header.height, len(prices) - 1)])
+    def following(header: Header, *_: Any) -> Basefees:
+        return Basefees(PRICE, PRICE, prices[min(header.height, len(prices) - 1)])
 
     monkeypatch.setattr("cluster.audit.ledger.phase_rules.following_basefees", following)
     given = iter(prices)

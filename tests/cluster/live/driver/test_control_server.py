@@ -112,9 +112,10 @@ def test_what_is_no_fault_or_comes_without_the_token_does_not_reach_the_driver(
     server: ControlServer, tmp_path: Path
 ) -> None:
     client = ControlClient(server.url, tmp_path / "token")
-    for wrong in ([], 7, "kill"):
+    refused: list[Any] = [[], 7, "kill"]
+    for wrong in refused:
         with pytest.raises(BadInput, match="expected a fault as a JSON object"):
-            client.add_fault(wrong)  # type: ignore[arg-type]
+            client.add_fault(wrong)
     (tmp_path / "token").write_text("another")
     with pytest.raises(ControlError, match="status 401: needs the run's token"):
         client.add_fault({"kind": "kill"})

@@ -113,7 +113,7 @@ def test_what_is_under_way_is_bounded_and_sent_again(chain: FakeChain, urls: dic
     """A validator that takes transfers and forgets them: each keeps its nonce and comes again."""
     forgotten: list[bytes] = []
     real = chain.submit
-    chain.submit = lambda endpoint, wire: (forgotten.append(wire), type(chain).submit(_at(wire), endpoint, wire))[1]  # type: ignore[func-returns-value,method-assign]
+    chain.submit = lambda endpoint, wire: (forgotten.append(wire), type(chain).submit(_at(wire), endpoint, wire))[1]  # type: ignore[method-assign]
     paying = faucet()
     for _ in range(MAX_UNCONFIRMED):
         paying.pay(TO, 1, urls)

@@ -146,8 +146,8 @@ class Watched:
         self.host.reports.addresses = self.host.reports.addresses[:1]
         self.told: list[str] = []
         self.ray: Any = self.hosts._session.ray
-        self.signals = FakeSignals()
-        self.hosts._session.signals = lambda place: self.signals  # type: ignore[assignment, method-assign]
+        self.signals: Any = FakeSignals()
+        self.hosts._session.signals = lambda place: self.signals  # type: ignore[method-assign]
         self.hosts._on_up = lambda host: self.told.append("up")
         self.hosts._on_lost = lambda host, why, words: self.told.append(f"lost: {why}, {words and words.reason}")
         self.hosts._on_problem = self.told.append

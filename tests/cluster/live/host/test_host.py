@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from cluster.live.host import host as host_module
 from cluster.live.host.host import CRASH_EXIT_CODE, ValidatorHost, gives_hash_seed_away
 from cluster.live.injection import LastWords
 from cluster.live.processes import last_words
@@ -75,8 +76,8 @@ def test_words_that_cannot_be_written_keep_no_process_alive(tmp_path: Path, monk
     scenario = scenario_from({"name": "alone", "validators": 1})
     host = ValidatorHost(str(tmp_path), scenario.model_dump_json(), 1, 0, "127.0.0.1")
     monkeypatch.setattr(last_words, "write", no_room)
-    monkeypatch.setattr(host_module.os, "_exit", end)
-    monkeypatch.setattr(host_module.logging, "shutdown", no_room)
+    monkeypatch.setattr(os, "_exit", end)
+    monkeypatch.setattr(logging, "shutdown", no_room)
     with pytest.raises(Ended):
         host._end_for(0, ValueError("anything"))
 

@@ -449,7 +449,7 @@ def test_answers_are_not_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
     accepted: list[int] = []
 
     class Protocol(Connection):
-        def connection_made(self, transport: asyncio.Transport) -> None:
+        def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             connection = transport.get_extra_info("socket")
             accepted.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))

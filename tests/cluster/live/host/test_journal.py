@@ -68,6 +68,7 @@ def test_replacements_keep_their_place() -> None:
     async def test() -> None:
         disk = GatedDisk()
         written = Written(disk)
+        operations: list[Append | ReplaceJournal]
         operations = [Append(1, b"a"), Append(2, b"b"), ReplaceJournal(b"C"), Append(3, b"d"), Append(4, b"e")]
         for operation in operations:
             written.writer.write(operation)

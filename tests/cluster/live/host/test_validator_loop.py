@@ -107,7 +107,7 @@ class Readers(set[int]):
         super().__init__(peers)
         self.left = asyncio.Event()
 
-    def discard(self, peer: int) -> None:
+    def discard(self, peer: object) -> None:
         super().discard(peer)
         self.left.set()
 
@@ -341,9 +341,9 @@ def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path, monkeypatc
             namespace = validators["chain_id"].encode()
             assert verify_finalization(bytes.fromhex(proof["certificate"]), digest, known, namespace)
             header = decode(bytes.fromhex(proof["header"]), Header)
-            told = await asyncio.to_thread(get, f"{server.url}/proofs/{GLOBALS.hex()}?height={height}")
-            value = verify(Hash(header.state_root), GLOBALS, bytes.fromhex(told["proof"]))
-            assert value is not None and value.hex() == told["value"]
+            shown = await asyncio.to_thread(get, f"{server.url}/proofs/{GLOBALS.hex()}?height={height}")
+            value = verify(Hash(header.state_root), GLOBALS, bytes.fromhex(shown["proof"]))
+            assert value is not None and value.hex() == shown["value"]
             proved = await asyncio.to_thread(audited, server.url)
             assert proved.violations == []
             assert proved.counts[SERVED_FINALITY] > 1 and proved.counts[SERVED_PROOFS] > 1

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cluster.live.network import transport as transport_module
 from cluster.live.network.handshake import (
+    MAX_HANDSHAKE_FRAME_BYTES,
     Accepted,
     DialerHandshake,
     HandshakeMessage,
@@ -456,7 +457,7 @@ FIELDS = st.sampled_from(
 )
 """Values that a decoder may stumble over, and some that it takes."""
 FRAMES = st.one_of(
-    st.binary(max_size=transport_module.MAX_HANDSHAKE_FRAME_BYTES),
+    st.binary(max_size=MAX_HANDSHAKE_FRAME_BYTES),
     st.builds(
         lambda tag, fields: (bytes((0x91 + len(fields), tag)) + b"".join(fields))[:1_024],
         st.integers(0, 6),
@@ -562,7 +563,7 @@ def test_oversized_frames_end_the_connection(proved: bool) -> None:
             peer = await RawPeer.connect(node.address)
             if proved:
                 await peer.prove(identity(0), 1)
-            limit = transport_module.MAX_FRAME_BYTES if proved else transport_module.MAX_HANDSHAKE_FRAME_BYTES
+            limit = transport_module.MAX_FRAME_BYTES if proved else MAX_HANDSHAKE_FRAME_BYTES
             peer.writer.write((limit + 1).to_bytes(LENGTH_BYTES, "big"))
             await peer.rest()
             assert await node.refusal() == "oversized_frame"

@@ -248,6 +248,7 @@ def test_a_leader_with_false_timeouts_shows_its_block_to_f_peers_and_is_silent_a
 def test_a_lock_breaker_keeps_certificates_and_timeouts_to_itself() -> None:
     behaviour = liar("lock-breaker", HOTSTUFF)
     own = next(view for view in range(1, 9) if HOTSTUFF.engine.leader(View(view)) == LIAR)
+    kept: list[Message]
     kept = [HOTSTUFF.certificate(NOTARIZE, 1, "b1"), HOTSTUFF.timeout(LIAR, 2, 1), HOTSTUFF.proposal(own, f"b{own}")]
     assert [behaviour.alter(send_consensus(None, message)) for message in kept] == [[], [], []]
     said = send_consensus(None, HOTSTUFF.certificate(FINALIZE, 1, "b1"))

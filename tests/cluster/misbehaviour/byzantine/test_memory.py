@@ -48,7 +48,7 @@ def test_a_node_keeps_little_of_what_garbage_it_gets_and_blames_its_sender_alone
             faults = [one for one in node.handle(Message(HOSTILE, effect.payload)) if isinstance(one, PeerFault)]
             assert {fault.peer for fault in faults} <= {HOSTILE}
     config = node._config.voting
-    assert all(kept <= node.view + config.view_window for kept in node._engine._rounds)  # type: ignore[attr-defined]
+    assert all(kept <= node.view + config.view_window for kept in node._engine._rounds)
     assert (len(list(node._tree.held())), len(node.mempool)) == before
     assert len(node._peer_service._reading_for) <= 1
     assert node.view == view

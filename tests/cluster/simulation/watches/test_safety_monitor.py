@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -143,6 +144,7 @@ def test_the_books_are_lent_for_the_very_blocks_that_they_are_of() -> None:
     maker = make_chain()
     watching, blocks = follow(maker), maker.blocks
     assert final_queries(maker.genesis, blocks, watching.ledger_of(blocks)) == final_queries(maker.genesis, blocks)
+    others: tuple[list[Any], ...]
     others = ([], blocks[:-1], [*blocks, blocks[-1]], [*blocks[:-1], replace(blocks[-1], receipts=b"")])
     assert watching.ledger_of(blocks) is not None
     assert [watching.ledger_of(other) for other in others] == [None] * 4

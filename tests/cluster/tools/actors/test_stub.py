@@ -36,14 +36,11 @@ def test_the_stub_has_all_names_and_no_others() -> None:
     tree = ast.parse(stub_text())
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    constants = {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign) and _is_name(node.target)}
+    targets = [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
+    constants = {target.id for target in targets if isinstance(target, ast.Name)}
     assert set(classes) == {BASE, ERROR} and constants == set(CONSTANTS) and "keccak256" in functions
     methods = {node.name for node in classes[BASE].body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
     assert methods == {*HOST_CALLS, *HOST_READS, *TASK_CALLS}
-
-
-def _is_name(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name)
 
 
 def test_programs_type_check_with_the_stub_and_mistakes_do_not(tmp_path: Path) -> None:

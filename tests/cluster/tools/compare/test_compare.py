@@ -242,7 +242,7 @@ def test_scenarios_that_this_version_cannot_load_are_compared_as_they_stand(tmp_
         (lambda root: (write_run(root / "a"), root / "missing"), "no such folder"),
         (lambda root: (write_run(root / "a"), write_run(root / "b", metrics={"heights": 0})), "no final block"),
         (lambda root: (write_run(root / "a"), write_run(root / "b", metrics=3)), "is no run's result"),
-        (lambda root: (write_run(root / "a"), write_run(root / "b", seed="x")), "is no run's result"),
+        (lambda root: (write_run(root / "a"), write_run(root / "b", seed="x")), "is no run's result"),  # type: ignore[arg-type]
         (
             lambda root: (write_run(root / "a"), write_run(root / "b", seed=-5)),
             "is no run's result: a field is of another",

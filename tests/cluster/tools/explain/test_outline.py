@@ -166,7 +166,7 @@ def test_where_it_runs(everything: Outline) -> None:
 
 
 def test_metrics_follow_from_the_scenario(everything: Outline) -> None:
-    told = dict(rows(everything, "Estimates"))
+    told = {row[0]: row[1] for row in rows(everything, "Estimates")}
     assert told["faulty validators tolerated"] == "f = 2 of 7"
     assert told["quorum"] == "5 of 7"
     assert told["recovery after the last fault"] == f"within {Scenario.model_validate(FULL).recovery_ms:,} ms"

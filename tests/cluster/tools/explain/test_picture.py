@@ -21,7 +21,10 @@ from tests.cluster.browser import PHONE, chromium, needs_chromium
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SVG = "{http://www.w3.org/2000/svg}"
-REGIONS = {"regions": {"us-east": ["validator-0", "validator-1"], "eu-west": ["validator-2"]}, "latencies": "azure"}
+REGIONS: dict[str, Any] = {
+    "regions": {"us-east": ["validator-0", "validator-1"], "eu-west": ["validator-2"]},
+    "latencies": "azure",
+}
 
 
 def scenario(count: int = 7, nodes: list[dict[str, Any]] | None = None, **links: Any) -> Scenario:

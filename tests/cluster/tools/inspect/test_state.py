@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_diff_reads_only_twigs_that_differ(tmp_path: Path, monkeypatch: pytest.M
     read = []
     entries = type(first.log).entries
 
-    def counted(log: object, low: int, high: int, ends_of: object) -> object:
+    def counted(log: object, low: int, high: int, ends_of: Any) -> object:
         read.append(low)
         return entries(first.log if log is first.log else second.log, low, high, ends_of)
 

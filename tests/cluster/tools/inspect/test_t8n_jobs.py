@@ -93,8 +93,6 @@ def test_callbacks_are_shown_where_there_are_any(tmp_path: Path, monkeypatch: py
 
 def test_the_runners_are_those_of_the_genesis(tmp_path: Path) -> None:
     call = [transaction(RUNNER, 0, submission(JOB_ID))]
-    errors = [
-        run(tmp_path, call, **genesis)["blocks"][0]["txs"][0]["error"]
-        for genesis in ({}, {"runners": []}, {"runners": [address_text(RUNNER)]})
-    ]
+    geneses: list[dict[str, Any]] = [{}, {"runners": []}, {"runners": [address_text(RUNNER)]}]
+    errors = [run(tmp_path, call, **genesis)["blocks"][0]["txs"][0]["error"] for genesis in geneses]
     assert errors == ["NotRunner", "NotRunner", "UnknownJob"]

@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from cluster.common.errors import ExitCode
+from cluster.common.files import write_atomically
 from cluster.common.interrupts import SIGNALS
 from cluster.record.run import RunRecord
 from cluster.report import results
@@ -132,7 +133,7 @@ def test_an_expected_failure_is_one_line(
 def test_a_run_whose_files_find_no_room_has_its_table_and_is_no_pass(
     scenario: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    write_all = results.write_atomically
+    write_all = write_atomically
 
     def no_room(path: Path, content: str | bytes) -> None:
         if path.name == name:
@@ -197,7 +198,7 @@ def test_signals_end_a_simulation_and_what_is_known_is_written(scenario: Path, m
         for number in SIGNALS:
             os.kill(os.getpid(), number)
 
-    monkeypatch.setattr(running.Progress, "update", interrupt)
+    monkeypatch.setattr("cluster.tools.run.running.Progress.update", interrupt)
     assert simulate(scenario, "--out", "out") == ExitCode.INCONCLUSIVE
     assert result(Path("out"))["verdict"] == "inconclusive"
 

@@ -24,7 +24,7 @@ from validator.node.executor.executor import Executor
 from validator.node.executor.jobs import Finalized
 from validator.node.executor.queries import Cursor, EventFilter, StatePages
 from validator.primitives.codec import decode
-from validator.primitives.types import address_text
+from validator.primitives.types import Hash, address_text
 from validator.state import HistoryError
 from validator.state.proofs.proof import verify
 from validator.storage import archive
@@ -227,7 +227,7 @@ def test_state_is_proved_at_the_final_height_and_at_kept_ones(line: Line) -> Non
     values = []
     for height in (None, 1, 2):
         page = line.pages.proof(key, height)
-        root = bytes.fromhex(page["state_root"])
+        root = Hash(bytes.fromhex(page["state_root"]))
         header = line.pages.block(page["height"])
         assert header is not None and header["state_root"] == page["state_root"]
         assert verify(root, key, bytes.fromhex(page["proof"])) == bytes.fromhex(page["value"])

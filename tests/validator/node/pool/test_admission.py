@@ -98,7 +98,7 @@ def test_a_mempool_that_begins_late_learns_the_basefees_and_the_height_with_the_
     desk = Desk()
     for _ in range(10):
         desk.author.finalize(desk.author.build(None).digest)
-    low = {"max_fee_per_cycle": 3 * PRICE // 10, "max_fee_per_cell": 3 * PRICE // 10}
+    low: dict[str, Any] = {"max_fee_per_cycle": 3 * PRICE // 10, "max_fee_per_cell": 3 * PRICE // 10}
     desk.submit(1, wire(0, **low))
     assert answers(desk.read()) == {1: [result(wire(0, **low))]}
     assert desk.mempool._height == 10, "it does not expire early"

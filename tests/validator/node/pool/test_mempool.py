@@ -77,8 +77,10 @@ def filled(*wires: bytes, account: Account = FUNDED) -> Mempool:
 
 
 def header(height: int, basefee_cycle: int = PRICE, basefee_cell: int = PRICE) -> Header:
-    fees = map(pack_uint, (basefee_cycle, basefee_cell, PRICE))
-    return Header(CHAIN_ID, height, height, ZERO_HASH, 0, ZERO_HASH, ZERO_HASH, ZERO_HASH, *fees, 0, 0, 0, 0)
+    cycle, cell, lane = map(pack_uint, (basefee_cycle, basefee_cell, PRICE))
+    return Header(
+        CHAIN_ID, height, height, ZERO_HASH, 0, ZERO_HASH, ZERO_HASH, ZERO_HASH, cycle, cell, lane, 0, 0, 0, 0
+    )
 
 
 def settle(pool: Mempool, height: int, *final: bytes, accounts: dict[Address, Account] | None = None) -> list[Departed]:
@@ -209,7 +211,7 @@ def test_a_senders_share_of_the_bytes_is_bounded(monkeypatch: pytest.MonkeyPatch
 def test_a_transaction_is_replaced_by_one_that_pays_a_tenth_more() -> None:
     first = wire(nonce=0, tip=100)
     pool = filled(first, wire(nonce=1))
-    enough = {"max_fee_per_cycle": 11 * 10**8, "tip": 110}
+    enough: dict[str, Any] = {"max_fee_per_cycle": 11 * 10**8, "tip": 110}
     for fields in ({"max_fee_per_cycle": 11 * 10**8 - 1}, {"tip": 109}, {"max_fee_per_cell": 10**9 - 1}):
         assert refusal(pool, wire(**{**enough, **fields}))[0] is Refusal.REPLACEMENT_UNDERPRICED
     better = wire(**enough)
@@ -248,7 +250,7 @@ def test_a_better_payer_gets_into_a_full_pool_and_the_worst_leaves() -> None:
 def test_a_promise_that_no_block_takes_up_evicts_nothing() -> None:
     """A high tip over a low limit, a missing nonce before it, or a cheap transaction before it."""
     pool = filled(wire(0, tip=5), wire(1, tip=5), wire(2, tip=6))
-    low = {"max_fee_per_cycle": PRICE - 1}
+    low: dict[str, Any] = {"max_fee_per_cycle": PRICE - 1}
     for data in (wire(3, tip=900, **low), wire(3, nonce=1, tip=900), wire(3, tip=900, max_fee_per_cell=PRICE - 1)):
         assert refusal(pool, data)[0] is Refusal.MEMPOOL_FULL
     assert refusal(pool, wire(2, nonce=1, tip=4))[0] is Refusal.MEMPOOL_FULL
@@ -341,7 +343,7 @@ def test_twenty_requests_of_unfunded_senders_leave_the_pool_open(monkeypatch: py
 def test_senders_go_by_the_tip_of_their_next_then_by_arrival() -> None:
     pool = filled(wire(0, 0, tip=5), wire(1, 0, tip=9), wire(2, 0, tip=5), wire(3, 0, tip=7))
     assert offered(pool) == [(1, 0), (3, 0), (0, 0), (2, 0)]
-    low = {"max_fee_per_cycle": PRICE + 6}
+    low: dict[str, Any] = {"max_fee_per_cycle": PRICE + 6}
     pool = filled(wire(0, 0, tip=900, **low), wire(1, 0, tip=9))
     assert offered(pool) == [(1, 0), (0, 0)], "what is paid counts, not what is promised"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import pytest
@@ -107,7 +108,7 @@ class Broken(Builtins):
         raise MemoryError
 
     def b_ord(self, character: Any) -> int:
-        return self.nothing
+        return self.nothing  # type: ignore[attr-defined]
 
 
 class BrokenRuntime(Runtime):
@@ -124,13 +125,13 @@ def test_a_bug_of_ours_is_no_error_of_the_program(body: str, kind: type[Exceptio
         observe(new_context(), lambda context: broken.run_handler("handle", b"", context))
 
 
-def test_an_error_of_the_hosts_call_goes_through() -> None:
+def test_an_error_of_the_hosts_call_goes_through(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded, context = load(program("self.set('k', 1)")), new_context()
 
     def fail(_actor: bytes, _key: str, _value: bytes) -> None:
         raise ValueError("a full disk")
 
-    context.world.storage_set = fail
+    monkeypatch.setattr(context.world, "storage_set", fail)
     with pytest.raises(ValueError, match="a full disk"):
         observe(context, lambda given: loaded.run_handler("handle", b"", given))
 
@@ -202,14 +203,16 @@ def test_a_meter_that_was_used_before_goes_on() -> None:
 
 
 @pytest.mark.parametrize("failure", [OutOfCycles(), OutOfCells(), Rejection("MailboxFull")])
-def test_a_failure_inside_a_host_call_ends_the_handler(failure: HandlerFailure) -> None:
+def test_a_failure_inside_a_host_call_ends_the_handler(
+    failure: HandlerFailure, monkeypatch: pytest.MonkeyPatch
+) -> None:
     loaded, context = load(program("self.set('a', 1)\nself.set('k', 1)")), new_context(10_000)
 
-    def fail(key: str, value: bytes) -> None:
+    def fail(_actor: bytes, _key: str, _value: bytes) -> None:
         context.meter.charge(300)
         raise failure
 
-    context.world.storage_set = lambda actor, key, value: fail(key, value)
+    monkeypatch.setattr(context.world, "storage_set", fail)
     found = observe(context, lambda given: loaded.run_handler("handle", b"", given))
     assert found.error == failure.name
     assert 500 < found.cycles < 1_000
@@ -307,7 +310,7 @@ def test_a_block_pays_for_loading_a_program_once() -> None:
     used = []
     for each in [code, other, code, other, code]:
         before = context.meter.cycles_used
-        observe(context, lambda given, each=each: vm.run(each, "handle", b"", given))
+        observe(context, partial(vm.run, each, "handle", b""))
         used.append(context.meter.cycles_used - before)
     assert used[0] - used[2] == load_cycles(source) and used[2] == used[4]
     assert (
@@ -324,7 +327,7 @@ def test_a_block_pays_again_for_what_so_many_others_have_pushed_out() -> None:
     paid = []
     for turn in [0, 1, 2, 0, 3, 0, 2, 1]:
         before = context.meter.cycles_used
-        observe(context, lambda given, turn=turn: vm.run(codes[turn], "handle", b"", given))
+        observe(context, partial(vm.run, codes[turn], "handle", b""))
         paid.append(context.meter.cycles_used - before > price)
     assert paid == [True, True, True, False, True, False, False, True]
 
@@ -424,7 +427,7 @@ def test_what_is_no_bid_fails(returned: str) -> None:
 
 
 def test_the_context_of_a_bid_is_the_programs_own_copy() -> None:
-    offered = {"a": 1}
+    offered: dict[str, int | bytes] = {"a": 1}
     source = "class A(Actor):\n    def get_gas_bid(self, context):\n        context['a'] = 5\n        return {}\n"
     context = new_context()
     PythonVm().bid(stored(context, source), offered, context)

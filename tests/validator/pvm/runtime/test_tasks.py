@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -122,7 +124,8 @@ def test_turns_are_those_of_a_plain_queue(drawn: list[tuple[int, int]]) -> None:
         for i, (turns, pauses) in enumerate(drawn)
     )
     handler = [step for i, (turns, pauses) in enumerate(drawn) for step in [(i, turns), *[None] * pauses]]
-    seen, ready = [], [("handler", iter(handler))]
+    seen: list[str] = []
+    ready: list[tuple[str, Iterator[Any]]] = [("handler", iter(handler))]
     while ready:
         name, steps = ready.pop(0)
         for step in steps:

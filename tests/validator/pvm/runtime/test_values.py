@@ -24,7 +24,7 @@ integers = st.one_of(
     st.sampled_from([bits + shift for exponent in (0, 5, 7, 8, 15, 16, 31, 32, 63, 64, 127, 128, 255) for shift in (-1, 0, 1)
                      for bits in (2**exponent, -(2**exponent))]),
 )  # fmt: skip
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=300)
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=300)
 scalars = st.one_of(st.none(), st.booleans(), integers, texts, st.binary(max_size=300))
 keys = st.one_of(st.booleans(), st.integers(-DICT_KEY_LIMIT + 1, DICT_KEY_LIMIT - 1), texts, st.binary(max_size=40))
 values = st.recursive(

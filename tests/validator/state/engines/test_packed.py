@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,7 +148,7 @@ def test_hashes_are_those_of_the_package() -> None:
 def test_a_growing_state_moves_into_the_packed_engine_and_keeps_its_views() -> None:
     disk = MemoryDisk()
     growing, plain = LogStateStore.open(disk, packed_keys=150), LogStateStore.open(MemoryDisk(), packed_keys=2**63)
-    kinds, seen = [], []
+    kinds, seen = [], list[Any]()
     for store in (growing, plain):
         for height in range(1, 9):
             batch: Batch = {b"%d" % i: b"%d" % height for i in range(0, 40 * height, 1 + height % 2)}

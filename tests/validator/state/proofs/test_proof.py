@@ -65,7 +65,7 @@ def test_engines_make_the_same_proofs() -> None:
 def test_full_twigs_and_history_across_them(twigs: int) -> None:
     store = LogStateStore.open(MemoryDisk())
     roots: list[tuple[Hash, dict[bytes, bytes]]] = []
-    size, items = twigs * 1024, {}
+    size, items = twigs * 1024, dict[bytes, bytes]()
     for height in range(1, 5):
         batch: Batch = {b"%d" % i: b"%d" % height for i in range(0, size, height)}
         items = {**items, **{key: value for key, value in batch.items() if value is not None}}

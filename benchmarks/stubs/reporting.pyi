@@ -1,0 +1,1 @@
+from benchmarks.reporting import *
