@@ -445,20 +445,20 @@ def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
 COMMAND = """
 import os, signal, sys
 from pathlib import Path
-from cluster.report import results
+from cluster.tools.run import running
 from cluster.tools.cli.main import main
 from cluster.live.driver import ray_session
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv.pop(1))
 late = sys.argv.pop(1) == "late"
-check_run = results.check_run
+judge_run = running.judge_run
 
-def interrupted_check_run(*arguments):
+def interrupted_judge_run(*arguments):
     os.kill(os.getpid(), signal.SIGINT)
-    return check_run(*arguments)
+    return judge_run(*arguments)
 
 if late:
-    results.check_run = interrupted_check_run
+    running.judge_run = interrupted_judge_run
 sys.exit(main())
 """
 
