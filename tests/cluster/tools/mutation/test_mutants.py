@@ -184,6 +184,7 @@ def test_a_bug_that_no_check_sees_survives(
     assert "1 planted, 0 caught, 1 survived" in text
 
 
+@pytest.mark.slow
 def test_a_crash_a_line_that_never_ran_and_an_inconclusive_check_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     crashed = plant(monkeypatch, crashing)
     assert not crashed.caught

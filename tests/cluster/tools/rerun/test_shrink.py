@@ -40,6 +40,7 @@ def shrunk(path: Path) -> dict[str, Any]:
     return content
 
 
+@pytest.mark.slow
 def test_a_mutant_is_found_under_noise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run(tmp_path, MUTATED, ExitCode.FAIL)
     capsys.readouterr()

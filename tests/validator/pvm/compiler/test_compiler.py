@@ -24,6 +24,7 @@ def size_of(code: CodeType) -> int:
 
 
 @pytest.mark.parametrize("name", ["sums", "elements changed", "chains", "counters"])
+@pytest.mark.slow
 def test_no_more_operators_stand_behind_a_test_than_are_allowed(name: str) -> None:
     """So a program is at most so much larger than one that calls operations alone."""
     checked = parse(dense(name, 16_000))
@@ -34,6 +35,7 @@ def test_no_more_operators_stand_behind_a_test_than_are_allowed(name: str) -> No
     assert size_of(compile_program(checked, guards=10**9)) >= bounded
 
 
+@pytest.mark.slow
 def test_a_program_that_is_all_operators_runs_out_of_guards() -> None:
     checked = parse(dense("sums", 16_000))
     unit = Unit(checked, False, MAX_GUARDS)
