@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from cluster.live.host.http import BlockTriple, build_app
+from cluster.live.host.http import build_app
+from cluster.live.host.pages import Pages
 from cluster.live.web.event_stream import EventHub, Subscription
 from cluster.live.web.server import HttpServer, NotReady, serve
 from validator.chain.transactions import Transaction, TransactionError, parse, transaction_hash
 from validator.node.events import SubmitResult
 from validator.node.executor.queries import Cursor, EventFilter, FinalityPage, PlacedEvent
-from validator.primitives.types import Address, Hash, Height, TimerId, address_text
+from validator.primitives.types import Address, Hash, TimerId, address_text
 from validator.state import HistoryError
 
 CHAIN_ID = "fake"
@@ -60,19 +61,19 @@ class FakeChain:
         return sum(1 for index, _ in self.taken if endpoint in (None, index))
 
 
-class FakePages:
-    """One endpoint's view of the chain (:class:`cluster.live.host.http.ValidatorPages`)."""
+class FakePages(Pages):
+    """One endpoint's view of the chain. It stands for the state's pages, too."""
 
     def __init__(self, chain: FakeChain, endpoint: int) -> None:
         self._chain = chain
         self._endpoint = endpoint
         self.ready = True
-        self.blocks: dict[int, list[PlacedEvent]] = {}
+        self.placed: dict[int, list[PlacedEvent]] = {}
         """Events by height, of what streams are fed with."""
-        self.hub = EventHub(self._block_events, self.events)
+        self.hub = EventHub(self._block_events, self._read_page)
 
     async def _block_events(self, height: int) -> list[PlacedEvent]:
-        return self.blocks.get(height, [])
+        return self.placed.get(height, [])
 
     def start_anew(self) -> None:
         """Forget everything, as a new chain would."""
@@ -89,21 +90,27 @@ class FakePages:
             self._chain.height += 1
             return {"name": f"validator-{self._endpoint}", "height": self._chain.height}
 
-    async def block(self, height: Height) -> dict[str, Any] | None:
+    async def read(self, read: Callable[[Any], T]) -> T:
+        return read(self)
+
+    async def _read_page(self, start: Cursor | None, wanted: EventFilter) -> dict[str, Any] | None:
+        return self.events(start, wanted)
+
+    def block(self, height: int) -> dict[str, Any] | None:
         self._check_ready()
         if not 1 <= height <= self._chain.height:
             return None
         fees = dict.fromkeys(("basefee_cycle", "basefee_cell", "basefee_lane_timer"), BASEFEE)
         return {"height": height, **fees}
 
-    async def blocks_raw(self, first: Height, count: int) -> Sequence[BlockTriple]:
+    def blocks(self, first: int, count: int) -> list[tuple[bytes, bytes, bytes]]:
         last = min(self._chain.height, first + count - 1)
         return [(b"block %d" % height, b"receipts", bytes(32)) for height in range(max(1, first), last + 1)]
 
-    async def receipt(self, transaction_hash: Hash) -> dict[str, Any] | None:
+    def receipt(self, transaction_hash: Hash) -> dict[str, Any] | None:
         return None if transaction_hash == bytes(32) else {"transaction_hash": transaction_hash.hex()}
 
-    async def account(self, address: Address) -> dict[str, Any]:
+    def account(self, address: Address) -> dict[str, Any]:
         self._check_ready()
         nonce = self._chain.nonces.get(address, 0)
         return {
@@ -118,36 +125,36 @@ class FakePages:
     async def supply(self) -> dict[str, Any]:
         return {"height": 1, "accounts": 1, "balances": 2**100, "burned": 7}
 
-    async def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
+    def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
         return None if timer_id == bytes(32) else {"timer_id": timer_id.hex()}
 
-    async def events(self, start: Cursor | None, wanted: EventFilter) -> dict[str, Any] | None:
+    def events(self, start: Cursor | None, wanted: EventFilter) -> dict[str, Any] | None:
         return {"events": [], "next": str(start or Cursor(1)), "wanted": [str(each) for each in wanted]}
 
     def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
         return self.hub.subscribe(start, wanted)
 
-    async def finality(self, height: Height) -> FinalityPage | None:
+    def finality(self, height: int) -> FinalityPage | None:
         return None
 
-    async def proof(self, key: bytes, height: Height | None) -> dict[str, Any]:
+    async def proof(self, key: bytes, height: int | None) -> dict[str, Any]:
         if height == 0:
             raise HistoryError("height 0 is not retained: 1 to 3 are")
         return {"height": height, "key": key.hex()}
 
-    async def genesis(self) -> dict[str, Any]:
+    def genesis(self) -> dict[str, Any]:
         return {"chain_id": CHAIN_ID, "accounts": {"0x" + "11" * 20: {"balance": 2**100}}}
 
-    async def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> dict[str, Any]:
         return {"policy": "cip1", "preset": None, "parameters": {"MAX_BASEFEE": 2**80, "MAX_TTL": 9}}
 
-    async def validators(self) -> dict[str, Any]:
+    def validators(self) -> dict[str, Any]:
         return {"chain_id": CHAIN_ID, "validators": []}
 
-    async def divergence(self) -> bytes | None:
+    def divergence(self) -> bytes | None:
         return None
 
-    async def metrics(self) -> str:
+    def metrics(self) -> str:
         return "stampede_height 1\n"
 
     def _check_ready(self) -> None:

@@ -40,7 +40,7 @@ from starlette.responses import Response
 from cluster.common.errors import BadInput
 from cluster.live.driver.faucet import Faucet, FaucetRefusal
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.live.web.prometheus import PROMETHEUS, merge_pages, render_metric
+from cluster.live.web.prometheus import PROMETHEUS, labelled, merge_pages, render_metric
 from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body, serve
 from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE
 from loadgen.client import ClientError, ValidatorClient
@@ -167,12 +167,8 @@ class ControlServer:
         view = self.view
         answers = await asyncio.gather(*(asyncio.to_thread(_scrape, url) for url in view.urls.values()))
         pages = {name: page for name, page in zip(view.urls, answers, strict=True) if page is not None}
-        text = render_metric(
-            "stampede_validator_up",
-            "gauge",
-            "Whether a validator serves its metrics.",
-            [({"validator": name}, int(name in pages)) for name in view.urls],
-        )
+        up = labelled("validator", {name: int(name in pages) for name in view.urls})
+        text = render_metric("stampede_validator_up", "gauge", "Whether a validator serves its metrics.", up)
         text += "".join(render_metric(name, "gauge", told, value) for name, (told, value) in view.gauges.items())
         return Response(text + merge_pages(pages, "validator"), headers={"content-type": PROMETHEUS})
 

@@ -1,8 +1,8 @@
 """The HTTP endpoint of one validator, as ``docs/http.md`` describes it.
 
-The application stands over :class:`ValidatorPages` and knows nothing of validators, disks or Ray. Whatever a client
-sends, the answer is a page or one line ``{"error": …}``; a bug in a page is answered with status 500 without its
-traceback, which goes to the log. Bodies, batches and requests in flight are bounded.
+Requests are checked here, and :class:`~cluster.live.host.pages.Pages` has the answers. Whatever a client sends, the
+answer is a page or one line ``{"error": …}``; a bug in a page is answered with status 500 without its traceback, which
+goes to the log. Bodies, batches and requests in flight are bounded.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import binascii
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -19,13 +19,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
+from cluster.live.host.pages import Pages
 from cluster.live.web.connections import JSON
-from cluster.live.web.event_stream import EventStream, Subscription
+from cluster.live.web.event_stream import EventStream
 from cluster.live.web.prometheus import PROMETHEUS, render_metric
 from cluster.live.web.server import (
     MESSAGEPACK,
     Endpoint,
-    Page,
     Rate,
     build_application,
     json_response,
@@ -34,9 +34,8 @@ from cluster.live.web.server import (
     page_response,
     read_body,
 )
-from validator.node.events import SubmitResult
-from validator.node.executor.queries import Cursor, EventFilter, FinalityPage
-from validator.primitives.types import HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash, Height, TimerId
+from validator.node.executor.queries import Cursor, EventFilter, StatePages
+from validator.primitives.types import HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash
 from validator.state import HistoryError
 from validator.state.hashing import KEY_BYTES_LIMIT
 
@@ -47,56 +46,8 @@ CLIENT_RATE: Final = Rate(5_000, 10_000)
 
 EVENT_STREAM: Final = "text/event-stream"
 
-BlockTriple = tuple[bytes, bytes, bytes]
-"""``Block``, ``BlockReceipts`` (canonical encodings) and the state root that this validator computed itself."""
 
-
-class ValidatorPages(Protocol):
-    """The pages of a validator. Every method may raise :class:`NotReady`; ``None``: there is no such thing."""
-
-    async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:
-        """Offer signed transactions to the mempool. Results are in order, one for each."""
-
-    async def status(self) -> Page: ...
-
-    async def block(self, height: Height) -> Page | None: ...
-
-    async def blocks_raw(self, first: Height, count: int) -> Sequence[BlockTriple]:
-        """Final blocks from ``first`` on, at most ``count``, as many as there are."""
-
-    async def receipt(self, transaction_hash: Hash) -> Page | None: ...
-
-    async def account(self, address: Address) -> Page: ...
-
-    async def timer(self, timer_id: TimerId) -> Page | None: ...
-
-    async def events(self, start: Cursor | None, wanted: EventFilter) -> Page | None: ...
-
-    def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
-        """A subscription to events from a place on, by default of the blocks to come; ``None``: there are too many."""
-
-    async def finality(self, height: Height) -> FinalityPage | None: ...
-
-    async def proof(self, key: bytes, height: Height | None) -> Page:
-        """Raises :class:`~validator.state.HistoryError` if the height is not retained."""
-
-    async def genesis(self) -> Page: ...
-
-    async def parameters(self) -> Page: ...
-
-    async def validators(self) -> Page: ...
-
-    async def supply(self) -> Page:
-        """The sums of all accounts and of all burns, of a validator at rest: it looks at every account."""
-
-    async def divergence(self) -> bytes | None:
-        """The encoded trace of the block at which the validator diverged."""
-
-    async def metrics(self) -> str:
-        """Prometheus text of the validator; the application adds its own request counter."""
-
-
-def build_app(pages: ValidatorPages) -> ASGIApp:
+def build_app(pages: Pages) -> ASGIApp:
     """The ASGI application of one validator."""
     endpoints = _Endpoints(pages)
     table: list[tuple[str, str, Endpoint]] = [
@@ -126,7 +77,7 @@ def build_app(pages: ValidatorPages) -> ASGIApp:
 class _Endpoints:
     """One method a page: check the request, ask the validator, encode the answer."""
 
-    def __init__(self, pages: ValidatorPages) -> None:
+    def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self.requests: Counter[tuple[str, int]] = Counter()
         """Requests answered, by route and status."""
@@ -154,36 +105,38 @@ class _Endpoints:
     async def blocks(self, request: Request) -> Response:
         first = _parse_integer("from", request.query_params.get("from", ""), HEIGHT_LIMIT - 1)
         count = _parse_integer("count", request.query_params.get("count", ""), MAX_BLOCKS_PER_REQUEST)
-        triples = await self._pages.blocks_raw(Height(first), count)
+        triples = await self._pages.read(lambda pages: pages.blocks(first, count))
         return messagepack_response([list(triple) for triple in triples])
 
     async def block(self, request: Request) -> Response:
-        height = Height(_parse_integer("height", request.path_params["height"], HEIGHT_LIMIT - 1))
+        height = _parse_integer("height", request.path_params["height"], HEIGHT_LIMIT - 1)
         if MESSAGEPACK in request.headers.get("accept", ""):
-            triples = await self._pages.blocks_raw(height, 1)
+            triples = await self._pages.read(lambda pages: pages.blocks(height, 1))
             if not triples:
                 raise HTTPException(404, f"no final block at height {height}")
             return messagepack_response(list(triples[0]))
-        return page_response(request, await self._pages.block(height), f"no final block at height {height}")
+        page = await self._pages.read(lambda pages: pages.block(height))
+        return page_response(request, page, f"no final block at height {height}")
 
     async def finality(self, request: Request) -> Response:
-        height = Height(_parse_integer("height", request.path_params["height"], HEIGHT_LIMIT - 1))
-        proof = await self._pages.finality(height)
+        height = _parse_integer("height", request.path_params["height"], HEIGHT_LIMIT - 1)
+        proof = await self._pages.read(lambda pages: pages.finality(height))
         if proof is not None and MESSAGEPACK in request.headers.get("accept", ""):
             return messagepack_response(list(proof))
         return page_response(request, proof and proof.page, f"no final block at height {height}, or no proof of it yet")
 
     async def receipt(self, request: Request) -> Response:
-        name = _parse_hash("transaction hash", request.path_params["hash"])
-        return page_response(request, await self._pages.receipt(Hash(name)), f"no final transaction {name.hex()}")
+        name = Hash(_parse_hash("transaction hash", request.path_params["hash"]))
+        page = await self._pages.read(lambda pages: pages.receipt(name))
+        return page_response(request, page, f"no final transaction {name.hex()}")
 
     async def account(self, request: Request) -> Response:
         address = _parse_address("address", request.path_params["address"])
-        return page_response(request, await self._pages.account(address))
+        return page_response(request, await self._pages.read(lambda pages: pages.account(address)))
 
     async def timer(self, request: Request) -> Response:
         name = _parse_hash("timer id", request.path_params["id"])
-        page = await self._pages.timer(TimerId(name))
+        page = await self._pages.read(lambda pages: pages.timer(name))
         return page_response(request, page, f"no timer {name.hex()} is pending or among the last that ended")
 
     async def events(self, request: Request) -> Response:
@@ -199,7 +152,7 @@ class _Endpoints:
         start = query.get("from") if start is None else start
         place = None if start is None else _parse_cursor("from", start)
         if not is_stream:
-            page = await self._pages.events(place, wanted)
+            page = await self._pages.read(lambda pages: pages.events(place, wanted))
             return page_response(request, page, f"from: this validator has no blocks as far down as {start}")
         subscription = self._pages.subscribe(place, wanted)
         if subscription is None:
@@ -208,32 +161,32 @@ class _Endpoints:
 
     async def proof(self, request: Request) -> Response:
         key, height = _parse_key(request.path_params["key"]), request.query_params.get("height")
-        at = None if height is None else Height(_parse_integer("height", height, HEIGHT_LIMIT - 1))
+        at = None if height is None else _parse_integer("height", height, HEIGHT_LIMIT - 1)
         try:
             return page_response(request, await self._pages.proof(key, at))
         except HistoryError as error:
             raise HTTPException(404, str(error)) from None
 
     async def genesis(self, request: Request) -> Response:
-        return page_response(request, await self._pages.genesis())
+        return page_response(request, self._pages.genesis())
 
     async def parameters(self, request: Request) -> Response:
-        return page_response(request, await self._pages.parameters())
+        return page_response(request, await self._pages.read(StatePages.parameters))
 
     async def validators(self, request: Request) -> Response:
-        return page_response(request, await self._pages.validators())
+        return page_response(request, await self._pages.read(StatePages.validators))
 
     async def supply(self, request: Request) -> Response:
         return page_response(request, await self._pages.supply())
 
     async def divergence(self, request: Request) -> Response:
-        trace = await self._pages.divergence()
+        trace = self._pages.divergence()
         if trace is None:
             raise HTTPException(404, "the validator has not diverged")
         return Response(trace, media_type=MESSAGEPACK)
 
     async def metrics(self, request: Request) -> Response:
-        text = await self._pages.metrics()
+        text = self._pages.metrics()
         samples = [({"path": path, "status": str(status)}, n) for (path, status), n in sorted(self.requests.items())]
         text += render_metric("stampede_http_requests_total", "counter", "HTTP requests answered.", samples)
         return Response(text, headers={"content-type": PROMETHEUS})

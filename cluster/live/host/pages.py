@@ -13,20 +13,18 @@ from itertools import count
 from typing import Final, TypeVar
 
 from cluster.live.host.executor_thread import ExecutorThread
-from cluster.live.host.http import BlockTriple
 from cluster.live.host.join_inbox import JoinInbox
 from cluster.live.network.links import LinkTotals
 from cluster.live.network.transport import Transport
 from cluster.live.web.event_stream import EventHub, Subscription
-from cluster.live.web.prometheus import render_metric
+from cluster.live.web.prometheus import Samples, labelled, render_metric
 from cluster.live.web.server import NotReady, Page
 from cluster.record.genesis_file import genesis_page
 from cluster.record.status import Tally, status_page
 from validator.chain.genesis import Genesis
 from validator.node.assembly import Validator
 from validator.node.events import Event, Submit, SubmitResult
-from validator.node.executor.queries import Cursor, EventFilter, FinalityPage, PlacedEvent, StatePages
-from validator.primitives.types import Address, Hash, Height, TimerId
+from validator.node.executor.queries import Cursor, EventFilter, PlacedEvent, StatePages
 
 MAX_PROOFS_WAITING: Final = 4
 """Proofs of state that clients wait for."""
@@ -36,7 +34,7 @@ T = TypeVar("T")
 
 
 class Pages:
-    """Implements :class:`cluster.live.host.http.ValidatorPages`; every page but the genesis waits for :meth:`open`."""
+    """A validator's pages. All but the genesis raise :class:`NotReady` until :meth:`open`."""
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class Pages:
         self._replies: dict[int, asyncio.Future[Sequence[SubmitResult]]] = {}
         """By request."""
         self._proofs_waiting = 0
-        self._streams = EventHub(self._read_events, self.events)
+        self._streams = EventHub(self._read_events, self._read_page)
 
     # --- for the driver -----------------------------------------------------------------------------------------------
 
@@ -94,7 +92,7 @@ class Pages:
     # --- for clients --------------------------------------------------------------------------------------------------
 
     async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:
-        """Offer signed transactions to the mempool."""
+        """Offer signed transactions to the mempool. Results are in order, one for each."""
         self._ready()
         if self._is_frozen:
             raise NotReady("the validator takes no more transactions")
@@ -115,63 +113,46 @@ class Pages:
             lambda: status_page(self._name, self._index, validator, self._tally, peers, process)
         )
 
-    async def block(self, height: Height) -> Page | None:
-        return await self._read(lambda pages: pages.block(height))
-
-    async def blocks_raw(self, first: Height, count: int) -> Sequence[BlockTriple]:
-        return await self._read(lambda pages: pages.blocks(first, count))
-
-    async def receipt(self, transaction_hash: Hash) -> Page | None:
-        return await self._read(lambda pages: pages.receipt(transaction_hash))
-
-    async def account(self, address: Address) -> Page:
-        return await self._read(lambda pages: pages.account(address))
-
-    async def timer(self, timer_id: TimerId) -> Page | None:
-        return await self._read(lambda pages: pages.timer(timer_id))
-
-    async def events(self, start: Cursor | None, wanted: EventFilter) -> Page | None:
-        return await self._read(lambda pages: pages.events(start, wanted))
+    async def read(self, read: Callable[[StatePages], T]) -> T:
+        """Read something of the final state and blocks, between two jobs of the executor."""
+        pages = self._ready().executor.pages
+        return await self._executor.read(lambda: read(pages))
 
     def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
+        """A subscription to events from a place on, by default of the blocks to come; ``None``: there are too many."""
         self._ready()
         return self._streams.subscribe(start, wanted)
 
-    async def finality(self, height: Height) -> FinalityPage | None:
-        return await self._read(lambda pages: pages.finality(height))
+    async def proof(self, key: bytes, height: int | None) -> Page:
+        """Raises :class:`~validator.state.HistoryError` if the height is not retained.
 
-    async def proof(self, key: bytes, height: Height | None) -> Page:
-        """A proof of an older height costs as much as the blocks above it changed, so few are made at a time."""
+        A proof of an older height costs as much as the blocks above it changed, so few are made at a time.
+        """
         if self._proofs_waiting >= MAX_PROOFS_WAITING:
             raise NotReady("too many proofs are being made: ask again")
         self._proofs_waiting += 1
         try:
-            return await self._read(lambda pages: pages.proof(key, height))
+            return await self.read(lambda pages: pages.proof(key, height))
         finally:
             self._proofs_waiting -= 1
 
-    async def genesis(self) -> Page:
+    def genesis(self) -> Page:
         return genesis_page(self._genesis)
-
-    async def parameters(self) -> Page:
-        return await self._read(StatePages.parameters)
-
-    async def validators(self) -> Page:
-        return await self._read(StatePages.validators)
 
     async def supply(self) -> Page:
         """The supply of a validator at rest: it would keep a running one from its blocks."""
         self._ready()
         if not self._is_frozen:
             raise NotReady("the supply is served at the end of a run only, when the validators are at rest")
-        return await self._read(StatePages.supply)
+        return await self.read(StatePages.supply)
 
-    async def divergence(self) -> bytes | None:
+    def divergence(self) -> bytes | None:
+        """The encoded trace of the block at which the validator diverged."""
         diverged = self._tally.diverged
         return None if diverged is None else diverged.trace
 
-    async def metrics(self) -> str:
-        """Prometheus text (``docs/http.md``)."""
+    def metrics(self) -> str:
+        """Prometheus text (``docs/http.md``); the endpoint adds its own request counter."""
         return render_metrics(self._ready(), self._tally, self._transport, self._streams.streams)
 
     def _ready(self) -> Validator:
@@ -179,12 +160,11 @@ class Pages:
             raise NotReady("still joining by a snapshot" if self._join.is_open else "still recovering from the disk")
         return self._validator
 
-    async def _read(self, read: Callable[[StatePages], T]) -> T:
-        pages = self._ready().executor.pages
-        return await self._executor.read(lambda: read(pages))
-
     async def _read_events(self, height: int) -> Sequence[PlacedEvent]:
-        return await self._read(lambda pages: pages.events_at(height))
+        return await self.read(lambda pages: pages.events_at(height))
+
+    async def _read_page(self, start: Cursor, wanted: EventFilter) -> Page | None:
+        return await self.read(lambda pages: pages.events(start, wanted))
 
 
 def render_metrics(validator: Validator, tally: Tally, transport: Transport, streams: int) -> str:
@@ -202,30 +182,24 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport, str
     if newest is not None:
         gauges.append(("stampede_basefee_cycle", "Price of a cycle.", newest.basefee_cycle))
         gauges.append(("stampede_basefee_lane_timer", "Price of a timer lane cycle.", newest.basefee_lane_timer))
-    totals: list[tuple[str, str, int]] = [
+    links = labelled("was", asdict(LinkTotals() if transport.links is None else transport.links.totals()))
+    refused, dropped = tally.transactions_refused, tally.transactions_dropped
+    totals: list[tuple[str, str, int | Samples]] = [
         ("stampede_fires_total", "Timers fired since the start.", tally.fires),
         ("stampede_transactions_total", "Transactions executed since the start.", tally.executed_transactions),
         ("stampede_messages_received_total", "Messages from peers.", counters.messages_received),
         ("stampede_messages_sent_total", "Messages to peers.", counters.messages_sent),
         ("stampede_messages_oversized_total", "Messages that were too long to be sent.", counters.messages_oversized),
+        ("stampede_burned_total", "Burned since the start, in CBY units.", labelled("lane", tally.burned._asdict())),
+        ("stampede_link_messages_total", "Messages that something was done to on links.", links),
+        ("stampede_peer_faults_total", "What no honest peer sends, by reason.", _by_reason(tally.faults)),
+        ("stampede_peer_drops_total", "What was dropped of what honest peers send too.", _by_reason(tally.dropped)),
+        ("stampede_transactions_refused_total", "Transactions that the mempool refused.", _by_reason(refused)),
+        ("stampede_transactions_dropped_total", "Transactions that left the mempool.", _by_reason(dropped)),
     ]
-    on_links = LinkTotals() if transport.links is None else transport.links.totals()
-    links: list[tuple[Mapping[str, str], int]] = [({"was": name}, count) for name, count in asdict(on_links).items()]
     lines = [render_metric(name, "gauge", text, value) for name, text, value in gauges]
-    lines += [render_metric(name, "counter", text, value) for name, text, value in totals]
-    burned = [({"lane": lane}, amount) for lane, amount in tally.burned._asdict().items()]
-    lines.append(render_metric("stampede_burned_total", "counter", "Burned since the start, in CBY units.", burned))
-    lines.append(
-        render_metric("stampede_link_messages_total", "counter", "Messages that something was done to on links.", links)
-    )
-    for name, text, counts in (
-        ("stampede_peer_faults_total", "What no honest peer sends, by reason.", tally.faults),
-        ("stampede_peer_drops_total", "What was dropped of what honest peers send too.", tally.dropped),
-        ("stampede_transactions_refused_total", "Transactions that the mempool refused.", tally.transactions_refused),
-        ("stampede_transactions_dropped_total", "Transactions that left the mempool.", tally.transactions_dropped),
-    ):
-        by_reason: list[tuple[Mapping[str, str], int]] = [
-            ({"reason": reason}, count) for reason, count in sorted(counts.items())
-        ]
-        lines.append(render_metric(name, "counter", text, by_reason))
-    return "".join(lines)
+    return "".join([*lines, *(render_metric(name, "counter", text, value) for name, text, value in totals)])
+
+
+def _by_reason(counts: Mapping[str, int]) -> Samples:
+    return labelled("reason", dict(sorted(counts.items())))

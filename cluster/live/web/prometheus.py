@@ -9,10 +9,16 @@ from typing import Final
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
+Samples = Sequence[tuple[Mapping[str, str], int]]
+"""Values with their labels."""
 
-def render_metric(
-    name: str, kind: str, description: str, samples: int | Sequence[tuple[Mapping[str, str], int]]
-) -> str:
+
+def labelled(label: str, values: Mapping[str, int]) -> Samples:
+    """Samples with one label."""
+    return [({label: text}, value) for text, value in values.items()]
+
+
+def render_metric(name: str, kind: str, description: str, samples: int | Samples) -> str:
     """One metric in Prometheus' text format. ``kind`` is ``gauge`` or ``counter``; a plain number has no labels."""
     lines = [f"# HELP {name} {description}", f"# TYPE {name} {kind}"]
     for labels, value in [({}, samples)] if isinstance(samples, int) else samples:

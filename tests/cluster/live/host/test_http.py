@@ -33,7 +33,7 @@ from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerT
 from validator.chain.transactions import Transaction, Transfer, address_of, sign, transaction_hash
 from validator.node.events import SubmitResult
 from validator.node.executor.queries import AMOUNT_FIELDS, MAX_EVENT_BLOCKS, MAX_EVENTS, MAX_EVENTS_BYTES
-from validator.primitives.types import Address, Height, TimerId
+from validator.primitives.types import Address, TimerId
 from validator.storage.archive import MAX_ENDED_TIMERS
 
 WAIT_SECONDS = 20.0
@@ -185,7 +185,7 @@ def test_amounts_as_text_where_asked(validator: ServerThread, path: str, as_numb
 class TimerPages(FakePages):
     """A validator of one pending timer and one that ended."""
 
-    async def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
+    def timer(self, timer_id: TimerId) -> dict[str, Any] | None:
         return {"01" * 32: {"state": "pending"}, "02" * 32: {"state": "fired"}}.get(timer_id.hex())
 
 
@@ -379,10 +379,10 @@ def test_a_recovering_validator(validator: ServerThread) -> None:
 class BrokenPages(FakePages):
     """A validator with a bug."""
 
-    async def account(self, address: Address) -> dict[str, Any]:
+    def account(self, address: Address) -> dict[str, Any]:
         raise RuntimeError("secret of the implementation")
 
-    async def block(self, height: Height) -> dict[str, Any] | None:
+    def block(self, height: int) -> dict[str, Any] | None:
         return {"height": object()}
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -65,7 +66,7 @@ from validator.node.executor.jobs import Job, JobResult
 from validator.node.executor.queries import EventFilter, StatePages
 from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.primitives.codec import decode
-from validator.primitives.types import Address, Hash, Height
+from validator.primitives.types import Hash
 from validator.state.proofs.proof import verify
 
 WAIT_S = 60.0
@@ -156,7 +157,7 @@ class Member:
 
     async def roots(self, last: int) -> list[bytes]:
         """The state roots that it computed for heights 1 to ``last``."""
-        return [root for _, _, root in await self.loop.pages.blocks_raw(Height(1), last)]
+        return [root for _, _, root in await self.loop.pages.read(lambda pages: pages.blocks(1, last))]
 
     async def reaches(self, height: int) -> None:
         while self.loop.state().height < height:
@@ -226,7 +227,7 @@ def test_validators_agree_and_execute_what_was_submitted(tmp_path: Path) -> None
             roots = [await member.roots(8) for member in members]
             assert roots == [roots[0]] * 4
             for member in members:
-                receipts = [await member.loop.pages.receipt(each) for each in hashes]
+                receipts = [await member.loop.pages.read(partial(StatePages.receipt, digest=each)) for each in hashes]
                 assert [receipt and receipt["status"] for receipt in receipts] == ["ok"] * len(hashes)
             status = await members[2].loop.pages.status()
             assert (status["name"], status["peers"], status["faults"]) == ("2", [0, 1, 3], {})
@@ -397,7 +398,9 @@ def test_a_validators_own_work_waits_for_few_pages(tmp_path: Path, monkeypatch: 
 
     async def test() -> None:
         async with network(tmp_path, 1) as (member,):
-            asked = [asyncio.create_task(member.loop.pages.account(Address(bytes(20)))) for _ in range(9)]
+            asked = [
+                asyncio.create_task(member.loop.pages.read(lambda pages: pages.account(bytes(20)))) for _ in range(9)
+            ]
             await asyncio.to_thread(entered.wait, WAIT_S)
             done.clear()
             submitted = asyncio.create_task(submit(member))
@@ -451,7 +454,7 @@ def test_metrics_are_those_that_are_documented(tmp_path: Path) -> None:
     async def test() -> None:
         async with network(tmp_path) as members:
             await members[0].reaches(2)
-            text = await members[0].loop.pages.metrics()
+            text = members[0].loop.pages.metrics()
             names = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
             documented = (Path(__file__).parents[4] / "docs" / "http.md").read_text(encoding="utf-8")
             assert names
@@ -472,7 +475,9 @@ def test_jobs_take_as_long_as_they_are_told(tmp_path: Path) -> None:
             assert set(slept) == {0.04}
             assert len(slept) == members[0].loop.executor.slow_jobs > 0
             members[0].loop.impair(None, 1.0)
-            await members[0].loop.pages.account(Address(bytes(20)))  # what was queued before it is done
+            await members[0].loop.pages.read(
+                lambda pages: pages.account(bytes(20))
+            )  # what was queued before it is done
             count = len(slept)
             await members[0].reaches(members[0].loop.state().height + 2)
             assert len(slept) == count
@@ -608,12 +613,11 @@ def test_a_validator_without_state_joins_by_a_snapshot(tmp_path: Path) -> None:
             goal = members[0].loop.state().height + 8
             for member in members:
                 await member.reaches(goal)
-            assert await late.loop.pages.block(Height(1)) is None
-            first = Height(state.snapshot_height + 1)
-            count = goal - state.snapshot_height
-            ours = await late.loop.pages.blocks_raw(first, count)
-            assert ours == await members[0].loop.pages.blocks_raw(first, count)
-            assert len(ours) == count
+            assert await late.loop.pages.read(lambda pages: pages.block(1)) is None
+            read = partial(StatePages.blocks, first=state.snapshot_height + 1, most=goal - state.snapshot_height)
+            ours = await late.loop.pages.read(read)
+            assert ours == await members[0].loop.pages.read(read)
+            assert len(ours) == goal - state.snapshot_height
 
     run(test)
 
@@ -734,7 +738,8 @@ def test_a_byzantine_validator_misbehaves_over_real_streams(tmp_path: Path, beha
 
 async def submit_anew(member: Member) -> None:
     """One turn of every user, from the nonces that are final."""
-    nonces = [(await member.loop.pages.account(user.address))["nonce"] for user in users()]
+    accounts = [await member.loop.pages.read(partial(StatePages.account, address=user.address)) for user in users()]
+    nonces = [account["nonce"] for account in accounts]
     prices = GENESIS.parameters.initial_basefee
     looks = [Observation(member.loop.state().height, nonce, prices, prices, prices, 0) for nonce in nonces]
     wires = [wire for user, look in zip(users(), looks, strict=True) for wire in user.next_transactions(look)]

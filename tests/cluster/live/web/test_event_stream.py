@@ -53,17 +53,17 @@ class Pages(FakePages):
 
         self.hub.feed, self.hub.leave = noted_feed, noted_leave  # type: ignore[method-assign]
 
-    async def events(self, start: Cursor | None, wanted: EventFilter) -> dict[str, Any] | None:
+    def events(self, start: Cursor | None, wanted: EventFilter) -> dict[str, Any] | None:
         begin = start or Cursor(1)
-        if begin.height < min(self.blocks, default=0):
+        if begin.height < min(self.placed, default=0):
             return None
         found = [
             each.page
             for height in (begin.height, begin.height + 1)
-            for each in self.blocks.get(height, [])
+            for each in self.placed.get(height, [])
             if each.cursor >= begin and wanted.takes(each.event)
         ]
-        last = max(self.blocks, default=0)
+        last = max(self.placed, default=0)
         return {"events": found, "next": str(Cursor(min(begin.height + 2, last + 1))), "height": last}
 
 
@@ -75,7 +75,7 @@ class Net:
 
     def final(self, height: int, *events: tuple[bytes, str, str]) -> None:
         def make() -> None:
-            self.pages.blocks[height] = block(height, *events)
+            self.pages.placed[height] = block(height, *events)
             self.pages.hub.note_final(height)
 
         self.server.call(make)
