@@ -143,7 +143,7 @@ class Hosts:
         self._compiled: set[tuple[Place, str]] = set()
         """Places where code of other folders was compiled, or is being compiled."""
         self._signals: dict[Place, ProcessSignals | RemoteProcessSignals] = {}
-        self._start_actor: Callable[[Host], Any] = _no_actor
+        self._start_actor: Callable[[Host], Any]
 
     def create(self, scenario: Scenario, seed: int, folder: Path, bind: str) -> None:
         """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up."""
@@ -242,7 +242,7 @@ class Hosts:
         else:
             self._signals_for(host).kill(process)
             self._signals_for(host).resume(process)
-        host.hold_down()
+        host.is_held_down = True
         host.went_down()
 
     def prepare(
@@ -268,18 +268,21 @@ class Hosts:
         """Shut a host down cleanly, and have an actor with other code take its place, which is held down."""
         self.resume(host)
         host.release = release
-        host.hold_down()
+        host.is_held_down = True
         if not host.is_running:
             self._take_place(host)
             return
         host.phase = Phase.STOPPING
         self._orders.give({host.actor.stop.remote(): host}, lambda: self._take_place(host), STOP_TIMEOUT_S)
 
-    def pause(self, host: Host) -> None:
-        """Stop a host's process (SIGSTOP), if it has one that is not stopped already."""
+    def pause(self, host: Host) -> bool:
+        """Stop a host's process (SIGSTOP), if it has one. Returns whether it is stopped at this moment (state T)."""
         process = host.processes.current
-        if process is not None and not host.is_paused and host.phase is not Phase.STOPPING:
-            host.is_paused = self._signals_for(host).pause(process)
+        if process is None or host.phase is Phase.STOPPING:
+            return False
+        is_stopped = self._signals_for(host).pause(process)
+        host.is_paused = host.is_paused or is_stopped
+        return is_stopped
 
     def resume(self, host: Host) -> None:
         """Resume a process that was stopped, and send it the faults in force by now."""
@@ -290,11 +293,6 @@ class Hosts:
         host.is_paused = False
         host.reports.note_answer()
         self._orders.give({host.actor.inject.remote(self._injection): host}, nothing, ORDER_TIMEOUT_S)
-
-    def is_seen_paused(self, host: Host) -> bool:
-        """Whether a host's process is stopped at this moment (state T)."""
-        process = host.processes.current
-        return process is not None and self._signals_for(host).is_paused(process)
 
     def resume_all(self) -> None:
         """Resume every stopped process. Afterwards nothing can be stopped any more."""
@@ -417,7 +415,7 @@ class Hosts:
             is_its_own = words is not None and last is not None and words.pid == last.pid
             self._on_lost(host, why_lost, words if is_its_own else None)
         if not (host.is_held_down or host.pending_disk_operations):
-            host.succeed()
+            processes.current, host.phase = process, Phase.STARTING
 
 
 def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
@@ -428,10 +426,6 @@ def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
         if isinstance(plan, DownFault) and (plan.target[0] in KEYWORDS or names.intersection(plan.target)):
             planned += 2 if isinstance(plan, BitRotFault) else 1
     return planned
-
-
-def _no_actor(_host: Host) -> Any:
-    raise AssertionError("create() comes first")
 
 
 def nothing() -> None:

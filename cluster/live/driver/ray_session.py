@@ -19,6 +19,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -76,29 +77,14 @@ class Place(NamedTuple):
 
 
 class RemoteProcessSignals:
-    """A :class:`ProcessSignals` on another node: an actor, asked with a bound on the time."""
+    """A :class:`ProcessSignals` with all its methods, on another node: an actor, asked with a bound on the time."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray = ray
         self._actor = actor
 
-    def kill(self, process: Process) -> bool:
-        return bool(self._ask("kill", process))
-
-    def pause(self, process: Process) -> bool:
-        return bool(self._ask("pause", process))
-
-    def resume(self, process: Process) -> None:
-        self._ask("resume", process)
-
-    def is_paused(self, process: Process) -> bool:
-        return bool(self._ask("is_paused", process))
-
-    def is_running(self, process: Process) -> bool:
-        return bool(self._ask("is_running", process))
-
-    def close(self) -> None:
-        self._ask("close")
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        return partial(self._ask, method)
 
     def _ask(self, method: str, *arguments: object) -> Any:
         errors = self._ray.exceptions
@@ -355,7 +341,7 @@ def _hang_ups_held_back() -> Iterator[None]:
 def _connect(ray: Any, failure: str, **options: Any) -> None:
     try:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
-    except (RuntimeError, ValueError, OSError, TimeoutError, ray.exceptions.RayError) as error:
+    except Exception as error:  # Ray raises a plain one if its node is not up in time
         raise TestnetError(f"{failure}: {one_line(error)}") from error
 
 

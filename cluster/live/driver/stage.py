@@ -102,8 +102,7 @@ class Pauses:
             if not self._paused.intersection(host.validators):
                 self._hosts.resume(host)
                 continue
-            self._hosts.pause(host)
-            if host.processes.current is not None and self._hosts.is_seen_paused(host):
+            if self._hosts.pause(host) and host.processes.current is not None:
                 self._seen.setdefault((host.number, host.processes.current), []).append(now_ms)
 
     def count(self, index: int) -> int:
@@ -171,13 +170,13 @@ class LiveStage:
         if words is None:
             return False
         was_held_down = host.is_held_down
-        host.hold_down()  # before the order below: its answers may bring the host's next process
+        host.is_held_down = True  # before the order below: its answers may bring the host's next process
         if words.validator in self._injection.traps:
             traps = {index: trap for index, trap in self._injection.traps.items() if index != words.validator}
             self._inject(nothing, traps=traps)
         is_explained = self.engine.on_failed(words.validator, words.reason)
         if not is_explained and not was_held_down:
-            host.let_start()
+            host.is_held_down = False
         return is_explained
 
     # --- time ---------------------------------------------------------------------------------------------------------
@@ -269,7 +268,7 @@ class LiveStage:
         return state is not None and state.diverged
 
     def start(self, index: int) -> None:
-        self._hosts.host_of(index).let_start()
+        self._hosts.host_of(index).is_held_down = False
 
     def recovery(self, index: int) -> Recovery | None:
         state = self._hosts.host_of(index).state(index)
@@ -291,14 +290,14 @@ class LiveStage:
         return index in self._injection.traps
 
     def lose_disk(self, index: int) -> None:
-        self._hosts.host_of(index).before_start("wipe", index)
+        self._hosts.host_of(index).pending_disk_operations.append(("wipe", (index,)))
 
     def flip_a_bit(self, index: int) -> str | None:
         host = self._hosts.host_of(index)
         rot = draw_rot(self.random, host.reports.old_file_sizes.get(index, {}))
         if rot is None:
             return None
-        host.before_start("flip", index, rot)
+        host.pending_disk_operations.append(("flip", (index, rot)))
         return str(rot)
 
 

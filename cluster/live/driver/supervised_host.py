@@ -64,8 +64,6 @@ class ProcessHistory:
         """It answers while the host is down, and becomes the current one."""
         self.version = self.code = ""
         """The code of the newest process: the version, and the folder."""
-        self.version = self.code = ""
-        """The code of the newest process: the version, and the folder."""
         self.deaths = 0
         """Processes that are known to be gone."""
         self._is_death_noted = True
@@ -184,7 +182,7 @@ class Host:
         self.is_paused = False
         """Its process is stopped: it answers nothing, and is not lost for that."""
         self.pending_disk_operations: list[tuple[str, tuple[Any, ...]]] = []
-        """Methods and their arguments, for the next process before it starts validators."""
+        """Methods of the host and their arguments, for the next process before it starts validators."""
         self.processes = ProcessHistory()
         self.reports = HostReports()
 
@@ -244,18 +242,6 @@ class Host:
         """Whether every validator was started that is there at a height."""
         return all(index in self.reports.states for index in self.validators if self.late.get(index, 0) <= height)
 
-    def hold_down(self) -> None:
-        """Start no validators on it until :meth:`let_start`."""
-        self.is_held_down = True
-
-    def let_start(self) -> None:
-        """Its validators may be started."""
-        self.is_held_down = False
-
-    def before_start(self, method: str, *arguments: Any) -> None:
-        """Have the next process call a method of the host before it starts validators."""
-        self.pending_disk_operations.append((method, arguments))
-
     def went_down(self, why_lost: str | None = None) -> None:
         """Its process is gone, or about to be; by itself if ``why_lost`` is given."""
         self.phase = Phase.DOWN
@@ -264,10 +250,6 @@ class Host:
         self.question = None
         self.processes.end()
         self.reports.end()
-
-    def succeed(self) -> None:
-        """The successor is the current process, and starts validators."""
-        self.processes.current, self.phase = self.processes.successor, Phase.STARTING
 
     def revive(self) -> None:
         """It had not gone down: its last process answers."""

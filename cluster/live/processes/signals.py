@@ -78,10 +78,6 @@ class ProcessSignals:
         if process.is_stopped:  # the holder was killed
             process.send(signal.SIGCONT)
 
-    def is_paused(self, process: Process) -> bool:
-        """Whether a process is stopped (state T)."""
-        return process.is_stopped
-
     def is_running(self, process: Process) -> bool:
         """Whether a process still runs."""
         return process.is_running

@@ -126,9 +126,6 @@ class FakeSignals:
     def resume(self, process: Process) -> None:
         self.still.discard(process)
 
-    def is_paused(self, process: Process) -> bool:
-        return process in self.still
-
     def is_running(self, process: Process) -> bool:
         return process not in self.gone
 
@@ -179,7 +176,7 @@ def test_a_host_that_was_killed_is_up_again_once_it_is_let(watched: Watched) -> 
     watched.answer_as(8)
     watched.look(2)
     assert (host.processes.deaths, host.phase) == (1, Phase.DOWN), "it is held down"
-    host.let_start()
+    host.is_held_down = False
     watched.look(3)
     assert (host.phase, host.pid, host.processes.last) == (Phase.UP, 8, Process(PID, 0))
     assert watched.told == ["up"]
@@ -198,9 +195,8 @@ def test_a_killed_process_is_gone_before_another_one_answers(watched: Watched) -
 
 def test_what_is_to_be_done_to_disks_is_done_before_validators_start(watched: Watched) -> None:
     watched.hosts.kill(watched.host, by_ray=True)
-    watched.host.let_start()
-    watched.host.before_start("wipe", 0)
-    watched.host.before_start("flip", 0, "bit")
+    watched.host.is_held_down = False
+    watched.host.pending_disk_operations += [("wipe", (0,)), ("flip", (0, "bit"))]
     watched.answer_as(8)
     watched.actor.answers["flip"] = "no bit could be flipped"
     watched.actor.calls.clear()
@@ -258,8 +254,7 @@ def test_a_host_that_only_did_not_answer_was_not_lost(watched: Watched) -> None:
 
 def test_a_host_that_stands_still_is_not_asked_and_not_lost(watched: Watched) -> None:
     host, hosts = watched.host, watched.hosts
-    hosts.pause(host)
-    assert host.is_paused and hosts.is_seen_paused(host)
+    assert hosts.pause(host) and host.is_paused
     watched.actor.answers["observe"] = ConnectionError("unavailable")
     watched.actor.calls.clear()
     watched.look(3)
@@ -384,7 +379,7 @@ def test_a_host_with_other_code_is_another_actor(watched: Watched) -> None:
     assert watched.ray.killed == [(id(watched.actor), True)]
     watched.look(2)
     assert (host.phase, host.processes.deaths) == (Phase.DOWN, 1)
-    host.let_start()
+    host.is_held_down = False
     watched.answer_as(9, actor=successor)
     successor.answers["observe"] = replace(successor.answers["observe"], version="2", code="/new")
     watched.look(3)

@@ -1,19 +1,24 @@
-"""The end of a Ray session: which processes it may signal."""
+"""Ray that does not start, and the end of a Ray session: which processes it may signal."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
+import yaml
 
+from cluster.common.errors import ExitCode
 from cluster.live.driver import ray_session
 from cluster.live.driver.ray_session import Place, RaySession
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
+from cluster.tools.cli.main import main
 
 WAIT_S = 20.0
 HERE, ELSEWHERE = Place("here", "127.0.0.1"), Place("elsewhere", "127.0.0.2")
@@ -65,3 +70,19 @@ def test_a_process_with_the_id_of_a_host_elsewhere_is_left_alone(
     assert session.close(strangers) == []
     child.communicate(timeout=WAIT_S)
     assert child.returncode == 0
+
+
+def test_a_ray_that_is_not_up_in_time_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def times_out(**_: Any) -> None:
+        raise Exception("The current node timed out during startup.\nThis could happen on a slow machine.")
+
+    scenario = tmp_path / "tiny.yaml"
+    scenario.write_text(yaml.safe_dump({"name": "tiny", "stop": {"height": 3}}), encoding="utf-8")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray, "init", times_out)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", str(scenario), "--backend", "live"]) == ExitCode.INCONCLUSIVE
+    *_, complaint = capfd.readouterr().err.splitlines()
+    assert complaint == "stampede: Ray cannot be started: The current node timed out during startup."

@@ -62,12 +62,12 @@ def signals() -> Iterator[ProcessSignals]:
 
 
 def test_a_process_is_held_and_goes_on(victim: Process, signals: ProcessSignals) -> None:
-    assert not signals.is_paused(victim)
+    assert not victim.is_stopped
     assert signals.pause(victim)
     assert signals.pause(victim), "twice is once"
-    assert signals.is_paused(victim) and signals.is_running(victim)
+    assert victim.is_stopped and signals.is_running(victim)
     signals.resume(victim)
-    assert not signals.is_paused(victim) and signals.is_running(victim)
+    assert not victim.is_stopped and signals.is_running(victim)
     signals.resume(victim)
 
 
@@ -78,7 +78,7 @@ def test_a_process_that_is_held_can_be_killed(victim: Process, signals: ProcessS
     assert select.select([handle], [], [], WAIT_S)[0], "it can be read when the process has ended"
     os.close(handle)
     assert not signals.is_running(victim)
-    assert not signals.is_paused(victim)
+    assert not victim.is_stopped
     assert not signals.kill(victim)
     assert not signals.pause(victim), "it is gone"
     signals.resume(victim)
@@ -88,13 +88,13 @@ def test_an_id_that_was_given_away_again_is_left_alone(victim: Process, signals:
     another = Process(victim.pid, victim.started + 1)
     assert not signals.kill(another)
     assert not signals.pause(another)
-    assert not signals.is_paused(victim) and signals.is_running(victim)
+    assert not victim.is_stopped and signals.is_running(victim)
 
 
 def test_closing_lets_everything_go_on(victim: Process, signals: ProcessSignals) -> None:
     signals.pause(victim)
     signals.close()
-    assert not signals.is_paused(victim) and signals.is_running(victim)
+    assert not victim.is_stopped and signals.is_running(victim)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
@@ -119,6 +119,6 @@ def test_a_process_goes_on_when_its_holder_dies(
 def test_a_process_goes_on_though_its_pause_holder_was_killed(victim: Process, signals: ProcessSignals) -> None:
     signals.pause(victim)
     signals._pause_holders[victim].kill()
-    assert signals.is_paused(victim)
+    assert victim.is_stopped
     signals.resume(victim)
-    assert not signals.is_paused(victim)
+    assert not victim.is_stopped
