@@ -84,11 +84,16 @@ class _Counter:
 # --- the validators' transport ----------------------------------------------------------------------------------------
 
 
+def _transport(index: int, on_message: Callable[[int, bytes], None]) -> Transport:
+    def fail(problem: object) -> None:
+        raise AssertionError(problem)
+
+    return Transport(Identity(index, SIGNERS[index], VALIDATORS, "benchmark"), on_message, fail, fail)
+
+
 async def _transport_receiver(count: int, pipe: Connection) -> float:
     counter = _Counter(count)
-    transport = Transport(
-        Identity(RECEIVER, SIGNERS[RECEIVER], VALIDATORS, "benchmark"), lambda sender, payload: counter.note()
-    )
+    transport = _transport(RECEIVER, lambda sender, payload: counter.note())
     pipe.send(await transport.listen(HOST))
     await transport.start()
     transport.set_addresses({SENDER: await _told(pipe)})
@@ -99,7 +104,7 @@ async def _transport_receiver(count: int, pipe: Connection) -> float:
 
 
 async def _transport_sender(count: int, pipe: Connection) -> float:
-    transport = Transport(Identity(SENDER, SIGNERS[SENDER], VALIDATORS, "benchmark"), lambda sender, payload: None)
+    transport = _transport(SENDER, lambda sender, payload: None)
     address = await transport.listen(HOST)
     await transport.start()
     pipe.send(address)

@@ -26,7 +26,7 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -87,8 +87,6 @@ class TransportCounters:
     """From full queues."""
     messages_oversized: int = 0
     """Not sent, since no peer takes a frame of their size."""
-    connections: int = 0
-    """Streams opened or taken, after the handshake."""
 
 
 class Transport:
@@ -98,9 +96,8 @@ class Transport:
         self,
         identity: Identity,
         on_message: Callable[[int, bytes], None],
-        on_refused: Callable[[str], None] = lambda reason: None,
-        on_crash: Callable[[BaseException], None] | None = None,
-        max_queued_messages: int = MAX_QUEUED_MESSAGES,
+        on_refused: Callable[[str], None],
+        on_crash: Callable[[BaseException], None],
         links: OutgoingLinks | None = None,
     ) -> None:
         """``on_message(sender, payload)`` and ``on_refused(reason)`` are called on the loop and must not block.
@@ -110,17 +107,17 @@ class Transport:
         ``on_crash`` gets what ended one of the transport's tasks unexpectedly: a bug.
         """
         self.counters = TransportCounters()
-        self.refusals: Counter[str] = Counter()
         self.links = links
         self._identity = identity
         self._on_message = on_message
-        self._on_refused = on_refused
+        self.refused = on_refused
+        """Is told why a stream was not taken, or was ended for what came on it."""
         self._on_crash = on_crash
         self._server: asyncio.Server | None = None
         self._incoming: dict[int, FrameStream] = {}
         self._handshakes: set[asyncio.Task[None]] = set()
         others = [index for index in range(len(identity.validators)) if index != identity.index]
-        self._peers = {index: _Peer(self, index, max_queued_messages) for index in others}
+        self._peers = {index: _Peer(self, index) for index in others}
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -199,11 +196,6 @@ class Transport:
         """The peers that messages flow to and from, by index."""
         return [index for index, peer in self._peers.items() if peer.connected and index in self._incoming]
 
-    def refused(self, reason: str) -> None:
-        """Count a stream that was not taken, or was ended for what came on it."""
-        self.refusals[reason] += 1
-        self._on_refused(reason)
-
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task whose failure is a crash."""
         task = asyncio.get_running_loop().create_task(work)
@@ -212,10 +204,8 @@ class Transport:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        if error is not None and self._on_crash is not None:
+        if error is not None:
             self._on_crash(error)
-        elif error is not None:
-            raise error
 
     # --- incoming -----------------------------------------------------------------------------------------------------
 
@@ -251,7 +241,6 @@ class Transport:
         self._incoming[sender] = stream
         if replaced is not None:
             replaced.close()
-        self.counters.connections += 1
         stream.on_closed = lambda: self._lost(sender, stream)
         stream.deliver(lambda payload: self._received(sender, payload), MAX_FRAME_BYTES)
 
@@ -287,18 +276,16 @@ class Transport:
         except BaseException:
             stream.close()
             raise
-        self.counters.connections += 1
         return stream
 
 
 class _Peer:
     """The way to one peer: its queue, its address, and the task that keeps a stream open."""
 
-    def __init__(self, transport: Transport, index: int, max_queued_messages: int) -> None:
+    def __init__(self, transport: Transport, index: int) -> None:
         self.task: asyncio.Task[None] | None = None
         self._transport = transport
         self._index = index
-        self._max_queued = max_queued_messages
         self._address: PeerAddress | None = None
         self._address_changed = asyncio.Event()
         self._queue: deque[bytes] = deque()
@@ -326,7 +313,7 @@ class _Peer:
     def send(self, frame: bytes) -> None:
         self._queue.append(frame)
         self._queued_bytes += len(frame)
-        while len(self._queue) > self._max_queued or self._queued_bytes > MAX_QUEUED_BYTES:
+        while len(self._queue) > MAX_QUEUED_MESSAGES or self._queued_bytes > MAX_QUEUED_BYTES:
             self._queued_bytes -= len(self._queue.popleft())
             self._transport.counters.messages_dropped += 1
         if self._stream is not None and not self._flush_due:
