@@ -1,4 +1,4 @@
-"""Merges the observations of the validators into one view of the running chain.
+"""Merges the observations of the validators into one view of the running chain, and of the machine under it.
 
 Validators report the same heights at different times; the first report of a height counts. Times become
 milliseconds since the run began.
@@ -27,6 +27,8 @@ class ChainWatch:
         self._record = record
         self._began_epoch_ms = began_epoch_ms
         self.trace = LiveTrace(record, began_epoch_ms)
+        self.lag, self.busyness = LagMeter(), Busyness()
+        """The driver's own lag; and the machine's other work."""
         self._resources = ResourceLog(record)
         self._lags = LagLog(record)
         self._lane_cycles = record.genesis.parameters.lane_timer_cycles
@@ -71,6 +73,13 @@ class ChainWatch:
         at_ms, until_ms = (max(0.0, each - self._began_epoch_ms) for each in (span.from_ms, span.until_ms))
         self._lags.note(Lag(at_ms, until_ms, span.lag_ms, host))
 
+    def take_lags(self, hosts: Hosts) -> None:
+        """Enter the lags of hosts and driver since the last look."""
+        for number, span in hosts.take_lags():
+            self.take_lag(number, span)
+        for span in self.lag.drain():
+            self.take_lag(None, span)
+
     def sample(
         self,
         at_ms: float,
@@ -108,22 +117,6 @@ class ChainWatch:
         self._transactions += block.transactions
         if self._newest is None or block.height > self._newest.height:
             self._newest = block
-
-
-class MachineWatch:
-    """The machine under the run: the lags of hosts and driver, and its other work."""
-
-    def __init__(self, watch: ChainWatch) -> None:
-        self.lag, self.busyness = LagMeter(), Busyness()
-        """The driver's lag; and the machine's other work."""
-        self._watch = watch
-
-    def take_lags(self, hosts: Hosts) -> None:
-        """Enter the lags of hosts and driver since the last look."""
-        for number, span in hosts.take_lags():
-            self._watch.take_lag(number, span)
-        for span in self.lag.drain():
-            self._watch.take_lag(None, span)
 
 
 class JoinWatch:

@@ -38,7 +38,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cluster.common.errors import BadInput
-from cluster.live.driver.faucet import Faucet, FaucetRefusal
+from cluster.live.driver.faucet import Faucet
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.live.web.prometheus import PROMETHEUS, labelled, merge_pages, render_metric
 from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body, serve
@@ -179,11 +179,8 @@ class ControlServer:
 
     async def _add_fault(self, request: Request) -> Response:
         self._check_token(request)
-        try:
-            fields = json.loads(await read_body(request))
-        except (ValueError, RecursionError):
-            fields = None
-        if not isinstance(fields, dict):
+        fields = _object_of(await read_body(request))
+        if fields is None:
             raise HTTPException(400, 'expected a fault as a JSON object, such as {"kind": "kill", "target": "leader"}')
         order = AddFault(fields)
         self._tell(order)
@@ -200,11 +197,7 @@ class ControlServer:
             raise HTTPException(404, "the testnet has no faucet: chain.faucet in the scenario, or stampede up --faucet")
         self._check_token(request, self._faucet_token, FAUCET_TOKEN_FILE)
         to, amount = _payment(await read_body(request))
-        try:
-            page = await asyncio.to_thread(self._faucet.pay, to, amount, self.view.urls)
-        except FaucetRefusal as refusal:
-            raise HTTPException(refusal.status, str(refusal)) from None
-        return json_response(page, 202)
+        return json_response(await asyncio.to_thread(self._faucet.pay, to, amount, self.view.urls), 202)
 
     def _tell(self, order: Order) -> None:
         try:
@@ -226,13 +219,18 @@ class ControlServer:
             )
 
 
-def _payment(body: bytes) -> tuple[Address, int]:
-    """Who is to get how much. Raises :class:`HTTPException`."""
+def _object_of(body: bytes) -> Page | None:
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict) or fields.keys() != {"to", "amount"}:
+        return None
+    return fields if isinstance(fields, dict) else None
+
+
+def _payment(body: bytes) -> tuple[Address, int]:
+    """Who is to get how much. Raises :class:`HTTPException`."""
+    fields = _object_of(body)
+    if fields is None or fields.keys() != {"to", "amount"}:
         raise HTTPException(400, 'expected a JSON object with the fields to and amount: {"to": "0x…", "amount": 1000}')
     to, amount = fields["to"], fields["amount"]
     try:

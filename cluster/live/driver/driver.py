@@ -18,7 +18,7 @@ from typing import Any, Final
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
-from cluster.live.driver.chain_watch import ChainWatch, JoinWatch, MachineWatch
+from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.collect import collect, keep_blocks
 from cluster.live.driver.control_server import AddFault, StopRun
 from cluster.live.driver.hosts import Hosts
@@ -147,7 +147,6 @@ class _LiveRun:
         self.record = RunRecord(scenario, "live", seed, commit, genesis)
         self._watch = ChainWatch(self.record, began_epoch_ms)
         self._joins = JoinWatch(self.record, self.on_notice)
-        self._machine = MachineWatch(self._watch)
         self._sampled_ms = float("-inf")
         self._load_failed = False
         self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice)
@@ -225,7 +224,7 @@ class _LiveRun:
             self._wait(stage)
             self._testnet.check()
             hosts.look(self._watch.height)
-            self._machine.take_lags(hosts)
+            self._watch.take_lags(hosts)
             self._obey(hosts, stage)
             self._joins.look(hosts, self._now_ms, self._watch.height)
             self._sample(hosts)
@@ -237,7 +236,7 @@ class _LiveRun:
         planned_s, next_ms = LOOK_EVERY_S, stage.agenda.next_ms
         if next_ms is not None:
             planned_s = max(0.0, min(planned_s, (next_ms - self._now_ms) / MILLISECONDS_PER_SECOND))
-        self._machine.lag.begin()
+        self._watch.lag.begin()
         try:
             self._interrupts.wait(planned_s)
         except KeyboardInterrupt:
@@ -246,7 +245,7 @@ class _LiveRun:
             self._interrupts.accept()
             self._end_here()
         else:
-            self._machine.lag.end(planned_s)
+            self._watch.lag.end(planned_s)
 
     def _obey(self, hosts: Hosts, stage: LiveStage) -> None:
         """Perform the requests since the last look, and show the testnet's endpoint the state after them."""
@@ -304,7 +303,7 @@ class _LiveRun:
         hosts.wants_stamps = trace.wants(now_ms)
         if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
             self._sampled_ms = now_ms
-            self._machine.busyness.look()
+            self._watch.busyness.look()
             heights, views = hosts.by_validator(Host.height), hosts.by_validator(Host.view)
             self.on_sample(self._watch.sample(now_ms, heights, views, hosts.by_validator(Host.describe)))
 
@@ -394,7 +393,7 @@ class _LiveRun:
             hosts.look(self._watch.height, starts=False)
         self.record.duration_ms = self._now_ms
         self._watch.trace.close(self.record.duration_ms)
-        self._machine.take_lags(hosts)
+        self._watch.take_lags(hosts)
         self._note_totals(hosts)
         at_rest = [host for host in hosts.all if host not in [host for host, _ in failed]]
         for host in hosts.all:
@@ -414,7 +413,7 @@ class _LiveRun:
         self.record.metrics["messages_dropped"] = totals.lost
         self.record.metrics["bytes_sent"] = totals.size
         self.record.metrics["core_seconds"] = totals.core_seconds
-        self.record.metrics.update(self._machine.busyness.metrics())
+        self.record.metrics.update(self._watch.busyness.metrics())
         if self.record.finalizations:
             first_ms = min(seen.at_ms for seen in self.record.finalizations)
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_PER_SECOND

@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, ClassVar, Final
 
+from starlette.exceptions import HTTPException
+
+from cluster.live.web.server import ClientBudgets, Rate
 from cluster.scenario import Scenario
 from cluster.scenario.sections.chain import FAUCET_OWNER, SEED_PREFIX, FaucetSection, account_key
 from loadgen.client import ClientError, ValidatorClient
@@ -30,14 +33,6 @@ BAD_REQUEST: Final = 400
 CONFLICT: Final = 409
 TOO_MANY: Final = 429
 UNAVAILABLE: Final = 503
-
-
-class FaucetRefusal(Exception):
-    """The faucet does not pay: the reason in one line, and the HTTP status."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 class _Payments(Workload[Options]):
@@ -81,8 +76,8 @@ class Faucet:
         self._promised: dict[int, int] = {}
         """Payments under way, by nonce."""
         self._lock = threading.Lock()
-        self._clock = clock
-        self._left, self._left_at = float(section.requests_per_minute), clock()
+        most = section.requests_per_minute
+        self._budget = ClientBudgets(Rate(most / SECONDS_PER_MINUTE, most), clock)
 
     @classmethod
     def of(cls, scenario: Scenario, seed: int, chain_id: str) -> Faucet | None:
@@ -91,11 +86,11 @@ class Faucet:
         return None if section is None else cls(section, seed, chain_id, scenario.chain.parameters())
 
     def pay(self, to: Address, amount: int, urls: Mapping[str, str]) -> dict[str, Any]:
-        """Send a transfer to a validator of ``urls``, by name; returns what was sent. Raises :class:`FaucetRefusal`."""
+        """Send a transfer to a validator of ``urls``, by name; returns what was sent. Raises :class:`HTTPException`."""
         if is_reserved(to):
-            raise FaucetRefusal(BAD_REQUEST, f"to: {address_text(to)} is reserved for the system")
+            raise HTTPException(BAD_REQUEST, f"to: {address_text(to)} is reserved for the system")
         if not 1 <= amount <= self._section.max_amount:
-            raise FaucetRefusal(BAD_REQUEST, f"amount: {amount} is not within 1 to {self._section.max_amount}")
+            raise HTTPException(BAD_REQUEST, f"amount: {amount} is not within 1 to {self._section.max_amount}")
         with self._lock:
             self._take_turn()
             for name, url in urls.items():
@@ -103,21 +98,18 @@ class Faucet:
                     observation = self._look(client, amount)
                     if observation is not None:
                         return self._send(client, observation, to, amount, name)
-        raise FaucetRefusal(UNAVAILABLE, "no validator answered for the prices and the faucet's account")
+        raise HTTPException(UNAVAILABLE, "no validator answered for the prices and the faucet's account")
 
     def _take_turn(self) -> None:
-        """Every request counts, whatever comes of it: a bucket that fills at a steady rate."""
-        now, most = self._clock(), self._section.requests_per_minute
-        self._left = min(float(most), self._left + (now - self._left_at) * most / SECONDS_PER_MINUTE)
-        self._left_at = now
-        if self._left < 1:
-            raise FaucetRefusal(TOO_MANY, f"too many payments, expected at most {most} a minute")
-        self._left -= 1
+        """Every request counts, whatever comes of it and whoever asks."""
+        if not self._budget.take("anybody"):
+            most = self._section.requests_per_minute
+            raise HTTPException(TOO_MANY, f"too many payments, expected at most {most} a minute")
 
     def _look(self, client: ValidatorClient, amount: int) -> Observation | None:
         """The newest prices and the faucet's account; ``None`` if this validator does not answer.
 
-        Raises :class:`FaucetRefusal` if the account holds too little.
+        Raises :class:`HTTPException` if the account holds too little.
         """
         try:
             height = client.status()["height"]
@@ -131,7 +123,7 @@ class Faucet:
         transfer_fee = self._parameters.tx_base_cycles * (FEE_HEADROOM * fees[0] + TIP_STEP * TIP_LEVELS)
         free = account["balance"] - sum(self._promised.values()) - transfer_fee * (1 + len(self._promised))
         if amount > free:
-            raise FaucetRefusal(CONFLICT, f"amount: {amount} is more than the {max(0, free)} that the faucet has left")
+            raise HTTPException(CONFLICT, f"amount: {amount} is more than the {max(0, free)} that the faucet has left")
         return Observation(height, account["nonce"], *fees)
 
     def _send(
@@ -143,7 +135,7 @@ class Faucet:
             wires = self._user.next_transactions(observation)
             if not wires:
                 payments.asked = None
-                raise FaucetRefusal(TOO_MANY, "too many transfers are under way; wait for a block")
+                raise HTTPException(TOO_MANY, "too many transfers are under way; wait for a block")
             self._post(client, wires)
         self._promised[payments.nonce] = amount
         return {
@@ -163,9 +155,9 @@ class Faucet:
             self._payments.asked = None
             self._user.undelivered(wires)
             advice = "it may have taken the transfer, which is sent again with the next one" if is_new else "ask again"
-            raise FaucetRefusal(UNAVAILABLE, f"the validator did not answer; {advice}") from None
+            raise HTTPException(UNAVAILABLE, f"the validator did not answer; {advice}") from None
         for wire, result in zip(wires, results, strict=True):
             if result.error is not None:
                 self._user.rejected(wire)
         if is_new and (reason := results[-1].error) is not None:
-            raise FaucetRefusal(UNAVAILABLE, f"the validator refused the transfer: {reason}")
+            raise HTTPException(UNAVAILABLE, f"the validator refused the transfer: {reason}")

@@ -11,15 +11,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cluster.common.files import write_atomically
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import LoadRecord
 from cluster.scenario import Scenario
-from loadgen.runplan import RunPlan
+from loadgen.runplan import RunPlan, Statistics
 
 MODULE: Final = "loadgen.run"
 PLAN_FILE: Final = "load-plan.json"
@@ -109,30 +110,20 @@ class LoadProcess:
         """See that it has ended. Returns its own statistics. ``checkpoint`` may raise to end the waiting."""
         self.stop()
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while self._is_running(POLL_S):
+        while self._process.poll() is None:
             checkpoint()
             if time.monotonic() > deadline:
                 self._process.kill()
-                self._process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(POLL_S)
         assert self._process.stdin is not None
         self._process.stdin.close()
-        stats = _read_stats(self._stats_file)
+        is_written = self._stats_file.exists()  # unless it ended before it could
+        stats = Statistics.model_validate_json(self._stats_file.read_bytes()) if is_written else Statistics()
         return LoadRecord(
-            requests=stats.get("requests", 0),
-            failures=stats.get("failures", 0),
-            transactions_sent=stats.get("transactions_sent", 0),
-            transactions_rejected=stats.get("transactions_rejected", 0),
+            requests=stats.requests,
+            failures=stats.failures,
+            transactions_sent=stats.transactions_sent,
+            transactions_rejected=stats.transactions_rejected,
             process_exit=self._process.returncode,
         )
-
-    def _is_running(self, patience_s: float) -> bool:
-        try:
-            self._process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            return True
-        return False
-
-
-def _read_stats(path: Path) -> dict[str, Any]:
-    """The statistics; empty if the load ended before it could write them."""
-    return json.loads(path.read_bytes()) if path.exists() else {}

@@ -59,7 +59,7 @@ class Testnet:
         ``look(hosts, starts)`` looks at the hosts once, starts validators only if it may, and may raise to give up.
         Raises :class:`TestnetError` if something cannot be started.
         """
-        self._watchdog = watchdog = CleanupWatchdog.start(self._folder, _result_of_a_killed_driver(self._record))
+        self._watchdog = watchdog = CleanupWatchdog(self._folder, _result_of_a_killed_driver(self._record))
         self.control = self._start_control()
         self._notice(f"the testnet's own endpoint is {self.control.url}")
         self._notice("starting Ray and the validator hosts")
@@ -100,7 +100,7 @@ class Testnet:
         if record.scenario.load.user_count:
             self.load = LoadProcess(record.scenario, record.seed, record.genesis.chain_id, self._folder, run_time_s)
             if (process := self.load.process) is not None:
-                watchdog.watch_process(process)
+                watchdog.watch_load(process)
 
     def _compile_releases(self, hosts: Hosts, look: Callable[[Hosts, bool], None]) -> None:
         """Compile the code of other folders that upgrades will bring, before there is a block."""

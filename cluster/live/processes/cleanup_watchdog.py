@@ -13,7 +13,6 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,95 +26,67 @@ ENDING_TIMEOUT_S: Final = 10.0
 
 
 class CleanupWatchdog:
-    """The driver's side. :meth:`start` it before anything that it watches, and :meth:`dismiss` it at the end."""
+    """The driver's side, made before anything that it watches. :meth:`dismiss` it at the end."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-
-    @staticmethod
-    def start(run_folder: Path, result: dict[str, Any]) -> CleanupWatchdog:
+    def __init__(self, run_folder: Path, result: dict[str, Any]) -> None:
         """``result`` is the content of ``result.json`` if the driver is killed. Raises :class:`OSError`."""
-        process = subprocess.Popen(
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "cluster.live.processes.cleanup_watchdog"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             cwd=ROOT,
             start_new_session=True,
         )
-        watchdog = CleanupWatchdog(process)
-        watchdog._send(run=str(run_folder.absolute()), result=result)
-        return watchdog
+        assert self._process.stdin is not None
+        self._pipe = self._process.stdin
+        self._send(run=str(run_folder.absolute()), result=result)
 
     def watch_ray(self, folder: Path) -> None:
         """Watch the run's own Ray: the processes that use its folder."""
         self._send(ray=str(folder))
 
-    def watch_process(self, process: Process) -> None:
-        """Watch another process of the run, with all that it starts."""
-        self._send(process=process)
+    def watch_load(self, process: Process) -> None:
+        """Watch the load generator, with all that it starts."""
+        self._send(load=process)
 
     def dismiss(self) -> None:
         """End the watchdog: everything that it watched has ended."""
         self._send(done=True)
-        assert self._process.stdin is not None
         with suppress(OSError):
-            self._process.stdin.close()
+            self._pipe.close()
         self._process.wait(ENDING_TIMEOUT_S)
 
     def _send(self, **facts: Any) -> None:
-        assert self._process.stdin is not None
         with suppress(OSError):  # somebody killed the watchdog: the run continues without it
-            self._process.stdin.write(json.dumps(facts).encode() + b"\n")
-            self._process.stdin.flush()
-
-
-@dataclass(slots=True)
-class _Watched:
-    """The things to clean up."""
-
-    run: Path | None = None
-    result: dict[str, Any] = field(default_factory=dict)
-    ray: Path | None = None
-    others: set[Process] = field(default_factory=set)
-    is_done: bool = False
-
-    def take(self, facts: dict[str, Any]) -> None:
-        if "run" in facts:
-            self.run, self.result = Path(facts["run"]), facts["result"]
-        if "ray" in facts:
-            self.ray = Path(facts["ray"])
-        if "process" in facts:
-            self.others.add(Process(*facts["process"]))
-        self.is_done = facts.get("done", False)
+            self._pipe.write(json.dumps(facts).encode() + b"\n")
+            self._pipe.flush()
 
 
 def main() -> int:
     """Entry of the watchdog's process; standard input is the pipe from the driver."""
-    watched = _Watched()
+    facts: dict[str, Any] = {}
     for line in sys.stdin.buffer:
         with suppress(ValueError):  # the driver was killed in the middle of a line
-            watched.take(json.loads(line))
-    if not watched.is_done:
-        _clean_up(watched)
+            facts |= json.loads(line)
+    if "run" in facts and "done" not in facts:
+        _clean_up(**facts)
     return 0
 
 
-def _clean_up(watched: _Watched) -> None:
-    ended = processes.with_descendants(watched.others)
-    if watched.ray is not None:
-        ended |= processes.with_descendants(processes.using(watched.ray))
+def _clean_up(run: str, result: dict[str, Any], ray: str | None = None, load: tuple[int, int] | None = None) -> None:
+    ended = processes.with_descendants([] if load is None else [Process(*load)])
+    if ray is not None:
+        ended |= processes.with_descendants(processes.using(Path(ray)))
     processes.end(ended, PATIENCE_S)
-    is_gone = watched.ray is None or processes.end_and_remove(watched.ray, PATIENCE_S)
-    left = "" if is_gone else f", {watched.ray} could not be removed"
-    if watched.run is None:
-        return
+    is_gone = ray is None or processes.end_and_remove(Path(ray), PATIENCE_S)
+    left = "" if is_gone else f", {ray} could not be removed"
     from cluster.common.files import write_atomically
     from cluster.record.folder import RESULT_FILE
 
-    target = watched.run / RESULT_FILE
+    target = Path(run) / RESULT_FILE
     if not target.exists():
         with suppress(OSError):  # the folder is gone, too
-            write_atomically(target, json.dumps(watched.result, indent=2) + "\n")
+            write_atomically(target, json.dumps(result, indent=2) + "\n")
     message = f"stampede: the driver was killed: {len(ended)} processes of the run were ended{left}; see {target}"
     with suppress(OSError):
         print(message, file=sys.stderr)

@@ -53,7 +53,7 @@ AMOUNTS: Final = ("number", "text")
 class Rate(NamedTuple):
     """A bound on the requests of a client."""
 
-    a_second: int
+    a_second: float
     burst: int
     """So many at once after a quiet time."""
 
