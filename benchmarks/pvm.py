@@ -28,7 +28,7 @@ from typing import Any
 from chains import RICH, BenchmarkChain, actor_address, actors, call, median
 from reporting import Metric, Size, run_benchmark
 
-from loadgen.workloads.shipped import NAMES, source_of
+from loadgen.workloads.actor_program import NAMES, source_of
 from validator.execution.handler_context import HandlerContext
 from validator.execution.timer_calls import SchedulingTerms
 from validator.primitives.meter import Meter

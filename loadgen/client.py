@@ -111,19 +111,11 @@ class ValidatorClient:
 
     def blocks(self, first: int, count: int) -> list[BlockTriple]:
         """Final blocks from height ``first`` on, at most ``count`` (1 to 256), as many as there are."""
-        path = f"/blocks?from={first}&count={count}"
-        data = self._request("GET", path, headers={"Accept": MESSAGEPACK})
-        return self._decode(path, data, list[BlockTriple])
-
-    def block_triple(self, height: int) -> BlockTriple:
-        """One final block with its receipts. Raises :class:`NotFound`."""
-        path = f"/blocks/{height}"
-        return self._decode(path, self._request("GET", path, headers={"Accept": MESSAGEPACK}), BlockTriple)
+        return self._decode(f"/blocks?from={first}&count={count}", list[BlockTriple])
 
     def finality(self, height: int) -> FinalityProof:
         """The proof that the block at a height is final. Raises :class:`NotFound`."""
-        path = f"/blocks/{height}/finality"
-        return self._decode(path, self._request("GET", path, headers={"Accept": MESSAGEPACK}), FinalityProof)
+        return self._decode(f"/blocks/{height}/finality", FinalityProof)
 
     def proof(self, key: bytes, height: int) -> Page:
         """The value of a key in the state of a height, with its proof. Raises :class:`NotFound` if not retained."""
@@ -152,19 +144,16 @@ class ValidatorClient:
         """Prometheus text."""
         return self._request("GET", "/metrics").decode("utf-8", "replace")
 
-    def _decode(self, path: str, data: bytes, kind: Any) -> Any:
+    def _decode(self, path: str, kind: Any) -> Any:
+        data = self._request("GET", path, headers={"Accept": MESSAGEPACK})
         try:
             return msgspec.msgpack.decode(data, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise BadAnswer(f"{self.endpoint}{path}: {error}") from None
 
     def _json(self, method: str, path: str, **options: Any) -> Page:
-        data = self._request(method, path, **options)
-        try:
-            page = json.loads(data)
-        except ValueError:
-            page = None
-        if not isinstance(page, dict):
+        page = json_object(self._request(method, path, **options))
+        if page is None:
             raise BadAnswer(f"{self.endpoint}{path}: no JSON object")
         return page
 
@@ -180,10 +169,16 @@ class ValidatorClient:
         raise kind(url, answer.status, _reason(answer.data))
 
 
+def json_object(data: bytes) -> Page | None:
+    """The JSON object that some bytes are; ``None`` if they are none."""
+    try:
+        page = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return page if isinstance(page, dict) else None
+
+
 def _reason(data: bytes) -> str:
     """The line of an error page, or the beginning of whatever came instead."""
-    try:
-        reason = json.loads(data)["error"]
-    except (ValueError, KeyError, TypeError):
-        reason = data.decode("utf-8", "replace")
+    reason = (json_object(data) or {}).get("error", data.decode("utf-8", "replace"))
     return " ".join(str(reason).split())[:MAX_ERROR_TEXT]

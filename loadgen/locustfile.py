@@ -10,7 +10,6 @@ The process ends when the pipe that its parent holds open is closed, however the
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -26,7 +25,8 @@ from gevent.event import Event  # type: ignore[import-untyped]
 from locust import FastHttpUser, events, task
 from locust.env import Environment
 
-from loadgen.runplan import PlanError, RunPlan, Statistics, bounded_reasons, write_json
+from loadgen.client import json_object
+from loadgen.runplan import PlanError, RunPlan, Statistics, bounded_reasons
 from loadgen.workloads import LoadUser, Observation
 from validator.primitives.types import address_text
 
@@ -80,15 +80,14 @@ class Share:
         errors: Counter[str] = Counter()
         for error in environment.stats.errors.values():
             errors[f"{error.method} {error.name}: {error.error}"] += error.occurrences
-        statistics = Statistics(
+        Statistics(
             requests=environment.stats.total.num_requests,
             failures=environment.stats.total.num_failures,
             transactions_sent=self.transactions_sent,
             transactions_rejected=self.transactions_rejected,
             errors=bounded_reasons(errors),
             rejections=bounded_reasons(self.rejections),
-        )
-        write_json(self.stats_file, statistics)
+        ).write(self.stats_file)
 
 
 @events.init.add_listener
@@ -248,13 +247,7 @@ class ChainUser(FastHttpUser):
 
 def _page_of(response: Any) -> dict[str, Any] | None:
     """The JSON object of a good answer."""
-    if response.status_code != 200:
-        return None
-    try:
-        page = json.loads(response.content)
-    except ValueError:
-        return None
-    return page if isinstance(page, dict) else None
+    return json_object(response.content) if response.status_code == 200 else None
 
 
 def _results_of(response: Any, count: int) -> list[str | None] | None:

@@ -23,7 +23,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from loadgen.runplan import PlanError, RunPlan, Statistics, write_json
+from loadgen.runplan import PlanError, RunPlan, Statistics
 
 PASS: Final = 0
 FAIL: Final = 1
@@ -71,7 +71,7 @@ def _run(plan: RunPlan, plan_file: Path, wake_up: int, watch_input: bool) -> int
         os.close(pipe_write)
         os.close(pipe_read)
         _remove_marks(plan)
-    write_json(Path(plan.stats_file), _sum_up(plan))
+    _sum_up(plan).write(Path(plan.stats_file))
     return PASS if all_well else FAIL
 
 

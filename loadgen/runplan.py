@@ -5,7 +5,6 @@ Both are JSON. The plan file is written by whoever starts the load; the statisti
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -144,6 +143,12 @@ class Statistics(BaseModel):
             rejections=bounded_reasons(Counter(self.rejections) + Counter(other.rejections)),
         )
 
+    def write(self, path: Path) -> None:
+        """Write a whole file or none: a reader never sees half of it."""
+        temporary = path.with_name(f"{path.name}.tmp")
+        temporary.write_text(self.model_dump_json() + "\n", encoding="utf-8")
+        temporary.replace(path)
+
 
 def bounded_reasons(counts: Counter[str]) -> dict[str, int]:
     """The most frequent reasons; all others are one."""
@@ -152,11 +157,3 @@ def bounded_reasons(counts: Counter[str]) -> dict[str, int]:
     if rest:
         kept[OTHER_REASONS] = kept.get(OTHER_REASONS, 0) + rest
     return kept
-
-
-def write_json(path: Path, value: BaseModel | dict[str, Any]) -> None:
-    """Write a whole file or none: a reader never sees half of it."""
-    data = value.model_dump_json() if isinstance(value, BaseModel) else TypeAdapter(dict).dump_json(value).decode()
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(data + "\n", encoding="utf-8")
-    os.replace(temporary, path)

@@ -22,9 +22,10 @@ NAME_PARTS_LIMIT: Final = 2
 
 
 class DirectoryDisk:
-    """One validator's data folder; implements :class:`validator.storage.disk.Disk`. Made if it is missing.
+    """One validator's data folder: a :class:`~validator.storage.disk.Disk`, which describes the methods.
 
-    Raises :class:`DiskError` if another one holds the folder. A handle a file stays open until :meth:`close`.
+    The folder is made if it is missing. Raises :class:`DiskError` if another one holds it. A handle a file stays open
+    until :meth:`close`.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -63,21 +64,19 @@ class DirectoryDisk:
         return total
 
     def names(self) -> list[str]:
-        """The files there are, sorted."""
         self._require_open("")
         with _as_disk_error(".", 0, "list"):
             found = [path.relative_to(self._folder) for path in self._folder.rglob("*") if path.is_file()]
         return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
 
     def size(self, name: str) -> int:
-        """Bytes in the file; 0 if there is none. Any thread may ask."""
+        """Any thread may ask."""
         path = self._path(name)
         with _as_disk_error(name, 0, "size"), suppress(FileNotFoundError):
             return path.stat().st_size
         return 0
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes from ``offset`` (to the end if ``None``); empty if there is no such file."""
         handle = self._handle(name, create=False)
         if handle is None:
             return b""
@@ -93,20 +92,18 @@ class DirectoryDisk:
         return b"".join(parts)
 
     def append(self, name: str, data: bytes) -> int:
-        """Add bytes at the end; returns the offset at which they begin."""
         offset = self.size(name)
         self.write(name, offset, data)
         return offset
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Overwrite bytes in place, extending the file if it ends before."""
         handle = self._handle(name, create=True)
         assert handle is not None
         with _as_disk_error(name, offset, "write"):
             self._write_file(name, handle, offset, data)
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` if it has fewer."""
+        """Raises :class:`DiskError` if the file has fewer bytes."""
         if size > self.size(name):
             raise DiskError(f"{name}: offset {size}: truncate failed: the file ends at {self.size(name)}")
         handle = self._handle(name, create=False)
@@ -116,14 +113,12 @@ class DirectoryDisk:
                 os.fsync(handle)
 
     def sync(self, name: str) -> None:
-        """Return once everything written to the file is durable."""
         handle = self._handle(name, create=False)
         if handle is not None:
             with _as_disk_error(name, os.fstat(handle).st_size, "sync"):
                 self._sync_file(name, handle)
 
     def replace(self, name: str, data: bytes) -> None:
-        """Make ``data`` the file's whole content, atomically and durably."""
         path = self._path(name)
         temporary = path.with_name(f".{path.name}{TEMPORARY_SUFFIX}")
         with _as_disk_error(name, 0, "replace"):
@@ -139,7 +134,6 @@ class DirectoryDisk:
             _sync_folder(path.parent)
 
     def remove(self, name: str) -> None:
-        """Delete the file, durably; nothing happens if there is none."""
         path = self._path(name)
         with _as_disk_error(name, 0, "remove"):
             self._forget(name)

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.disks import PLANNED_FAILURE
 from cluster.disks.directory import DirectoryDisk
-from cluster.disks.planned_failures import PLANNED_FAILURE
 from cluster.scenario.sections.faults import DiskFullFault, FailedSyncFault
 
 FULL_DEVICE: Final = "/dev/full"

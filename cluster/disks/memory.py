@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from cluster.disks.planned_failures import PLANNED_FAILURE
+from cluster.disks import PLANNED_FAILURE
 from validator.storage.disk import DiskError
 
 
@@ -71,7 +71,7 @@ class _File:
 
 
 class MemoryDisk:
-    """One validator's data folder in memory; implements :class:`validator.storage.disk.Disk`."""
+    """One validator's data folder in memory: a :class:`~validator.storage.disk.Disk`, which describes the methods."""
 
     def __init__(self, plan: FaultPlan | None = None) -> None:
         self.plan = plan
@@ -81,11 +81,9 @@ class MemoryDisk:
         self._files: dict[str, _File] = {}
 
     def names(self) -> list[str]:
-        """The files there are, sorted."""
         return sorted(self._files)
 
     def size(self, name: str) -> int:
-        """Bytes in the file; 0 if there is none."""
         return len(self._files[name].visible) if name in self._files else 0
 
     @property
@@ -94,23 +92,20 @@ class MemoryDisk:
         return sum(len(file.visible) for file in self._files.values())
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes from ``offset`` (to the end if ``None``); empty if there is no such file."""
         if name not in self._files:
             return b""
         return bytes(self._files[name].visible[offset : None if length is None else offset + length])
 
     def append(self, name: str, data: bytes) -> int:
-        """Add bytes at the end; returns the offset at which they begin."""
         offset = self.size(name)
         self._write(name, offset, data, "append")
         return offset
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Overwrite bytes in place, extending the file if it ends before."""
         self._write(name, offset, data, "write")
 
     def truncate(self, name: str, size: int) -> None:
-        """Cut the file to ``size`` bytes, durably. Raises :class:`DiskError` if it has fewer."""
+        """Raises :class:`DiskError` if the file has fewer bytes."""
         if size > self.size(name):
             raise DiskError(f"{name}: offset {size}: truncate failed: the file ends at {self.size(name)}")
         self._begin(name, size, "truncate")
@@ -144,14 +139,12 @@ class MemoryDisk:
             file.is_durable = True
 
     def replace(self, name: str, data: bytes) -> None:
-        """Make ``data`` the file's whole content, atomically and durably."""
         self._begin(name, 0, "replace")
         self._files[name] = _File(
             bytearray(data), bytearray(data), [], self.written(name), True, self.operations, len(data)
         )
 
     def remove(self, name: str) -> None:
-        """Delete the file, durably; nothing happens if there is none."""
         self._begin(name, 0, "remove")
         self._files.pop(name, None)
 
@@ -164,7 +157,7 @@ class MemoryDisk:
         return bytes(self._files[name].durable[offset:]) if name in self._files else b""
 
     def replaced(self, name: str) -> tuple[int, int]:
-        """The change of this disk that made the file anew, whole, last, and how many bytes it then had; zeros where
+        """The change of this disk that made the file anew, whole, last, and how many bytes it then had; zeros if
         nothing did."""
         file = self._files.get(name)
         return (0, 0) if file is None else (file.replaced_at, file.whole_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.common.wording import listed
-from cluster.disks.planned_failures import NO_SPACE, PLANNED_FAILURE
+from cluster.disks import NO_SPACE, PLANNED_FAILURE
 from cluster.faults.active import ActiveFault, Deaths
 from cluster.faults.link_faults import Seen
 from cluster.faults.stage import Stage

@@ -11,6 +11,7 @@ import urllib3
 
 from cluster.common.errors import BadInput, HarnessError
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE
+from loadgen.client import json_object
 
 TIMEOUT_S: Final = 10.0
 ACCEPTED: Final = 202
@@ -75,18 +76,10 @@ class ControlClient:
             raise ControlError(f"{self._token_file}: {error.strerror}") from None
         except urllib3.exceptions.HTTPError as error:
             raise ControlError(f"{url}: {' '.join(str(error).split())}") from None
-        page = _page_of(answer.data)
+        unreadable = {"error": answer.data.decode("utf-8", "replace")[:MAX_QUOTED]}
+        page = json_object(answer.data) or unreadable
         if answer.status == REFUSED:
             raise BadInput(str(page.get("error")))
         if answer.status != ACCEPTED:
             raise ControlError(f"{url}: status {answer.status}: {page.get('error')}")
         return page
-
-
-def _page_of(body: bytes) -> dict[str, Any]:
-    """The answer's JSON; any other answer as an error."""
-    try:
-        page = json.loads(body)
-    except ValueError:
-        page = None
-    return page if isinstance(page, dict) else {"error": body.decode("utf-8", "replace")[:MAX_QUOTED]}

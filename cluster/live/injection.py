@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from cluster.faults.impairment import Impairment
 from cluster.scenario.sections.faults import DiskFullFault, FailedSyncFault, LinkFault
-
-UNIMPAIRED: Final = Impairment()
 
 
 @dataclass(frozen=True, slots=True)

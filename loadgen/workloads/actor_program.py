@@ -2,19 +2,31 @@
 
 A scenario file names a program of its own by its path. Whoever reads the file puts the text of the program in the
 place of the path, so that a scenario needs no other file from then on: not in the run's folder, not on another host.
+
+The programs that ship are programs of the chain, not modules of this project, so they are read as texts.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from pydantic import Field, model_validator
 
 from loadgen.workloads.base import Options
-from loadgen.workloads.shipped import NAMES, source_of
 from validator.chain.transactions import SCRIPT_CODE
 
+FOLDER: Final = Path(__file__).resolve().parents[2] / "actors"
 PROGRAM_SUFFIX: Final = ".py"
+NAMES: Final = tuple(sorted(path.stem for path in FOLDER.glob(f"*{PROGRAM_SUFFIX}")))
+"""The programs that ship, by the names of their files."""
+
+
+def source_of(name: str) -> str:
+    """The text of a program that ships. Raises :class:`KeyError` for a name that is none of :data:`NAMES`."""
+    if name not in NAMES:
+        raise KeyError(name)
+    return (FOLDER / f"{name}{PROGRAM_SUFFIX}").read_text(encoding="ascii")
 
 
 def is_program_path(text: str) -> bool:

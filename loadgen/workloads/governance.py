@@ -10,12 +10,13 @@ other one.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, field_validator
 
 from loadgen.workloads.actor_program import ActorProgram
-from loadgen.workloads.base import LOAD_HANDLER, Intent, Member, Observation, Options, Workload
+from loadgen.workloads.base import LOAD_HANDLER, Intent, Observation, Options, Workload
 from loadgen.workloads.script import Script, burn, cost_of, encode_script, fire_gas_limit, schedule_at
 from validator.chain.transactions import (
     SCRIPT_CODE,
@@ -89,12 +90,9 @@ class Governance(Workload[GovernanceOptions]):
     name: ClassVar[str] = "governance"
     options_type: ClassVar[type[Options]] = GovernanceOptions
     is_deployer: ClassVar[bool] = True
-
-    def __init__(self, options: GovernanceOptions, member: Member) -> None:
-        super().__init__(options, member)
-        self._turn = 0
-        self._generation: list[bytes] = []
-        """The ids of the last turn's timers."""
+    _turn = 0
+    _generation: Sequence[bytes] = ()
+    """The ids of the last turn's timers."""
 
     def intents(self, observation: Observation) -> list[Intent]:
         decided = [self._decide(timer_id, observation) for timer_id in self._generation]

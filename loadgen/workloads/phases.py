@@ -17,7 +17,6 @@ Height = Annotated[int, Field(ge=1, le=1_000_000)]
 Rate = Annotated[float, Field(ge=0, le=100)]
 
 MILLI: Final = 1_000
-PLAIN_RATE_MILLI: Final = MILLI
 
 
 class _Phase(BaseModel):
@@ -39,10 +38,6 @@ class _Phase(BaseModel):
     def lasts_at(self, height: int) -> bool:
         return self.from_height <= height and (self.until_height is None or height < self.until_height)
 
-    def rate_milli(self, height: int) -> int:
-        """The rate at a height at which it lasts, in thousandths."""
-        raise NotImplementedError
-
 
 class SteadyPhase(_Phase):
     """Turns are so many times as frequent."""
@@ -52,6 +47,7 @@ class SteadyPhase(_Phase):
     """How many times as many turns as ``interval_ms`` says."""
 
     def rate_milli(self, height: int) -> int:
+        """The rate at a height at which it lasts, in thousandths."""
         return _milli(self.rate)
 
 
@@ -168,7 +164,7 @@ class Rhythm:
         if height < self._from_height or (self._until_height is not None and height >= self._until_height):
             return 0
         phase = next((phase for phase in self._phases if phase.lasts_at(height)), None)
-        return PLAIN_RATE_MILLI if phase is None else phase.rate_milli(height)
+        return MILLI if phase is None else phase.rate_milli(height)
 
     def next_delay_ms(self) -> int:
         """How long until the user is looked at again, at the rate of the height that it knows of."""

@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field, field_validator
 
 from loadgen.workloads.actor_program import ActorProgram
-from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
+from loadgen.workloads.base import Intent, Observation, Options, Workload
 from validator.chain.transactions import Call
 from validator.primitives.errors import HandlerFailure
 from validator.primitives.types import ADDRESS_BYTES, Address
@@ -86,10 +86,7 @@ class Program(Workload[ProgramOptions]):
 
     name: ClassVar[str] = "program"
     options_type: ClassVar[type[Options]] = ProgramOptions
-
-    def __init__(self, options: ProgramOptions, member: Member) -> None:
-        super().__init__(options, member)
-        self._turns = 0
+    _turns = 0
 
     @classmethod
     def actor_code(cls, options: Options) -> str:

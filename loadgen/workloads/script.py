@@ -19,16 +19,12 @@ Script = list[Operation]
 GET_CYCLES: Final = 10
 SET_CYCLES: Final = 200
 EMIT_CYCLES: Final = 50
-TRANSFER_CYCLES: Final = 200
 SCHEDULE_CYCLES: Final = 1_000
 CHANGE_TIMER_CYCLES: Final = 500
 """Cost of ``cancel`` and ``extend``."""
 
 TIMER_ID_TEXT_BYTES: Final = 64
 """``save_as`` stores a timer id as hex text."""
-
-MAX_NESTING: Final = 64
-"""Deeper JSON is no script; the outermost list is level 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +102,10 @@ def _cost_of_operation(operation: Operation) -> Cost:
     match operation:
         case ["burn", int(cycles)]:
             return Cost(cycles)
-        case ["get", str()]:
-            return Cost(GET_CYCLES)
         case ["set", str(key), str(value)]:
             return Cost(SET_CYCLES, _size(key) + _size(value))
-        case ["del", str()]:
-            return Cost(SET_CYCLES)
         case ["emit", str(), str(text)]:
             return Cost(EMIT_CYCLES, _size(text))
-        case ["transfer", dict()]:
-            return Cost(TRANSFER_CYCLES)
         case ["schedule", dict(call)]:
             return _cost_of_schedule(call)
         case ["cancel" | "extend", dict(call)]:
@@ -127,9 +117,7 @@ def _cost_of_operation(operation: Operation) -> Cost:
 
 
 def _cost_of_schedule(call: dict[str, Any]) -> Cost:
-    payload = call["payload"]
-    size = _size(payload) if isinstance(payload, str) else len(encode_script(payload))
-    cost = Cost(SCHEDULE_CYCLES, size)
+    cost = Cost(SCHEDULE_CYCLES, len(encode_script(call["payload"])))
     if "save_as" in call:
         cost += Cost(SET_CYCLES, _size(call["save_as"]) + TIMER_ID_TEXT_BYTES)
     return cost

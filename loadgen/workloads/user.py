@@ -72,11 +72,7 @@ class LoadUser:
         self._confirmed_nonce = 0
         self._progress_height = 0
         self._sent: dict[int, _Sent] = {}
-
-    @property
-    def unconfirmed(self) -> int:
-        """Transactions that were sent and are not known to be final."""
-        return len(self._sent)
+        """Not known to be final, by nonce."""
 
     def next_delay_ms(self) -> int:
         """How long until its next turn may be due; asked for once a turn."""

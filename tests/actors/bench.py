@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from loadgen.workloads.shipped import source_of
+from loadgen.workloads.actor_program import source_of
 from tests.validator.chains import ALICE, BOB, RICH, Chain, make_genesis
 from validator.chain.block import CallbackReceipt, FireReceipt, MessageReceipt, TransactionReceipt
 from validator.chain.genesis import GenesisActor

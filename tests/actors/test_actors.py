@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loadgen.workloads.shipped import NAMES, source_of
+from loadgen.workloads.actor_program import NAMES, source_of
 from tests.actors.bench import Bench
 from tests.validator.chains import ALICE, BOB, RICH
 from validator.pvm.language.subset import parse

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from cluster.disks.memory import MemoryDisk
 from loadgen.workloads import LoadPlan, LoadUser, Observation
-from loadgen.workloads.shipped import source_of
+from loadgen.workloads.actor_program import source_of
 from validator.chain.block import BlockReceipts, FireReceipt, TransactionReceipt
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import System, Transaction, parse
@@ -94,7 +94,7 @@ class Played:
             self.fires += receipts.fires
             self.late += sum(fire.trigger_height < receipts.height for fire in receipts.fires)
             self.ends += Counter(destroyed.reason for destroyed in receipts.destroyed)
-        self.unconfirmed = sum(user.unconfirmed for user in self.users)
+        self.unconfirmed = sum(len(user._sent) for user in self.users)
 
     def _take_turn(self, user: LoadUser, chain: Chain) -> None:
         for wire in user.next_transactions(chain.observation(user)):

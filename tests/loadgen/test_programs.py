@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from loadgen.workloads import LoadPlan, LoadUser, Observation
-from loadgen.workloads.shipped import source_of
+from loadgen.workloads.actor_program import source_of
 from loadgen.workloads.user import MAX_UNCONFIRMED
 from validator.chain.transactions import Call, parse
 from validator.pvm.runtime.values import decode_value

@@ -41,9 +41,9 @@ def nonces(wires: list[bytes]) -> list[int]:
 def test_nonces_run_on_while_nothing_is_confirmed_up_to_a_bound(user: LoadUser) -> None:
     wires = [wire for _ in range(MAX_UNCONFIRMED + 5) for wire in turn(user, START)]
     assert nonces(wires) == list(range(MAX_UNCONFIRMED))
-    assert user.unconfirmed == MAX_UNCONFIRMED
+    assert len(user._sent) == MAX_UNCONFIRMED
     assert nonces(turn(user, replace(START, confirmed_nonce=3))) == [MAX_UNCONFIRMED]
-    assert user.unconfirmed == MAX_UNCONFIRMED - 2
+    assert len(user._sent) == MAX_UNCONFIRMED - 2
 
 
 def test_what_a_user_has_under_way_fits_into_the_places_that_a_full_mempool_keeps_for_it() -> None:
@@ -164,4 +164,4 @@ def test_a_user_recovers_from_whatever_happened(random: Random, rough_turns: int
         mempool.deliver(user, turn(user, mempool.observation()))
         mempool.make_block()
     assert mempool.confirmed >= before + STALL_BLOCKS
-    assert user.unconfirmed <= MAX_UNCONFIRMED
+    assert len(user._sent) <= MAX_UNCONFIRMED

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import os
 import queue
 import secrets
@@ -43,7 +42,7 @@ from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.live.web.prometheus import PROMETHEUS, labelled, merge_pages, render_metric
 from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body, serve
 from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE
-from loadgen.client import ClientError, ValidatorClient
+from loadgen.client import ClientError, ValidatorClient, json_object
 from validator.primitives.types import Address, parse_address
 
 TOKEN_BYTES: Final = 32
@@ -179,7 +178,7 @@ class ControlServer:
 
     async def _add_fault(self, request: Request) -> Response:
         self._check_token(request)
-        fields = _object_of(await read_body(request))
+        fields = json_object(await read_body(request))
         if fields is None:
             raise HTTPException(400, 'expected a fault as a JSON object, such as {"kind": "kill", "target": "leader"}')
         order = AddFault(fields)
@@ -219,17 +218,9 @@ class ControlServer:
             )
 
 
-def _object_of(body: bytes) -> Page | None:
-    try:
-        fields = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return fields if isinstance(fields, dict) else None
-
-
 def _payment(body: bytes) -> tuple[Address, int]:
     """Who is to get how much. Raises :class:`HTTPException`."""
-    fields = _object_of(body)
+    fields = json_object(body)
     if fields is None or fields.keys() != {"to", "amount"}:
         raise HTTPException(400, 'expected a JSON object with the fields to and amount: {"to": "0x…", "amount": 1000}')
     to, amount = fields["to"], fields["amount"]

@@ -32,13 +32,14 @@ from cluster.common.files import write_atomically
 from cluster.disks.bit_rot import Rot
 from cluster.disks.directory import DirectoryDisk
 from cluster.disks.faulty import FaultyDisk, flip_bit
+from cluster.faults.impairment import Impairment
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.host.garbage_collection import tame_collector
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import Observation
 from cluster.live.host.validator_loop import LoopState, ValidatorLoop, ValidatorSetup
-from cluster.live.injection import UNIMPAIRED, DelayCounts, Injection, LastWords
+from cluster.live.injection import DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes import last_words, processes
@@ -372,7 +373,7 @@ class _RunningValidator:
     def inject(self, injection: Injection) -> None:
         """Apply the faults in force from now on to this validator."""
         index, loop, disk = self.address.index, self.validator, self.disk
-        impairment = injection.impairments.get(index, UNIMPAIRED)
+        impairment = injection.impairments.get(index) or Impairment()
         loop.impair(impairment.job_ms, impairment.clock_speed)
         if loop.setup.links is not None:
             loop.setup.links.set_faults(injection.links)

@@ -34,7 +34,7 @@ from cluster.live.web.server import (
     page_response,
     read_body,
 )
-from validator.node.executor.queries import Cursor, EventFilter, StatePages
+from validator.node.executor.queries import Cursor, EventFilter
 from validator.primitives.types import HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash
 from validator.state import HistoryError
 from validator.state.hashing import KEY_BYTES_LIMIT
@@ -171,10 +171,10 @@ class _Endpoints:
         return page_response(request, self._pages.genesis())
 
     async def parameters(self, request: Request) -> Response:
-        return page_response(request, await self._pages.read(StatePages.parameters))
+        return page_response(request, await self._pages.read(lambda pages: pages.parameters()))
 
     async def validators(self, request: Request) -> Response:
-        return page_response(request, await self._pages.read(StatePages.validators))
+        return page_response(request, await self._pages.read(lambda pages: pages.validators()))
 
     async def supply(self, request: Request) -> Response:
         return page_response(request, await self._pages.supply())

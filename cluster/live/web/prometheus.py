@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -39,29 +39,23 @@ def merge_pages(pages: Mapping[str, str], label: str) -> str:
 
     Each metric stands once, with the description that came first. Lines that are no samples are left out.
     """
-    families: dict[str, _Family] = {}
+    families: defaultdict[str, tuple[dict[str, str], list[str]]] = defaultdict(lambda: ({}, []))
+    """By metric: its description and type, and its samples."""
     for name, page in pages.items():
         for line in page.splitlines():
             if match := _DESCRIBED.fullmatch(line):
                 what, metric, text = match.groups()
-                families.setdefault(metric, _Family()).described.setdefault(what, text)
+                families[metric][0].setdefault(what, text)
             elif match := _SAMPLE.fullmatch(line):
                 metric, labels, value = match.groups()
                 inside = f'{label}="{_escape(name)}"' + (f",{labels}" if labels else "")
-                families.setdefault(metric, _Family()).samples.append(f"{metric}{{{inside}}} {value}")
-    return "".join(family.text(metric) for metric, family in families.items() if family.samples)
-
-
-@dataclass(slots=True)
-class _Family:
-    """A metric of several pages."""
-
-    described: dict[str, str] = field(default_factory=dict)
-    samples: list[str] = field(default_factory=list)
-
-    def text(self, metric: str) -> str:
-        lines = [f"# {what} {metric} {text}" for what, text in sorted(self.described.items())]
-        return "\n".join([*lines, *self.samples]) + "\n"
+                families[metric][1].append(f"{metric}{{{inside}}} {value}")
+    lines: list[str] = []
+    for metric, (described, samples) in families.items():
+        if samples:
+            lines += [f"# {what} {metric} {text}" for what, text in sorted(described.items())]
+            lines += samples
+    return "".join(f"{line}\n" for line in lines)
 
 
 _DESCRIBED: Final = re.compile(r"# (HELP|TYPE) ([a-zA-Z_:][a-zA-Z0-9_:]*) (.*)")

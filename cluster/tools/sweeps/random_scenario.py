@@ -23,7 +23,7 @@ from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario import Scenario
 from cluster.tools.sweeps.strains import PROGRAMS, aim, crowd, govern, hurry, keep_little, run_programs, storm
 from consensus.types import fault_bound
-from loadgen.workloads.shipped import FOLDER, NAMES
+from loadgen.workloads.actor_program import FOLDER, NAMES
 
 STOP_HEIGHT: Final = 38
 DRAIN_BLOCKS: Final = 4

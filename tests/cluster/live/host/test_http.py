@@ -99,19 +99,22 @@ def test_pages_through_the_client(client: ValidatorClient) -> None:
     assert client.metrics().startswith("stampede_height 1\n")
 
 
-def test_blocks_in_messagepack(client: ValidatorClient) -> None:
+def test_blocks_in_messagepack(validator: ServerThread, client: ValidatorClient) -> None:
     for _ in range(3):
         client.status()
-    assert client.block_triple(2) == (b"block 2", b"receipts", bytes(32))
+    accepted = {"Accept": "application/msgpack"}
+    one = request(validator, "GET", "/blocks/2", headers=accepted)[2].data
+    assert msgspec.msgpack.decode(one) == [b"block 2", b"receipts", bytes(32)]
+    assert_error(*request(validator, "GET", "/blocks/77", headers=accepted)[:2], 404, "no final block at height 77")
     assert [block for block, _, _ in client.blocks(2, 256)] == [b"block 2", b"block 3"]
     assert client.blocks(2, 1) == [(b"block 2", b"receipts", bytes(32))]
     assert client.blocks(9, 256) == []
 
 
-@pytest.mark.parametrize("name", ["block", "receipt", "timer", "block_triple"])
+@pytest.mark.parametrize("name", ["block", "receipt", "timer"])
 def test_what_there_is_not(client: ValidatorClient, name: str) -> None:
     with pytest.raises(NotFound, match=r"no (final|timer)") as caught:
-        getattr(client, name)(77 if name.startswith("block") else bytes(32))
+        getattr(client, name)(77 if name == "block" else bytes(32))
     assert caught.value.status == 404
     assert "\n" not in caught.value.reason
 

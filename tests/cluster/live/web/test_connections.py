@@ -18,7 +18,6 @@ from cluster.live.driver.control_server import ControlServer
 from cluster.live.web import connections
 from cluster.live.web import server as web
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
-from validator.primitives.types import Address
 
 WAIT_SECONDS = 20.0
 SHORT_SECONDS = 0.05
@@ -243,7 +242,7 @@ def test_one_too_many_is_told_where_all_others_are_at_work(monkeypatch: pytest.M
 
 
 class SlowPages(FakePages):
-    """A validator that answers about accounts only once it is let."""
+    """A validator that reads its state only once it is let."""
 
     HEAD = b"GET /accounts/0x" + b"1" * 40 + b" HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -252,10 +251,10 @@ class SlowPages(FakePages):
         self._asked, self._asker = socket.socketpair()
         self._let = asyncio.Event()
 
-    async def account(self, address: Address) -> dict[str, Any]:
+    async def read(self, read: Any) -> Any:
         self._asker.send(b".")
         await self._let.wait()
-        return await super().account(address)
+        return await super().read(read)
 
     def wait(self) -> None:
         """Until it is asked."""

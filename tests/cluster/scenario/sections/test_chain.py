@@ -21,7 +21,7 @@ from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.chain import account_key, actor_address
 from cluster.tools.explain.outline import outline
 from consensus.keys import Ed25519Scheme
-from loadgen.workloads.shipped import source_of
+from loadgen.workloads.actor_program import source_of
 from stampede import simulate
 from validator.chain.genesis import Genesis, GenesisAgent
 from validator.chain.transactions import address_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.common.errors import BadInput
-from loadgen.workloads.shipped import source_of
+from loadgen.workloads.actor_program import source_of
 from tests.cluster.tools.inspect.test_t8n_jobs import ACTOR, USER, run, transaction
 from validator.chain.transactions import Call
 from validator.primitives.types import address_text
