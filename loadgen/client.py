@@ -31,15 +31,7 @@ last of them."""
 
 
 class ClientError(Exception):
-    """A request had no good answer. One line."""
-
-
-class Unreachable(ClientError):
-    """No answer at all: nobody listens, the connection broke, or the time was up."""
-
-
-class BadAnswer(ClientError):
-    """An answer that is not what ``docs/http.md`` promises."""
+    """A request had no answer, or none that ``docs/http.md`` promises. One line."""
 
 
 class Refused(ClientError):
@@ -95,9 +87,9 @@ class ValidatorClient:
                 PostResult(bytes.fromhex(item["hash"]), item["error"], item.get("reason")) for item in page["results"]
             ]
         except (KeyError, TypeError, ValueError):
-            raise BadAnswer(f"{self.endpoint}/transactions: no list of results") from None
+            raise ClientError(f"{self.endpoint}/transactions: no list of results") from None
         if len(results) != len(transactions):
-            raise BadAnswer(
+            raise ClientError(
                 f"{self.endpoint}/transactions: {len(results)} results for {len(transactions)} transactions"
             )
         return results
@@ -149,12 +141,12 @@ class ValidatorClient:
         try:
             return msgspec.msgpack.decode(data, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise BadAnswer(f"{self.endpoint}{path}: {error}") from None
+            raise ClientError(f"{self.endpoint}{path}: {error}") from None
 
     def _json(self, method: str, path: str, **options: Any) -> Page:
         page = json_object(self._request(method, path, **options))
         if page is None:
-            raise BadAnswer(f"{self.endpoint}{path}: no JSON object")
+            raise ClientError(f"{self.endpoint}{path}: no JSON object")
         return page
 
     def _request(self, method: str, path: str, **options: Any) -> bytes:
@@ -162,7 +154,7 @@ class ValidatorClient:
         try:
             answer = self._pool.request(method, url, redirect=False, **options)
         except urllib3.exceptions.HTTPError as error:
-            raise Unreachable(f"{url}: {' '.join(str(error).split())}") from None
+            raise ClientError(f"{url}: {' '.join(str(error).split())}") from None
         if answer.status == 200:
             return answer.data
         kind = NotFound if answer.status == 404 else Refused

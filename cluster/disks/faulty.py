@@ -73,7 +73,8 @@ class FaultyDisk(DirectoryDisk):
         if self._springs(DiskFullFault, name):
             kept = len(data) // 2
             super()._write_file(name, handle, offset, data[:kept])
-            self._write_what_does_not_fit(data[kept:])
+            with open(FULL_DEVICE, "wb", buffering=0) as device:
+                device.write(data[kept:] or b"\0")
         if self._keeps_old:
             self._keep_old(name, handle, offset, len(data))
         super()._write_file(name, handle, offset, data)
@@ -98,13 +99,6 @@ class FaultyDisk(DirectoryDisk):
                 return False
             self._trap = None
             return True
-
-    def _write_what_does_not_fit(self, data: bytes) -> None:
-        handle = os.open(FULL_DEVICE, os.O_WRONLY | os.O_CLOEXEC)
-        try:
-            os.write(handle, data or b"\0")
-        finally:
-            os.close(handle)
 
     def _keep_old(self, name: str, handle: int, offset: int, size: int) -> None:
         """Keep what is needed to undo a write."""

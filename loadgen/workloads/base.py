@@ -85,12 +85,12 @@ class Member:
     random: Random
     parameters: Parameters
 
-    def call(self, script: Script, timer_allowance: int = 0) -> Intent:
-        """An intent that runs a script on the user's actor, with limits that are exactly its cost."""
+    def call(self, script: Script, timer_allowance: int = 0, actor: Address | None = None) -> Intent:
+        """An intent that runs a script, by default on the user's actor, with limits that are exactly its cost."""
         payload = encode_script(script)
         cost = cost_of(script)
         return Intent(
-            action=Call(self.actor, LOAD_HANDLER, payload),
+            action=Call(self.actor if actor is None else actor, LOAD_HANDLER, payload),
             gas_limit=self.parameters.tx_base_cycles + cost.cycles,
             cells_limit=len(payload) + cost.cells,
             timer_allowance=timer_allowance,

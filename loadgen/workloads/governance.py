@@ -16,11 +16,10 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field, field_validator
 
 from loadgen.workloads.actor_program import ActorProgram
-from loadgen.workloads.base import LOAD_HANDLER, Intent, Observation, Options, Workload
-from loadgen.workloads.script import Script, burn, cost_of, encode_script, fire_gas_limit, schedule_at
+from loadgen.workloads.base import Intent, Observation, Options, Workload
+from loadgen.workloads.script import Script, burn, encode_script, fire_gas_limit, schedule_at
 from validator.chain.transactions import (
     SCRIPT_CODE,
-    Call,
     CancelTimer,
     Deploy,
     ExtendTimer,
@@ -113,10 +112,7 @@ class Governance(Workload[GovernanceOptions]):
         gas_limit = fire_gas_limit(FIRE_WORK, self.member.parameters)
         expires_at = height + FIRST_EXPIRY_BLOCKS
         script = [schedule_at(height, FIRE_WORK, gas_limit=gas_limit, expires_at=expires_at)] * self.options.timers
-        cost, text = cost_of(script), encode_script(script)
-        call = Call(actor, LOAD_HANDLER, text)
-        gas = self.member.parameters.tx_base_cycles + cost.cycles
-        return [self._deploy(SCRIPT_CODE, ENDOWMENT), Intent(call, gas, len(text) + cost.cells)]
+        return [self._deploy(SCRIPT_CODE, ENDOWMENT), self.member.call(script, actor=actor)]
 
     def _deploy(self, code: str, value: int = 0) -> Intent:
         parameters = self.member.parameters

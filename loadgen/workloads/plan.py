@@ -98,13 +98,9 @@ class LoadPlan(BaseModel):
     """Stretches of heights in which all users take more or fewer turns, one after the other."""
 
     @model_validator(mode="after")
-    def _users_are_bounded(self) -> LoadPlan:
+    def _fits_together(self) -> LoadPlan:
         if self.user_count > MAX_USERS:
             raise ValueError(f"users: {self.user_count} users in all, expected at most {MAX_USERS}")
-        return self
-
-    @model_validator(mode="after")
-    def _users_that_are_named_exist(self) -> LoadPlan:
         for place, group in enumerate(self.users):
             named = group.parsed_options().users_named()
             beyond = sorted(number for number in named if number >= self.user_count)
@@ -112,10 +108,6 @@ class LoadPlan(BaseModel):
                 raise ValueError(
                     f"users[{place}].options: there is no user {beyond[0]}, the last is {self.user_count - 1}"
                 )
-        return self
-
-    @model_validator(mode="after")
-    def _phases_follow_each_other(self) -> LoadPlan:
         check_order(self.phases)
         return self
 

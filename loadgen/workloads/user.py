@@ -39,12 +39,10 @@ MAX_REFUSALS: Final = 2
 class _Sent:
     """A transaction under way."""
 
-    nonce: int
     intent: Intent
+    transaction: Transaction
     wire: bytes
-    max_fee_per_cycle: int
-    max_priority_fee_per_cycle: int
-    max_fee_per_cell: int
+    """Signed."""
     delivered: bool = True
     resent: bool = False
     refusals: int = 0
@@ -109,8 +107,8 @@ class LoadUser:
         sent.refusals += 1
         if sent.resent and sent.refusals < MAX_REFUSALS:
             return
-        self._next_nonce = sent.nonce
-        for nonce in [nonce for nonce in self._sent if nonce >= sent.nonce]:
+        self._next_nonce = sent.transaction.nonce
+        for nonce in [nonce for nonce in self._sent if nonce >= sent.transaction.nonce]:
             self._workload.dropped(self._sent.pop(nonce).intent)
 
     def undelivered(self, wires: list[bytes]) -> None:
@@ -137,50 +135,49 @@ class LoadUser:
             if not stalled and sent.delivered:
                 continue
             sent.delivered, sent.resent = True, True
-            outgrown = (
-                sent.max_fee_per_cycle < observation.basefee_cycle or sent.max_fee_per_cell < observation.basefee_cell
-            )
-            if outgrown:
+            bid = sent.transaction
+            if bid.max_fee_per_cycle < observation.basefee_cycle or bid.max_fee_per_cell < observation.basefee_cell:
                 self._sign_again(sent, observation)
             wires.append(sent.wire)
         return wires
 
     def _send(self, intent: Intent, observation: Observation) -> bytes:
-        sent = _Sent(self._next_nonce, intent, b"", 0, self._tip, 0)
-        self._bid(sent, observation)
-        self._sign(sent)
-        self._sent[sent.nonce] = sent
+        cycle, cell = _bid(observation, self._tip)
+        transaction = Transaction(
+            sender=self.address,
+            nonce=self._next_nonce,
+            gas_limit=intent.gas_limit,
+            cells_limit=intent.cells_limit,
+            max_fee_per_cycle=cycle,
+            max_priority_fee_per_cycle=self._tip,
+            max_fee_per_cell=cell,
+            action=intent.action,
+            value=intent.value,
+            timer_allowance=intent.timer_allowance,
+        )
+        wire = sign(self._key, self._chain_id, transaction)
+        self._sent[self._next_nonce] = _Sent(intent, transaction, wire)
         self._next_nonce += 1
-        return sent.wire
+        return wire
 
     def _sign_again(self, sent: _Sent, observation: Observation) -> None:
         """Bid anew, high enough to replace the transaction in a mempool in which it waits."""
-        cycle, cell = least_replacement_fee(sent.max_fee_per_cycle), sent.max_fee_per_cell
-        sent.max_priority_fee_per_cycle = least_replacement_fee(sent.max_priority_fee_per_cycle)
-        self._bid(sent, observation)
-        sent.max_fee_per_cycle = min(max(sent.max_fee_per_cycle, cycle), PRICE_LIMIT - 1)
-        sent.max_fee_per_cell = max(sent.max_fee_per_cell, cell)
-        self._sign(sent)
-
-    def _bid(self, sent: _Sent, observation: Observation) -> None:
-        tip = sent.max_priority_fee_per_cycle
-        sent.max_fee_per_cycle = min(FEE_HEADROOM * observation.basefee_cycle + tip, PRICE_LIMIT - 1)
-        sent.max_fee_per_cell = min(FEE_HEADROOM * observation.basefee_cell, PRICE_LIMIT - 1)
-
-    def _sign(self, sent: _Sent) -> None:
-        transaction = Transaction(
-            sender=self.address,
-            nonce=sent.nonce,
-            gas_limit=sent.intent.gas_limit,
-            cells_limit=sent.intent.cells_limit,
-            max_fee_per_cycle=sent.max_fee_per_cycle,
-            max_priority_fee_per_cycle=sent.max_priority_fee_per_cycle,
-            max_fee_per_cell=sent.max_fee_per_cell,
-            action=sent.intent.action,
-            value=sent.intent.value,
-            timer_allowance=sent.intent.timer_allowance,
+        before = sent.transaction
+        tip = least_replacement_fee(before.max_priority_fee_per_cycle)
+        cycle, cell = _bid(observation, tip)
+        sent.transaction = replace(
+            before,
+            max_fee_per_cycle=min(max(cycle, least_replacement_fee(before.max_fee_per_cycle)), PRICE_LIMIT - 1),
+            max_priority_fee_per_cycle=tip,
+            max_fee_per_cell=max(cell, before.max_fee_per_cell),
         )
-        sent.wire = sign(self._key, self._chain_id, transaction)
+        sent.wire = sign(self._key, self._chain_id, sent.transaction)
 
     def _find(self, wire: bytes) -> _Sent | None:
         return next((sent for sent in self._sent.values() if sent.wire == wire), None)
+
+
+def _bid(observation: Observation, tip: int) -> tuple[int, int]:
+    """The most to pay for a cycle and for a cell."""
+    cycle, cell = FEE_HEADROOM * observation.basefee_cycle + tip, FEE_HEADROOM * observation.basefee_cell
+    return min(cycle, PRICE_LIMIT - 1), min(cell, PRICE_LIMIT - 1)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from loadgen.client import BadAnswer, NotFound, Refused, Unreachable, ValidatorClient
+from loadgen.client import ClientError, NotFound, Refused, ValidatorClient
 
 WAIT_SECONDS = 20.0
 
@@ -45,39 +45,39 @@ def page(status: int, body: bytes) -> bytes:
 def test_nobody_listens() -> None:
     with answering() as client:
         pass  # what listened is closed now
-    with pytest.raises(Unreachable, match="/status") as caught:
+    with pytest.raises(ClientError, match="/status") as caught:
         client.status()
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", b"nonsense\r\n\r\n"])
 def test_a_connection_that_breaks(answer: bytes) -> None:
-    with answering(answer) as client, pytest.raises(Unreachable):
+    with answering(answer) as client, pytest.raises(ClientError):
         client.status()
 
 
 def test_a_server_that_says_nothing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = ValidatorClient(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.05)
-        with pytest.raises(Unreachable):
+        with pytest.raises(ClientError):
             client.status()
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"nonsense", b"\xff"])
 def test_pages_that_are_none(body: bytes) -> None:
-    with answering(page(200, body)) as client, pytest.raises(BadAnswer):
+    with answering(page(200, body)) as client, pytest.raises(ClientError):
         client.status()
 
 
 @pytest.mark.parametrize("body", [b"", b"\x90\x90", b"\x91\x92\xc4\x00\xc4\x00", b"{}"])
 def test_blocks_that_are_none(body: bytes) -> None:
-    with answering(page(200, body)) as client, pytest.raises(BadAnswer):
+    with answering(page(200, body)) as client, pytest.raises(ClientError):
         client.blocks(1, 10)
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"results": []}', b'{"results": [{"hash": "x", "error": null}]}'])
 def test_results_that_are_none(body: bytes) -> None:
-    with answering(page(200, body)) as client, pytest.raises(BadAnswer):
+    with answering(page(200, body)) as client, pytest.raises(ClientError):
         client.post_transactions([b"one"])
 
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from functools import partial
 from typing import Final
 
 from cluster.audit.books import FinalQueries, KeptLedger, final_queries, ledger_of
@@ -40,22 +41,16 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
     record.validators = [_nothing_yet(record, index) for index in range(record.scenario.validators.count)]
     record.note_mutants()
     record.monitor = with_answers(None, ())
-    answering = [found for found in record.validators if found.index in urls]
-    answering = _ask_all(record, answering, urls, _take_blocks, checkpoint)
+    ask_all = partial(_ask_all, record, urls, checkpoint)
+    answering = ask_all([found for found in record.validators if found.index in urls], _take_blocks)
     chain = longest_chain([*answering, *record.lost])
     ledger = ledger_of(record.genesis, chain)
     record.kept_ledger = KeptLedger(chain, ledger)
     asked = final_queries(record.genesis, chain, ledger)
-    answering = _ask_all(record, answering, urls, lambda client, found: _take_answers(client, found, asked), checkpoint)
+    answering = ask_all(answering, lambda client, found: _take_answers(client, found, asked))
     audit, proved = ProofAudit(record, chain, ledger), {found.index: Answers(found.name) for found in answering}
     try:
-        _ask_all(
-            record,
-            answering,
-            urls,
-            lambda client, found: audit.ask(found, ServedOverHttp(client), proved[found.index]),
-            checkpoint,
-        )
+        ask_all(answering, lambda client, found: audit.ask(found, ServedOverHttp(client), proved[found.index]))
     finally:
         record.monitor = with_answers(record.monitor, proved.values())
     for found in record.validators:
@@ -85,10 +80,10 @@ def _nothing_yet(record: RunRecord, index: int) -> ValidatorRecord:
 
 def _ask_all(
     record: RunRecord,
-    validators: Sequence[ValidatorRecord],
     urls: dict[int, str],
-    work: Work,
     checkpoint: Callable[[], None],
+    validators: Sequence[ValidatorRecord],
+    work: Work,
 ) -> list[ValidatorRecord]:
     """Do the same with every validator; returns those that answered."""
     answered: list[ValidatorRecord] = []
@@ -96,7 +91,8 @@ def _ask_all(
     pool = ThreadPoolExecutor(ASKED_AT_A_TIME, thread_name_prefix="collect")
     try:
         asked = {pool.submit(_ask, urls[found.index], found, work, stopped): found for found in validators}
-        _wait(list(asked), checkpoint)
+        while wait_for(asked, CHECK_EVERY_S).not_done:
+            checkpoint()
         for future, found in asked.items():
             error = future.exception()
             if isinstance(error, ClientError):
@@ -109,11 +105,6 @@ def _ask_all(
         stopped.set()
         pool.shutdown(cancel_futures=True)
     return answered
-
-
-def _wait(asked: list[Future[None]], checkpoint: Callable[[], None]) -> None:
-    while wait_for(asked, CHECK_EVERY_S).not_done:
-        checkpoint()
 
 
 def _ask(url: str, found: ValidatorRecord, work: Work, stopped: threading.Event) -> None:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import os
 import queue
 import secrets
 import threading
@@ -38,10 +37,13 @@ from starlette.responses import Response
 
 from cluster.common.errors import BadInput
 from cluster.live.driver.faucet import Faucet
+from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.supervised_host import Host
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.live.web.prometheus import PROMETHEUS, labelled, merge_pages, render_metric
 from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body, serve
 from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE
+from cluster.record.run import FaultRecord, RunRecord
 from loadgen.client import ClientError, ValidatorClient, json_object
 from validator.primitives.types import Address, parse_address
 
@@ -88,21 +90,79 @@ class Overview:
     """Of every target: which run it is."""
 
 
+def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float) -> Overview:
+    """A look at the testnet, ``at_ms`` after the run began; ``height`` is the highest final one."""
+    newest = record.samples[-1] if record.samples else None
+    names = record.scenario.validators.names
+    addresses = {address.index: address.url for address in hosts.addresses}
+    running = [fault for fault in record.faults if fault.begun_ms is not None and fault.ended_ms is None]
+    figures = {
+        "height": height,
+        "fires": 0 if newest is None else newest.fires,
+        "transactions": 0 if newest is None else newest.transactions,
+        "pending_timers": 0 if newest is None else newest.pending_timers,
+        "backlog": 0 if newest is None else newest.backlog,
+    }
+    status = {
+        "scenario": record.scenario.name,
+        "seed": record.seed,
+        "commit": record.commit,
+        "at_ms": round(at_ms),
+        **figures,
+        "validators": [
+            _validator_page(hosts.host_of(index), index, name, addresses.get(index)) for index, name in enumerate(names)
+        ],
+        "faults": [_fault_page(fault) for fault in record.faults],
+        "problems": record.problems,
+    }
+    gauges = {
+        "stampede_testnet_height": ("Highest final height of any validator.", height),
+        "stampede_testnet_fires": ("Timers fired, of the heights that were seen.", figures["fires"]),
+        "stampede_testnet_transactions": ("Transactions committed likewise.", figures["transactions"]),
+        "stampede_testnet_faults_running": ("Faults of the scenario that are under way.", len(running)),
+        "stampede_testnet_problems": ("What went wrong around the run so far.", len(record.problems)),
+        "stampede_testnet_run_seconds": ("Since the run began.", round(at_ms / 1_000)),
+    }
+    labels = {"scenario": record.scenario.name, "chain_id": record.genesis.chain_id}
+    return Overview(status, {names[index]: url for index, url in addresses.items()}, gauges, labels)
+
+
+def _validator_page(host: Host, index: int, name: str, url: str | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "url": url,
+        "host": host.number,
+        "pid": host.pid,
+        "host_is": host.phase.value,
+        "height": host.height(index),
+    }
+
+
+def _fault_page(fault: FaultRecord) -> dict[str, Any]:
+    return {
+        "kind": fault.kind,
+        "target": fault.target,
+        "begun_ms": None if fault.begun_ms is None else round(fault.begun_ms),
+        "ended_ms": None if fault.ended_ms is None else round(fault.ended_ms),
+        "evidence": fault.evidence,
+    }
+
+
 class ControlServer:
     """The endpoint. :meth:`close` ends it."""
 
-    def __init__(self, token_file: Path, served: Served = ON_THE_LOOPBACK, faucet: Faucet | None = None) -> None:
-        """Serve at once and write the run's token, which goes with the server; with a faucet, that one's beside it.
+    def __init__(self, folder: Path, served: Served = ON_THE_LOOPBACK, faucet: Faucet | None = None) -> None:
+        """Serve at once, and write the run's token into its folder; with a faucet, that one's too.
 
-        Raises :class:`OSError`.
+        The tokens go with the server. Raises :class:`OSError`.
         """
+        self._folder = folder
         self._faucet = faucet
-        self._faucet_token = secrets.token_urlsafe(TOKEN_BYTES)
-        self._faucet_token_file = token_file.with_name(FAUCET_TOKEN_FILE)
         self.view = Overview()
         self.orders: queue.Queue[Order] = queue.Queue(MAX_WAITING)
-        self._token = secrets.token_urlsafe(TOKEN_BYTES)
-        self._token_file = token_file
+        names = [TOKEN_FILE] if faucet is None else [TOKEN_FILE, FAUCET_TOKEN_FILE]
+        self._tokens = {name: secrets.token_urlsafe(TOKEN_BYTES) for name in names}
+        """By the file that holds it."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="control", daemon=True)
         self._thread.start()
@@ -115,9 +175,8 @@ class ControlServer:
             self._end_thread()
             raise
         try:
-            _write_secret(token_file, self._token)
-            if faucet is not None:
-                _write_secret(self._faucet_token_file, self._faucet_token)
+            for name, token in self._tokens.items():
+                _write_secret(folder / name, token)
         except BaseException:
             self.close()
             raise
@@ -128,8 +187,8 @@ class ControlServer:
 
     def close(self) -> None:
         """End the server and its thread, and remove the tokens, which open nothing any more."""
-        self._token_file.unlink(missing_ok=True)
-        self._faucet_token_file.unlink(missing_ok=True)
+        for name in self._tokens:
+            (self._folder / name).unlink(missing_ok=True)
         asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(START_TIMEOUT_S)
         self._end_thread()
 
@@ -194,7 +253,7 @@ class ControlServer:
     async def _pay(self, request: Request) -> Response:
         if self._faucet is None:
             raise HTTPException(404, "the testnet has no faucet: chain.faucet in the scenario, or stampede up --faucet")
-        self._check_token(request, self._faucet_token, FAUCET_TOKEN_FILE)
+        self._check_token(request, FAUCET_TOKEN_FILE)
         to, amount = _payment(await read_body(request))
         return json_response(await asyncio.to_thread(self._faucet.pay, to, amount, self.view.urls), 202)
 
@@ -204,13 +263,10 @@ class ControlServer:
         except queue.Full:
             raise HTTPException(429, "the driver has not handled the earlier requests yet") from None
 
-    def _check_token(self, request: Request, token: str | None = None, file: str = TOKEN_FILE) -> None:
-        """Whether the request shows the token of a file; by default the run's."""
-        expected = self._token if token is None else token
-        given = request.headers.get("authorization", "")
-        if not given.startswith(SCHEME) or not hmac.compare_digest(
-            given.removeprefix(SCHEME).encode(), expected.encode()
-        ):
+    def _check_token(self, request: Request, file: str = TOKEN_FILE) -> None:
+        """Refuse a request that does not show the token of a file; by default the run's."""
+        given, expected = request.headers.get("authorization", ""), SCHEME + self._tokens[file]
+        if not hmac.compare_digest(given.encode(), expected.encode()):
             headers: Any = {"www-authenticate": SCHEME.strip()}
             whose = "run" if file == TOKEN_FILE else "faucet"
             raise HTTPException(
@@ -246,6 +302,5 @@ def _scrape(url: str) -> str | None:
 def _write_secret(path: Path, secret: str) -> None:
     """Write a file that only its owner may read, from its first moment on."""
     path.unlink(missing_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(secret + "\n")
+    path.touch(0o600, exist_ok=False)
+    path.write_text(secret + "\n", encoding="utf-8")

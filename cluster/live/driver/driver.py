@@ -20,12 +20,11 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.collect import collect, keep_blocks
-from cluster.live.driver.control_server import AddFault, StopRun
+from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S
 from cluster.live.driver.ray_session import RaySession, one_line
 from cluster.live.driver.stage import LiveStage
-from cluster.live.driver.status_view import look_over
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, START_TIMEOUT_S, Testnet
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cluster.common.checkout import check_working_directory
-from cluster.common.errors import BadInput, TestnetError
+from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.live.host.host import ValidatorHost
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
@@ -278,10 +278,8 @@ class RaySession:
 def _join(ray: Any, address: str) -> RaySession:
     _probe(address)
     namespace = f"stampede-{uuid.uuid4().hex}"
-    try:
-        _connect(ray, f"{ADDRESS_VARIABLE}={address}: that Ray cannot be joined", address=address, namespace=namespace)
-    except TestnetError as error:
-        raise BadInput(str(error)) from None
+    failure = f"{ADDRESS_VARIABLE}={address}: that Ray cannot be joined"
+    _connect(ray, BadInput, failure, address=address, namespace=namespace)
     return RaySession(ray, None)
 
 
@@ -308,6 +306,7 @@ def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySes
         try:
             _connect(
                 ray,
+                TestnetError,
                 "Ray cannot be started",
                 address=LOCAL_ADDRESS,
                 num_cpus=cpus,
@@ -338,11 +337,11 @@ def _hang_ups_held_back() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _connect(ray: Any, failure: str, **options: Any) -> None:
+def _connect(ray: Any, kind: type[HarnessError], failure: str, **options: Any) -> None:
     try:
         ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
     except Exception as error:  # Ray raises a plain one if its node is not up in time
-        raise TestnetError(f"{failure}: {one_line(error)}") from error
+        raise kind(f"{failure}: {one_line(error)}") from error
 
 
 def one_line(error: BaseException) -> str:

@@ -88,7 +88,7 @@ class Testnet:
     def _start_control(self) -> ControlServer:
         try:
             faucet = Faucet.of(self._record.scenario, self._record.seed, self._record.genesis.chain_id)
-            return ControlServer(self._folder / TOKEN_FILE, self._served, faucet)
+            return ControlServer(self._folder, self._served, faucet)
         except OSError as error:
             problem = f"the testnet's endpoint cannot be served on {self._served}: {one_line(error)}"
             raise (TestnetError if self._served == ON_THE_LOOPBACK else BadInput)(problem) from None

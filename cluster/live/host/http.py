@@ -11,7 +11,7 @@ import binascii
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -195,35 +195,31 @@ class _Endpoints:
 # --- requests -------------------------------------------------------------------------------------------------------
 
 
-def _body_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
-    match content_type.split(";")[0].strip().lower():
-        case "application/msgpack":
-            return _decode_messagepack
-        case "application/json":
-            return _decode_json
-        case other:
-            raise HTTPException(400, f"Content-Type: expected {MESSAGEPACK} or {JSON}, got {other[:64]!r}")
-
-
 _messagepack_batch: Final = msgspec.msgpack.Decoder(bytes | list[bytes])
 _json_batch: Final = msgspec.json.Decoder(str | list[str])
 
 
-def _decode_messagepack(body: bytes) -> list[bytes]:
+def _body_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
+    match content_type.split(";")[0].strip().lower():
+        case "application/msgpack":
+            return lambda body: _decoded(_messagepack_batch, body, "MessagePack bin or array of bin")
+        case "application/json":
+            return lambda body: _from_hex(_decoded(_json_batch, body, "JSON text or list of texts"))
+        case other:
+            raise HTTPException(400, f"Content-Type: expected {MESSAGEPACK} or {JSON}, got {other[:64]!r}")
+
+
+def _decoded(decoder: Any, body: bytes, expected: str) -> list[Any]:
     try:
-        batch = _messagepack_batch.decode(body)
+        batch = decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise HTTPException(400, f"body: no MessagePack bin or array of bin: {one_line(error)}") from None
+        raise HTTPException(400, f"body: no {expected}: {one_line(error)}") from None
     return batch if isinstance(batch, list) else [batch]
 
 
-def _decode_json(body: bytes) -> list[bytes]:
-    try:
-        batch = _json_batch.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise HTTPException(400, f"body: no JSON text or list of texts: {one_line(error)}") from None
+def _from_hex(texts: list[str]) -> list[bytes]:
     transactions: list[bytes] = []
-    for position, text in enumerate(batch if isinstance(batch, list) else [batch]):
+    for position, text in enumerate(texts):
         try:
             transactions.append(binascii.unhexlify(text))
         except ValueError:

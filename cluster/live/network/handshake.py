@@ -117,16 +117,13 @@ class DialerHandshake:
 
     def __init__(self, identity: Identity, peer: int) -> None:
         self._identity = identity
-        self._hello = Hello(
+        self.hello = Hello(
             VERSION, identity.chain_id, identity.index, peer, bytes(identity.signer.public_key), os.urandom(NONCE_BYTES)
         )
 
-    def hello(self) -> Hello:
-        return self._hello
-
     def prove(self, answer: HandshakeMessage) -> Proof:
         """Check the listener's answer; return our proof. Raises :class:`Refused`."""
-        hello, peer = self._hello, self._hello.listener
+        hello, peer = self.hello, self.hello.listener
         if not isinstance(answer, Welcome) or len(answer.nonce) != NONCE_BYTES:
             raise Refused("bad_handshake")
         if answer.listener_key != self._identity.validators.public_keys[peer]:

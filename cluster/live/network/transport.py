@@ -269,7 +269,7 @@ class Transport:
         handshake = DialerHandshake(self._identity, index)
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-                stream.write_message(handshake.hello())
+                stream.write_message(handshake.hello)
                 stream.write_message(handshake.prove(await stream.next_message()))
                 if not isinstance(await stream.next_message(), Accepted):
                     raise Refused("bad_handshake")

@@ -39,7 +39,7 @@ class Subscription:
     """One subscriber's part of the events. Made by :meth:`EventHub.subscribe`; :meth:`messages` is what it is sent."""
 
     def __init__(self, hub: EventHub, start: Cursor | None, wanted: EventFilter) -> None:
-        self._hub = hub
+        self.hub = hub
         self._wanted = wanted
         self._next = start
         """The place that the subscriber has come to; ``None`` until it is fed, for one that begins with what comes."""
@@ -53,7 +53,7 @@ class Subscription:
         yield b": events\n\n"
         async for message in self._past():
             yield message
-        self._hub.feed(self)
+        self.hub.feed(self)
         while True:
             while self._waiting:
                 place, data = self._waiting.popleft()
@@ -67,10 +67,15 @@ class Subscription:
 
     async def _past(self) -> AsyncIterator[bytes]:
         """The events up to those that others are fed with."""
-        while self._end is None and not self._hub.is_at(self._next):
+        while self._end is None and not self.hub.is_at(self._next):
             assert self._next is not None
-            page = await self._read(self._next)
+            try:
+                page = await self.hub.read_page(self._next, self._wanted)
+            except NotReady as error:
+                self.end(error.detail)
+                return
             if page is None:
+                self.end(NOT_THERE)
                 return
             for item in page["events"]:
                 yield self._message(Cursor(item["height"], item["index"]), _encoded(item))
@@ -80,17 +85,6 @@ class Subscription:
         """An event, and the place behind it as its id, from which the client continues."""
         self._next = Cursor(place.height, place.number + 1)
         return f"id: {self._next}\ndata: ".encode() + data + b"\n\n"
-
-    async def _read(self, start: Cursor) -> Page | None:
-        """A page of the past; ``None``, and the end, if there is none."""
-        try:
-            page = await self._hub.read_page(start, self._wanted)
-        except NotReady as error:
-            self.end(str(error))
-            return None
-        if page is None:
-            self.end(NOT_THERE)
-        return page
 
     async def _has_news(self) -> bool:
         """Whether there is news before the next heartbeat."""
@@ -124,10 +118,6 @@ class Subscription:
         """End the stream behind what waits."""
         self._end = self._end or reason
         self._news.set()
-
-    def leave(self) -> None:
-        """Take no more part."""
-        self._hub.leave(self)
 
 
 class EventHub:
@@ -229,7 +219,7 @@ class EventStream(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._subscription.leave()
+            self._subscription.hub.leave(self._subscription)
 
 
 def _encoded(page: Page) -> bytes:

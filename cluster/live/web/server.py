@@ -61,8 +61,11 @@ class Rate(NamedTuple):
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-class NotReady(Exception):
-    """The validator cannot answer yet: it is still recovering. Answered with status 503."""
+class NotReady(HTTPException):
+    """The validator cannot answer yet: it is still recovering."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(503, reason)
 
 
 def build_application(
@@ -77,7 +80,7 @@ def build_application(
     """
     application = Starlette(
         routes=[Route(path, guarded(endpoint), methods=[method]) for method, path, endpoint in table],
-        exception_handlers={HTTPException: _http_error, NotReady: _not_ready},
+        exception_handlers={HTTPException: _http_error},
     )
     application.router.redirect_slashes = False
     pages = ", ".join(f"{method} {path}" for method, path, _ in table)
@@ -95,7 +98,7 @@ def guarded(endpoint: Callable[[Request], Awaitable[Response]]) -> Callable[[Req
     async def answer(request: Request) -> Response:
         try:
             return await endpoint(request)
-        except (HTTPException, NotReady):
+        except HTTPException:
             raise
         except ClientDisconnect:
             raise HTTPException(400, "the connection ended in the middle of the body") from None
@@ -176,10 +179,6 @@ def one_line(error: object) -> str:
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return json_response({"error": one_line(error.detail)}, error.status_code, error.headers)
-
-
-async def _not_ready(request: Request, error: Exception) -> Response:
-    return json_response({"error": one_line(error) or "still recovering"}, 503)
 
 
 class _RequestLimit:

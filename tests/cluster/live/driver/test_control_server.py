@@ -25,7 +25,7 @@ NOBODY = "http://127.0.0.1:1"
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ControlServer]:
-    running = ControlServer(tmp_path / "token")
+    running = ControlServer(tmp_path)
     yield running
     running.close()
 
@@ -150,7 +150,7 @@ def test_a_run_that_is_over_or_none_says_so(tmp_path: Path) -> None:
 def test_a_token_of_before_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("old")
     (tmp_path / "token").chmod(0o644)
-    server = ControlServer(tmp_path / "token")
+    server = ControlServer(tmp_path)
     assert token_of(tmp_path) != "old"
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
     server.close()
@@ -187,7 +187,7 @@ def test_clients_that_are_remembered_are_bounded() -> None:
 
 def test_a_client_that_asks_too_often_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "CLIENT_RATE", Rate(a_second=1, burst=2))
-    server = ControlServer(tmp_path / "token")
+    server = ControlServer(tmp_path)
     try:
         answers = [ask(server, "GET", "/status") for _ in range(9)]
     finally:

@@ -147,7 +147,7 @@ def test_without_a_validator_it_says_so(chain: FakeChain) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path, urls: dict[str, str]) -> Iterator[ControlServer]:
-    running = ControlServer(tmp_path / "token", faucet=faucet())
+    running = ControlServer(tmp_path, faucet=faucet())
     running.view = Overview(urls=urls)
     yield running
     running.close()
@@ -200,7 +200,7 @@ def test_a_wrong_request_is_one_line(server: ControlServer, tmp_path: Path, body
 
 
 def test_without_a_faucet_there_is_no_token_and_nobody_is_paid(tmp_path: Path) -> None:
-    bare = ControlServer(tmp_path / "token")
+    bare = ControlServer(tmp_path)
     try:
         status, page = ask(bare, {"to": TO_TEXT, "amount": 1}, token_of(tmp_path, "token"))
         assert status == 404 and "chain.faucet" in page["error"]

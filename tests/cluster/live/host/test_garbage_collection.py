@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from cluster.common.limits import COLLECTOR_THRESHOLDS
-from cluster.live.host.garbage_collection import tame_collector
+from cluster.live.host.host import tame_collector
 
 
 @pytest.fixture

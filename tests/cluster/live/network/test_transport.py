@@ -143,11 +143,11 @@ class RawPeer:
     async def prove(self, who: Identity, peer: int) -> tuple[Hello, Proof]:
         """The whole handshake of a dialer; returns what was sent."""
         handshake = DialerHandshake(who, peer)
-        self.write(handshake.hello())
+        self.write(handshake.hello)
         proof = handshake.prove(await self.read())
         self.write(proof)
         await self.read()
-        return handshake.hello(), proof
+        return handshake.hello, proof
 
     async def refused(self) -> str:
         """The reason that the other side gives for turning us away, after which it closes."""
@@ -370,7 +370,7 @@ def test_another_version_is_turned_away() -> None:
         node = Node(identity(1))
         async with running(node):
             peer = await RawPeer.connect(node.address)
-            hello = DialerHandshake(identity(0), 1).hello()
+            hello = DialerHandshake(identity(0), 1).hello
             peer.write(Hello(2, hello.chain_id, hello.dialer, hello.listener, hello.dialer_key, hello.nonce))
             assert await peer.refused() == "wrong_version"
             assert await node.refusal() == "wrong_version"
@@ -402,7 +402,7 @@ def test_an_answer_cannot_be_sent_back_in_the_other_direction() -> None:
         victim, oracle = Node(identity(1)), ListenerHandshake(identity(0))
         async with running(victim):
             peer = await RawPeer.connect(victim.address)
-            hello = DialerHandshake(identity(0), 1).hello()
+            hello = DialerHandshake(identity(0), 1).hello
             peer.write(hello)
             answer = await peer.read()
             assert isinstance(answer, Welcome)
@@ -478,7 +478,7 @@ def test_no_bytes_crash_a_transport(peers: list[tuple[bool, bytes]]) -> None:
             for says_hello, frame in peers:
                 peer = await RawPeer.connect(node.address)
                 if says_hello:
-                    peer.write(DialerHandshake(identity(0), 1).hello())
+                    peer.write(DialerHandshake(identity(0), 1).hello)
                 peer.write_frame(frame)
                 peer.writer.write_eof()
                 await peer.rest()

@@ -34,7 +34,7 @@ def port(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
         with ServerThread(FakePages(FakeChain(), 0)) as server:
             yield server.port
     else:
-        control = ControlServer(tmp_path / "token")
+        control = ControlServer(tmp_path)
         yield int(control.url.rsplit(":", 1)[1])
         control.close()
 

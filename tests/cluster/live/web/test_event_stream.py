@@ -273,7 +273,7 @@ def test_nothing_is_read_while_nobody_listens() -> None:
         hub.feed(subscription)
         hub.note_final(1_002)
         await hub.close()
-        subscription.leave()
+        hub.leave(subscription)
         hub.note_final(1_004)
 
     asyncio.run(run())
