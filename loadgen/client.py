@@ -69,7 +69,6 @@ class ValidatorClient:
         )
 
     def close(self) -> None:
-        """Close idle connections."""
         self._pool.clear()
 
     def __enter__(self) -> ValidatorClient:
@@ -133,7 +132,6 @@ class ValidatorClient:
         return self._request("GET", "/divergence")
 
     def metrics(self) -> str:
-        """Prometheus text."""
         return self._request("GET", "/metrics").decode("utf-8", "replace")
 
     def _decode(self, path: str, kind: Any) -> Any:

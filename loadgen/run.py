@@ -42,7 +42,6 @@ OVERTIME_S: Final = 5.0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the load to its end and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m loadgen.run", description="Run a load against validators.")
     parser.add_argument("--plan", required=True, type=Path, metavar="FILE", help="the plan file (JSON)")
     parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
@@ -57,7 +56,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(plan: RunPlan, plan_file: Path, wake_up: int, watch_input: bool) -> int:
-    """Start, wait, stop, sum up."""
     _remove_marks(plan)
     for process in range(plan.process_count):
         plan.share_file(process).unlink(missing_ok=True)

@@ -133,7 +133,6 @@ class Statistics(BaseModel):
     """Refused transactions by reason."""
 
     def plus(self, other: Statistics) -> Statistics:
-        """The sum of two."""
         return Statistics(
             requests=self.requests + other.requests,
             failures=self.failures + other.failures,

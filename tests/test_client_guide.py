@@ -65,7 +65,7 @@ class OneValidator:
         disk = DirectoryDisk(self._folder)
         setup = ValidatorSetup("validator-0", 0, genesis, signer, validators, config)
         validator = ValidatorLoop(setup, disk, self.crashes.append, Tally())
-        await validator.listen("127.0.0.1")
+        await validator.transport.listen("127.0.0.1")
         await validator.recover()
         server = await serve(build_app(validator.pages))
         self.url = server.url

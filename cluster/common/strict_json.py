@@ -82,7 +82,6 @@ def _check_text(text: str, path: str) -> None:
 
 
 def field(path: str, name: str) -> str:
-    """The path of a field."""
     return name if path == "$" else f"{path}.{name[:SHOWN_CHARACTERS]}"
 
 
@@ -165,7 +164,6 @@ def mapping(value: Any, path: str, allowed: Iterable[str], needed: Iterable[str]
 
 
 def kind(value: Any) -> str:
-    """A description of a value."""
     names = {
         dict: "an object",
         list: "a list",

@@ -37,7 +37,6 @@ class FaultPlan:
     """Beginning of the names of the files that count, with ``verbs``."""
 
     def is_due(self, operation: int, verb: str, name: str) -> bool:
-        """Whether it happens at this change."""
         if not self.verbs:
             return operation == self.operation
         return operation >= self.operation and verb in self.verbs and name.startswith(self.files)
@@ -88,7 +87,6 @@ class MemoryDisk:
 
     @property
     def used_bytes(self) -> int:
-        """In all files."""
         return sum(len(file.visible) for file in self._files.values())
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:

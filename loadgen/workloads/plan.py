@@ -77,7 +77,6 @@ class UserGroup(BaseModel):
         return self
 
     def actor_code(self) -> str:
-        """The code of these users' actors."""
         return WORKLOADS[self.workload].actor_code(self.parsed_options())
 
     def parsed_options(self) -> Options:

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from loadgen.workloads.base import Intent, Observation, Options, Workload
-from loadgen.workloads.script import Operation, Script, attempt, burn, fire_gas_limit, schedule
+from loadgen.workloads.script import Operation, attempt, burn, fire_gas_limit, schedule
 
 SLACK_BLOCKS: Final = 4
 """From the block that a user knows of to the one that holds its transaction, at most."""
@@ -57,33 +57,25 @@ class Storm(Workload[StormOptions]):
         return [self.member.call([attempt(self._timer(observation)) for _ in range(size)])]
 
     def _timer(self, observation: Observation) -> Operation:
-        random, options = self.member.random, self.options
+        random, options, parameters = self.member.random, self.options, self.member.parameters
         in_blocks = random.randint(1, options.spread_blocks)
         lane_price = self.member.lane_price(observation)
         if random.randrange(100) < options.insolvent_percent:
             return schedule(
                 in_blocks,
                 [],
-                gas_limit=fire_gas_limit([], self.member.parameters),
+                gas_limit=fire_gas_limit([], parameters),
                 max_fee_per_cycle=FEE_HEADROOM * lane_price,
                 max_priority_fee_per_cycle=0,
                 payer_cap=1,
             )
         expires_at = observation.height + SLACK_BLOCKS + in_blocks + options.wait_blocks
+        all_that_it_may_use = parameters.max_cycles_per_fire_auction_phase
         return schedule(
             in_blocks,
-            self._work(),
-            gas_limit=self._gas_limit,
+            [burn(max(0, all_that_it_may_use - fire_gas_limit([burn(0)], parameters)))],
+            gas_limit=all_that_it_may_use,
             expires_at=expires_at,
             max_fee_per_cycle=lane_price * options.bid_percent // 100,
             max_priority_fee_per_cycle=0,
         )
-
-    @property
-    def _gas_limit(self) -> int:
-        return self.member.parameters.max_cycles_per_fire_auction_phase
-
-    def _work(self) -> Script:
-        """Burns all that a fire may use."""
-        rest = self._gas_limit - fire_gas_limit([burn(0)], self.member.parameters)
-        return [burn(max(rest, 0))]

@@ -43,7 +43,6 @@ class ChainWatch:
         return 0 if self._newest is None else self._newest.height
 
     def take(self, validator: int, observations: Iterable[Observation]) -> None:
-        """Enter the observations of a validator."""
         for seen in observations:
             match seen:
                 case VoteSent():

@@ -1,20 +1,9 @@
-"""The testnet's own HTTP endpoint, beside those of its validators: status, metrics, faults, stop and faucet.
+"""The testnet's own HTTP endpoint, as ``docs/http.md`` describes it: status, metrics, faults, stop and faucet.
 
 A thread of the driver serves it, on the loopback. It shows the driver's newest look at the testnet; requests wait in a
 short queue until the driver's next look. A request that changes something needs the run's token, a file in the run's
 folder that only the user may read: ``Authorization: Bearer <token>``. The faucet has a token of its own, which may be
 given to others: it opens nothing else.
-
-==================  ================================================================================================
-``GET /status``     the run and every validator, as the driver sees them
-``GET /metrics``    Prometheus text of the whole testnet: each validator's metrics with the label ``validator``, and
-                    the testnet's own
-``GET /targets``    the validators as targets of Prometheus' HTTP service discovery
-``POST /faults``    adds a fault to the run: a JSON object as in a scenario's ``faults``, which begins at once if it
-                    states neither height nor time; needs the token
-``POST /stop``      ends the run as if its stop height was reached; needs the token
-``POST /faucet``    ``{"to": address, "amount": n}``: sends a transfer from the faucet's account; needs its token
-==================  ================================================================================================
 """
 
 from __future__ import annotations

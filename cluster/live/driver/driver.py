@@ -352,15 +352,12 @@ class _LiveRun:
     def _host_was_lost(self, host: Host, reason: str, words: LastWords | None) -> None:
         if self._stage is not None and self._stage.on_lost(host, words):
             return
-        names = ", ".join(self._names_on(host))
+        names = ", ".join(self._scenario.validators.names[index] for index in host.validators)
         log = self._folder / LOGS_FOLDER / f"host-{host.number}.log"
         last = "" if words is None else f", {self._scenario.validators.names[words.validator]} said: {words.reason}"
         problem = f"host {host.number} ({names}) was lost: {reason}{last} (see {log})"
         self.record.problems.append(problem)
         self.on_notice(problem)
-
-    def _names_on(self, host: Host) -> list[str]:
-        return [self._scenario.validators.names[index] for index in host.validators]
 
     def _take_view(self, view: ValidatorView) -> None:
         self._watch.take(view.index, view.observations)

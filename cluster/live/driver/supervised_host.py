@@ -120,7 +120,6 @@ class HostReports:
         return time.monotonic() - self._answered > STALE_S
 
     def started(self, addresses: list[ValidatorAddress]) -> None:
-        """Validators were started at these addresses."""
         self.addresses = addresses
         self.states = {address.index: self.states.get(address.index, LoopState()) for address in addresses}
 
@@ -133,7 +132,6 @@ class HostReports:
             self.old_file_sizes[validator.index] = validator.old_file_sizes
 
     def take_states(self, view: HostView) -> None:
-        """Take the states of the current process's validators."""
         self.note_answer()
         self.states = {validator.index: validator.state for validator in view.validators}
 
@@ -141,7 +139,6 @@ class HostReports:
         self._answered = time.monotonic()
 
     def end(self) -> None:
-        """The process is gone."""
         self._totals_before = self.totals
         self.states = {}
 

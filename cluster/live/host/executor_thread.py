@@ -66,14 +66,12 @@ class ExecutorThread:
         self._job_ms = max(job_ms or 0, self._usual_job_ms)
 
     def run(self, executor: Executor, job: Job) -> None:
-        """Queue a job."""
         self._jobs_running += 1
         self._reads_waiting += isinstance(job, ReadBlocks | ReadSnapshot)
         running = asyncio.get_running_loop().run_in_executor(self._thread, self._work, executor, job)
         running.add_done_callback(lambda done: self._ran(job, done))
 
     async def call(self, work: Callable[[], T]) -> T:
-        """Run a function on the thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def read(self, read: Callable[[], T]) -> T:

@@ -253,7 +253,7 @@ class ValidatorHost:
         for index in section.on_host(self._host, height):
             if index not in started:
                 running = await self._start_validator(index, section.names[index])
-                running.validator.set_peers(self._peers)
+                running.validator.transport.set_addresses(self._peers)
                 running.inject(self._injection)
                 self._validators.append(running)
         return [running.address for running in self._validators]
@@ -274,7 +274,7 @@ class ValidatorHost:
         setup = self._setup(index, name, tally, notes.joins)
         disk = self._disk(data / name, setup.pace)
         validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally)
-        peers = await validator.listen(self._bind)
+        peers = await validator.transport.listen(self._bind)
         server = await _serve_near(validator, self._bind, notes.http_port)
         _write_notes(notes_file, HostNotes(tally.starts, server.port, notes.joins))
         recovery = asyncio.get_running_loop().create_task(_recover(validator, partial(self._end_for, index)))
@@ -323,7 +323,7 @@ class ValidatorHost:
     async def _set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
         self._peers = addresses
         for running in self._validators:
-            running.validator.set_peers(addresses)
+            running.validator.transport.set_addresses(addresses)
 
     def _take(self, injection: Injection) -> None:
         """Unless a newer one came first: calls may overtake each other."""

@@ -63,7 +63,6 @@ class LagMeter:
         self._spans: list[LagSpan] = []
 
     def begin(self) -> None:
-        """A wait begins."""
         self._before = self._look()
 
     def end(self, planned_s: float) -> None:

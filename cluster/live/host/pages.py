@@ -8,13 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from itertools import count
 from typing import Final, TypeVar
 
 from cluster.live.host.executor_thread import ExecutorThread
 from cluster.live.host.join_inbox import JoinInbox
-from cluster.live.network.links import LinkTotals
 from cluster.live.network.transport import Transport
 from cluster.live.web.event_stream import EventHub, Subscription
 from cluster.live.web.prometheus import Samples, labelled, render_metric
@@ -62,26 +60,18 @@ class Pages:
         self._replies: dict[int, asyncio.Future[Sequence[SubmitResult]]] = {}
         """By request."""
         self._proofs_waiting = 0
-        self._streams = EventHub(self._read_events, self._read_page)
+        self.streams = EventHub(self._read_events, self._read_page)
 
     # --- for the driver -----------------------------------------------------------------------------------------------
 
     def open(self, validator: Validator) -> None:
         """Serve the pages of a validator that has recovered."""
         self._validator = validator
-        self._streams.note_final(validator.node.height)
+        self.streams.note_final(validator.node.height)
 
     def freeze(self) -> None:
         """Take no transactions any more."""
         self._is_frozen = True
-
-    async def close_streams(self) -> None:
-        """End the streams of events; pages are still served."""
-        await self._streams.close()
-
-    def note_final(self, height: int) -> None:
-        """Stream the events of a final block."""
-        self._streams.note_final(height)
 
     def reply(self, request: int, results: Sequence[SubmitResult]) -> None:
         """Answer a request that submitted transactions, unless it gave up."""
@@ -121,7 +111,7 @@ class Pages:
     def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
         """A subscription to events from a place on, by default of the blocks to come; ``None``: there are too many."""
         self._ready()
-        return self._streams.subscribe(start, wanted)
+        return self.streams.subscribe(start, wanted)
 
     async def proof(self, key: bytes, height: int | None) -> Page:
         """Raises :class:`~validator.state.HistoryError` if the height is not retained.
@@ -153,7 +143,7 @@ class Pages:
 
     def metrics(self) -> str:
         """Prometheus text (``docs/http.md``); the endpoint adds its own request counter."""
-        return render_metrics(self._ready(), self._tally, self._transport, self._streams.streams)
+        return render_metrics(self._ready(), self._tally, self._transport, self.streams.streams)
 
     def _ready(self) -> Validator:
         if self._validator is None:
@@ -182,7 +172,7 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport, str
     if newest is not None:
         gauges.append(("stampede_basefee_cycle", "Price of a cycle.", newest.basefee_cycle))
         gauges.append(("stampede_basefee_lane_timer", "Price of a timer lane cycle.", newest.basefee_lane_timer))
-    links = labelled("was", asdict(LinkTotals() if transport.links is None else transport.links.totals()))
+    links = labelled("was", {} if transport.links is None else transport.links.totals())
     refused, dropped = tally.transactions_refused, tally.transactions_dropped
     totals: list[tuple[str, str, int | Samples]] = [
         ("stampede_fires_total", "Timers fired since the start.", tally.fires),

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from cluster.live.host.executor_thread import ExecutorThread
@@ -31,7 +31,7 @@ from cluster.live.host.pages import Pages
 from cluster.live.host.timers import Timers
 from cluster.live.network.handshake import Identity
 from cluster.live.network.links import OutgoingLinks
-from cluster.live.network.transport import PeerAddress, Transport
+from cluster.live.network.transport import Transport
 from cluster.misbehaviour.byzantine.base import consensus_content, vote_of
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.status import Counted, Tally
@@ -124,7 +124,7 @@ class LoopState:
 
 
 class ValidatorLoop:
-    """One validator on the running loop: :meth:`listen`, :meth:`recover`, :meth:`set_peers`, finally :meth:`close`."""
+    """One validator on the running loop: its :attr:`transport` listens, then :meth:`recover`, finally :meth:`close`."""
 
     def __init__(
         self,
@@ -156,10 +156,6 @@ class ValidatorLoop:
         self.pages = Pages(*about, self.tally, self.transport, self.executor, self.join, self._deliver)
 
     # --- life ---------------------------------------------------------------------------------------------------------
-
-    async def listen(self, host: str) -> PeerAddress:
-        """Take a free port for the peers. Raises :class:`OSError`."""
-        return await self.transport.listen(host)
 
     async def recover(self) -> None:
         """Join by a snapshot if necessary, recover from the disk, and start.
@@ -195,10 +191,6 @@ class ValidatorLoop:
         self.timers.cancel(JOIN_TIMER)
         return has_joined
 
-    def set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
-        """The addresses of the other validators, by index."""
-        self.transport.set_addresses(addresses)
-
     def impair(self, job_ms: int | None, clock_speed: float) -> None:
         """From now on a job takes at least ``job_ms``, and the clock runs ``clock_speed`` times as fast as usual."""
         self.executor.slow_down(job_ms)
@@ -215,7 +207,7 @@ class ValidatorLoop:
         await self.transport.close()
         self._note_rest()
         await self._at_rest.wait()
-        await self.pages.close_streams()
+        await self.pages.streams.close()
 
     async def close(self) -> None:
         """Freeze, and close the threads and the executor's files. The caller closes the disk."""
@@ -230,7 +222,8 @@ class ValidatorLoop:
         counters, links = self.transport.counters, self.setup.links
         lost = counters.messages_dropped
         if links is not None:
-            lost += links.totals().dropped + links.totals().overflowed
+            totals = links.totals()
+            lost += totals["dropped"] + totals["overflowed"]
         state = LoopState(
             messages_sent=counters.messages_sent,
             bytes_sent=counters.bytes_sent,
@@ -334,7 +327,7 @@ class ValidatorLoop:
     def _count(self, effect: Counted) -> None:
         self.tally.note(effect)
         if isinstance(effect, BlockFinal):
-            self.pages.note_final(effect.height)
+            self.pages.streams.note_final(effect.height)
             self.observations.finalized(effect)
 
     def _run(self, job: Job) -> None:

@@ -8,11 +8,11 @@ happens to another. A link on which nothing happens costs nothing.
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from random import Random
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_SECOND
 from cluster.faults.link_faults import LinkFaults
@@ -26,28 +26,6 @@ MAX_WAITING_BYTES: Final = 128 * 1024 * 1024
 
 Deliver = Callable[[int, bytes], None]
 """``deliver(receiver, frame)``."""
-
-
-class Clock(Protocol):
-    """Time as an event loop has it: :class:`asyncio.AbstractEventLoop` is one."""
-
-    def time(self) -> float:
-        """Seconds since some moment."""
-
-    def call_at(self, when: float, callback: Callable[[], object]) -> Any:
-        """Call at a time; what it returns has a method ``cancel``."""
-
-
-@dataclass(slots=True)
-class LinkTotals:
-    """Counts of a validator's messages on its links, by effect; faults and the scenario's own settings together."""
-
-    delayed: int = 0
-    dropped: int = 0
-    duplicated: int = 0
-    reordered: int = 0
-    overflowed: int = 0
-    """Found too many under way."""
 
 
 class _Waiting(NamedTuple):
@@ -75,6 +53,7 @@ class OutgoingLinks:
         self._alarm_us = 0
         self._delayed = 0
         self._overflowed = 0
+        """Found too many under way."""
         self.set_faults({})
 
     def set_faults(self, faults: Mapping[int, LinkFault]) -> None:
@@ -83,20 +62,22 @@ class OutgoingLinks:
         everybody = range(len(self._names))
         self._clear = [self._links.between(self._index, receiver).is_clear for receiver in everybody]
 
-    def send(self, receiver: int, frame: bytes, later_us: int, clock: Clock, deliver: Deliver) -> None:
+    def send(
+        self, receiver: int, frame: bytes, later_us: int, loop: asyncio.AbstractEventLoop, deliver: Deliver
+    ) -> None:
         """Let ``deliver`` have every copy of a frame that arrives, when it does: at once on a clear link."""
         if self._clear[receiver] and not later_us:
             self._links.between(self._index, receiver).sent += 1
             deliver(receiver, frame)
             return
-        now_us = round(clock.time() * MICROSECONDS_PER_SECOND)
+        now_us = round(loop.time() * MICROSECONDS_PER_SECOND)
         random = self._randoms[receiver]
         for _, at_us in self._links.arrivals(self._index, (receiver,), len(frame), now_us, random):
             if at_us + later_us <= now_us:
                 deliver(receiver, frame)
             else:
                 self._let_wait(at_us + later_us, receiver, frame)
-        self._arm(clock, deliver)
+        self._arm(loop, deliver)
 
     def close(self) -> None:
         """Nothing arrives any more."""
@@ -106,15 +87,16 @@ class OutgoingLinks:
             self._alarm.cancel()
             self._alarm = None
 
-    def totals(self) -> LinkTotals:
+    def totals(self) -> dict[str, int]:
+        """Messages by what was done to them; faults and the scenario's own settings together."""
         kinds = self._links.kinds
-        return LinkTotals(
-            delayed=self._delayed,
-            dropped=self._links.dropped,
-            duplicated=sum(kind.duplicated for kind in kinds),
-            reordered=sum(kind.reordered for kind in kinds),
-            overflowed=self._overflowed,
-        )
+        return {
+            "delayed": self._delayed,
+            "dropped": self._links.dropped,
+            "duplicated": sum(kind.duplicated for kind in kinds),
+            "reordered": sum(kind.reordered for kind in kinds),
+            "overflowed": self._overflowed,
+        }
 
     def _let_wait(self, at_us: int, receiver: int, frame: bytes) -> None:
         if len(self._waiting) >= MAX_WAITING_MESSAGES or self._waiting_bytes + len(frame) > MAX_WAITING_BYTES:
@@ -125,7 +107,7 @@ class OutgoingLinks:
         self._waiting_bytes += len(frame)
         heapq.heappush(self._waiting, _Waiting(at_us, self._number, receiver, frame))
 
-    def _arm(self, clock: Clock, deliver: Deliver) -> None:
+    def _arm(self, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
         """Be called when the next one arrives."""
         if not self._waiting:
             return
@@ -135,13 +117,13 @@ class OutgoingLinks:
                 return
             self._alarm.cancel()
         self._alarm_us = first_us
-        self._alarm = clock.call_at(first_us / MICROSECONDS_PER_SECOND, lambda: self._arrive(clock, deliver))
+        self._alarm = loop.call_at(first_us / MICROSECONDS_PER_SECOND, lambda: self._arrive(loop, deliver))
 
-    def _arrive(self, clock: Clock, deliver: Deliver) -> None:
+    def _arrive(self, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
         self._alarm = None
-        now_us = round(clock.time() * MICROSECONDS_PER_SECOND)
+        now_us = round(loop.time() * MICROSECONDS_PER_SECOND)
         while self._waiting and self._waiting[0].at_us <= now_us:
             each = heapq.heappop(self._waiting)
             self._waiting_bytes -= len(each.frame)
             deliver(each.receiver, each.frame)
-        self._arm(clock, deliver)
+        self._arm(loop, deliver)

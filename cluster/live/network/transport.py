@@ -188,7 +188,6 @@ class Transport:
 
     @property
     def index(self) -> int:
-        """Our own."""
         return self._identity.index
 
     @property

@@ -63,7 +63,6 @@ class Use(NamedTuple):
 
 
 def own_use() -> Use:
-    """The resources that this process uses."""
     myself = psutil.Process()
     times = myself.cpu_times()
     return Use(myself.memory_info().rss, times.user + times.system, myself.num_fds())
@@ -80,7 +79,6 @@ def find(pid: int) -> Process | None:
 
 
 def own() -> Process:
-    """This process."""
     return Process(os.getpid(), _started(psutil.Process()))
 
 

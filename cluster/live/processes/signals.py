@@ -79,7 +79,6 @@ class ProcessSignals:
             process.send(signal.SIGCONT)
 
     def is_running(self, process: Process) -> bool:
-        """Whether a process still runs."""
         return process.is_running
 
     def close(self) -> None:

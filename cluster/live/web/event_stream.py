@@ -159,7 +159,6 @@ class EventHub:
             subscription.end(self._end)
 
     def leave(self, subscription: Subscription) -> None:
-        """Forget a subscription."""
         self._subscriptions.pop(subscription, None)
 
     def note_final(self, height: int) -> None:
@@ -203,7 +202,6 @@ class EventHub:
 
     @property
     def streams(self) -> int:
-        """The number of open streams."""
         return len(self._subscriptions)
 
 

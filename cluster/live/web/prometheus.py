@@ -14,7 +14,6 @@ Samples = Sequence[tuple[Mapping[str, str], int]]
 
 
 def labelled(label: str, values: Mapping[str, int]) -> Samples:
-    """Samples with one label."""
     return [({label: text}, value) for text, value in values.items()]
 
 

@@ -142,7 +142,7 @@ class Member:
         self.loop = ValidatorLoop(setup, self.disk, self.crashes.append, self.tally, sleep)
 
     async def start(self) -> PeerAddress:
-        self.address = await self.loop.listen("127.0.0.1")
+        self.address = await self.loop.transport.listen("127.0.0.1")
         await self.loop.recover()
         return self.address
 
@@ -167,7 +167,7 @@ class Member:
 
 def introduce(members: Sequence[Member]) -> None:
     for member in members:
-        member.loop.set_peers({other.index: other.address for other in members})
+        member.loop.transport.set_addresses({other.index: other.address for other in members})
 
 
 @asynccontextmanager
@@ -601,7 +601,7 @@ def test_a_validator_without_state_joins_by_a_snapshot(tmp_path: Path) -> None:
             await submit(members[0])
             await members[0].reaches(12)
             late = Member(tmp_path, 3, joins=True)
-            late.address = await late.loop.listen("127.0.0.1")
+            late.address = await late.loop.transport.listen("127.0.0.1")
             members.append(late)
             introduce(members)
             with pytest.raises(NotReady):
@@ -625,7 +625,7 @@ def test_a_validator_without_state_joins_by_a_snapshot(tmp_path: Path) -> None:
 def test_a_join_that_nobody_answers_can_be_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         alone = Member(tmp_path, 3, joins=True)
-        alone.address = await alone.loop.listen("127.0.0.1")
+        alone.address = await alone.loop.transport.listen("127.0.0.1")
         has_asked = asyncio.Event()
         monkeypatch.setattr(alone.loop.transport, "send", lambda *_: has_asked.set())
         recovery = asyncio.create_task(alone.loop.recover())
@@ -644,7 +644,7 @@ def test_a_join_that_nobody_answers_can_be_given_up(tmp_path: Path, monkeypatch:
 def test_a_join_can_be_given_up_before_it_begins(tmp_path: Path) -> None:
     async def test() -> None:
         alone = Member(tmp_path, 3, joins=True)
-        await alone.loop.listen("127.0.0.1")
+        await alone.loop.transport.listen("127.0.0.1")
         recovery = asyncio.create_task(alone.loop.recover())
         alone.loop.join.give_up()
         await recovery
@@ -658,7 +658,7 @@ def test_a_join_can_be_given_up_before_it_begins(tmp_path: Path) -> None:
 def test_no_peer_crowds_out_what_others_answer_to_a_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         alone = Member(tmp_path, 3, joins=True)
-        await alone.loop.listen("127.0.0.1")
+        await alone.loop.transport.listen("127.0.0.1")
         taken: list[Message] = []
         has_asked, has_taken, has_more = asyncio.Event(), asyncio.Event(), asyncio.Event()
         main = asyncio.get_running_loop()
