@@ -208,20 +208,14 @@ class ChainUser(FastHttpUser):
             results = _results_of(response, len(wires))
             if results is None and response.status_code == 200:
                 response.failure("no list of results")
-        if results is not None:
-            self._note_results(wires, results)
-        elif response.status_code in FINAL_STATUSES:
-            self.share.transactions_sent += len(wires)
-            for wire in wires:
-                self.share.count_rejection(f"status {response.status_code}")
-                self.load_user.rejected(wire)
-        else:
+        if results is None and response.status_code in FINAL_STATUSES:
+            results = [f"status {response.status_code}"] * len(wires)
+        if results is None:
             self.load_user.undelivered(wires)
             self._move_on()
-
-    def _note_results(self, wires: list[bytes], reasons: list[str | None]) -> None:
+            return
         self.share.transactions_sent += len(wires)
-        for wire, reason in zip(wires, reasons, strict=True):
+        for wire, reason in zip(wires, results, strict=True):
             if reason is not None:
                 self.share.count_rejection(reason)
                 self.load_user.rejected(wire)

@@ -56,27 +56,26 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(plan: RunPlan, plan_file: Path, wake_up: int, watch_input: bool) -> int:
-    _remove_marks(plan)
-    for process in range(plan.process_count):
-        plan.share_file(process).unlink(missing_ok=True)
+    _remove_files(plan)
     pipe_read, pipe_write = os.pipe()
     try:
         locusts = [_start_locust(plan, plan_file, process, pipe_read) for process in range(plan.process_count)]
         watched = [wake_up, sys.stdin.fileno()] if watch_input else [wake_up]
         all_well = _wait(locusts, watched, time.monotonic() + plan.run_time_s + OVERTIME_S)
         _stop(locusts)
+        _sum_up(plan).write(Path(plan.stats_file))
     finally:
         os.close(pipe_write)
         os.close(pipe_read)
-        _remove_marks(plan)
-    _sum_up(plan).write(Path(plan.stats_file))
+        _remove_files(plan)
     return PASS if all_well else FAIL
 
 
-def _remove_marks(plan: RunPlan) -> None:
-    """Remove the files by which processes report that they are ready."""
+def _remove_files(plan: RunPlan) -> None:
+    """Remove the files by which processes report that they are ready, and their shares of the statistics."""
     for process in range(plan.process_count):
         plan.ready_file(process).unlink(missing_ok=True)
+        plan.share_file(process).unlink(missing_ok=True)
 
 
 def _start_locust(plan: RunPlan, plan_file: Path, process: int, pipe: int) -> subprocess.Popen[bytes]:
@@ -138,10 +137,8 @@ def _sum_up(plan: RunPlan) -> Statistics:
     """The statistics of all processes; one that could not write its share counts for nothing."""
     total = Statistics()
     for process in range(plan.process_count):
-        share_file = plan.share_file(process)
         with suppress(OSError, ValidationError):
-            total = total.plus(Statistics.model_validate_json(share_file.read_bytes()))
-        share_file.unlink(missing_ok=True)
+            total = total.plus(Statistics.model_validate_json(plan.share_file(process).read_bytes()))
     return total
 
 

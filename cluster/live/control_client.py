@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,8 +15,6 @@ from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE
 from loadgen.client import json_object
 
 TIMEOUT_S: Final = 10.0
-ACCEPTED: Final = 202
-REFUSED: Final = 400
 MAX_QUOTED: Final = 200
 
 
@@ -78,8 +77,8 @@ class ControlClient:
             raise ControlError(f"{url}: {' '.join(str(error).split())}") from None
         unreadable = {"error": answer.data.decode("utf-8", "replace")[:MAX_QUOTED]}
         page = json_object(answer.data) or unreadable
-        if answer.status == REFUSED:
+        if answer.status == HTTPStatus.BAD_REQUEST:
             raise BadInput(str(page.get("error")))
-        if answer.status != ACCEPTED:
+        if answer.status != HTTPStatus.ACCEPTED:
             raise ControlError(f"{url}: status {answer.status}: {page.get('error')}")
         return page

@@ -32,7 +32,7 @@ from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.live.web.prometheus import PROMETHEUS, labelled, merge_pages, render_metric
 from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body, serve
 from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE
-from cluster.record.run import FaultRecord, RunRecord
+from cluster.record.run import RunRecord
 from loadgen.client import ClientError, ValidatorClient, json_object
 from validator.primitives.types import Address, parse_address
 
@@ -101,7 +101,16 @@ def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float) -> Ove
         "validators": [
             _validator_page(hosts.host_of(index), index, name, addresses.get(index)) for index, name in enumerate(names)
         ],
-        "faults": [_fault_page(fault) for fault in record.faults],
+        "faults": [
+            {
+                "kind": fault.kind,
+                "target": fault.target,
+                "begun_ms": None if fault.begun_ms is None else round(fault.begun_ms),
+                "ended_ms": None if fault.ended_ms is None else round(fault.ended_ms),
+                "evidence": fault.evidence,
+            }
+            for fault in record.faults
+        ],
         "problems": record.problems,
     }
     gauges = {
@@ -124,16 +133,6 @@ def _validator_page(host: Host, index: int, name: str, url: str | None) -> dict[
         "pid": host.pid,
         "host_is": host.phase.value,
         "height": host.height(index),
-    }
-
-
-def _fault_page(fault: FaultRecord) -> dict[str, Any]:
-    return {
-        "kind": fault.kind,
-        "target": fault.target,
-        "begun_ms": None if fault.begun_ms is None else round(fault.begun_ms),
-        "ended_ms": None if fault.ended_ms is None else round(fault.ended_ms),
-        "evidence": fault.evidence,
     }
 
 

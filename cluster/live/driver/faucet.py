@@ -29,10 +29,6 @@ from validator.primitives.types import Address, address_text, is_reserved
 TIMEOUT_S: Final = 2.0
 """Of each request to a validator."""
 SECONDS_PER_MINUTE: Final = 60.0
-BAD_REQUEST: Final = 400
-CONFLICT: Final = 409
-TOO_MANY: Final = 429
-UNAVAILABLE: Final = 503
 
 
 class _Payments(Workload[Options]):
@@ -88,9 +84,9 @@ class Faucet:
     def pay(self, to: Address, amount: int, urls: Mapping[str, str]) -> dict[str, Any]:
         """Send a transfer to a validator of ``urls``, by name; returns what was sent. Raises :class:`HTTPException`."""
         if is_reserved(to):
-            raise HTTPException(BAD_REQUEST, f"to: {address_text(to)} is reserved for the system")
+            raise HTTPException(400, f"to: {address_text(to)} is reserved for the system")
         if not 1 <= amount <= self._section.max_amount:
-            raise HTTPException(BAD_REQUEST, f"amount: {amount} is not within 1 to {self._section.max_amount}")
+            raise HTTPException(400, f"amount: {amount} is not within 1 to {self._section.max_amount}")
         with self._lock:
             self._take_turn()
             for name, url in urls.items():
@@ -98,13 +94,13 @@ class Faucet:
                     observation = self._look(client, amount)
                     if observation is not None:
                         return self._send(client, observation, to, amount, name)
-        raise HTTPException(UNAVAILABLE, "no validator answered for the prices and the faucet's account")
+        raise HTTPException(503, "no validator answered for the prices and the faucet's account")
 
     def _take_turn(self) -> None:
         """Every request counts, whatever comes of it and whoever asks."""
         if not self._budget.take("anybody"):
             most = self._section.requests_per_minute
-            raise HTTPException(TOO_MANY, f"too many payments, expected at most {most} a minute")
+            raise HTTPException(429, f"too many payments, expected at most {most} a minute")
 
     def _look(self, client: ValidatorClient, amount: int) -> Observation | None:
         """The newest prices and the faucet's account; ``None`` if this validator does not answer.
@@ -123,7 +119,7 @@ class Faucet:
         transfer_fee = self._parameters.tx_base_cycles * (FEE_HEADROOM * fees[0] + TIP_STEP * TIP_LEVELS)
         free = account["balance"] - sum(self._promised.values()) - transfer_fee * (1 + len(self._promised))
         if amount > free:
-            raise HTTPException(CONFLICT, f"amount: {amount} is more than the {max(0, free)} that the faucet has left")
+            raise HTTPException(409, f"amount: {amount} is more than the {max(0, free)} that the faucet has left")
         return Observation(height, account["nonce"], *fees)
 
     def _send(
@@ -135,7 +131,7 @@ class Faucet:
             wires = self._user.next_transactions(observation)
             if not wires:
                 payments.asked = None
-                raise HTTPException(TOO_MANY, "too many transfers are under way; wait for a block")
+                raise HTTPException(429, "too many transfers are under way; wait for a block")
             self._post(client, wires)
         self._promised[payments.nonce] = amount
         return {
@@ -155,9 +151,9 @@ class Faucet:
             self._payments.asked = None
             self._user.undelivered(wires)
             advice = "it may have taken the transfer, which is sent again with the next one" if is_new else "ask again"
-            raise HTTPException(UNAVAILABLE, f"the validator did not answer; {advice}") from None
+            raise HTTPException(503, f"the validator did not answer; {advice}") from None
         for wire, result in zip(wires, results, strict=True):
             if result.error is not None:
                 self._user.rejected(wire)
         if is_new and (reason := results[-1].error) is not None:
-            raise HTTPException(UNAVAILABLE, f"the validator refused the transfer: {reason}")
+            raise HTTPException(503, f"the validator refused the transfer: {reason}")

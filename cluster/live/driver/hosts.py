@@ -58,10 +58,6 @@ class _Order:
     """Gets the reason if it could not be carried out."""
 
 
-def _went_down_meanwhile(why: str) -> None:
-    """The next look finds it."""
-
-
 class Orders:
     """The orders under way. ``on_view`` gets the views with which hosts answer."""
 
@@ -80,9 +76,9 @@ class Orders:
         pending: Mapping[Any, Host | None],
         then: Callable[[], None],
         timeout_s: float,
-        on_failure: Callable[[str], None] = _went_down_meanwhile,
+        on_failure: Callable[[str], None] = lambda why: None,
     ) -> None:
-        """Call ``then`` once all have answered, gone down or timed out."""
+        """Call ``then`` once all have answered, gone down or timed out. The next look finds a host that went down."""
         self._orders.append(_Order(dict(pending), then, time.monotonic() + timeout_s, on_failure))
 
     def look(self, wait_s: float) -> None:

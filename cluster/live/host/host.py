@@ -264,12 +264,13 @@ class ValidatorHost:
         notes_file = data / f"{name}{NOTES_SUFFIX}"
         notes = _read_notes(notes_file)
         divergence_file = data / f"{name}{DIVERGENCE_SUFFIX}"
+        is_diverged = divergence_file.exists()
         tally = Tally(
             notes.starts + 1,
             self._version,
             byzantine=score_of(self._scenario, index),
-            diverged=_read_divergence(divergence_file),
-            keep_divergence=partial(_write_divergence, divergence_file),
+            diverged=msgspec.msgpack.decode(divergence_file.read_bytes(), type=Diverged) if is_diverged else None,
+            keep_divergence=lambda diverged: write_atomically(divergence_file, msgspec.msgpack.encode(diverged)),
         )
         setup = self._setup(index, name, tally, notes.joins)
         disk = self._disk(data / name, setup.pace)
@@ -455,14 +456,6 @@ def _read_notes(path: Path) -> HostNotes:
 
 def _write_notes(path: Path, notes: HostNotes) -> None:
     write_atomically(path, msgspec.json.encode(notes))
-
-
-def _read_divergence(path: Path) -> Diverged | None:
-    return msgspec.msgpack.decode(path.read_bytes(), type=Diverged) if path.exists() else None
-
-
-def _write_divergence(path: Path, diverged: Diverged) -> None:
-    write_atomically(path, msgspec.msgpack.encode(diverged))
 
 
 def _crash(error: BaseException) -> None:

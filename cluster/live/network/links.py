@@ -12,7 +12,7 @@ import asyncio
 import heapq
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_SECOND
 from cluster.faults.link_faults import LinkFaults
@@ -49,7 +49,7 @@ class OutgoingLinks:
         self._waiting: list[_Waiting] = []
         self._waiting_bytes = 0
         self._number = 0
-        self._alarm: Any = None
+        self._alarm: asyncio.TimerHandle | None = None
         self._alarm_us = 0
         self._delayed = 0
         self._overflowed = 0
