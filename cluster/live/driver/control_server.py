@@ -263,7 +263,7 @@ class ControlServer:
 
 
 def _payment(body: bytes) -> tuple[Address, int]:
-    """Who is to get how much. Raises :class:`HTTPException`."""
+    """The recipient and the amount. Raises :class:`HTTPException`."""
     fields = json_object(body)
     if fields is None or fields.keys() != {"to", "amount"}:
         raise HTTPException(400, 'expected a JSON object with the fields to and amount: {"to": "0x…", "amount": 1000}')

@@ -493,7 +493,7 @@ class FrameStream(asyncio.Protocol):
 
 
 def _ignore(payload: bytes) -> None:
-    """What comes after the end."""
+    """Drop what comes after the end."""
 
 
 def _tune(connection: socket.socket) -> None:
