@@ -175,7 +175,7 @@ class ControlServer:
 
     def close(self) -> None:
         """End the server and its thread, and remove the tokens, which open nothing any more."""
-        for name in self._tokens:
+        for name in (TOKEN_FILE, FAUCET_TOKEN_FILE):
             (self._folder / name).unlink(missing_ok=True)
         asyncio.run_coroutine_threadsafe(self._server.close(), self._loop).result(START_TIMEOUT_S)
         self._end_thread()
