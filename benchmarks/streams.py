@@ -85,10 +85,11 @@ class _Counter:
 
 
 def _transport(index: int, on_message: Callable[[int, bytes], None]) -> Transport:
-    def fail(problem: object) -> None:
-        raise AssertionError(problem)
+    def fail(error: BaseException) -> None:
+        raise error
 
-    return Transport(Identity(index, SIGNERS[index], VALIDATORS, "benchmark"), on_message, fail, fail)
+    identity = Identity(index, SIGNERS[index], VALIDATORS, "benchmark")
+    return Transport(identity, on_message, lambda reason: None, fail)
 
 
 async def _transport_receiver(count: int, pipe: Connection) -> float:
