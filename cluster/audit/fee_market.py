@@ -64,16 +64,6 @@ def _moved(basefee: int, used: int, target: int, slope: int, p: Parameters) -> i
     return max(p.min_basefee, basefee - moved)
 
 
-def lane_price(basefees: Basefees, parameters: Parameters) -> int:
-    """The price of a lane cycle on top of a cycle's."""
-    return basefees.lane_timer * parameters.lane_fee_multiplier_milli // 1_000
-
-
-def fire_cap(parameters: Parameters, is_auctioned: bool) -> int:
-    """The most cycles of a fire (SPEC §10)."""
-    return parameters.max_cycles_per_fire_auction_phase if is_auctioned else parameters.max_cycles_per_fire
-
-
 def median_tip(fires: Sequence[FireReceipt], weight: P50Weight) -> int:
     """``p50`` of a block's fires; 0 if there are none."""
     tips = sorted((amount(fire.tip_per_cycle, PRICE_LIMIT), fire.cycles) for fire in fires)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cluster.audit.books import Books, TipView
 from cluster.audit.ledger.context import CONSERVATION, TIMERS
-from cluster.audit.ledger.timer_register import TimerState
+from cluster.audit.ledger.timer_phase import TimerState
 from cluster.checks.details import ROOT_DIGITS, finding_texts, unless_vacuous
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome

@@ -7,6 +7,7 @@ transactions and later those of fires go to ``BlockReceipts.proposer``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from cluster.audit.chain_codec import Effects, FireReceipt, Movement, TransactionReceipt
@@ -20,14 +21,14 @@ class Accounts:
     """Balances and burned fees of a chain, and which accounts are actors."""
 
     def __init__(self, genesis: Genesis) -> None:
-        self.balances: dict[bytes, int] = {address: genesis.accounts[address] for address in genesis.accounts}
+        self.balances: Counter[bytes] = Counter(genesis.accounts)
         self.actors: set[bytes] = set()
         self.scripts: set[bytes] = set()
         """Actors that run ``builtin:script``."""
         for address, actor in genesis.actors.items():
-            self.balances[address] = self.balances.get(address, 0) + actor.balance
+            self.balances[address] += actor.balance
             self.deployed(address, actor.code)
-        self.minted = sum(self.balances.values())
+        self.minted = self.held()
         self.burned = 0
         self.burned_cell = 0
         """Burned at the cell's basefee."""
@@ -42,7 +43,7 @@ class Accounts:
 
     def held(self) -> int:
         """The sum of all balances."""
-        return sum(self.balances.values())
+        return self.balances.total()
 
     def deployed(self, address: bytes, code: str) -> None:
         """Enter an actor."""
@@ -52,7 +53,7 @@ class Accounts:
 
     def pay(self, payer: bytes, burned: int, tip: int = 0) -> None:
         """Charge a fee; :meth:`credit_tips` pays the tips out."""
-        self.balances[payer] = self.balances.get(payer, 0) - burned - tip
+        self.balances[payer] -= burned + tip
         self.burned += burned
 
     def credit_tips(self, context: BlockContext, receipts: Iterable[TransactionReceipt | FireReceipt]) -> None:
@@ -60,22 +61,21 @@ class Accounts:
         tips = sum(fee(receipt.tip) for receipt in receipts)
         self.tips += tips
         if tips:
-            proposer = context.receipts.proposer
-            self.balances[proposer] = self.balances.get(proposer, 0) + tips
+            self.balances[context.receipts.proposer] += tips
 
     def move(self, movements: Iterable[Movement]) -> None:
         """Enter movements of money."""
         for movement in movements:
             moved = fee(movement.amount)
-            self.balances[movement.source] = self.balances.get(movement.source, 0) - moved
-            self.balances[movement.target] = self.balances.get(movement.target, 0) + moved
+            self.balances[movement.source] -= moved
+            self.balances[movement.target] += moved
 
     def check_not_negative(
         self, context: BlockContext, name: str, payer: bytes, movements: tuple[Movement, ...] = ()
     ) -> None:
         """No payer and no source of a movement spent more than it had."""
         for address in dict.fromkeys((payer, *(movement.source for movement in movements))):
-            balance = self.balances.get(address, 0)
+            balance = self.balances[address]
             if balance < 0:
                 what = f"{name} left {address_text(address)} with {balance}: it spent what it never had"
                 context.found(CONSERVATION, what)

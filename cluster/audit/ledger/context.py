@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody, amount
-from cluster.audit.fee_market import Basefees, fire_cap, lane_price
+from cluster.audit.fee_market import Basefees
 from validator.primitives.params import Parameters
 
 CHAIN: Final = "chain"
@@ -68,31 +69,20 @@ class BlockContext:
         return self.receipts.height
 
     @cached_property
-    def basefees(self) -> Basefees | None:
-        """The basefees of the header; ``None`` without a header."""
-        return None if self.header is None else Basefees.of(self.header)
+    def basefees(self) -> Basefees:
+        """The basefees of the header; zeros without one."""
+        return Basefees(0, 0, 0) if self.header is None else Basefees.of(self.header)
 
     @property
-    def basefee_cycle(self) -> int:
-        return 0 if self.basefees is None else self.basefees.cycle
-
-    @property
-    def basefee_cell(self) -> int:
-        return 0 if self.basefees is None else self.basefees.cell
-
-    @property
-    def basefee_lane_timer(self) -> int:
-        return 0 if self.basefees is None else self.basefees.lane_timer
-
-    @property
-    def lane_price(self) -> int | None:
-        """The price of a lane cycle on top of a cycle's (SPEC §7); ``None`` without an auction or a header."""
-        return lane_price(self.basefees, self.parameters) if self.basefees is not None and self.is_auctioned else None
+    def lane_price(self) -> int:
+        """The price of a lane cycle on top of a cycle's (SPEC §7); 0 without an auction or a header."""
+        return self.basefees.lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000 if self.is_auctioned else 0
 
     @property
     def fire_cap(self) -> int:
-        """The most cycles of a fire."""
-        return fire_cap(self.parameters, self.is_auctioned)
+        """The most cycles of a fire (SPEC §10)."""
+        p = self.parameters
+        return p.max_cycles_per_fire_auction_phase if self.is_auctioned else p.max_cycles_per_fire
 
     @property
     def latest_end(self) -> int:
@@ -102,6 +92,11 @@ class BlockContext:
     def found(self, check: str, what: str) -> None:
         """Note a violation."""
         self.log.found(check, self.height, what)
+
+    def found_all(self, check: str, name: str, problems: Iterable[str]) -> None:
+        """Note each problem of the part of the block that has a name."""
+        for problem in problems:
+            self.found(check, f"{name} {problem}")
 
     def evaluate(self, rule: str, times: int = 1) -> None:
         """Count evaluations of a rule."""

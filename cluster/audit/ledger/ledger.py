@@ -43,8 +43,8 @@ from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.messages import MessageBooks
 from cluster.audit.ledger.phase_rules import PhaseRules, check_fire_limits
 from cluster.audit.ledger.timer_ids import handler_input
-from cluster.audit.ledger.timer_phase import TurnAudit
-from cluster.audit.ledger.timer_register import INSUFFICIENT_FUNDS, TimerRegister
+from cluster.audit.ledger.timer_phase import INSUFFICIENT_FUNDS, TurnAudit
+from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
@@ -156,7 +156,6 @@ class Ledger:
         self.instructions.begin_block()
         self.jobs.begin_block(context.height)
         self._phase.check(context)
-        self.timers.begin_block(context.height)
         paired = len(context.bodies) == len(outcome.transactions)
         for position, receipt in enumerate(outcome.transactions):
             self._enter_transaction(
@@ -206,9 +205,9 @@ class Ledger:
                 queries=len(outcome.queries),
                 pending=len(self.timers.pending),
                 backlog=self.timers.backlog,
-                basefee_cycle=context.basefee_cycle,
-                basefee_cell=context.basefee_cell,
-                basefee_lane_timer=context.basefee_lane_timer,
+                basefee_cycle=context.basefees.cycle,
+                basefee_cell=context.basefees.cell,
+                basefee_lane_timer=context.basefees.lane_timer,
                 lane_cycles=header.lane_cycles,
                 lane_limit=context.parameters.lane_timer_cycles,
                 user_cycles=header.user_cycles,
@@ -249,7 +248,7 @@ class Ledger:
             if isinstance(body.action, System):
                 self.instructions.enter(context, name, receipt, body.action, self.timers)
         self.accounts.pay(receipt.sender, burned, tip)
-        self.accounts.burned_cell += receipt.cells * context.basefee_cell
+        self.accounts.burned_cell += receipt.cells * context.basefees.cell
         script = body.action if body is not None and isinstance(body.action, Call) else None
         source = script.payload if script is not None and script.to in self.accounts.scripts else None
         _check_sponsored(context, name, receipt, body)
@@ -275,24 +274,20 @@ class Ledger:
         call = body.action if body is not None and isinstance(body.action, Call) else None
         if call is not None and call.to == RUNNER_CONTRACT_ADDRESS:
             sender, effects = receipt.sender, receipt.effects
-            for what in self.jobs.contract_problems(sender, call, receipt.ok, receipt.error, effects):
-                context.found(CHAIN, f"{name} {what}")
+            problems = self.jobs.contract_problems(sender, call, receipt.ok, receipt.error, effects)
+            context.found_all(CHAIN, name, problems)
             return
         actor = call.to if call is not None else None if body is None else receipt.sender
         base = context.parameters.tx_base_cycles
         run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_TRANSACTION)
         self._enter_jobs(context, name, run, receipt.effects)
         if body is None:
-            for what in self.jobs.enter_contract_events(receipt.effects):
-                context.found(CHAIN, f"{name} {what}")
+            context.found_all(CHAIN, name, self.jobs.enter_contract_events(receipt.effects))
 
     def _enter_jobs(self, context: BlockContext, name: str, run: Run, effects: Effects) -> None:
-        for what in self.jobs.run_problems(run, effects):
-            context.found(CHAIN, f"{name} {what}")
-        for what in self.jobs.payment_problems(run, effects):
-            context.found(CONSERVATION, f"{name} {what}")
-        for what in self._mailboxes.sent_problems(run, effects, context.parameters):
-            context.found(CONSERVATION, f"{name} {what}")
+        context.found_all(CHAIN, name, self.jobs.run_problems(run, effects))
+        context.found_all(CONSERVATION, name, self.jobs.payment_problems(run, effects))
+        context.found_all(CONSERVATION, name, self._mailboxes.sent_problems(run, effects, context.parameters))
 
     # --- fires ------------------------------------------------------------------------------------------------------
 
@@ -305,8 +300,8 @@ class Ledger:
         check_sources(context, name, fire.effects.movements, fire.actor)
         check_own_payer(context, name, fire.effects)
         self.accounts.pay(fire.fee_payer, fee(fire.burned), fee(fire.tip))
-        self.accounts.burned_cell += fire.cells * context.basefee_cell
-        self.accounts.burned_lane_timer += fire.cycles * (context.lane_price or 0)
+        self.accounts.burned_cell += fire.cells * context.basefees.cell
+        self.accounts.burned_lane_timer += fire.cycles * context.lane_price
         script = handler_input(payload) if payload is not None and fire.actor in self.accounts.scripts else None
         base = context.parameters.fire_base_cycles
         run = Run(fire.actor, fire.cycles, fire.cells, base, MESSAGES_PER_DEFERRED_RUN)
@@ -317,20 +312,17 @@ class Ledger:
     def _enter_callback(self, context: BlockContext, callback: CallbackReceipt) -> None:
         """A callback is paid for by the run that requested its job; nobody pays now."""
         name = f"the callback of job {short(callback.job_id)}"
-        for what in self.jobs.callback_problems(callback):
-            context.found(CHAIN, f"{name} {what}")
+        context.found_all(CHAIN, name, self.jobs.callback_problems(callback))
         self._enter_deferred(context, name, callback, callback.actor, callback.job_id)
         self._mailboxes.enter_callback(callback, context.parameters)
-        for what in self.jobs.settlement_problems(callback):
-            context.found(CHAIN, f"{name} {what}")
+        context.found_all(CHAIN, name, self.jobs.settlement_problems(callback))
 
     def _enter_message(self, context: BlockContext, message: MessageReceipt) -> None:
         """A message is paid for by the run that sent it; nobody pays now."""
         name = f"a message to {address_text(message.to)}"
         if message.to not in self.accounts.actors:
             context.found(CHAIN, f"{name} ran, where there is no actor")
-        for what in self._mailboxes.message_problems(message, context.parameters):
-            context.found(CHAIN, f"{name} {what}")
+        context.found_all(CHAIN, name, self._mailboxes.message_problems(message, context.parameters))
         self._enter_deferred(context, name, message, message.to)
 
     def _enter_deferred(
@@ -381,13 +373,13 @@ def _check_transaction_fee(
     context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody
 ) -> None:
     context.evaluate(LedgerRule.TRANSACTION_FEES)
-    basefee = context.basefee_cycle
+    basefee = context.basefees.cycle
     headroom = amount(body.max_fee_per_cycle, PRICE_LIMIT) - basefee
     if headroom < 0:
         context.found(CONSERVATION, f"{name} was taken below the basefee")
     if receipt.cycles > body.gas_limit or receipt.cells > body.cells_limit:
         context.found(CONSERVATION, f"{name} used more than its limits")
-    expected = receipt.cycles * basefee + receipt.cells * context.basefee_cell
+    expected = receipt.cycles * basefee + receipt.cells * context.basefees.cell
     check_charge(context, name, "burned", fee(receipt.burned), expected)
     tip_per_cycle = max(0, min(amount(body.max_priority_fee_per_cycle, PRICE_LIMIT), headroom))
     check_charge(context, name, "tipped", fee(receipt.tip), receipt.cycles * tip_per_cycle)

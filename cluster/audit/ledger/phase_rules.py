@@ -12,8 +12,8 @@ from cluster.audit.fee_market import Basefees, first_basefees, following_basefee
 from cluster.audit.ledger.accounts import Accounts, check_charge
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, fee, short
-from cluster.audit.ledger.timer_phase import Offer, TurnAudit
-from cluster.audit.ledger.timer_register import EXPIRED, INSUFFICIENT_FUNDS, TimerRegister
+from cluster.audit.ledger.timer_phase import EXPIRED, INSUFFICIENT_FUNDS, Offer, TurnAudit
+from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.primitives.types import PRICE_LIMIT, address_text
@@ -41,7 +41,7 @@ class PhaseRules:
         if sum(fire.cycles for fire in context.receipts.fires) > lane:
             context.found(TIMERS, f"the fires used more than the lane's {lane} cycles")
         self._check_collection(context)
-        if context.basefees is None:
+        if context.header is None:
             return
         for name, said, expected in zip(Basefees._fields, context.basefees, self._basefees, strict=True):
             if said != expected:
@@ -66,7 +66,7 @@ class PhaseRules:
     def begin(self, context: BlockContext) -> None:
         """Transactions and expired timers are entered: check and enter the queries, and fix prices."""
         self._queries.begin_block(context.height)
-        self._turns.begin_phase(context.height, context.parameters, context.basefees)
+        self._turns.begin_phase(context)
         queries = context.receipts.queries
         candidates = self._turns.candidates()
         if candidates is not None:
@@ -109,12 +109,11 @@ class PhaseRules:
         life = self._timers.pending.get(query.timer_id)
         if life is None or life.actor != query.actor or not life.trigger_height <= context.height <= life.expires_at:
             context.found(TIMERS, f"{name} is about none that was due and its actor's")
-        basefee = None if context.header is None else context.basefee_cycle
-        for what in self._queries.problems(query, self._accounts.balances.get(query.actor, 0), basefee):
-            context.found(CONSERVATION, f"{name} {what}")
-        for what in self._turns.queried(query):
-            context.found(TIMERS, f"{name} {what}")
-        check_charge(context, name, "burned", burned, query.cycles * context.basefee_cycle)
+        basefee = None if context.header is None else context.basefees.cycle
+        balance = self._accounts.balances[query.actor]
+        context.found_all(CONSERVATION, name, self._queries.problems(query, balance, basefee))
+        context.found_all(TIMERS, name, self._turns.queried(query))
+        check_charge(context, name, "burned", burned, query.cycles * context.basefees.cycle)
         self._accounts.pay(query.actor, burned)
         self._accounts.check_not_negative(context, name, query.actor)
 
@@ -129,8 +128,7 @@ class PhaseRules:
 
     def _check_turn(self, context: BlockContext, fire: FireReceipt, offer: Offer, name: str) -> None:
         """Its turn had come, at the price that its terms give, and its payer could pay for all of it."""
-        for what in self._turns.take_turn(offer):
-            context.found(TIMERS, f"{name} {what}")
+        context.found_all(TIMERS, name, self._turns.take_turn(offer))
         tip = amount(fire.tip_per_cycle, PRICE_LIMIT)
         if offer.passes and tip != offer.tip:
             what = f"{name} tips {tip} a cycle, where its terms and prices give {offer.tip}"
@@ -143,7 +141,7 @@ class PhaseRules:
 
     def _available(self, offer: Offer) -> int:
         """The balance that the payer of a timer has for it."""
-        balance = self._accounts.balances.get(offer.terms.fee_payer, 0)
+        balance = self._accounts.balances[offer.terms.fee_payer]
         return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap)
 
     def check_fire_fee(self, context: BlockContext, name: str, fire: FireReceipt) -> None:
@@ -153,10 +151,9 @@ class PhaseRules:
         check_charge(context, name, "tipped", fee(fire.tip), fire.cycles * tip_per_cycle)
         if context.header is None:
             return
-        price = context.lane_price
-        if price is None and tip_per_cycle:
+        if not context.is_auctioned and tip_per_cycle:
             context.found(CONSERVATION, f"{name} tipped in a block that runs first in, first out")
-        expected = fire.cycles * (context.basefee_cycle + (price or 0)) + fire.cells * context.basefee_cell
+        expected = fire.cycles * (context.basefees.cycle + context.lane_price) + fire.cells * context.basefees.cell
         check_charge(context, name, "burned", fee(fire.burned), expected)
 
     def destroy(self, context: BlockContext, destroyed: DestroyedReceipt) -> None:
@@ -172,8 +169,7 @@ class PhaseRules:
     def _check_insolvency(self, context: BlockContext, destroyed: DestroyedReceipt, offer: Offer) -> None:
         """Its turn had come, and its payer could not pay for all of it."""
         name = f"timer {short(destroyed.timer_id)}"
-        for what in self._turns.take_turn(offer):
-            context.found(TIMERS, f"{name} {what}")
+        context.found_all(TIMERS, name, self._turns.take_turn(offer))
         available = self._available(offer)
         if available >= offer.max_cost:
             what = f"{name} was destroyed for insufficient funds, though its payer had {available} of {offer.max_cost}"

@@ -9,56 +9,18 @@ from the chain.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from cluster.audit.chain_codec import Bidder, Cancelled, DestroyedReceipt, Effects, Extended, FireReceipt, Scheduled
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, short
 from cluster.audit.ledger.timer_ids import ScheduledTerms, scheduled_terms, timer_id
-from cluster.audit.ledger.timer_phase import Terms, TurnAudit
+from cluster.audit.ledger.timer_phase import EXPIRED, Terms, TimerLife, TimerState, TurnAudit
 from cluster.record.rules import LedgerRule
 from validator.primitives.types import address_text
 
 MAX_PAYLOAD_KEPT_BYTES: Final = 65_536
 """Longest timer payload that is remembered for recomputing ids."""
-
-EXPIRED: Final = "expired"
-INSUFFICIENT_FUNDS: Final = "insufficient_funds"
-
-
-class TimerState(StrEnum):
-    """The state of a timer."""
-
-    PENDING = "pending"
-    FIRED = "fired"
-    CANCELLED = "cancelled"
-    EXPIRED = EXPIRED
-    INSUFFICIENT_FUNDS = INSUFFICIENT_FUNDS
-
-
-@dataclass(slots=True)
-class TimerLife:
-    """One timer, from its schedule to its end. Heights throughout."""
-
-    timer_id: bytes
-    actor: bytes
-    scheduled_at: int
-    trigger_height: int
-    sequence: int
-    expires_at: int
-    terms: Terms
-    state: TimerState = TimerState.PENDING
-    ended_at: int | None = None
-    """The height that fired, cancelled or destroyed it."""
-    extensions: int = 0
-    payload: bytes | None = None
-    """If it follows from the chain, while the timer is pending."""
-
-    @property
-    def is_pending(self) -> bool:
-        return self.state is TimerState.PENDING
 
 
 class TimerRegister:
@@ -73,24 +35,21 @@ class TimerRegister:
         """Timers by state."""
         self.lateness: Counter[int] = Counter()
         """Fires by the number of blocks from their trigger height."""
-        self.backlog = 0
-        """Pending timers whose trigger height has passed."""
         self._turns = turns
         self._agents = agents
         self._scripts = scripts
         self._schedule_nonces: Counter[bytes] = Counter()
         self._last_sequence = -1
-        self._due: Counter[int] = Counter()
-        """Pending timers by their trigger height, if it is to come."""
         self._expiring: dict[int, list[bytes]] = {}
 
     @property
     def fires(self) -> int:
         return self.states[TimerState.FIRED]
 
-    def begin_block(self, height: int) -> None:
-        """The timers of a height are due."""
-        self.backlog += self._due.pop(height, 0)
+    @property
+    def backlog(self) -> int:
+        """Pending timers whose trigger height has passed."""
+        return self._turns.due
 
     # --- schedules and changes --------------------------------------------------------------------------------------
 
@@ -140,8 +99,7 @@ class TimerRegister:
             what = f"an agent was named for {short(change.timer_id) or 'the timers of an actor'} by who must not"
             context.found(TIMERS, what)
             return
-        for what in self._agents.named(owner, change):
-            context.found(TIMERS, f"{address_text(owner)} {what}")
+        context.found_all(TIMERS, address_text(owner), self._agents.named(owner, change))
 
     def _schedule(self, context: BlockContext, item: Scheduled, script: ScheduledTerms | None) -> None:
         name, height = short(item.timer_id), context.height
@@ -170,13 +128,9 @@ class TimerRegister:
             item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, terms, payload=kept
         )
         self.lives[item.timer_id] = self.pending[item.timer_id] = life
-        self._turns.scheduled(item, terms, life)
+        self._turns.scheduled(life)
         self.states[TimerState.PENDING] += 1
         self._expiring.setdefault(item.expires_at, []).append(item.timer_id)
-        if item.trigger_height <= height:
-            self.backlog += 1
-        else:
-            self._due[item.trigger_height] += 1
 
     def _extend(self, context: BlockContext, change: Extended) -> None:
         name = short(change.timer_id)
@@ -188,7 +142,6 @@ class TimerRegister:
             context.found(TIMERS, f"timer {name} was extended to an earlier end")
         _check_end(context, change.timer_id, change.expires_at)
         life.expires_at = change.expires_at
-        life.extensions += 1
         self._expiring.setdefault(change.expires_at, []).append(change.timer_id)
 
     # --- ends -------------------------------------------------------------------------------------------------------
@@ -250,10 +203,6 @@ class TimerRegister:
         self._agents.ended(key)
         self.states[TimerState.PENDING] -= 1
         self.states[state] += 1
-        if life.trigger_height <= context.height:
-            self.backlog -= 1
-        else:
-            self._due[life.trigger_height] -= 1
         return life
 
     def check_expired_are_gone(self, context: BlockContext) -> None:
@@ -295,9 +244,8 @@ def _check_terms(context: BlockContext, item: Scheduled, terms: Terms, script: S
     name, least_gas = f"timer {short(item.timer_id)}", context.parameters.min_gas_limit_per_timer
     if terms.gas_limit is not None and not least_gas <= terms.gas_limit <= context.fire_cap:
         context.found(TIMERS, f"{name} was scheduled with a gas limit of {terms.gas_limit}")
-    price = context.lane_price
-    least = None if price is None else price + (terms.priority or 0)
-    if least is not None and terms.max_fee is not None and terms.max_fee < least:
+    is_priced, least = context.is_auctioned and context.header is not None, context.lane_price + (terms.priority or 0)
+    if is_priced and terms.max_fee is not None and terms.max_fee < least:
         what = f"{name} was scheduled with {terms.max_fee} a cycle, where lane price and priority take {least}"
         context.found(TIMERS, what)
     if script is not None and not terms.are_those_of(script):

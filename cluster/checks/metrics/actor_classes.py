@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.timer_register import TimerLife, TimerState
+from cluster.audit.ledger.timer_phase import TimerLife, TimerState
 from cluster.common.quantiles import counted_quantile
 from cluster.record.run import RunRecord
 from loadgen.workloads import UserGroup

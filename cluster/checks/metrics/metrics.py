@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.timer_register import TimerState
+from cluster.audit.ledger.timer_phase import TimerState
 from cluster.checks.metrics.actor_classes import ActorUse, jain_index
 from cluster.checks.metrics.recovery import recovery_of
 from cluster.common.quantiles import counted_quantile, quantile
