@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from cluster.audit.chain_codec import address_of
 from cluster.audit.evidence import Proof, proofs
 from cluster.audit.ledger.accounts import Accounts
-from cluster.audit.ledger.context import Violation
+from cluster.audit.ledger.context import Violation, hex_bytes
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import Page
@@ -23,7 +23,7 @@ from cluster.audit.served_chains import ServedChain, is_part, longest_chain, ser
 from cluster.record.archive import BlockRecord, DivergedExecution
 from cluster.record.run import RunRecord, ValidatorRecord
 from validator.chain.genesis import Genesis
-from validator.primitives.types import address_text, parse_address
+from validator.primitives.types import address_text
 
 MAX_ACCOUNTS_ASKED: Final = 256
 MAX_PENDING_ASKED: Final = 256
@@ -222,8 +222,8 @@ def _note_tips(books: Books, ledger: Ledger, owners: Iterable[ValidatorRecord]) 
 def _tip_view(ledger: Ledger, owner: ValidatorRecord) -> TipView:
     return TipView(
         height=ledger.height,
-        balances={text: ledger.accounts.balances.get(_address(text), 0) for text in owner.balances},
-        pending={text: _bytes(text) in ledger.timers.pending for text in owner.pending_timers},
+        balances={text: ledger.accounts.balances[hex_bytes(text.removeprefix("0x"))] for text in owner.balances},
+        pending={text: hex_bytes(text) in ledger.timers.pending for text in owner.pending_timers},
         pending_timers=len(ledger.timers.pending),
         held=ledger.accounts.held(),
         burned=ledger.accounts.burned,
@@ -239,32 +239,14 @@ def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
     if not isinstance(height, int):
         height = 0
     reason, expected, computed = (str(told.get(name, "")) for name in ("reason", "expected_root", "computed_root"))
-    receipts, name = _bytes(told.get("receipts")), validator.name
+    receipts, name = hex_bytes(str(told.get("receipts"))), validator.name
     books.divergences.append(DivergedExecution(name, height, reason, expected, computed, receipts, validator.trace))
     before = _from_the_first(validator, books.chain)[: height - 1]
     if not receipts or height < 1 or len(before) < height - 1:
         return
     ledger = ledger_of(books.record.genesis, before)
     known = len(ledger.log.violations)
-    ledger.apply_evidence(receipts, _final_block(books, height))
+    ledger.apply_evidence(receipts, books.chain[height - 1].block if len(books.chain) >= height else None)
     books.findings.extend(
         Finding((validator.name,), violation, evidence=True) for violation in ledger.log.violations[known:]
     )
-
-
-def _final_block(books: Books, height: int) -> bytes | None:
-    return books.chain[height - 1].block if len(books.chain) >= height else None
-
-
-def _address(text: str) -> bytes:
-    try:
-        return parse_address(text)
-    except ValueError:
-        return b""
-
-
-def _bytes(text: object) -> bytes:
-    try:
-        return bytes.fromhex(str(text or ""))
-    except ValueError:
-        return b""

@@ -107,7 +107,7 @@ def _list_of(read: Read) -> Read:
 
 def _record(kind: type[T]) -> Callable[[Any], T]:
     """A list of a record's fields, each by its annotation."""
-    reads = [_reader(each) for each in get_type_hints(kind, include_extras=True).values()]
+    reads: list[Read] = [_reader(each) for each in get_type_hints(kind, include_extras=True).values()]
 
     def read(value: Any) -> T:
         fields = _fields(kind.__name__, value, len(reads))

@@ -108,6 +108,14 @@ def fee(data: bytes) -> int:
     return amount(data, FEE_LIMIT)
 
 
+def hex_bytes(text: str) -> bytes:
+    """The bytes of hex digits; empty for any other text."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
+
+
 def short(key: bytes) -> str:
     """The beginning of a hash or an id, for texts."""
     return key.hex()[:16]

@@ -13,6 +13,7 @@ import json
 from typing import Any, Final, NamedTuple
 
 from cluster.audit.chain_codec import keccak256
+from cluster.audit.ledger.context import hex_bytes
 from validator.primitives.types import TimerId
 
 ENVELOPE_KEYS: Final = frozenset({"_handler", "_payload"})
@@ -61,10 +62,7 @@ class ScheduledTerms(NamedTuple):
                 return actor
             case "sender":
                 return sender
-        try:
-            return bytes.fromhex(self.fee_payer.removeprefix("0x"))
-        except ValueError:
-            return b""
+        return hex_bytes(self.fee_payer.removeprefix("0x"))
 
 
 def scheduled_terms(script: bytes) -> list[ScheduledTerms] | None:

@@ -27,7 +27,7 @@ from cluster.audit.reexecution.describe import Page, key_pages, receipt_pages, s
 from cluster.audit.reexecution.reexecutor import Mismatch, Reexecution, RightExecution
 from cluster.record.archive import BlockRecord, DivergedExecution
 from validator.primitives.codec import CodecError, decode
-from validator.transition.trace import BlockTrace, Step
+from validator.transition.trace import BlockTrace
 
 REEXECUTION: Final = "re-execution"
 FINAL_BLOCK: Final = "the final block"
@@ -103,20 +103,13 @@ def _differences(
 def _parting_page(parting: Parting | None, right: BlockTrace | None) -> Page:
     theirs, other = (None, None) if parting is None else (parting.theirs, parting.right)
     return {
-        "step": _step_page(theirs, right),
-        "right_step": _step_page(other, right),
+        "step": step_page(theirs, right),
+        "right_step": step_page(other, right),
         "same_steps_before": 0 if parting is None else parting.same_before,
         "differing_steps_after": 0 if parting is None else parting.differing_after,
         "keys": [] if parting is None else key_pages(parting.keys),
-        "receipts": receipt_pages(theirs, other) if parting is not None and parting.is_same_step else [],
+        "receipts": receipt_pages(theirs, other) if theirs and other and theirs.name == other.name else [],
     }
-
-
-def _step_page(step: Step | None, right: BlockTrace | None) -> Page | None:
-    if step is None:
-        return None
-    alike = 0 if right is None else sum(other.kind == step.kind for other in right.steps)
-    return step_page(step, alike)
 
 
 def _figures(theirs: BlockTrace, right: BlockTrace) -> list[Page]:

@@ -39,11 +39,6 @@ class Parting:
     """Steps behind it that differ too."""
 
     @property
-    def is_same_step(self) -> bool:
-        """Whether both executions did the same there, with another result."""
-        return self.theirs is not None and self.right is not None and self.theirs.name == self.right.name
-
-    @property
     def is_shortened(self) -> bool:
         """Whether a trace was too full to keep what the step changed."""
         return any(step is not None and step.is_shortened for step in (self.theirs, self.right))
@@ -107,9 +102,8 @@ def receipt_steps(receipts: BlockReceipts) -> list[Step]:
         (StepKind.CALLBACK, [(receipt.job_id, receipt) for receipt in receipts.callbacks]),
         (StepKind.MESSAGE, [(receipt.to, receipt) for receipt in receipts.messages]),
     ]
-    return [_receipt_step(kind, place, *item) for kind, items in lists for place, item in enumerate(items)]
-
-
-def _receipt_step(kind: StepKind, number: int, subject: bytes, receipt: object) -> Step:
-    content = encode(receipt)
-    return Step(kind, number, subject, tagged_hash(b"receipt step", content), receipts=(content,))
+    return [
+        Step(kind, number, subject, tagged_hash(b"receipt step", content), receipts=(content,))
+        for kind, items in lists
+        for number, (subject, content) in enumerate((subject, encode(receipt)) for subject, receipt in items)
+    ]
