@@ -6,12 +6,12 @@ ledger of the longest chain is the run's; others are kept as far as the checks n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from cluster.audit.chain_codec import address_of
+from cluster.audit.chain_codec import Header, address_of
 from cluster.audit.evidence import Proof, proofs
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.ledger.context import Violation, hex_bytes
@@ -136,9 +136,8 @@ def keep_books(record: RunRecord) -> Books:
     """Keep the books of a run, from its record alone. Nothing that a validator served makes it raise."""
     chain = longest_chain(record.lives)
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
-    cache: dict[bytes, tuple[bytes, bytes, int] | None] = {}
-    for validator in record.validators:
-        books.chains[validator.name] = served_chain(validator, cache)
+    cache: dict[bytes, tuple[Header, bytes]] = {}
+    books.chains = {validator.name: served_chain(validator, cache) for validator in record.validators}
     books.lost_chains = [served_chain(validator, cache) for validator in record.lost]
     if not chain:
         return books
@@ -200,23 +199,19 @@ def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) ->
 
 def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[ValidatorRecord]) -> Ledger:
     """The ledger of a chain, and the view at the tip of each validator that holds a prefix of it."""
-    kept, by_tip = books.record.kept_ledger, dict[int, list[ValidatorRecord]]()
-    for owner in owners:
-        by_tip.setdefault(owner.tip, []).append(owner)
-    if kept is not None and set(by_tip) <= {len(blocks)} and kept.blocks == blocks:
-        ledger, heights = kept.ledger, range(0)
-    else:
-        ledger, heights = Ledger(books.record.genesis), range(len(blocks))
-    for height in heights:
-        _note_tips(books, ledger, by_tip.pop(height, ()))
-        ledger.apply(blocks[height].block, blocks[height].receipts)
-    _note_tips(books, ledger, by_tip.get(len(blocks), ()))
+    kept = books.record.kept_ledger
+    is_kept = kept is not None and {owner.tip for owner in owners} <= {len(blocks)} and kept.blocks == blocks
+    ledger = kept.ledger if is_kept else Ledger(books.record.genesis)
+    _note_tips(books, ledger, owners)
+    for record in blocks[ledger.height :]:
+        ledger.apply(record.block, record.receipts)
+        _note_tips(books, ledger, owners)
     return ledger
 
 
-def _note_tips(books: Books, ledger: Ledger, owners: Iterable[ValidatorRecord]) -> None:
+def _note_tips(books: Books, ledger: Ledger, owners: Sequence[ValidatorRecord]) -> None:
     if not ledger.broken:
-        books.tips.update((owner.name, _tip_view(ledger, owner)) for owner in owners)
+        books.tips.update((each.name, _tip_view(ledger, each)) for each in owners if each.tip == ledger.height)
 
 
 def _tip_view(ledger: Ledger, owner: ValidatorRecord) -> TipView:

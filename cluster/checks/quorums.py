@@ -9,8 +9,7 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.checks.details import excuse_for, unless_too_slow
-from cluster.checks.metrics.committees import active_committees_during
-from cluster.checks.metrics.metrics import first_finalizations
+from cluster.checks.metrics.recovery import active_committees_during, first_finalizations
 from cluster.checks.verdict import Result
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -62,19 +62,9 @@ class Entry:
 
     def page(self) -> dict[str, Any]:
         """The JSON of ``stampede runs --json``."""
-        return {
-            "name": self.name,
-            "at": self.at.isoformat(timespec="seconds"),
-            "state": self.state,
-            "kind": self.kind,
-            "scenario": self.scenario,
-            "backend": self.backend,
-            "seed": self.seed,
-            "commit": self.commit,
-            "duration_s": self.duration_s,
-            "metrics": dict(self.metrics),
-            "note": self.note,
-        }
+        page = asdict(self) | {"at": self.at.isoformat(timespec="seconds")}
+        del page["links"]
+        return page
 
 
 def read_index(root: Path) -> list[Entry]:
@@ -124,9 +114,11 @@ def _run(folder: Path) -> Entry:
             raise ValueError("is too large")
         result = json.loads(path.read_text(encoding="utf-8"))
         outcome = Outcome(_text(result, "verdict"))
-        metrics = {name: float(value) for name, value in _mapping(result, "metrics").items() if _is_number(value)}
-        checks = result.get("checks")
-        note = "" if outcome is Outcome.PASS else _reason(checks, outcome)
+        metrics = result.get("metrics", {})
+        if not isinstance(metrics, dict):
+            raise ValueError("metrics is no object")
+        metrics = {name: float(value) for name, value in metrics.items() if type(value) in (int, float)}
+        note = "" if outcome is Outcome.PASS else _reason(result.get("checks"), outcome)
         return Entry(
             name=folder.name,
             at=_changed(path),
@@ -202,17 +194,6 @@ def _text(result: Any, name: str) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{name} is missing or not a text")
     return value
-
-
-def _mapping(result: Any, name: str) -> Mapping[str, Any]:
-    value = result.get(name, {})
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} is no object")
-    return value
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _reason(checks: Any, state: str) -> str:

@@ -214,6 +214,13 @@ def round_steps(low: float, high: float, wanted: int) -> list[float]:
     return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+def _scale_from_zero(high: float, ticks: int, start: float, end: float) -> Scale:
+    """From 0 to a round value that is not below ``high``."""
+    steps = round_steps(0.0, high, ticks)
+    step = steps[1] if len(steps) > 1 else high
+    return Scale(0.0, math.ceil(high / step - 1e-9) * step, start, end)
+
+
 def _decades(low: float, high: float, wanted: int) -> list[float]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     skip = max(1, -(-(last - first) // max(1, wanted)))
@@ -258,19 +265,13 @@ class _Drawing:
         positive = [value for value in values if value > 0]
         if chart.may_be_logarithmic and positive and max(positive) >= LOG_SCALE_FROM_RATIO * min(positive):
             return Scale(min(positive) / 1.2, max(positive) * 1.2, bottom, top, logarithmic=True)
-        high = max([*values, chart.y_limit or 0.0]) or 1.0
-        steps = round_steps(0.0, high, size.y_ticks)
-        step = steps[1] if len(steps) > 1 else high
-        return Scale(0.0, math.ceil(high / step - 1e-9) * step, bottom, top)
+        return _scale_from_zero(max([*values, chart.y_limit or 0.0]) or 1.0, size.y_ticks, bottom, top)
 
     def svg(self) -> str:
         size, chart = self.size, self.chart
         ident = f"{chart.ident}-{size.name}"
         parts = [
-            f'<svg class="chart {size.name}" role="img" aria-labelledby="{ident}-title {ident}-text"',
-            f' viewBox="0 0 {size.width:g} {size.height:g}" id="{ident}">',
-            f'<title id="{ident}-title">{escape(chart.title)}</title>',
-            f'<desc id="{ident}-text">{escape(chart.description)}</desc>',
+            _head(chart, size, size.height),
             _hatch(ident),
             *self._bands(ident),
             *self._axes(),
@@ -472,6 +473,16 @@ def _colour(series: Series) -> str:
     return "muted" if series.muted else f"c{series.colour % COLOURS}"
 
 
+def _head(chart: Chart | RowChart, size: Size, height: float) -> str:
+    """The beginning of a drawing, with its texts for readers who do not see it."""
+    ident = f"{chart.ident}-{size.name}"
+    return (
+        f'<svg class="chart {size.name}" role="img" aria-labelledby="{ident}-title {ident}-text"'
+        f' viewBox="0 0 {size.width:g} {height:g}" id="{ident}"><title id="{ident}-title">{escape(chart.title)}</title>'
+        f'<desc id="{ident}-text">{escape(chart.description)}</desc>'
+    )
+
+
 def _hatch(ident: str) -> str:
     return (
         f'<defs><pattern id="{ident}-hatch" width="7" height="7" patternUnits="userSpaceOnUse"'
@@ -492,3 +503,82 @@ def _dashes(dash: str) -> str:
 def text(content: str, x: float, y: float, kind: str, anchor: str = "start") -> str:
     """A line of text with a class of the page's style."""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'
+
+
+# --- charts of rows -------------------------------------------------------------------------------------------------
+
+ROW_PIXELS: Final = 34.0
+NAME_PIXELS: Final = 16.0
+"""On a phone, a row's name is above it."""
+POINT_PIXELS: Final = 4.4
+RIGHT_PIXELS: Final = 24.0
+BOTTOM_PIXELS: Final = 42.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A name, and the values that belong to it, each with its name."""
+
+    name: str
+    values: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowChart:
+    """For each of several things a few values on one axis, such as percentiles; shape and colour follow a value's
+    position, and the page's key names them."""
+
+    ident: str
+    title: str
+    description: str
+    x_label: str
+    rows: Sequence[Row]
+    empty: str = "Nothing was recorded."
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.rows
+
+    @property
+    def value_names(self) -> list[str]:
+        """For the key."""
+        return [name for name, _ in self.rows[0].values] if self.rows else []
+
+
+def render_rows(chart: RowChart) -> str:
+    """The drawings for desk and phone, or a sentence if there is nothing to draw."""
+    if chart.is_empty:
+        return f'<p class="empty">{escape(chart.empty)}</p>'
+    return "".join(_drawing(chart, size) for size in (WIDE, NARROW))
+
+
+def _drawing(chart: RowChart, size: Size) -> str:
+    beside = size.direct_labels
+    left = 28 + max(len(row.name) for row in chart.rows) * CHARACTER_PIXELS if beside else 14.0
+    row_pixels = ROW_PIXELS if beside else ROW_PIXELS + NAME_PIXELS
+    right, bottom = size.width - RIGHT_PIXELS, 10 + row_pixels * len(chart.rows)
+    high = max(value for row in chart.rows for _, value in row.values) or 1.0
+    scale = _scale_from_zero(high, size.x_ticks, left, right)
+    parts = [_head(chart, size, bottom + BOTTOM_PIXELS)]
+    for value in scale.ticks(size.x_ticks):
+        parts.append(line("grid", scale(value), 10, scale(value), bottom))
+        parts.append(text(number(value), scale(value), bottom + 17, "tick", "middle"))
+    parts.append(line("axis", left, bottom, right, bottom))
+    parts.append(text(chart.x_label, right, bottom + BOTTOM_PIXELS - 6, "label", "end"))
+    for place, row in enumerate(chart.rows):
+        at = 10 + row_pixels * (place + 1) - ROW_PIXELS / 2
+        name_at = (left - 14, at + 4) if beside else (left, at - NAME_PIXELS)
+        parts.append(text(row.name, *name_at, "name", "end" if beside else "start"))
+        parts.append(_row(row, at, scale))
+    return "".join([*parts, "</svg>"])
+
+
+def _row(row: Row, at: float, scale: Scale) -> str:
+    values = [value for _, value in row.values]
+    words = ", ".join(f"{name} {number(value)}" for name, value in row.values)
+    points = [
+        f'<g class="dots c{place % COLOURS}">{shape(place, scale(value), at, POINT_PIXELS)}</g>'
+        for place, value in enumerate(values)
+    ]
+    span = line("axis", scale(min(values)), at, scale(max(values)), at)
+    return f'<g class="row"><title>{escape(f"{row.name}: {words}")}</title>{span}{"".join(reversed(points))}</g>'

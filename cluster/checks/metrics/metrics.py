@@ -15,7 +15,7 @@ from typing import Final
 from cluster.audit.books import Books
 from cluster.audit.ledger.timer_phase import TimerState
 from cluster.checks.metrics.actor_classes import ActorUse, jain_index
-from cluster.checks.metrics.recovery import recovery_of
+from cluster.checks.metrics.recovery import first_finalizations, recovery_of
 from cluster.common.quantiles import counted_quantile, quantile
 from cluster.record.lag import lag_by_host
 from cluster.record.run import RunRecord
@@ -36,14 +36,6 @@ class Stall:
     @property
     def ended_ms(self) -> float:
         return self.began_ms + self.length_ms
-
-
-def first_finalizations(record: RunRecord) -> dict[int, float]:
-    """When each height was first final at a validator that is not byzantine, in ascending order of heights."""
-    earliest: dict[int, float] = {}
-    for seen in record.judged_finalizations:
-        earliest[seen.height] = min(seen.at_ms, earliest.get(seen.height, seen.at_ms))
-    return dict(sorted(earliest.items()))
 
 
 def finality_latencies(record: RunRecord) -> dict[int, float]:

@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.report.row_charts import Row, RowChart, render_rows
-from cluster.report.svg import Band, Chart, Mark, Scale, Series, number, render
+from cluster.report.svg import Band, Chart, Mark, Row, RowChart, Scale, Series, number, render, render_rows
 
 
 def chart(points: list[tuple[float, float]], **changes: object) -> Chart:
