@@ -118,7 +118,7 @@ def _record(kind: type[T]) -> Callable[[Any], T]:
 
 def _one_of(kinds: dict[Any, type]) -> Read:
     """One of several records, distinguished by a first field of its own."""
-    reads = {tag: _record(kind) for tag, kind in kinds.items()}
+    reads: dict[Any, Read] = {tag: _record(kind) for tag, kind in kinds.items()}
 
     def read(value: Any) -> Any:
         if type(value) is not list or not value or type(value[0]) not in (str, int) or value[0] not in reads:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody, amount
 from cluster.audit.fee_market import Basefees
@@ -93,14 +92,21 @@ class BlockContext:
         """Note a violation."""
         self.log.found(check, self.height, what)
 
-    def found_all(self, check: str, name: str, problems: Iterable[str]) -> None:
-        """Note each problem of the part of the block that has a name."""
-        for problem in problems:
-            self.found(check, f"{name} {problem}")
-
     def evaluate(self, rule: str, times: int = 1) -> None:
         """Count evaluations of a rule."""
         self.log.evaluated[rule] += times
+
+
+class Part(NamedTuple):
+    """A part of a block, such as a fire, with the name under which is noted what is wrong with it."""
+
+    context: BlockContext
+    name: str
+
+    def found(self, check: str, *problems: str) -> None:
+        """Note violations."""
+        for problem in problems:
+            self.context.found(check, f"{self.name} {problem}")
 
 
 def fee(data: bytes) -> int:

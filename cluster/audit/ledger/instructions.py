@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cluster.audit.chain_codec import Cancelled, CancelTimer, Extended, ExtendTimer, System, TransactionReceipt
 from cluster.audit.chain_codec import UpdateTimerConfig as Update
-from cluster.audit.ledger.context import CHAIN, TIMERS, BlockContext
+from cluster.audit.ledger.context import CHAIN, TIMERS, Part
 from cluster.audit.ledger.timer_register import TimerRegister
 from validator.chain.genesis import Genesis
 from validator.primitives import script_json
@@ -29,34 +29,31 @@ class Instructions:
         """Changes up to the block before take effect."""
         self.in_force = self.following
 
-    def enter(
-        self, context: BlockContext, name: str, receipt: TransactionReceipt, action: System, timers: TimerRegister
-    ) -> None:
+    def enter(self, part: Part, receipt: TransactionReceipt, action: System, timers: TimerRegister) -> None:
         """Enter an instruction, before its effects are entered into the register of timers."""
         instruction, changes = action.instruction, receipt.effects.timer_changes
         if isinstance(instruction, Update):
-            self._update(context, name, receipt, instruction)
+            self._update(part, receipt, instruction)
         if not receipt.ok:
             return
         if receipt.sender not in self._deployers:
-            what = f"{name} gave a system instruction, which {address_text(receipt.sender)} must not"
-            context.found(CHAIN, what)
+            part.found(CHAIN, f"gave a system instruction, which {address_text(receipt.sender)} must not")
         expected: tuple[Cancelled | Extended, ...] = ()
         if isinstance(instruction, CancelTimer) and instruction.timer_id in timers.pending:
             expected = (Cancelled(instruction.timer_id),)
         elif isinstance(instruction, ExtendTimer):
-            expected = (Extended(instruction.timer_id, min(instruction.new_expires_at, context.latest_end)),)
+            expected = (Extended(instruction.timer_id, min(instruction.new_expires_at, part.context.latest_end)),)
         if changes != expected or receipt.effects.scheduled or receipt.effects.movements:
-            context.found(TIMERS, f"{name} did something else than its system instruction says")
+            part.found(TIMERS, "did something else than its system instruction says")
 
-    def _update(self, context: BlockContext, name: str, receipt: TransactionReceipt, instruction: Update) -> None:
+    def _update(self, part: Part, receipt: TransactionReceipt, instruction: Update) -> None:
         changed = self.changed_by(instruction.config)
         if receipt.ok and changed is not None:
             self.change(changed)
         elif receipt.ok:
-            context.found(CHAIN, f"{name} changed parameters in a way that is not allowed")
+            part.found(CHAIN, "changed parameters in a way that is not allowed")
         elif changed is not None and receipt.error == "ConfigInvalid":
-            context.found(CHAIN, f"{name} was refused a change of parameters that is allowed")
+            part.found(CHAIN, "was refused a change of parameters that is allowed")
 
     def changed_by(self, config: str) -> Parameters | None:
         """The next block's parameters with a change made; ``None`` if the change is not allowed."""

@@ -22,6 +22,7 @@ from cluster.audit.chain_codec import (
     CallbackReceipt,
     Effects,
     Event,
+    TransactionReceipt,
     Unreadable,
     read_appointment,
     read_submission,
@@ -178,9 +179,10 @@ class JobBooks:
 
     # --- the runner contract ------------------------------------------------------------------------------------------
 
-    def contract_problems(self, sender: bytes, call: Call, ok: bool, error: str, effects: Effects) -> Iterator[str]:
+    def contract_problems(self, call: Call, receipt: TransactionReceipt) -> Iterator[str]:
         """Enter a call of the runner contract; yields problems of its result and of its effects."""
-        expected, due = self._expected(sender, call)
+        ok, error, effects = receipt.ok, receipt.error, receipt.effects
+        expected, due = self._expected(receipt.sender, call)
         if ok and expected:
             yield f"was taken by the runner contract, which should have said {expected[0]}"
         elif not ok and not expected and error not in NO_CONTRACT_ERRORS:

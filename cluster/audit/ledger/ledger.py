@@ -37,7 +37,7 @@ from cluster.audit.chain_codec import (
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.chain_rules import ChainRules
-from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, fee, short
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, fee, short
 from cluster.audit.ledger.instructions import Instructions
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.messages import MessageBooks
@@ -237,157 +237,132 @@ class Ledger:
     def _enter_transaction(
         self, context: BlockContext, receipt: TransactionReceipt, body: TransactionBody | None
     ) -> None:
-        name = f"transaction {receipt.transaction_hash.hex()[:16]}"
+        part = Part(context, f"transaction {short(receipt.transaction_hash)}")
         burned, tip = fee(receipt.burned), fee(receipt.tip)
-        check_result(context, name, receipt.ok, receipt.error, receipt.effects)
+        check_result(part, receipt.ok, receipt.error, receipt.effects)
         if body is not None:
-            _check_transaction_fee(context, name, receipt, body)
-            _check_value(context, name, receipt, body)
+            _check_transaction_fee(part, receipt, body)
+            _check_value(part, receipt, body)
             if receipt.ok and isinstance(body.action, Deploy):
-                self._enter_deployed(context, name, receipt, body.nonce, body.action)
+                self._enter_deployed(part, receipt, body.nonce, body.action)
             if isinstance(body.action, System):
-                self.instructions.enter(context, name, receipt, body.action, self.timers)
+                self.instructions.enter(part, receipt, body.action, self.timers)
         self.accounts.pay(receipt.sender, burned, tip)
         self.accounts.burned_cell += receipt.cells * context.basefees.cell
-        script = body.action if body is not None and isinstance(body.action, Call) else None
-        source = script.payload if script is not None and script.to in self.accounts.scripts else None
-        _check_sponsored(context, name, receipt, body)
-        actor = None if script is None else script.to
+        call = body.action if body is not None and isinstance(body.action, Call) else None
+        script = call.payload if call is not None and call.to in self.accounts.scripts else None
+        _check_sponsored(part, receipt, body)
         self.accounts.move(receipt.effects.movements)
-        self.timers.enter(context, receipt.effects, actor, source, receipt.sender)
-        self._enter_transactions_jobs(context, name, receipt, body)
-        self.accounts.check_not_negative(context, name, receipt.sender, receipt.effects.movements)
+        self.timers.enter(context, receipt.effects, None if call is None else call.to, script, receipt.sender)
+        if call is not None and call.to == RUNNER_CONTRACT_ADDRESS:
+            part.found(CHAIN, *self.jobs.contract_problems(call, receipt))
+        else:
+            actor = call.to if call is not None else None if body is None else receipt.sender
+            base = context.parameters.tx_base_cycles
+            run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_TRANSACTION)
+            self._enter_jobs(part, run, receipt.effects)
+            if body is None:
+                part.found(CHAIN, *self.jobs.enter_contract_events(receipt.effects))
+        self.accounts.check_not_negative(part, receipt.sender, receipt.effects.movements)
 
-    def _enter_deployed(
-        self, context: BlockContext, name: str, receipt: TransactionReceipt, nonce: int, action: Deploy
-    ) -> None:
+    def _enter_deployed(self, part: Part, receipt: TransactionReceipt, nonce: int, action: Deploy) -> None:
         if receipt.created != deployed_address(receipt.sender, nonce):
-            context.found(CHAIN, f"{name} deployed to a wrong address")
+            part.found(CHAIN, "deployed to a wrong address")
         if problem := self._agents.deployed(receipt.created, action.code):
-            context.found(CHAIN, f"{name} {problem}")
+            part.found(CHAIN, problem)
         self.accounts.deployed(receipt.created, action.code)
 
-    def _enter_transactions_jobs(
-        self, context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody | None
-    ) -> None:
-        """The jobs that it requested, or its part as a call of the runner contract."""
-        call = body.action if body is not None and isinstance(body.action, Call) else None
-        if call is not None and call.to == RUNNER_CONTRACT_ADDRESS:
-            sender, effects = receipt.sender, receipt.effects
-            problems = self.jobs.contract_problems(sender, call, receipt.ok, receipt.error, effects)
-            context.found_all(CHAIN, name, problems)
-            return
-        actor = call.to if call is not None else None if body is None else receipt.sender
-        base = context.parameters.tx_base_cycles
-        run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_TRANSACTION)
-        self._enter_jobs(context, name, run, receipt.effects)
-        if body is None:
-            context.found_all(CHAIN, name, self.jobs.enter_contract_events(receipt.effects))
-
-    def _enter_jobs(self, context: BlockContext, name: str, run: Run, effects: Effects) -> None:
-        context.found_all(CHAIN, name, self.jobs.run_problems(run, effects))
-        context.found_all(CONSERVATION, name, self.jobs.payment_problems(run, effects))
-        context.found_all(CONSERVATION, name, self._mailboxes.sent_problems(run, effects, context.parameters))
+    def _enter_jobs(self, part: Part, run: Run, effects: Effects) -> None:
+        part.found(CHAIN, *self.jobs.run_problems(run, effects))
+        part.found(CONSERVATION, *self.jobs.payment_problems(run, effects))
+        part.found(CONSERVATION, *self._mailboxes.sent_problems(run, effects, part.context.parameters))
 
     # --- fires ------------------------------------------------------------------------------------------------------
 
     def _enter_fire(self, context: BlockContext, fire: FireReceipt) -> None:
-        name = f"fire of timer {short(fire.timer_id)}"
-        payload = self._phase.fire(context, fire, name)
-        check_result(context, name, fire.ok, fire.error, fire.effects)
-        self._phase.check_fire_fee(context, name, fire)
-        check_fire_limits(context, name, fire)
-        check_sources(context, name, fire.effects.movements, fire.actor)
-        check_own_payer(context, name, fire.effects)
+        part = Part(context, f"fire of timer {short(fire.timer_id)}")
+        payload = self._phase.fire(part, fire)
+        check_result(part, fire.ok, fire.error, fire.effects)
+        self._phase.check_fire_fee(part, fire)
+        check_fire_limits(part, fire)
+        check_sources(part, fire.effects.movements, fire.actor)
+        check_own_payer(part, fire.effects)
         self.accounts.pay(fire.fee_payer, fee(fire.burned), fee(fire.tip))
         self.accounts.burned_cell += fire.cells * context.basefees.cell
         self.accounts.burned_lane_timer += fire.cycles * context.lane_price
         script = handler_input(payload) if payload is not None and fire.actor in self.accounts.scripts else None
         base = context.parameters.fire_base_cycles
         run = Run(fire.actor, fire.cycles, fire.cells, base, MESSAGES_PER_DEFERRED_RUN)
-        self._enter_run(context, name, run, fire.effects, fire.fee_payer, script)
+        self._enter_run(part, run, fire.effects, fire.fee_payer, script)
 
     # --- callbacks and messages -------------------------------------------------------------------------------------
 
     def _enter_callback(self, context: BlockContext, callback: CallbackReceipt) -> None:
         """A callback is paid for by the run that requested its job; nobody pays now."""
-        name = f"the callback of job {short(callback.job_id)}"
-        context.found_all(CHAIN, name, self.jobs.callback_problems(callback))
-        self._enter_deferred(context, name, callback, callback.actor, callback.job_id)
+        part = Part(context, f"the callback of job {short(callback.job_id)}")
+        part.found(CHAIN, *self.jobs.callback_problems(callback))
+        self._enter_deferred(part, callback, callback.actor, callback.job_id)
         self._mailboxes.enter_callback(callback, context.parameters)
-        context.found_all(CHAIN, name, self.jobs.settlement_problems(callback))
+        part.found(CHAIN, *self.jobs.settlement_problems(callback))
 
     def _enter_message(self, context: BlockContext, message: MessageReceipt) -> None:
         """A message is paid for by the run that sent it; nobody pays now."""
-        name = f"a message to {address_text(message.to)}"
+        part = Part(context, f"a message to {address_text(message.to)}")
         if message.to not in self.accounts.actors:
-            context.found(CHAIN, f"{name} ran, where there is no actor")
-        context.found_all(CHAIN, name, self._mailboxes.message_problems(message, context.parameters))
-        self._enter_deferred(context, name, message, message.to)
+            part.found(CHAIN, "ran, where there is no actor")
+        part.found(CHAIN, *self._mailboxes.message_problems(message, context.parameters))
+        self._enter_deferred(part, message, message.to)
 
     def _enter_deferred(
-        self,
-        context: BlockContext,
-        name: str,
-        receipt: CallbackReceipt | MessageReceipt,
-        actor: bytes,
-        callback_of: bytes = b"",
+        self, part: Part, receipt: CallbackReceipt | MessageReceipt, actor: bytes, callback_of: bytes = b""
     ) -> None:
         """Check and enter a run that was paid for in advance."""
-        parameters = context.parameters
+        parameters = part.context.parameters
         base = parameters.message_base_cycles
-        check_result(context, name, receipt.ok, receipt.error, receipt.effects)
+        check_result(part, receipt.ok, receipt.error, receipt.effects)
         if not base <= receipt.cycles <= parameters.message_cycles:
-            context.found(CONSERVATION, f"{name} used {receipt.cycles} cycles, which none can")
+            part.found(CONSERVATION, f"used {receipt.cycles} cycles, which none can")
         if receipt.cells > parameters.message_cells:
-            context.found(CONSERVATION, f"{name} used {receipt.cells} cells, which none can")
-        check_sources(context, name, receipt.effects.movements, actor)
-        check_own_payer(context, name, receipt.effects)
+            part.found(CONSERVATION, f"used {receipt.cells} cells, which none can")
+        check_sources(part, receipt.effects.movements, actor)
+        check_own_payer(part, receipt.effects)
         run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_DEFERRED_RUN, callback_of)
-        self._enter_run(context, name, run, receipt.effects, actor)
+        self._enter_run(part, run, receipt.effects, actor)
 
-    def _enter_run(
-        self, context: BlockContext, name: str, run: Run, effects: Effects, payer: bytes, script: bytes | None = None
-    ) -> None:
+    def _enter_run(self, part: Part, run: Run, effects: Effects, payer: bytes, script: bytes | None = None) -> None:
         """Enter the effects of a run outside of transactions."""
         self.accounts.move(effects.movements)
-        self.timers.enter(context, effects, run.actor, script)
-        self._enter_jobs(context, name, run, effects)
-        self.accounts.check_not_negative(context, name, payer, effects.movements)
+        self.timers.enter(part.context, effects, run.actor, script)
+        self._enter_jobs(part, run, effects)
+        self.accounts.check_not_negative(part, payer, effects.movements)
 
 
-def _check_sponsored(
-    context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody | None
-) -> None:
+def _check_sponsored(part: Part, receipt: TransactionReceipt, body: TransactionBody | None) -> None:
     """A transaction's sender pays no more for timers than it allowed (SPEC §4, step 6)."""
     sponsored = [item for item in receipt.effects.scheduled if item.fee_payer != item.actor]
     granted = sum(0 if item.payer_cap is None else fee(item.payer_cap) for item in sponsored)
     if any(item.fee_payer != receipt.sender or not item.payer_cap for item in sponsored):
-        context.found(CONSERVATION, f"{name} scheduled at the cost of somebody who did not ask")
+        part.found(CONSERVATION, "scheduled at the cost of somebody who did not ask")
     elif body is not None and granted > (allowed := fee(body.timer_allowance)):
-        what = f"{name} scheduled timers for {granted} of its sender's, who allowed {allowed}"
-        context.found(CONSERVATION, what)
+        part.found(CONSERVATION, f"scheduled timers for {granted} of its sender's, who allowed {allowed}")
 
 
-def _check_transaction_fee(
-    context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody
-) -> None:
-    context.evaluate(LedgerRule.TRANSACTION_FEES)
-    basefee = context.basefees.cycle
-    headroom = amount(body.max_fee_per_cycle, PRICE_LIMIT) - basefee
+def _check_transaction_fee(part: Part, receipt: TransactionReceipt, body: TransactionBody) -> None:
+    part.context.evaluate(LedgerRule.TRANSACTION_FEES)
+    basefees = part.context.basefees
+    headroom = amount(body.max_fee_per_cycle, PRICE_LIMIT) - basefees.cycle
     if headroom < 0:
-        context.found(CONSERVATION, f"{name} was taken below the basefee")
+        part.found(CONSERVATION, "was taken below the basefee")
     if receipt.cycles > body.gas_limit or receipt.cells > body.cells_limit:
-        context.found(CONSERVATION, f"{name} used more than its limits")
-    expected = receipt.cycles * basefee + receipt.cells * context.basefees.cell
-    check_charge(context, name, "burned", fee(receipt.burned), expected)
+        part.found(CONSERVATION, "used more than its limits")
+    check_charge(part, "burned", fee(receipt.burned), receipt.cycles * basefees.cycle + receipt.cells * basefees.cell)
     tip_per_cycle = max(0, min(amount(body.max_priority_fee_per_cycle, PRICE_LIMIT), headroom))
-    check_charge(context, name, "tipped", fee(receipt.tip), receipt.cycles * tip_per_cycle)
+    check_charge(part, "tipped", fee(receipt.tip), receipt.cycles * tip_per_cycle)
 
 
-def _check_value(context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody) -> None:
+def _check_value(part: Part, receipt: TransactionReceipt, body: TransactionBody) -> None:
     """A transaction's value moves once, first and only when it succeeds; all else moves from the called actor."""
-    context.evaluate(LedgerRule.VALUES)
+    part.context.evaluate(LedgerRule.VALUES)
     if not receipt.ok:
         return
     action = body.action
@@ -397,6 +372,6 @@ def _check_value(context: BlockContext, name: str, receipt: TransactionReceipt, 
     if value:
         first = movements.pop(0) if movements else None
         if first is None or (first.source, first.target, fee(first.amount)) != (receipt.sender, target, value):
-            context.found(CONSERVATION, f"{name} did not move its value of {value}")
+            part.found(CONSERVATION, f"did not move its value of {value}")
     owner = action.to if isinstance(action, Call) else None
-    check_sources(context, name, movements, owner)
+    check_sources(part, movements, owner)

@@ -11,7 +11,7 @@ from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceip
 from cluster.audit.fee_market import Basefees, first_basefees, following_basefees
 from cluster.audit.ledger.accounts import Accounts, check_charge
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
-from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, fee, short
+from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, fee, short
 from cluster.audit.ledger.timer_phase import EXPIRED, INSUFFICIENT_FUNDS, Offer, TurnAudit
 from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.record.rules import LedgerRule
@@ -104,88 +104,84 @@ class PhaseRules:
     # --- single timers ----------------------------------------------------------------------------------------------
 
     def _enter_query(self, context: BlockContext, query: QueryReceipt) -> None:
-        name = f"the query about timer {short(query.timer_id)}"
-        burned = fee(query.burned)
+        part, burned = Part(context, f"the query about timer {short(query.timer_id)}"), fee(query.burned)
         life = self._timers.pending.get(query.timer_id)
         if life is None or life.actor != query.actor or not life.trigger_height <= context.height <= life.expires_at:
-            context.found(TIMERS, f"{name} is about none that was due and its actor's")
+            part.found(TIMERS, "is about none that was due and its actor's")
         basefee = None if context.header is None else context.basefees.cycle
         balance = self._accounts.balances[query.actor]
-        context.found_all(CONSERVATION, name, self._queries.problems(query, balance, basefee))
-        context.found_all(TIMERS, name, self._turns.queried(query))
-        check_charge(context, name, "burned", burned, query.cycles * context.basefees.cycle)
+        part.found(CONSERVATION, *self._queries.problems(query, balance, basefee))
+        part.found(TIMERS, *self._turns.queried(query))
+        check_charge(part, "burned", burned, query.cycles * context.basefees.cycle)
         self._accounts.pay(query.actor, burned)
-        self._accounts.check_not_negative(context, name, query.actor)
+        self._accounts.check_not_negative(part, query.actor)
 
-    def fire(self, context: BlockContext, fire: FireReceipt, name: str) -> bytes | None:
+    def fire(self, part: Part, fire: FireReceipt) -> bytes | None:
         """Check and enter a fire up to its effects. Returns the timer's payload if it is known."""
         offer = self._turns.offer(fire.timer_id)
-        payload = self._timers.fire(context, fire)
+        payload = self._timers.fire(part, fire)
         if offer is not None:
-            self._check_turn(context, fire, offer, name)
+            self._check_turn(part, fire, offer)
         self._turns.fired(fire, offer)
         return payload
 
-    def _check_turn(self, context: BlockContext, fire: FireReceipt, offer: Offer, name: str) -> None:
+    def _check_turn(self, part: Part, fire: FireReceipt, offer: Offer) -> None:
         """Its turn had come, at the price that its terms give, and its payer could pay for all of it."""
-        context.found_all(TIMERS, name, self._turns.take_turn(offer))
+        part.found(TIMERS, *self._turns.take_turn(offer))
         tip = amount(fire.tip_per_cycle, PRICE_LIMIT)
         if offer.passes and tip != offer.tip:
-            what = f"{name} tips {tip} a cycle, where its terms and prices give {offer.tip}"
-            context.found(CONSERVATION, what)
+            part.found(CONSERVATION, f"tips {tip} a cycle, where its terms and prices give {offer.tip}")
         if fire.cycles > offer.gas_limit:
-            context.found(TIMERS, f"{name} used {fire.cycles} cycles of at most {offer.gas_limit}")
+            part.found(TIMERS, f"used {fire.cycles} cycles of at most {offer.gas_limit}")
         if (available := self._available(offer)) < offer.max_cost:
-            what = f"{name} may cost {offer.max_cost}, which its payer did not have: {available}"
-            context.found(CONSERVATION, what)
+            part.found(CONSERVATION, f"may cost {offer.max_cost}, which its payer did not have: {available}")
 
     def _available(self, offer: Offer) -> int:
         """The balance that the payer of a timer has for it."""
         balance = self._accounts.balances[offer.terms.fee_payer]
         return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap)
 
-    def check_fire_fee(self, context: BlockContext, name: str, fire: FireReceipt) -> None:
+    def check_fire_fee(self, part: Part, fire: FireReceipt) -> None:
         """A fire is charged and tipped what its use and prices give."""
+        context = part.context
         context.evaluate(LedgerRule.FIRE_FEES)
         tip_per_cycle = amount(fire.tip_per_cycle, PRICE_LIMIT)
-        check_charge(context, name, "tipped", fee(fire.tip), fire.cycles * tip_per_cycle)
+        check_charge(part, "tipped", fee(fire.tip), fire.cycles * tip_per_cycle)
         if context.header is None:
             return
         if not context.is_auctioned and tip_per_cycle:
-            context.found(CONSERVATION, f"{name} tipped in a block that runs first in, first out")
+            part.found(CONSERVATION, "tipped in a block that runs first in, first out")
         expected = fire.cycles * (context.basefees.cycle + context.lane_price) + fire.cells * context.basefees.cell
-        check_charge(context, name, "burned", fee(fire.burned), expected)
+        check_charge(part, "burned", fee(fire.burned), expected)
 
     def destroy(self, context: BlockContext, destroyed: DestroyedReceipt) -> None:
         """Check and enter a timer that was destroyed."""
+        part = Part(context, f"timer {short(destroyed.timer_id)}")
         if destroyed.reason not in (EXPIRED, INSUFFICIENT_FUNDS):
-            name = short(destroyed.timer_id)
-            context.found(TIMERS, f"timer {name} was destroyed for an unknown reason, {destroyed.reason[:40]!r}")
+            part.found(TIMERS, f"was destroyed for an unknown reason, {destroyed.reason[:40]!r}")
         context.evaluate(LedgerRule.EXPIRED_GONE, destroyed.reason == EXPIRED)
         if destroyed.reason == INSUFFICIENT_FUNDS and (offer := self._turns.offer(destroyed.timer_id)) is not None:
-            self._check_insolvency(context, destroyed, offer)
+            self._check_insolvency(part, destroyed, offer)
         self._timers.destroy(context, destroyed)
 
-    def _check_insolvency(self, context: BlockContext, destroyed: DestroyedReceipt, offer: Offer) -> None:
+    def _check_insolvency(self, part: Part, destroyed: DestroyedReceipt, offer: Offer) -> None:
         """Its turn had come, and its payer could not pay for all of it."""
-        name = f"timer {short(destroyed.timer_id)}"
-        context.found_all(TIMERS, name, self._turns.take_turn(offer))
+        part.found(TIMERS, *self._turns.take_turn(offer))
         available = self._available(offer)
         if available >= offer.max_cost:
-            what = f"{name} was destroyed for insufficient funds, though its payer had {available} of {offer.max_cost}"
-            context.found(TIMERS, what)
+            had = f"its payer had {available} of {offer.max_cost}"
+            part.found(TIMERS, f"was destroyed for insufficient funds, though {had}")
         said = dict(destroyed.event.fields)
         expected = {"needed": str(offer.max_cost), "balance": str(available)}
         for field, value in (expected | {"fee_payer": address_text(offer.terms.fee_payer)}).items():
             if said.get(field) != value:
-                what = f"{name} was destroyed with {field} {said.get(field, 'left out')[:60]}, it was {value}"
-                context.found(TIMERS, what)
+                part.found(TIMERS, f"was destroyed with {field} {said.get(field, 'left out')[:60]}, it was {value}")
 
 
-def check_fire_limits(context: BlockContext, name: str, fire: FireReceipt) -> None:
+def check_fire_limits(part: Part, fire: FireReceipt) -> None:
     """A fire keeps to the limits of every fire (SPEC §10)."""
-    if fire.cycles > context.fire_cap:
-        context.found(TIMERS, f"{name} used {fire.cycles} cycles of at most {context.fire_cap}")
-    cells = context.parameters.max_cells_per_fire
+    cycles, cells = part.context.fire_cap, part.context.parameters.max_cells_per_fire
+    if fire.cycles > cycles:
+        part.found(TIMERS, f"used {fire.cycles} cycles of at most {cycles}")
     if fire.cells > cells:
-        context.found(TIMERS, f"{name} used {fire.cells} cells of at most {cells}")
+        part.found(TIMERS, f"used {fire.cells} cells of at most {cells}")
