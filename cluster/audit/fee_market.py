@@ -38,11 +38,6 @@ class Basefees(NamedTuple):
         )
 
 
-def first_basefees(parameters: Parameters) -> Basefees:
-    """Those of the first block."""
-    return Basefees(*[parameters.initial_basefee] * 3)
-
-
 def following_basefees(header: Header, parameters: Parameters, is_auctioned: bool) -> Basefees:
     """Those of the block behind ``header``, in which ``parameters`` were in force (SPEC §7, §13)."""
     before, p = Basefees.of(header), parameters

@@ -121,7 +121,8 @@ class Windows:
         self._run, self._record = record, record.trace
         self._record.watched = choose_watched(record.scenario)
         self.watched = frozenset(self._record.watched)
-        self._stall_ms = stall_ms(record.scenario)
+        consensus = record.scenario.consensus
+        self._stall_ms = consensus.leader_timeout_ms + consensus.block_interval_ms  # a leader was missed
         self._seen_faults: set[tuple[int, str]] = set()
         self._height = 0
         self._height_ms = 0.0
@@ -212,11 +213,6 @@ def choose_watched(scenario: Scenario) -> tuple[int, ...]:
         ),
     )
     return tuple(sorted(order[:MAX_WATCHED]))
-
-
-def stall_ms(scenario: Scenario) -> float:
-    """From how long on a time without a final block is a stall: a leader was missed."""
-    return scenario.consensus.leader_timeout_ms + scenario.consensus.block_interval_ms
 
 
 def _moment(message: TracedMessage) -> float:

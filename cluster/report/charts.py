@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from cluster.audit.books import Books
 from cluster.audit.ledger.ledger import BlockMetrics
-from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, gini_index, jain_index
+from cluster.checks.metrics.actor_classes import SHARES, ActorUse, ClassUse, gini_index, jain_index
 from cluster.checks.metrics.metrics import finality_latencies
 from cluster.checks.metrics.recovery import first_finalizations
 from cluster.common.quantiles import quantile
@@ -136,7 +136,9 @@ def latency_chart(books: Books) -> ChartPanel:
     marks = []
     if latencies:
         values = list(latencies.values())
-        marks = [Mark(quantile(values, share), f"{name} {quantile(values, share):,.0f} ms") for share, name in _SHARES]
+        marks = [
+            Mark(quantile(values, share), f"{name} {quantile(values, share):,.0f} ms") for share, name in SHARES[:2]
+        ]
     chart = Chart(
         ident="latency",
         title="Finality latency",
@@ -152,9 +154,6 @@ def latency_chart(books: Books) -> ChartPanel:
     note = "From the first sight of a height's block anywhere to its first finalization anywhere."
     note = _joined(note, _thin_note(len(latencies), "heights"), "The percentiles are of all." if points else "")
     return _panel(chart, note, ("Height", "Latency (ms)"), [(f"{h:.0f}", f"{v:,.0f}") for h, v in points])
-
-
-_SHARES: Final = ((0.5, "p50"), (0.95, "p95"))
 
 
 # --- charts over height ---------------------------------------------------------------------------------------------
@@ -284,7 +283,7 @@ def lateness_chart(classes: Sequence[ClassUse]) -> ChartPanel:
     return ChartPanel(chart, Markup(render_rows(chart)), note if rows else "", columns, table, keys, texts=1)
 
 
-LATENESS_SHARES: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max"))
+LATENESS_SHARES: Final = (*SHARES, (1.0, "max"))
 
 
 def fairness_chart(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> ChartPanel:

@@ -190,7 +190,7 @@ def _changed(path: Path) -> datetime:
 
 
 def _text(result: Any, name: str) -> str:
-    value = result[name] if isinstance(result, dict) and name in result else None
+    value = result.get(name) if isinstance(result, dict) else None
     if not isinstance(value, str):
         raise ValueError(f"{name} is missing or not a text")
     return value

@@ -142,6 +142,16 @@ class Size:
     y_ticks: int = 5
     direct_labels: bool = True
 
+    @property
+    def end(self) -> float:
+        """Of the x axis."""
+        return self.width - self.right
+
+    @property
+    def floor(self) -> float:
+        """Where the x axis is."""
+        return self.height - self.bottom
+
 
 SMALL: Final = Size("small", 400, 190, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
 """For several charts side by side, on a desk and on a phone."""
@@ -156,21 +166,20 @@ def render(chart: Chart, sizes: Sequence[Size] = (WIDE, NARROW)) -> str:
     return "".join(_Drawing(chart, size).svg() for size in sizes)
 
 
-SHAPES: Final = ("circle", "square", "triangle", "diamond")
 SCATTER_PIXELS: Final = 4.2
 SCATTER_MARGIN: Final = 0.03
 """Of the x axis, left free beside the outermost points."""
 
 
 def shape(colour: int, x: float, y: float, radius: float) -> str:
-    """A point of a scatter, with shape and colour by series."""
+    """A point of a scatter: by its series a circle, a square, a triangle or a diamond."""
     r = radius
-    match SHAPES[colour % len(SHAPES)]:
-        case "circle":
+    match colour % 4:
+        case 0:
             return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>'
-        case "square":
+        case 1:
             return f'<rect x="{x - r:.1f}" y="{y - r:.1f}" width="{2 * r:.1f}" height="{2 * r:.1f}"/>'
-        case "triangle":
+        case 2:
             return f'<path d="M{x:.1f} {y - 1.2 * r:.1f}l{1.2 * r:.1f} {2.2 * r:.1f}h{-2.4 * r:.1f}Z"/>'
         case _:
             d = 1.4 * r
@@ -250,8 +259,7 @@ class _Drawing:
         xs = [x for series in chart.series for x, _ in series.points]
         styles = {series.style for series in chart.series}
         pad = 0.5 if "bars" in styles else SCATTER_MARGIN * (max(xs) - min(xs)) if "scatter" in styles else 0.0
-        left, right = size.left, size.width - size.right
-        self.x = Scale(min(xs) - pad, max(xs) + pad, left, right)
+        self.x = Scale(min(xs) - pad, max(xs) + pad, size.left, size.end)
         self.size = size
         self.band_rows = self._place_band_names()
         rows = 1 + max((row for *_, row in self.band_rows), default=-1)
@@ -261,11 +269,10 @@ class _Drawing:
     def _value_scale(self) -> Scale:
         size, chart = self.size, self.chart
         values = [y for series in chart.series for _, y in series.points] + [mark.value for mark in chart.marks]
-        top, bottom = size.top, size.height - size.bottom
         positive = [value for value in values if value > 0]
         if chart.may_be_logarithmic and positive and max(positive) >= LOG_SCALE_FROM_RATIO * min(positive):
-            return Scale(min(positive) / 1.2, max(positive) * 1.2, bottom, top, logarithmic=True)
-        return _scale_from_zero(max([*values, chart.y_limit or 0.0]) or 1.0, size.y_ticks, bottom, top)
+            return Scale(min(positive) / 1.2, max(positive) * 1.2, size.floor, size.top, logarithmic=True)
+        return _scale_from_zero(max([*values, chart.y_limit or 0.0]) or 1.0, size.y_ticks, size.floor, size.top)
 
     def svg(self) -> str:
         size, chart = self.size, self.chart
@@ -285,7 +292,7 @@ class _Drawing:
 
     def _axes(self) -> list[str]:
         size, chart = self.size, self.chart
-        left, right, bottom = size.left, size.width - size.right, size.height - size.bottom
+        left, right, bottom = size.left, size.end, size.floor
         parts = []
         for value in self.y.ticks(size.y_ticks):
             at = self.y(value)
@@ -307,7 +314,7 @@ class _Drawing:
         return [value for value in ticks if not heights or float(value).is_integer()]
 
     def _bands(self, ident: str) -> list[str]:
-        top, bottom = self.size.top, self.size.height - self.size.bottom
+        top, bottom = self.size.top, self.size.floor
         parts = []
         for band in self.chart.bands:
             start, end = self._clamped(band)
@@ -327,29 +334,28 @@ class _Drawing:
         """Names above the starts of their bands, in rows that do not overlap; the last row has short names."""
         is_crowded = len(self.chart.bands) > MAX_BANDS_NAMED
         placed, ends = [], [-math.inf] * (CROWDED_ROWS if is_crowded else BAND_NAME_ROWS)
-        limit = self.size.width - self.size.right
         for band in sorted(self.chart.bands, key=lambda band: band.start):
             for name in (band.short,) if is_crowded else (band.name, band.short):
                 width = len(name) * CHARACTER_PIXELS
-                start = max(self.size.left, min(self._clamped(band)[0], limit - width))
+                start = max(self.size.left, min(self._clamped(band)[0], self.size.end - width))
                 rows = ends if name == band.short else ends[:-1]
                 row = next((i for i, end in enumerate(rows) if start > end), None)
                 may_shift = name == band.short and not is_crowded
                 if row is None and may_shift and min(ends) - start < BAND_SHIFT_PIXELS:
                     row, start = ends.index(min(ends)), min(ends)
-                if name and row is not None and start + width <= limit:
+                if name and row is not None and start + width <= self.size.end:
                     ends[row] = start + width + 10
                     placed.append((band, name, start, row))
                     break
         return placed
 
     def _clamped(self, band: Band) -> tuple[float, float]:
-        low, high = self.size.left, self.size.width - self.size.right
+        low, high = self.size.left, self.size.end
         return max(low, min(high, self.x(band.start))), max(low, min(high, self.x(band.end)))
 
     def _marks(self) -> list[str]:
         """Lines at the marks' values; without room beside the drawing, the page's key names them."""
-        left, right = self.size.left, self.size.width - self.size.right
+        left, right = self.size.left, self.size.end
         _, places = self._beside()
         parts = []
         for order, (mark, at) in enumerate(zip(self.chart.marks, places, strict=True)):
@@ -377,10 +383,9 @@ class _Drawing:
         area = ""
         if series.style == "area":
             first, last = self.x(series.points[0][0]), self.x(series.points[-1][0])
-            bottom = self.size.height - self.size.bottom
-            area = (
-                f'<path class="area {_colour(series)}" d="{path}L{last:.1f} {bottom:.1f}L{first:.1f} {bottom:.1f}Z"/>'
-            )
+            bottom = self.size.floor
+            under = f"L{last:.1f} {bottom:.1f}L{first:.1f} {bottom:.1f}Z"
+            area = f'<path class="area {_colour(series)}" d="{path}{under}"/>'
         return f'{area}<path class="line {_colour(series)}" d="{path}"{dash}/>'
 
     def _path(self, series: Series) -> str:
@@ -401,7 +406,7 @@ class _Drawing:
         xs = [x for x, _ in series.points]
         step = min((b - a for a, b in pairwise(xs)), default=1.0)
         width = min(MAX_BAR_PIXELS, max(1.0, abs(self.x(step) - self.x(0)) * BAR_SHARE))
-        bottom = self.size.height - self.size.bottom
+        bottom = self.size.floor
         rectangles = []
         for x, y in series.points:
             height = bottom - self.y(y)
@@ -416,7 +421,7 @@ class _Drawing:
 
     def _direct_labels(self) -> list[str]:
         """Names at the ends of the lines, with a leader to each."""
-        right = self.size.width - self.size.right
+        right = self.size.end
         places, _ = self._beside()
         parts = []
         for series, at in zip(self._labelled(), places, strict=True):
@@ -446,7 +451,7 @@ class _Drawing:
         for i in order:
             placed[i] = max(placed[i], floor)
             floor = placed[i] + LABEL_GAP
-        ceiling = self.size.height - self.size.bottom + 4
+        ceiling = self.size.floor + 4
         for i in reversed(order):
             placed[i] = min(placed[i], ceiling)
             ceiling = placed[i] - LABEL_GAP
@@ -456,12 +461,12 @@ class _Drawing:
         """Unseen columns that carry a text each, for the pointer."""
         if not self.size.direct_labels or not self.chart.hints:
             return []
-        top, bottom = self.size.top, self.size.height - self.size.bottom
+        top, bottom = self.size.top, self.size.floor
         xs = [self.x(x) for x, _ in self.chart.hints]
         parts = []
         for i, (_, hint) in enumerate(self.chart.hints):
             start = (xs[i - 1] + xs[i]) / 2 if i else self.size.left
-            end = (xs[i] + xs[i + 1]) / 2 if i + 1 < len(xs) else self.size.width - self.size.right
+            end = (xs[i] + xs[i + 1]) / 2 if i + 1 < len(xs) else self.size.end
             parts.append(
                 f'<rect class="hint" x="{start:.1f}" y="{top:.1f}" width="{max(0.5, end - start):.1f}"'
                 f' height="{bottom - top:.1f}"><title>{escape(hint)}</title></rect>'

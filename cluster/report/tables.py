@@ -8,7 +8,7 @@ from typing import Any, Final
 from cluster.audit.books import Books
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
-from cluster.checks.metrics.actor_classes import ClassUse
+from cluster.checks.metrics.actor_classes import SHARES, ClassUse
 from cluster.record.run import NO_PRESET, Backend, FaultRecord
 from cluster.report.fault_labels import named_faults
 from cluster.report.svg import number
@@ -125,7 +125,7 @@ def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
             f"{100 * group.fires / total:.1f}",
             f"{100 * group.fires / group.due:.1f}",
             f"{group.weight:.2f}",
-            *(_blocks(group.lateness_blocks(share)) for share in (0.5, 0.95, 0.99)),
+            *(_blocks(group.lateness_blocks(share)) for share, _ in SHARES),
         )
         for group in classes
     ]

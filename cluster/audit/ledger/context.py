@@ -16,7 +16,7 @@ TIMERS: Final = "timers"
 CONSERVATION: Final = "conservation"
 
 MAX_VIOLATIONS: Final = 1_000
-"""Violations kept; further ones are counted only."""
+"""Violations kept."""
 
 FEE_LIMIT: Final = 2**256
 
@@ -39,13 +39,11 @@ class AuditLog:
     """The findings of a ledger."""
 
     violations: list[Violation] = field(default_factory=list)
-    violation_count: int = 0
     evaluated: Counter[str] = field(default_factory=Counter)
     """How often each of :class:`~cluster.record.rules.LedgerRule` was evaluated."""
 
     def found(self, check: str, height: int, what: str) -> None:
         """Note a violation."""
-        self.violation_count += 1
         if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(Violation(check, height, what))
 

@@ -1,9 +1,9 @@
 """An observer's own books, kept from nothing but the genesis and final blocks with their receipts.
 
 The ledger enters each block in the block's order, and each part of it in the collaborator that owns the state: rules of
-the chain (:mod:`~cluster.audit.ledger.chain_rules`), system instructions (:mod:`~cluster.audit.ledger.instructions`),
-timers (:mod:`~cluster.audit.ledger.timer_register`), the timer phase (:mod:`~cluster.audit.ledger.phase_rules`),
-accounts (:mod:`~cluster.audit.ledger.accounts`), jobs (:mod:`~cluster.audit.ledger.jobs`) and messages
+the chain and system instructions (:mod:`~cluster.audit.ledger.chain_rules`), timers
+(:mod:`~cluster.audit.ledger.timer_register`), the timer phase (:mod:`~cluster.audit.ledger.phase_rules`), accounts
+(:mod:`~cluster.audit.ledger.accounts`), jobs (:mod:`~cluster.audit.ledger.jobs`) and messages
 (:mod:`~cluster.audit.ledger.messages`). They check as they go and collect violations in one log. The ledger raises
 nothing, since it reads what validators that may be broken have served.
 
@@ -36,9 +36,8 @@ from cluster.audit.chain_codec import (
 )
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
-from cluster.audit.ledger.chain_rules import ChainRules
+from cluster.audit.ledger.chain_rules import ChainRules, Instructions
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, fee, short
-from cluster.audit.ledger.instructions import Instructions
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.messages import MessageBooks
 from cluster.audit.ledger.phase_rules import PhaseRules, check_fire_limits
@@ -108,16 +107,16 @@ class Ledger:
         try:
             read, outcome = read_block(block), read_receipts(receipts)
             context = self._context(outcome, read)
-            if not self.chain.is_next(height, read.header, outcome, self.log):
-                self.broken = True
-                return
-            self.chain.check(context, read)
-            self._enter(context)
+            if read.header.height != height:
+                self._end(height, f"a block of height {read.header.height} where {height} is due")
+            elif outcome.height != height:
+                self._end(height, f"the receipts are for height {outcome.height}")
+            else:
+                self.chain.check(context, read)
+                self._enter(context)
+                self.chain.tip_hash = read.digest
         except Unreadable as error:
-            self.log.found(CHAIN, height, f"the served bytes cannot be read: {error}")
-            self.broken = True
-            return
-        self.chain.tip_hash = read.digest
+            self._end(height, f"the served bytes cannot be read: {error}")
 
     def apply_evidence(self, receipts: bytes, block: bytes | None = None) -> None:
         """Enter the result of a validator's own, rejected execution of the next height.
@@ -131,13 +130,15 @@ class Ledger:
             outcome = read_receipts(receipts)
             context = self._context(outcome, read_block(block) if block is not None else None)
             if outcome.height != height:
-                self.log.found(CHAIN, height, f"the evidence is for height {outcome.height}")
-                self.broken = True
-                return
-            self._enter(context)
+                self._end(height, f"the evidence is for height {outcome.height}")
+            else:
+                self._enter(context)
         except Unreadable as error:
-            self.log.found(CHAIN, height, f"the evidence cannot be read: {error}")
-            self.broken = True
+            self._end(height, f"the evidence cannot be read: {error}")
+
+    def _end(self, height: int, why: str) -> None:
+        self.log.found(CHAIN, height, why)
+        self.broken = True
 
     def _context(self, outcome: BlockReceipts, block: Block | None) -> BlockContext:
         parameters, is_auctioned = self.instructions.following, self.genesis.runs_auction(outcome.height)

@@ -8,7 +8,7 @@ eligible timer that would have fitted is passed over (:mod:`cluster.audit.ledger
 from __future__ import annotations
 
 from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt, amount
-from cluster.audit.fee_market import Basefees, first_basefees, following_basefees
+from cluster.audit.fee_market import Basefees, following_basefees
 from cluster.audit.ledger.accounts import Accounts, check_charge
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, fee, short
@@ -29,7 +29,7 @@ class PhaseRules:
         self._timers = timers
         self._accounts = accounts
         self._queries = QueryAudit(genesis, agents)
-        self._basefees = first_basefees(genesis.parameters)
+        self._basefees = Basefees(*[genesis.parameters.initial_basefee] * 3)
         """That the next block must say are in force."""
 
     # --- the whole phase --------------------------------------------------------------------------------------------

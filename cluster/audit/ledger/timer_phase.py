@@ -240,16 +240,15 @@ class TurnAudit:
         found = {}
         for actor, timers in self._open.items():
             if self._agents.may_bid_for(actor):
-                fitting = (waiting for waiting in timers.values() if self._may_be_asked_about(waiting, phase.context))
-                found[actor] = [waiting.timer_id for waiting in islice(fitting, most)]
+                fitting = (
+                    waiting.timer_id
+                    for waiting in timers.values()
+                    if waiting.expires_at >= phase.context.height
+                    and waiting.terms.may_fire_in(phase.context)
+                    and self._agents.agent_of(actor, waiting.timer_id) is not None
+                )
+                found[actor] = list(islice(fitting, most))
         return found
-
-    def _may_be_asked_about(self, waiting: TimerLife, context: BlockContext) -> bool:
-        return (
-            waiting.expires_at >= context.height
-            and waiting.terms.may_fire_in(context)
-            and self._agents.agent_of(waiting.actor, waiting.timer_id) is not None
-        )
 
     def queried(self, query: QueryReceipt) -> Iterator[str]:
         """Enter a query about a timer; yields problems."""

@@ -187,9 +187,9 @@ class TimerRegister:
         life = self.pending.pop(key, None)
         if life is None:
             ended = self.lives.get(key)
-            before = (
-                "was never scheduled" if ended is None else f"had {_HAD_ENDED[ended.state]} at height {ended.ended_at}"
-            )
+            before = "was never scheduled"
+            if ended is not None:
+                before = f"had {_HAD_ENDED[ended.state]} at height {ended.ended_at}"
             _timer(context, key).found(TIMERS, f"{_ENDS[state]}, but {before}")
             return None
         life.state, life.ended_at, life.payload = state, context.height, None
