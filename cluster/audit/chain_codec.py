@@ -19,6 +19,8 @@ import msgpack
 from blake3 import blake3
 from Crypto.Hash import keccak
 
+from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT
+
 U64_LIMIT: Final = 2**64
 ADDRESS_BYTES: Final = 20
 HASH_BYTES: Final = 32
@@ -51,10 +53,16 @@ def _u64(value: Any) -> int:
     return value
 
 
-def _uint(value: Any) -> bytes:
-    if type(value) is not bytes or len(value) > MAX_UINT_BYTES or value[:1] == b"\0":
-        raise Unreadable(f"expected an integer as bytes without leading zeros, got {_words(value)}")
-    return value
+def _uint_below(limit: int) -> Read:
+    def read(value: Any) -> int:
+        if type(value) is not bytes or len(value) > MAX_UINT_BYTES or value[:1] == b"\0":
+            raise Unreadable(f"expected an integer as bytes without leading zeros, got {_words(value)}")
+        number = int.from_bytes(value, "big")
+        if number >= limit:
+            raise Unreadable(f"integer {number} is out of range, expected below {limit}")
+        return number
+
+    return read
 
 
 def _of_type(kind: type[T], name: str) -> Callable[[Any], T]:
@@ -133,13 +141,10 @@ def _pair(value: Any) -> tuple[str, str]:
     return _text(name), _text(text)
 
 
-def _bid(value: Any) -> tuple[bytes | None, bytes | None]:
-    max_fee, priority = map(_or_null(_uint), _fields("bid", value, 2))
-    return max_fee, priority
-
-
 U64 = Annotated[int, _u64]
-Uint = Annotated[bytes, _uint]
+Uint = Annotated[int, _uint_below(256**MAX_UINT_BYTES)]
+Price = Annotated[int, _uint_below(PRICE_LIMIT)]
+Amount = Annotated[int, _uint_below(AMOUNT_LIMIT)]
 Address = Annotated[bytes, _bytes_of(ADDRESS_BYTES)]
 AddressOrNone = Annotated[bytes, _bytes_of(0, ADDRESS_BYTES)]
 Hash = Annotated[bytes, _bytes_of(HASH_BYTES)]
@@ -150,8 +155,6 @@ HashOrNone = Annotated[bytes, _bytes_of(0, HASH_BYTES)]
 
 
 class Header(NamedTuple):
-    """A block's header; amounts are big-endian bytes."""
-
     chain_id: str
     height: U64
     view: U64
@@ -160,9 +163,9 @@ class Header(NamedTuple):
     transactions_root: Hash
     receipts_root: Hash
     state_root: Hash
-    basefee_cycle: Uint
-    basefee_cell: Uint
-    basefee_lane_timer: Uint
+    basefee_cycle: Price
+    basefee_cell: Price
+    basefee_lane_timer: Price
     lane_cycles: U64
     lane_cells: U64
     user_cycles: U64
@@ -199,9 +202,9 @@ class Scheduled(NamedTuple):
     expires_at: U64
     fee_payer: Address
     gas_limit: U64 | None
-    max_fee_per_cycle: Uint | None
-    max_priority_fee_per_cycle: Uint | None
-    payer_cap: Uint | None
+    max_fee_per_cycle: Price | None
+    max_priority_fee_per_cycle: Price | None
+    payer_cap: Amount | None
 
 
 class Cancelled(NamedTuple):
@@ -267,7 +270,7 @@ class FireReceipt(NamedTuple):
     cells: U64
     burned: Uint
     tip: Uint
-    tip_per_cycle: Uint
+    tip_per_cycle: Price
     effects: Effects
 
 
@@ -275,6 +278,13 @@ class DestroyedReceipt(NamedTuple):
     timer_id: Hash
     reason: str
     event: Event
+
+
+class Bid(NamedTuple):
+    """An agent's answer, per cycle; ``None`` is left to the default agent."""
+
+    max_fee: Price | None
+    priority: Price | None
 
 
 class QueryReceipt(NamedTuple):
@@ -285,7 +295,7 @@ class QueryReceipt(NamedTuple):
     outcome: str
     cycles: U64
     burned: Uint
-    bid: Annotated[tuple[bytes | None, bytes | None], _bid] | None
+    bid: Bid | None
     agent: AddressOrNone
 
 
@@ -335,7 +345,7 @@ class BlockReceipts(NamedTuple):
     queries: tuple[Annotated[QueryReceipt, _query], ...]
     messages: tuple[MessageReceipt, ...]
     gc_cycles: U64
-    p50_tip: Uint
+    p50_tip: Price
     callbacks: tuple[CallbackReceipt, ...]
     root: bytes
 
@@ -389,9 +399,9 @@ class TransactionBody(NamedTuple):
     nonce: U64
     gas_limit: U64
     cells_limit: U64
-    max_fee_per_cycle: Uint
-    max_priority_fee_per_cycle: Uint
-    max_fee_per_cell: Uint
+    max_fee_per_cycle: Price
+    max_priority_fee_per_cycle: Price
+    max_fee_per_cell: Price
     value: Uint
     timer_allowance: Uint
     action: Action
@@ -509,11 +519,3 @@ def read_submission(payload: bytes) -> Submission:
 def read_appointment(payload: bytes) -> Appointment:
     """Raises :class:`Unreadable`."""
     return _appointment(_unpack(payload))
-
-
-def amount(data: bytes, limit: int) -> int:
-    """The integer below a limit that a ``uint`` stands for. Raises :class:`Unreadable`."""
-    value = int.from_bytes(_uint(data), "big")
-    if value >= limit:
-        raise Unreadable(f"integer {value} is out of range, expected below {limit}")
-    return value

@@ -368,15 +368,12 @@ class _Drawing:
     def _series(self, series: Series) -> str:
         if series.style == "bars":
             return self._bars(series)
-        if series.style == "scatter":
-            points = "".join(shape(series.colour, self.x(x), self.y(y), SCATTER_PIXELS) for x, y in series.points)
+        if series.style in ("dots", "scatter"):
+            place, radius = 0, 2.6 if len(series.points) < 120 else 1.8
+            if series.style == "scatter":
+                place, radius = series.colour, SCATTER_PIXELS
+            points = "".join(shape(place, self.x(x), self.y(y), radius) for x, y in series.points)
             return f'<g class="dots {_colour(series)}">{points}</g>'
-        if series.style == "dots":
-            radius = 2.6 if len(series.points) < 120 else 1.8
-            dots = "".join(
-                f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="{radius}"/>' for x, y in series.points
-            )
-            return f'<g class="dots {_colour(series)}">{dots}</g>'
         path = self._path(series)
         alone = series.muted or len(self.chart.named) == 1
         dash = "" if alone else _dashes(DASHES[series.colour % len(DASHES)])

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from cluster.audit.chain_codec import Effects, FireReceipt, Movement, TransactionReceipt
-from cluster.audit.ledger.context import CHAIN, CONSERVATION, BlockContext, Part, fee
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, BlockContext, Part
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import SCRIPT_CODE
 from validator.primitives.types import address_text
@@ -58,7 +58,7 @@ class Accounts:
 
     def credit_tips(self, context: BlockContext, receipts: Iterable[TransactionReceipt | FireReceipt]) -> None:
         """Pay the tips of transactions or fires to the block's proposer."""
-        tips = sum(fee(receipt.tip) for receipt in receipts)
+        tips = sum(receipt.tip for receipt in receipts)
         self.tips += tips
         if tips:
             self.balances[context.receipts.proposer] += tips
@@ -66,9 +66,8 @@ class Accounts:
     def move(self, movements: Iterable[Movement]) -> None:
         """Enter movements of money."""
         for movement in movements:
-            moved = fee(movement.amount)
-            self.balances[movement.source] -= moved
-            self.balances[movement.target] += moved
+            self.balances[movement.source] -= movement.amount
+            self.balances[movement.target] += movement.amount
 
     def check_not_negative(self, part: Part, payer: bytes, movements: tuple[Movement, ...] = ()) -> None:
         """No payer and no source of a movement spent more than it had."""
@@ -96,8 +95,8 @@ def check_sources(part: Part, movements: Iterable[Movement], owner: bytes | None
     """Only the owner's money moves."""
     for movement in movements:
         if movement.source != owner:
-            moved, source = fee(movement.amount), address_text(movement.source)
-            part.found(CONSERVATION, f"moved {moved} of {source}, which it does not own")
+            source = address_text(movement.source)
+            part.found(CONSERVATION, f"moved {movement.amount} of {source}, which it does not own")
 
 
 def check_own_payer(part: Part, effects: Effects) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Final, NamedTuple
 
-from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody, amount
+from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody
 from cluster.audit.fee_market import Basefees
 from validator.primitives.params import Parameters
 
@@ -17,8 +16,6 @@ CONSERVATION: Final = "conservation"
 
 MAX_VIOLATIONS: Final = 1_000
 """Violations kept."""
-
-FEE_LIMIT: Final = 2**256
 
 Bodies = tuple[tuple[bytes, TransactionBody], ...]
 """Sender and body of each transaction."""
@@ -65,7 +62,7 @@ class BlockContext:
     def height(self) -> int:
         return self.receipts.height
 
-    @cached_property
+    @property
     def basefees(self) -> Basefees:
         """The basefees of the header; zeros without one."""
         return Basefees(0, 0, 0) if self.header is None else Basefees.of(self.header)
@@ -105,11 +102,6 @@ class Part(NamedTuple):
         """Note violations."""
         for problem in problems:
             self.context.found(check, f"{self.name} {problem}")
-
-
-def fee(data: bytes) -> int:
-    """A fee or an amount. Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
-    return amount(data, FEE_LIMIT)
 
 
 def hex_bytes(text: str) -> bytes:

@@ -23,12 +23,12 @@ from cluster.audit.chain_codec import (
     Effects,
     FireReceipt,
     MessageReceipt,
+    Movement,
     System,
     TransactionBody,
     TransactionReceipt,
     Transfer,
     Unreadable,
-    amount,
     deployed_address,
     read_block,
     read_receipts,
@@ -37,7 +37,7 @@ from cluster.audit.chain_codec import (
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.chain_rules import ChainRules, Instructions
-from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, fee, short
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, short
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.messages import MessageBooks
 from cluster.audit.ledger.phase_rules import PhaseRules, check_fire_limits
@@ -47,7 +47,7 @@ from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
-from validator.primitives.types import PRICE_LIMIT, RUNNER_CONTRACT_ADDRESS, address_text
+from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, address_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,6 @@ class Ledger:
         self, context: BlockContext, receipt: TransactionReceipt, body: TransactionBody | None
     ) -> None:
         part = Part(context, f"transaction {short(receipt.transaction_hash)}")
-        burned, tip = fee(receipt.burned), fee(receipt.tip)
         check_result(part, receipt.ok, receipt.error, receipt.effects)
         if body is not None:
             _check_transaction_fee(part, receipt, body)
@@ -248,7 +247,7 @@ class Ledger:
                 self._enter_deployed(part, receipt, body.nonce, body.action)
             if isinstance(body.action, System):
                 self.instructions.enter(part, receipt, body.action, self.timers)
-        self.accounts.pay(receipt.sender, burned, tip)
+        self.accounts.pay(receipt.sender, receipt.burned, receipt.tip)
         self.accounts.burned_cell += receipt.cells * context.basefees.cell
         call = body.action if body is not None and isinstance(body.action, Call) else None
         script = call.payload if call is not None and call.to in self.accounts.scripts else None
@@ -288,7 +287,7 @@ class Ledger:
         check_fire_limits(part, fire)
         check_sources(part, fire.effects.movements, fire.actor)
         check_own_payer(part, fire.effects)
-        self.accounts.pay(fire.fee_payer, fee(fire.burned), fee(fire.tip))
+        self.accounts.pay(fire.fee_payer, fire.burned, fire.tip)
         self.accounts.burned_cell += fire.cells * context.basefees.cell
         self.accounts.burned_lane_timer += fire.cycles * context.lane_price
         script = handler_input(payload) if payload is not None and fire.actor in self.accounts.scripts else None
@@ -341,24 +340,24 @@ class Ledger:
 def _check_sponsored(part: Part, receipt: TransactionReceipt, body: TransactionBody | None) -> None:
     """A transaction's sender pays no more for timers than it allowed (SPEC §4, step 6)."""
     sponsored = [item for item in receipt.effects.scheduled if item.fee_payer != item.actor]
-    granted = sum(0 if item.payer_cap is None else fee(item.payer_cap) for item in sponsored)
+    granted = sum(item.payer_cap or 0 for item in sponsored)
     if any(item.fee_payer != receipt.sender or not item.payer_cap for item in sponsored):
         part.found(CONSERVATION, "scheduled at the cost of somebody who did not ask")
-    elif body is not None and granted > (allowed := fee(body.timer_allowance)):
-        part.found(CONSERVATION, f"scheduled timers for {granted} of its sender's, who allowed {allowed}")
+    elif body is not None and granted > body.timer_allowance:
+        part.found(CONSERVATION, f"scheduled timers for {granted} of its sender's, who allowed {body.timer_allowance}")
 
 
 def _check_transaction_fee(part: Part, receipt: TransactionReceipt, body: TransactionBody) -> None:
     part.context.evaluate(LedgerRule.TRANSACTION_FEES)
     basefees = part.context.basefees
-    headroom = amount(body.max_fee_per_cycle, PRICE_LIMIT) - basefees.cycle
+    headroom = body.max_fee_per_cycle - basefees.cycle
     if headroom < 0:
         part.found(CONSERVATION, "was taken below the basefee")
     if receipt.cycles > body.gas_limit or receipt.cells > body.cells_limit:
         part.found(CONSERVATION, "used more than its limits")
-    check_charge(part, "burned", fee(receipt.burned), receipt.cycles * basefees.cycle + receipt.cells * basefees.cell)
-    tip_per_cycle = max(0, min(amount(body.max_priority_fee_per_cycle, PRICE_LIMIT), headroom))
-    check_charge(part, "tipped", fee(receipt.tip), receipt.cycles * tip_per_cycle)
+    check_charge(part, "burned", receipt.burned, receipt.cycles * basefees.cycle + receipt.cells * basefees.cell)
+    tip_per_cycle = max(0, min(body.max_priority_fee_per_cycle, headroom))
+    check_charge(part, "tipped", receipt.tip, receipt.cycles * tip_per_cycle)
 
 
 def _check_value(part: Part, receipt: TransactionReceipt, body: TransactionBody) -> None:
@@ -367,12 +366,12 @@ def _check_value(part: Part, receipt: TransactionReceipt, body: TransactionBody)
     if not receipt.ok:
         return
     action = body.action
-    value = 0 if isinstance(action, System) else fee(body.value)
+    value = 0 if isinstance(action, System) else body.value
     target = action.to if isinstance(action, Transfer | Call) else receipt.created
     movements = list(receipt.effects.movements)
     if value:
         first = movements.pop(0) if movements else None
-        if first is None or (first.source, first.target, fee(first.amount)) != (receipt.sender, target, value):
+        if first != Movement(receipt.sender, target, value):
             part.found(CONSERVATION, f"did not move its value of {value}")
     owner = action.to if isinstance(action, Call) else None
     check_sources(part, movements, owner)

@@ -7,16 +7,16 @@ eligible timer that would have fitted is passed over (:mod:`cluster.audit.ledger
 
 from __future__ import annotations
 
-from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt, amount
+from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt
 from cluster.audit.fee_market import Basefees, following_basefees
 from cluster.audit.ledger.accounts import Accounts, check_charge
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
-from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, fee, short
+from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, short
 from cluster.audit.ledger.timer_phase import EXPIRED, INSUFFICIENT_FUNDS, Offer, TurnAudit
 from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
-from validator.primitives.types import PRICE_LIMIT, address_text
+from validator.primitives.types import address_text
 
 
 class PhaseRules:
@@ -46,7 +46,7 @@ class PhaseRules:
         for name, said, expected in zip(Basefees._fields, context.basefees, self._basefees, strict=True):
             if said != expected:
                 context.found(CONSERVATION, f"basefee_{name} is {said}, the block before gives {expected}")
-        p50_tip = amount(context.receipts.p50_tip, PRICE_LIMIT)
+        p50_tip = context.receipts.p50_tip
         if p50_tip != self._turns.p50_tip:
             what = f"the median tip is {p50_tip}, the fires of the block before give {self._turns.p50_tip}"
             context.found(CONSERVATION, what)
@@ -104,7 +104,7 @@ class PhaseRules:
     # --- single timers ----------------------------------------------------------------------------------------------
 
     def _enter_query(self, context: BlockContext, query: QueryReceipt) -> None:
-        part, burned = Part(context, f"the query about timer {short(query.timer_id)}"), fee(query.burned)
+        part = Part(context, f"the query about timer {short(query.timer_id)}")
         life = self._timers.pending.get(query.timer_id)
         if life is None or life.actor != query.actor or not life.trigger_height <= context.height <= life.expires_at:
             part.found(TIMERS, "is about none that was due and its actor's")
@@ -112,8 +112,8 @@ class PhaseRules:
         balance = self._accounts.balances[query.actor]
         part.found(CONSERVATION, *self._queries.problems(query, balance, basefee))
         part.found(TIMERS, *self._turns.queried(query))
-        check_charge(part, "burned", burned, query.cycles * context.basefees.cycle)
-        self._accounts.pay(query.actor, burned)
+        check_charge(part, "burned", query.burned, query.cycles * context.basefees.cycle)
+        self._accounts.pay(query.actor, query.burned)
         self._accounts.check_not_negative(part, query.actor)
 
     def fire(self, part: Part, fire: FireReceipt) -> bytes | None:
@@ -128,9 +128,8 @@ class PhaseRules:
     def _check_turn(self, part: Part, fire: FireReceipt, offer: Offer) -> None:
         """Its turn had come, at the price that its terms give, and its payer could pay for all of it."""
         part.found(TIMERS, *self._turns.take_turn(offer))
-        tip = amount(fire.tip_per_cycle, PRICE_LIMIT)
-        if offer.passes and tip != offer.tip:
-            part.found(CONSERVATION, f"tips {tip} a cycle, where its terms and prices give {offer.tip}")
+        if offer.passes and fire.tip_per_cycle != offer.tip:
+            part.found(CONSERVATION, f"tips {fire.tip_per_cycle} a cycle, where its terms and prices give {offer.tip}")
         if fire.cycles > offer.gas_limit:
             part.found(TIMERS, f"used {fire.cycles} cycles of at most {offer.gas_limit}")
         if (available := self._available(offer)) < offer.max_cost:
@@ -145,14 +144,13 @@ class PhaseRules:
         """A fire is charged and tipped what its use and prices give."""
         context = part.context
         context.evaluate(LedgerRule.FIRE_FEES)
-        tip_per_cycle = amount(fire.tip_per_cycle, PRICE_LIMIT)
-        check_charge(part, "tipped", fee(fire.tip), fire.cycles * tip_per_cycle)
+        check_charge(part, "tipped", fire.tip, fire.cycles * fire.tip_per_cycle)
         if context.header is None:
             return
-        if not context.is_auctioned and tip_per_cycle:
+        if not context.is_auctioned and fire.tip_per_cycle:
             part.found(CONSERVATION, "tipped in a block that runs first in, first out")
         expected = fire.cycles * (context.basefees.cycle + context.lane_price) + fire.cells * context.basefees.cell
-        check_charge(part, "burned", fee(fire.burned), expected)
+        check_charge(part, "burned", fire.burned, expected)
 
     def destroy(self, context: BlockContext, destroyed: DestroyedReceipt) -> None:
         """Check and enter a timer that was destroyed."""

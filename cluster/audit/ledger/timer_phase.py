@@ -23,14 +23,14 @@ from enum import StrEnum
 from itertools import islice
 from typing import Final, NamedTuple
 
-from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled, amount
+from cluster.audit.chain_codec import Bid, DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
 from cluster.audit.fee_market import FairnessWindow, median_tip
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import BlockContext
 from cluster.audit.ledger.timer_ids import ScheduledTerms
 from validator.chain.genesis import Genesis
 from validator.primitives.params import TieBreak
-from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT
+from validator.primitives.types import PRICE_LIMIT
 
 DEFAULT_MAX_FEE_FACTOR: Final = 2
 """The default agent's maximum fee, in lane prices of the first block that it prices the timer in (SPEC §9)."""
@@ -55,20 +55,6 @@ class TimerState(StrEnum):
     INSUFFICIENT_FUNDS = INSUFFICIENT_FUNDS
 
 
-class Bid(NamedTuple):
-    """An agent's answer, per cycle; ``None`` is left to the default agent."""
-
-    max_fee: int | None
-    priority: int | None
-
-    @classmethod
-    def of(cls, query: QueryReceipt) -> Bid | None:
-        """``None`` if there was no answer. Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
-        if query.bid is None:
-            return None
-        return cls(*(None if price is None else amount(price, PRICE_LIMIT) for price in query.bid))
-
-
 class Terms(NamedTuple):
     """The terms of a timer's schedule; ``None`` if left open."""
 
@@ -80,11 +66,8 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, item: Scheduled) -> Terms:
-        """Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
         fees = (item.max_fee_per_cycle, item.max_priority_fee_per_cycle)
-        max_fee, priority = (None if fee is None else amount(fee, PRICE_LIMIT) for fee in fees)
-        payer_cap = None if item.payer_cap is None else amount(item.payer_cap, AMOUNT_LIMIT)
-        return cls(item.fee_payer, item.gas_limit, max_fee, priority, payer_cap)
+        return cls(item.fee_payer, item.gas_limit, *fees, item.payer_cap)
 
     def may_fire_in(self, context: BlockContext) -> bool:
         """Whether neither gas limit nor maximum fee, if they are given, forbid a fire in a block."""
@@ -252,7 +235,7 @@ class TurnAudit:
 
     def queried(self, query: QueryReceipt) -> Iterator[str]:
         """Enter a query about a timer; yields problems."""
-        bid = Bid.of(query)
+        bid = query.bid
         if (bid is None) == (query.outcome == "ok"):
             yield "has no answer" if bid is None else "has an answer, though it failed"
         self._answers[query.timer_id] = bid

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.audit.chain_codec import Bidder, QueryReceipt, read_header, read_receipts
+from cluster.audit.chain_codec import Bid, Bidder, QueryReceipt, read_header, read_receipts
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import TIMERS, AuditLog, BlockContext
 from cluster.audit.ledger.ledger import Ledger
@@ -25,7 +25,7 @@ from validator.chain.genesis import GenesisAgent
 from validator.chain.records import kept_answer_key, published_key
 from validator.chain.transactions import Call, sign
 from validator.execution.timer_phase import TimerPhase
-from validator.primitives.codec import encode, pack_uint
+from validator.primitives.codec import encode
 from validator.primitives.params import DEFAULTS
 from validator.state.working_set import World
 
@@ -58,8 +58,7 @@ class Auditor:
         self.turns.begin_phase(BlockContext(receipts, DEFAULTS, self.genesis.runs_auction(height), AuditLog(), header))
 
     def query(self, timer_id: bytes, actor: bytes, agent: bytes, bid: tuple[int | None, int | None]) -> list[str]:
-        figures = tuple(None if figure is None else pack_uint(figure) for figure in bid)
-        receipt = QueryReceipt(timer_id, actor, "ok", 700, b"", (figures[0], figures[1]), agent)
+        receipt = QueryReceipt(timer_id, actor, "ok", 700, 0, Bid(*bid), agent)
         return [*self.audit.problems(receipt, 10**30, PRICE), *self.turns.queried(receipt)]
 
     def fees(self, timer_id: bytes) -> tuple[int, int]:
