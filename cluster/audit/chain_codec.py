@@ -465,8 +465,6 @@ _header: Final = _record(Header)
 _transactions: Final = _list_of(_bytes)
 _receipts: Final = _record(BlockReceipts)
 _body: Final = _record(TransactionBody)
-_submission: Final = _record(Submission)
-_appointment: Final = _record(Appointment)
 
 
 def _unpack(data: bytes) -> Any:
@@ -511,11 +509,6 @@ def read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:
     return address_of(public_key), _body(_unpack(body))
 
 
-def read_submission(payload: bytes) -> Submission:
-    """Raises :class:`Unreadable`."""
-    return _submission(_unpack(payload))
-
-
-def read_appointment(payload: bytes) -> Appointment:
-    """Raises :class:`Unreadable`."""
-    return _appointment(_unpack(payload))
+def read_payload(kind: type[T], payload: bytes) -> T:
+    """The payload of a call of the runner contract. Raises :class:`Unreadable`."""
+    return _record(kind)(_unpack(payload))

@@ -123,7 +123,6 @@ def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
 
 
 def _overlap(one: FaultRecord, other: FaultRecord) -> bool:
-    """Whether two faults overlapped."""
     if one.begun_ms is None or other.begun_ms is None:
         return False
     one_ends, other_ends = (math.inf if fault.ended_ms is None else fault.ended_ms for fault in (one, other))

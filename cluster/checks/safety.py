@@ -123,7 +123,6 @@ def _is_heard(record: RunRecord, validator: ValidatorRecord) -> bool:
 
 
 def _is_what(record: RunRecord, index: int | None) -> str:
-    """Words for a validator that is not byzantine."""
     section = record.scenario.validators
     mutant = section.node(index).mutant if index is not None and 0 <= index < section.count else None
     return "is honest" if mutant is None else f"runs the planted bug {mutant}"

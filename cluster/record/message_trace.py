@@ -102,7 +102,6 @@ def _peek_consensus(head: bytes, start: int) -> tuple[MessageKind, int]:
 
 
 def _uint(head: bytes, at: int) -> int:
-    """A MessagePack integer."""
     if head[at] < 0x80:
         return head[at]
     size = _UINT_BYTES[head[at]]

@@ -23,7 +23,7 @@ from cluster.checks.metrics.metrics import finality_latencies
 from cluster.checks.metrics.recovery import first_finalizations
 from cluster.common.quantiles import quantile
 from cluster.record.run import Resources, RunRecord
-from cluster.report.fault_labels import STALL, named_faults, named_stalls
+from cluster.report.fault_labels import marked
 from cluster.report.svg import (
     COLOURS,
     DASHES,
@@ -100,8 +100,7 @@ def heights_chart(books: Books) -> ChartPanel:
     """Final height of each validator over time, with the faults and long stalls as bands."""
     record = books.record
     singled_out = {name for fault in record.faults for name in fault.targets}
-    singled_out.update(validator.name for validator in record.validators if validator.mutant)
-    singled_out.update(validator.name for validator in record.validators if validator.byzantine)
+    singled_out |= {validator.name for validator in record.validators if validator.mutant or validator.byzantine}
     name_all = len(record.validators) <= MAX_NAMED_VALIDATORS
     series, colour, most = [], 0, 0
     for validator in record.validators:
@@ -133,12 +132,9 @@ def latency_chart(books: Books) -> ChartPanel:
     """Finality latency by height, with median and 95th percentile."""
     latencies = finality_latencies(books.record)
     points = thinned([(float(height), value) for height, value in latencies.items()])
-    marks = []
-    if latencies:
-        values = list(latencies.values())
-        marks = [
-            Mark(quantile(values, share), f"{name} {quantile(values, share):,.0f} ms") for share, name in SHARES[:2]
-        ]
+    values = list(latencies.values())
+    found = [(quantile(values, share), name) for share, name in SHARES[:2]] if values else []
+    marks = [Mark(value, f"{name} {value:,.0f} ms") for value, name in found]
     chart = Chart(
         ident="latency",
         title="Finality latency",
@@ -471,7 +467,6 @@ def _joined(*sentences: str) -> str:
 
 
 def _curve(books: Books, value: Value) -> list[Point]:
-    """A value of each block by height, thinned."""
     return thinned([(float(block.height), value(block)) for block in books.ledger.blocks])
 
 
@@ -551,41 +546,28 @@ def _height_rows(books: Books) -> list[tuple[str, ...]]:
 
 
 def _time_bands(record: RunRecord) -> list[Band]:
-    """The faults and the stalls that were too long, in seconds."""
-    faults = [
-        Band(
-            fault.begun_ms / 1_000,
-            (record.duration_ms if fault.ended_ms is None else fault.ended_ms) / 1_000,
-            named.title,
-            named.short,
-        )
-        for named in named_faults(record)
-        if (fault := named.fault).begun_ms is not None
+    return [
+        Band(each.begun_ms / 1_000, each.ended_ms / 1_000, each.title, each.short, each.is_stall)
+        for each in marked(record)
     ]
-    stalls = named_stalls(record)
-    return faults + [Band(s.began_ms / 1_000, s.ended_ms / 1_000, title, STALL, True) for title, s in stalls]
 
 
 def _height_bands(books: Books) -> list[Band]:
-    """The faults and the stalls that were too long, by the heights at which they began and ended."""
+    """Faults and stalls by the heights at which they began and ended."""
     top = max(1, books.ledger.height)
-    faults = [
+    return [
         Band(
-            min(top, max(1, fault.height_when_begun)),
-            min(top, fault.height_when_ended if fault.height_when_ended is not None else top),
-            named.title,
-            named.short,
+            min(top, max(1, each.begun_height)),
+            min(top, top if each.ended_height is None else each.ended_height),
+            each.title,
+            each.short,
+            each.is_stall,
         )
-        for named in named_faults(books.record)
-        if (fault := named.fault).begun_ms is not None
-    ]
-    return faults + [
-        Band(min(top, stall.after_height), min(top, stall.after_height + 1), title, STALL, True)
-        for title, stall in named_stalls(books.record)
+        for each in marked(books.record)
     ]
 
 
 def _fault_text(books: Books) -> str:
     names = [f"{fault.kind} of {fault.whom}" for fault in books.record.faults if fault.begun_ms is not None]
-    names += [f"{title} after height {stall.after_height}" for title, stall in named_stalls(books.record)]
+    names += [f"{each.name} after height {each.begun_height}" for each in marked(books.record) if each.is_stall]
     return f"Marked: {', '.join(names)}." if names else "There were no faults."

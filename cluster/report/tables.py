@@ -192,7 +192,6 @@ def _shortened(text: str) -> str:
 
 
 def _burned(accounts: Accounts) -> str:
-    """The amounts burned at each price, as text."""
     lane = accounts.burned_lane_timer
     return f"cycle {accounts.burned_cycle:,}, cell {accounts.burned_cell:,}, lane timer {lane:,}"
 

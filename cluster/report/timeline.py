@@ -7,14 +7,14 @@ messages whole microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from cluster.audit.books import Books
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record import message_trace as trace
 from cluster.record.run import RunRecord, TracedMessage, TraceWindow
-from cluster.report.fault_labels import STALL, named_faults, named_stalls
+from cluster.report.fault_labels import Marked, marked
 
 MAX_MOMENTS: Final = 1_500
 BEGINNING_SHARE: Final = 0.02
@@ -63,7 +63,7 @@ def timeline_data(books: Books) -> dict[str, Any]:
         "lanes": lanes,
         "hidden": len(names) - len(shown),
         "finalViews": sorted(set(books.views.values())),
-        "faults": list(_bands(record, [names[index] for index in shown])),
+        "faults": [_band(each, [names[index] for index in shown]) for each in marked(record)],
         "kinds": [{"name": kind, "colour": COLOURS[kind][0], "dash": COLOURS[kind][1]} for kind in trace.KINDS],
         "windows": [_window(window, places) for window in record.trace.windows],
     }
@@ -96,30 +96,16 @@ def _thinned(moments: Sequence[tuple[float, int]]) -> list[list[float]]:
     return [[_rounded(moments[place][0]), moments[place][1]] for place in sorted(kept)]
 
 
-def _bands(record: RunRecord, lanes: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The faults that began, on the lanes that they hit, and the stalls, on every lane; so is a fault of links."""
-    every = list(range(len(lanes)))
-    for named in named_faults(record):
-        fault = named.fault
-        if fault.begun_ms is not None:
-            ended_ms = record.duration_ms if fault.ended_ms is None else fault.ended_ms
-            hit = [place for place in every if lanes[place] in named.hit] if named.hit else every
-            yield _band(fault.title, named.short, named.number, fault.begun_ms, ended_ms, hit, is_stall=False)
-    for title, stall in named_stalls(record):
-        yield _band(title, STALL, "", stall.began_ms, stall.ended_ms, every, is_stall=True)
-
-
-def _band(
-    name: str, short: str, number: str, begun_ms: float, ended_ms: float, lanes: list[int], is_stall: bool
-) -> dict[str, Any]:
+def _band(each: Marked, lanes: Sequence[str]) -> dict[str, Any]:
+    """A fault on the lanes that it hit; a fault of links and a stall on every lane."""
     return {
-        "name": name,
-        "short": short,
-        "number": number,
-        "from": _rounded(begun_ms),
-        "to": _rounded(ended_ms),
-        "lanes": lanes,
-        "isStall": is_stall,
+        "name": each.name,
+        "short": each.short,
+        "number": each.number,
+        "from": _rounded(each.begun_ms),
+        "to": _rounded(each.ended_ms),
+        "lanes": [place for place, name in enumerate(lanes) if not each.hit or name in each.hit],
+        "isStall": each.is_stall,
     }
 
 

@@ -13,19 +13,20 @@ Payloads are not in the receipts, so ids are not recomputed; that they differ is
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from cluster.audit.chain_codec import (
+    Appointment,
     Call,
     CallbackReceipt,
     Effects,
     Event,
+    Submission,
     TransactionReceipt,
     Unreadable,
-    read_appointment,
-    read_submission,
+    read_payload,
 )
 from cluster.audit.ledger.context import hex_bytes, short
 from validator.chain.genesis import Genesis
@@ -100,7 +101,6 @@ class JobBooks:
 
     def __init__(self, genesis: Genesis) -> None:
         self.jobs: dict[bytes, JobLife] = {}
-        self.callbacks = 0
         self.consumed = 0
         self._genesis = genesis
         self._runners = {address_text(runner) for runner in genesis.runners}
@@ -226,7 +226,7 @@ class JobBooks:
             return ("UnknownHandler",), []
         if sender not in self._genesis.system_deployers:
             return ("NotSystemDeployer",), []
-        appointment = _read(call.payload, read_appointment)
+        appointment = _read(call.payload, Appointment)
         if appointment is None or len(appointment.runner) != ADDRESS_BYTES or is_reserved(appointment.runner):
             return ("BadSubmission",), []
         runner, registers = address_text(appointment.runner), call.handler == REGISTER_RUNNER
@@ -234,7 +234,7 @@ class JobBooks:
         return (), [] if (runner in self._runners) == registers else [(name, {"runner": runner})]
 
     def _expected_of_result(self, sender: bytes, payload: bytes) -> Answer:
-        given, runner = _read(payload, read_submission), address_text(sender)
+        given, runner = _read(payload, Submission), address_text(sender)
         if runner not in self._runners:
             return ("NotRunner",), []
         if given is None:
@@ -257,7 +257,6 @@ class JobBooks:
 
     def callback_problems(self, callback: CallbackReceipt) -> Iterator[str]:
         """Enter a callback that ran, but for its effects; yields problems."""
-        self.callbacks += 1
         life = self.jobs.get(callback.job_id)
         if life is None:
             yield "belongs to no job"
@@ -319,8 +318,8 @@ def _fields_of(event: Event) -> dict[str, str] | None:
     return dict(event.fields) if _FIELDS.get(event.name) == names else None
 
 
-def _read(payload: bytes, read: Callable[[bytes], T]) -> T | None:
+def _read(payload: bytes, kind: type[T]) -> T | None:
     try:
-        return read(payload)
+        return read_payload(kind, payload)
     except Unreadable:
         return None

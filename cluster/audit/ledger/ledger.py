@@ -185,7 +185,6 @@ class Ledger:
         for what in self._mailboxes.phase_problems(self.jobs.holds_messages_up, context.parameters):
             context.found(CHAIN, what)
         self.timers.check_expired_are_gone(context)
-        self._phase.end_block(context)
         self._note_metrics(context)
 
     def _note_metrics(self, context: BlockContext) -> None:

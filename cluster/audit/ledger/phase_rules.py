@@ -84,9 +84,11 @@ class PhaseRules:
         return self._turns.merged(context.receipts.fires, insolvent)
 
     def end(self, context: BlockContext) -> None:
-        """All turns are entered: check that no timer was passed over."""
+        """All turns are entered: check that no timer was passed over. The basefees of the next block follow."""
         self.check_nothing_was_passed_over(context)
         self._turns.end_phase(context.receipts.fires)
+        if context.header is not None:
+            self._basefees = following_basefees(context.header, context.parameters, context.is_auctioned)
 
     def check_nothing_was_passed_over(self, context: BlockContext) -> None:
         """No eligible timer waits that would have fitted."""
@@ -95,11 +97,6 @@ class PhaseRules:
         context.evaluate(LedgerRule.PASSED_OVER, judged + (len(fires) if context.header is not None else 0))
         for key, why in problems:
             context.found(TIMERS, f"timer {short(key)} was due and passed over, {why}")
-
-    def end_block(self, context: BlockContext) -> None:
-        """The basefees of the next block follow."""
-        if context.header is not None:
-            self._basefees = following_basefees(context.header, context.parameters, context.is_auctioned)
 
     # --- single timers ----------------------------------------------------------------------------------------------
 
@@ -136,7 +133,6 @@ class PhaseRules:
             part.found(CONSERVATION, f"may cost {offer.max_cost}, which its payer did not have: {available}")
 
     def _available(self, offer: Offer) -> int:
-        """The balance that the payer of a timer has for it."""
         balance = self._accounts.balances[offer.terms.fee_payer]
         return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap)
 

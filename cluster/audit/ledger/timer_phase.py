@@ -27,7 +27,6 @@ from cluster.audit.chain_codec import Bid, DestroyedReceipt, FireReceipt, QueryR
 from cluster.audit.fee_market import FairnessWindow, median_tip
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import BlockContext
-from cluster.audit.ledger.timer_ids import ScheduledTerms
 from validator.chain.genesis import Genesis
 from validator.primitives.params import TieBreak
 from validator.primitives.types import PRICE_LIMIT
@@ -55,37 +54,6 @@ class TimerState(StrEnum):
     INSUFFICIENT_FUNDS = INSUFFICIENT_FUNDS
 
 
-class Terms(NamedTuple):
-    """The terms of a timer's schedule; ``None`` if left open."""
-
-    fee_payer: bytes
-    gas_limit: int | None
-    max_fee: int | None
-    priority: int | None
-    payer_cap: int | None
-
-    @classmethod
-    def of(cls, item: Scheduled) -> Terms:
-        fees = (item.max_fee_per_cycle, item.max_priority_fee_per_cycle)
-        return cls(item.fee_payer, item.gas_limit, *fees, item.payer_cap)
-
-    def may_fire_in(self, context: BlockContext) -> bool:
-        """Whether neither gas limit nor maximum fee, if they are given, forbid a fire in a block."""
-        may_pay = self.max_fee is None or self.max_fee >= context.lane_price
-        return may_pay and (self.gas_limit or 0) <= context.fire_cap
-
-    def are_those_of(self, script: ScheduledTerms) -> bool:
-        """Whether they may come of what a script asked for: a priority may be filled by a tier or clamped, a cap be the
-        rest of an allowance."""
-        asked, cap = script.max_priority_fee_per_cycle, script.payer_cap
-        is_clamped = None not in (asked, self.priority, self.max_fee) and (self.priority or 0) < (asked or 0)
-        return (
-            (self.gas_limit, self.max_fee) == (script.gas_limit, script.max_fee_per_cycle)
-            and (cap is None or self.payer_cap == cap)
-            and (asked in (None, self.priority) or is_clamped)
-        )
-
-
 @dataclass(slots=True)
 class TimerLife:
     """One timer, from its schedule to its end. Heights throughout."""
@@ -96,7 +64,8 @@ class TimerLife:
     trigger_height: int
     sequence: int
     expires_at: int
-    terms: Terms
+    terms: Scheduled
+    """As it was scheduled; ``None`` is left open."""
     state: TimerState = TimerState.PENDING
     ended_at: int | None = None
     """The height that fired, cancelled or destroyed it."""
@@ -109,11 +78,16 @@ class TimerLife:
     def turn(self) -> tuple[int, int]:
         return self.trigger_height, self.sequence
 
+    def may_fire_in(self, context: BlockContext) -> bool:
+        """Whether neither gas limit nor maximum fee, if they are given, forbid a fire in a block."""
+        may_pay = self.terms.max_fee_per_cycle is None or self.terms.max_fee_per_cycle >= context.lane_price
+        return may_pay and (self.terms.gas_limit or 0) <= context.fire_cap
+
 
 class Offer(NamedTuple):
     """A timer's price in a block, and its place among the others."""
 
-    terms: Terms
+    terms: Scheduled
     gas_limit: int
     max_fee: int
     tip: int
@@ -205,9 +179,9 @@ class TurnAudit:
             waiting = heapq.heappop(self._coming)[3]
             if waiting.state is TimerState.PENDING:
                 self._due[waiting.timer_id] = waiting
-                if waiting.terms.max_fee is None or waiting.terms.priority is None:
+                if waiting.terms.max_fee_per_cycle is None or waiting.terms.max_priority_fee_per_cycle is None:
                     self._open.setdefault(waiting.actor, {})[waiting.timer_id] = waiting
-                if waiting.terms.max_fee is None:
+                if waiting.terms.max_fee_per_cycle is None:
                     self._without_default[waiting.timer_id] = waiting
         self.phase = None if context.header is None else Phase(context, self.p50_tip)
 
@@ -227,7 +201,7 @@ class TurnAudit:
                     waiting.timer_id
                     for waiting in timers.values()
                     if waiting.expires_at >= phase.context.height
-                    and waiting.terms.may_fire_in(phase.context)
+                    and waiting.may_fire_in(phase.context)
                     and self._agents.agent_of(actor, waiting.timer_id) is not None
                 )
                 found[actor] = list(islice(fitting, most))
@@ -245,9 +219,9 @@ class TurnAudit:
         if waiting is None or phase is None:
             return
         terms = waiting.terms
-        if terms.max_fee is not None and terms.priority is not None:
+        if None not in (terms.max_fee_per_cycle, terms.max_priority_fee_per_cycle):
             yield "is about one that leaves no fee open"
-        if not terms.may_fire_in(phase.context):
+        if not waiting.may_fire_in(phase.context):
             yield "is about one that cannot fire in this block"
 
     def price(self) -> None:
@@ -401,7 +375,7 @@ class TurnAudit:
 
     def _fees(self, waiting: TimerLife, phase: Phase) -> tuple[int, int]:
         """``(max_fee, priority)``: explicit, else the agent's, else the default agent's."""
-        max_fee, priority = waiting.terms.max_fee, waiting.terms.priority
+        max_fee, priority = waiting.terms.max_fee_per_cycle, waiting.terms.max_priority_fee_per_cycle
         if max_fee is not None and priority is not None:
             return max_fee, priority
         bid = self._bid_for(waiting)

@@ -15,7 +15,7 @@ from cluster.audit.chain_codec import Bidder, Cancelled, DestroyedReceipt, Effec
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, short
 from cluster.audit.ledger.timer_ids import ScheduledTerms, scheduled_terms, timer_id
-from cluster.audit.ledger.timer_phase import EXPIRED, Terms, TimerLife, TimerState, TurnAudit
+from cluster.audit.ledger.timer_phase import EXPIRED, TimerLife, TimerState, TurnAudit
 from cluster.record.rules import LedgerRule
 from validator.primitives.types import address_text
 
@@ -123,10 +123,9 @@ class TimerRegister:
             if timer_id(item.actor, item.trigger_height, payload, nonce) != item.timer_id:
                 timer.found(TIMERS, "has another id than its schedule gives")
         kept = payload if payload is not None and len(payload) <= MAX_PAYLOAD_KEPT_BYTES else None
-        terms = Terms.of(item)
-        _check_terms(timer, terms, script)
+        _check_terms(timer, item, script)
         life = TimerLife(
-            item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, terms, payload=kept
+            item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, item, payload=kept
         )
         self.lives[item.timer_id] = self.pending[item.timer_id] = life
         self._turns.scheduled(life)
@@ -248,17 +247,29 @@ def _check_end(timer: Part, expires_at: int) -> None:
         timer.found(TIMERS, f"was given the end {expires_at}, the latest is {timer.context.latest_end}")
 
 
-def _check_terms(timer: Part, terms: Terms, script: ScheduledTerms | None) -> None:
+def _check_terms(timer: Part, item: Scheduled, script: ScheduledTerms | None) -> None:
     """A timer's terms are ones that a schedule may have (SPEC §4, steps 7 and 9), and those that were asked for."""
-    context, least_gas = timer.context, timer.context.parameters.min_gas_limit_per_timer
-    if terms.gas_limit is not None and not least_gas <= terms.gas_limit <= context.fire_cap:
-        timer.found(TIMERS, f"was scheduled with a gas limit of {terms.gas_limit}")
-    is_priced, least = context.is_auctioned and context.header is not None, context.lane_price + (terms.priority or 0)
-    if is_priced and terms.max_fee is not None and terms.max_fee < least:
-        given = f"{terms.max_fee} a cycle, where lane price and priority take {least}"
-        timer.found(TIMERS, f"was scheduled with {given}")
-    if script is not None and not terms.are_those_of(script):
+    context, max_fee = timer.context, item.max_fee_per_cycle
+    least_gas, least = context.parameters.min_gas_limit_per_timer, context.lane_price
+    if item.gas_limit is not None and not least_gas <= item.gas_limit <= context.fire_cap:
+        timer.found(TIMERS, f"was scheduled with a gas limit of {item.gas_limit}")
+    least += item.max_priority_fee_per_cycle or 0
+    if context.is_auctioned and context.header is not None and max_fee is not None and max_fee < least:
+        timer.found(TIMERS, f"was scheduled with {max_fee} a cycle, where lane price and priority take {least}")
+    if script is not None and not _are_those_of(item, script):
         timer.found(TIMERS, "has other terms than its schedule says")
+
+
+def _are_those_of(item: Scheduled, script: ScheduledTerms) -> bool:
+    """Whether a timer's terms may come of what a script asked for: a priority may be filled by a tier or clamped, a cap
+    be the rest of an allowance."""
+    asked, priority = script.max_priority_fee_per_cycle, item.max_priority_fee_per_cycle
+    is_clamped = None not in (asked, priority, item.max_fee_per_cycle) and (priority or 0) < (asked or 0)
+    return (
+        (item.gas_limit, item.max_fee_per_cycle) == (script.gas_limit, script.max_fee_per_cycle)
+        and script.payer_cap in (None, item.payer_cap)
+        and (asked in (None, priority) or is_clamped)
+    )
 
 
 def _check_asked(timer: Part, item: Scheduled, script: ScheduledTerms, sender: bytes) -> None:

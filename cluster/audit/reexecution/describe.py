@@ -6,11 +6,11 @@ The data names everything in full; lines shorten what is long. Numbers in values
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from cluster.audit.reexecution.compare import KeyDifference
 from validator.chain import records
 from validator.chain.block import (
     CallbackReceipt,
@@ -145,6 +145,19 @@ def _receipt_text(name: str, value: Any) -> str:
 
 
 # --- state keys -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class KeyDifference:
+    """A state key that the two executions left with different values."""
+
+    key: bytes
+    before: Value
+    """The value before, by the right execution (by the other one if that did not touch it)."""
+    theirs: Value
+    """After the execution that is looked into."""
+    right: Value
+    """After the one that it is held against."""
 
 
 def key_pages(differences: tuple[KeyDifference, ...]) -> list[Page]:

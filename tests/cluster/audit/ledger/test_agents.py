@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cluster.audit.chain_codec import Bid, Bidder, QueryReceipt, read_header, read_receipts
+from cluster.audit.chain_codec import Bid, Bidder, QueryReceipt, Scheduled, read_header, read_receipts
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import TIMERS, AuditLog, BlockContext
 from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.ledger.timer_phase import Terms, TimerLife, TurnAudit
+from cluster.audit.ledger.timer_phase import TimerLife, TurnAudit
 from cluster.audit.reexecution.describe import key_words
 from tests.cluster.records import ACTOR, ChainMaker
 from tests.validator.chains import CHAIN_ID, KEYS, USERS
@@ -44,8 +44,8 @@ class Auditor:
     def timer(self, actor: bytes, agent: bytes = b"") -> bytes:
         """A timer that is due at height 1, all of it open."""
         self.count += 1
-        terms = Terms(actor, None, None, None, None)
-        life = TimerLife(bytes([self.count]) * 32, actor, 0, 1, self.count, 99, terms)
+        item = Scheduled(bytes([self.count]) * 32, actor, 1, self.count, 99, actor, None, None, None, None)
+        life = TimerLife(item.timer_id, actor, 0, 1, self.count, 99, item)
         self.turns.scheduled(life)
         if agent:
             assert list(self.agents.named(actor, Bidder(life.timer_id, agent))) == []
