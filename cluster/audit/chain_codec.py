@@ -462,7 +462,6 @@ def deployed_address(sender: bytes, nonce: int) -> bytes:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 _header: Final = _record(Header)
-_transactions: Final = _list_of(_bytes)
 _receipts: Final = _record(BlockReceipts)
 _body: Final = _record(TransactionBody)
 
@@ -482,7 +481,7 @@ def _unpack(data: bytes) -> Any:
 def read_block(data: bytes) -> Block:
     """A block. Raises :class:`Unreadable`."""
     header, transactions = _fields("block", _unpack(data), 2)
-    return Block(_header(header), _transactions(transactions), tagged(b"header", msgpack.packb(header)))
+    return Block(_header(header), _list_of(_bytes)(transactions), tagged(b"header", msgpack.packb(header)))
 
 
 def read_header(block: bytes) -> tuple[Header, bytes]:

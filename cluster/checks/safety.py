@@ -25,9 +25,7 @@ def check_byzantine(books: Books) -> Check:
     results = [_check_behaviours(validator) for validator in record.validators if validator.byzantine]
     if not expected:
         return Check.without_cause("byzantine", "the scenario has none")
-    if len(results) < expected:
-        results.append((Outcome.INCONCLUSIVE, f"{expected - len(results)} of {expected} were never asked"))
-    return Check.of_parts("byzantine", results)
+    return Check.of_parts("byzantine", results, expected, "were never asked")
 
 
 def _check_behaviours(validator: ValidatorRecord) -> Result:

@@ -39,7 +39,6 @@ from cluster.report.svg import (
     line,
     number,
     render,
-    render_rows,
     shape,
 )
 from validator.primitives.types import address_text
@@ -276,7 +275,7 @@ def lateness_chart(classes: Sequence[ClassUse]) -> ChartPanel:
     note = "A class is a workload of the load plan, with the program that its actors run."
     table = [(row.name, *(f"{value:.0f}" for _, value in row.values)) for row in rows]
     columns = ("Class", *(name for _, name in LATENESS_SHARES))
-    return ChartPanel(chart, Markup(render_rows(chart)), note if rows else "", columns, table, keys, texts=1)
+    return ChartPanel(chart, Markup(render(chart)), note if rows else "", columns, table, keys, texts=1)
 
 
 LATENESS_SHARES: Final = (*SHARES, (1.0, "max"))

@@ -159,10 +159,12 @@ WIDE: Final = Size("wide", 820, 280, left=64, right=124)
 NARROW: Final = Size("narrow", 360, 250, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
 
 
-def render(chart: Chart, sizes: Sequence[Size] = (WIDE, NARROW)) -> str:
+def render(chart: Chart | RowChart, sizes: Sequence[Size] = (WIDE, NARROW)) -> str:
     """The drawings of a chart, or a sentence if there is nothing to draw."""
     if chart.is_empty:
         return f'<p class="empty">{escape(chart.empty)}</p>'
+    if isinstance(chart, RowChart):
+        return "".join(_drawn_rows(chart, size) for size in sizes)
     return "".join(_Drawing(chart, size).svg() for size in sizes)
 
 
@@ -430,7 +432,6 @@ class _Drawing:
         return parts
 
     def _labelled(self) -> list[Series]:
-        """The series that carry their names at their ends."""
         labelled = self.chart.labelled
         return labelled if self.size.direct_labels and len(labelled) > 1 else []
 
@@ -547,14 +548,7 @@ class RowChart:
         return [name for name, _ in self.rows[0].values] if self.rows else []
 
 
-def render_rows(chart: RowChart) -> str:
-    """The drawings for desk and phone, or a sentence if there is nothing to draw."""
-    if chart.is_empty:
-        return f'<p class="empty">{escape(chart.empty)}</p>'
-    return "".join(_drawing(chart, size) for size in (WIDE, NARROW))
-
-
-def _drawing(chart: RowChart, size: Size) -> str:
+def _drawn_rows(chart: RowChart, size: Size) -> str:
     beside = size.direct_labels
     left = 28 + max(len(row.name) for row in chart.rows) * CHARACTER_PIXELS if beside else 14.0
     row_pixels = ROW_PIXELS if beside else ROW_PIXELS + NAME_PIXELS

@@ -64,7 +64,6 @@ class Accounts:
             self.balances[context.receipts.proposer] += tips
 
     def move(self, movements: Iterable[Movement]) -> None:
-        """Enter movements of money."""
         for movement in movements:
             self.balances[movement.source] -= movement.amount
             self.balances[movement.target] += movement.amount

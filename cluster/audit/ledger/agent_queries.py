@@ -217,5 +217,4 @@ class QueryAudit:
 
 
 def _spent_by(query: QueryReceipt) -> int:
-    """The cycles that a query takes of the block's budget."""
     return UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles

@@ -40,7 +40,6 @@ class AuditLog:
     """How often each of :class:`~cluster.record.rules.LedgerRule` was evaluated."""
 
     def found(self, check: str, height: int, what: str) -> None:
-        """Note a violation."""
         if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(Violation(check, height, what))
 
@@ -84,7 +83,6 @@ class BlockContext:
         return self.height + self.parameters.max_ttl
 
     def found(self, check: str, what: str) -> None:
-        """Note a violation."""
         self.log.found(check, self.height, what)
 
     def evaluate(self, rule: str, times: int = 1) -> None:
@@ -99,7 +97,6 @@ class Part(NamedTuple):
     name: str
 
     def found(self, check: str, *problems: str) -> None:
-        """Note violations."""
         for problem in problems:
             self.context.found(check, f"{self.name} {problem}")
 

@@ -46,10 +46,9 @@ class PhaseRules:
         for name, said, expected in zip(Basefees._fields, context.basefees, self._basefees, strict=True):
             if said != expected:
                 context.found(CONSERVATION, f"basefee_{name} is {said}, the block before gives {expected}")
-        p50_tip = context.receipts.p50_tip
-        if p50_tip != self._turns.p50_tip:
-            what = f"the median tip is {p50_tip}, the fires of the block before give {self._turns.p50_tip}"
-            context.found(CONSERVATION, what)
+        said, expected = context.receipts.p50_tip, self._turns.p50_tip
+        if said != expected:
+            context.found(CONSERVATION, f"the median tip is {said}, the fires of the block before give {expected}")
 
     def _check_collection(self, context: BlockContext) -> None:
         """Destroying timers is counted, and keeps to its budget: the expired ones leave the scan's share alone."""

@@ -168,7 +168,6 @@ class TurnAudit:
     # --- a block, in its order ----------------------------------------------------------------------------------------
 
     def scheduled(self, life: TimerLife) -> None:
-        """A timer was scheduled."""
         heapq.heappush(self._coming, (*life.turn, life.timer_id, life))
 
     def begin_phase(self, context: BlockContext) -> None:
@@ -282,7 +281,6 @@ class TurnAudit:
             )
 
     def fired(self, fire: FireReceipt, offer: Offer | None) -> None:
-        """A timer has fired."""
         phase = self.phase
         if phase is None:
             return

@@ -188,8 +188,8 @@ class TimerRegister:
             ended = self.lives.get(key)
             before = "was never scheduled"
             if ended is not None:
-                before = f"had {_HAD_ENDED[ended.state]} at height {ended.ended_at}"
-            _timer(context, key).found(TIMERS, f"{_ENDS[state]}, but {before}")
+                before = f"had {_ENDS[ended.state][1]} at height {ended.ended_at}"
+            _timer(context, key).found(TIMERS, f"{_ENDS[state][0]}, but {before}")
             return None
         life.state, life.ended_at, life.payload = state, context.height, None
         self._turns.ended(key)
@@ -220,17 +220,12 @@ class TimerRegister:
 
 
 _ENDS: Final = {
-    TimerState.FIRED: "fired",
-    TimerState.CANCELLED: "was cancelled",
-    TimerState.EXPIRED: "was destroyed",
-    TimerState.INSUFFICIENT_FUNDS: "was destroyed",
+    TimerState.FIRED: ("fired", "fired"),
+    TimerState.CANCELLED: ("was cancelled", "been cancelled"),
+    TimerState.EXPIRED: ("was destroyed", "expired"),
+    TimerState.INSUFFICIENT_FUNDS: ("was destroyed", "been destroyed for insufficient funds"),
 }
-_HAD_ENDED: Final = {
-    TimerState.FIRED: "fired",
-    TimerState.CANCELLED: "been cancelled",
-    TimerState.EXPIRED: "expired",
-    TimerState.INSUFFICIENT_FUNDS: "been destroyed for insufficient funds",
-}
+"""How a timer ended in words, and how it had ended before."""
 
 
 def _timer(context: BlockContext, key: bytes) -> Part:

@@ -64,8 +64,8 @@ class Reexecutor:
         reason = execution_error(self._executor, block)
         result = self._executor.run(Finalize(header_hash(block.header), b""))
         if isinstance(result, FinalizedInvalid):
-            what = f"the block does not execute to its header: {reason}"
-            return Mismatch(height, what, result.receipts, result.trace)
+            why = f"the block does not execute to its header: {reason}"
+            return Mismatch(height, why, result.receipts, result.trace)
         archived = self._executor.archive.get(height)
         assert archived is not None, "what is final is archived"
         if archived.receipts != record.receipts:
