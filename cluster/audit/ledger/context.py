@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody
@@ -61,12 +62,12 @@ class BlockContext:
     def height(self) -> int:
         return self.receipts.height
 
-    @property
+    @cached_property
     def basefees(self) -> Basefees:
         """The basefees of the header; zeros without one."""
         return Basefees(0, 0, 0) if self.header is None else Basefees.of(self.header)
 
-    @property
+    @cached_property
     def lane_price(self) -> int:
         """The price of a lane cycle on top of a cycle's (SPEC §7); 0 without an auction or a header."""
         return self.basefees.lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000 if self.is_auctioned else 0
