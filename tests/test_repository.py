@@ -100,7 +100,6 @@ AUDITOR = (
     "cluster/audit/ledger/agent_queries.py",
     "cluster/audit/ledger/chain_rules.py",
     "cluster/audit/ledger/context.py",
-    "cluster/audit/ledger/instructions.py",
     "cluster/audit/ledger/jobs.py",
     "cluster/audit/ledger/ledger.py",
     "cluster/audit/ledger/messages.py",

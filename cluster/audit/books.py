@@ -6,15 +6,15 @@ ledger of the longest chain is the run's; others are kept as far as the checks n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from cluster.audit.chain_codec import address_of
+from cluster.audit.chain_codec import Header, address_of
 from cluster.audit.evidence import Proof, proofs
 from cluster.audit.ledger.accounts import Accounts
-from cluster.audit.ledger.context import Violation
+from cluster.audit.ledger.context import Violation, hex_bytes
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import Page
@@ -23,7 +23,7 @@ from cluster.audit.served_chains import ServedChain, is_part, longest_chain, ser
 from cluster.record.archive import BlockRecord, DivergedExecution
 from cluster.record.run import RunRecord, ValidatorRecord
 from validator.chain.genesis import Genesis
-from validator.primitives.types import address_text, parse_address
+from validator.primitives.types import address_text
 
 MAX_ACCOUNTS_ASKED: Final = 256
 MAX_PENDING_ASKED: Final = 256
@@ -136,9 +136,8 @@ def keep_books(record: RunRecord) -> Books:
     """Keep the books of a run, from its record alone. Nothing that a validator served makes it raise."""
     chain = longest_chain(record.lives)
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
-    cache: dict[bytes, tuple[bytes, bytes, int] | None] = {}
-    for validator in record.validators:
-        books.chains[validator.name] = served_chain(validator, cache)
+    cache: dict[bytes, tuple[Header, bytes]] = {}
+    books.chains = {validator.name: served_chain(validator, cache) for validator in record.validators}
     books.lost_chains = [served_chain(validator, cache) for validator in record.lost]
     if not chain:
         return books
@@ -200,30 +199,26 @@ def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) ->
 
 def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[ValidatorRecord]) -> Ledger:
     """The ledger of a chain, and the view at the tip of each validator that holds a prefix of it."""
-    kept, by_tip = books.record.kept_ledger, dict[int, list[ValidatorRecord]]()
-    for owner in owners:
-        by_tip.setdefault(owner.tip, []).append(owner)
-    if kept is not None and set(by_tip) <= {len(blocks)} and kept.blocks == blocks:
-        ledger, heights = kept.ledger, range(0)
-    else:
-        ledger, heights = Ledger(books.record.genesis), range(len(blocks))
-    for height in heights:
-        _note_tips(books, ledger, by_tip.pop(height, ()))
-        ledger.apply(blocks[height].block, blocks[height].receipts)
-    _note_tips(books, ledger, by_tip.get(len(blocks), ()))
+    kept = books.record.kept_ledger
+    is_kept = kept is not None and {owner.tip for owner in owners} <= {len(blocks)} and kept.blocks == blocks
+    ledger = kept.ledger if is_kept else Ledger(books.record.genesis)
+    _note_tips(books, ledger, owners)
+    for record in blocks[ledger.height :]:
+        ledger.apply(record.block, record.receipts)
+        _note_tips(books, ledger, owners)
     return ledger
 
 
-def _note_tips(books: Books, ledger: Ledger, owners: Iterable[ValidatorRecord]) -> None:
+def _note_tips(books: Books, ledger: Ledger, owners: Sequence[ValidatorRecord]) -> None:
     if not ledger.broken:
-        books.tips.update((owner.name, _tip_view(ledger, owner)) for owner in owners)
+        books.tips.update((each.name, _tip_view(ledger, each)) for each in owners if each.tip == ledger.height)
 
 
 def _tip_view(ledger: Ledger, owner: ValidatorRecord) -> TipView:
     return TipView(
         height=ledger.height,
-        balances={text: ledger.accounts.balances.get(_address(text), 0) for text in owner.balances},
-        pending={text: _bytes(text) in ledger.timers.pending for text in owner.pending_timers},
+        balances={text: ledger.accounts.balances[hex_bytes(text.removeprefix("0x"))] for text in owner.balances},
+        pending={text: hex_bytes(text) in ledger.timers.pending for text in owner.pending_timers},
         pending_timers=len(ledger.timers.pending),
         held=ledger.accounts.held(),
         burned=ledger.accounts.burned,
@@ -239,32 +234,14 @@ def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
     if not isinstance(height, int):
         height = 0
     reason, expected, computed = (str(told.get(name, "")) for name in ("reason", "expected_root", "computed_root"))
-    receipts, name = _bytes(told.get("receipts")), validator.name
+    receipts, name = hex_bytes(str(told.get("receipts"))), validator.name
     books.divergences.append(DivergedExecution(name, height, reason, expected, computed, receipts, validator.trace))
     before = _from_the_first(validator, books.chain)[: height - 1]
     if not receipts or height < 1 or len(before) < height - 1:
         return
     ledger = ledger_of(books.record.genesis, before)
     known = len(ledger.log.violations)
-    ledger.apply_evidence(receipts, _final_block(books, height))
+    ledger.apply_evidence(receipts, books.chain[height - 1].block if len(books.chain) >= height else None)
     books.findings.extend(
         Finding((validator.name,), violation, evidence=True) for violation in ledger.log.violations[known:]
     )
-
-
-def _final_block(books: Books, height: int) -> bytes | None:
-    return books.chain[height - 1].block if len(books.chain) >= height else None
-
-
-def _address(text: str) -> bytes:
-    try:
-        return parse_address(text)
-    except ValueError:
-        return b""
-
-
-def _bytes(text: object) -> bytes:
-    try:
-        return bytes.fromhex(str(text or ""))
-    except ValueError:
-        return b""

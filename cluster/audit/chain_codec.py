@@ -5,18 +5,21 @@ there is on both sides of each of their comparisons. So the auditor reads the sa
 records of its own, and works roots and hashes out itself: what a validator writes otherwise than the tables say does
 not pass.
 
-A field is read by its kind in the table: ``u64`` an integer, ``uint`` big-endian bytes without leading zeros, addresses
-and hashes by their lengths. Whatever is left over, of another type or not canonical is :class:`Unreadable`.
+A field is read by its kind in the table, which its record names: ``u64`` an integer, ``uint`` big-endian bytes without
+leading zeros, addresses and hashes by their lengths. Whatever is left over, of another type or not canonical is
+:class:`Unreadable`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Annotated, Any, Final, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import msgpack
 from blake3 import blake3
 from Crypto.Hash import keccak
+
+from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT
 
 U64_LIMIT: Final = 2**64
 ADDRESS_BYTES: Final = 20
@@ -31,27 +34,142 @@ class Unreadable(Exception):
     """Bytes that are not what the protocol's tables say."""
 
 
+# --- kinds ----------------------------------------------------------------------------------------------------------
+
+
+def _words(value: Any) -> str:
+    return f"a list of {len(value)}" if type(value) is list else type(value).__name__
+
+
+def _fields(name: str, value: Any, count: int) -> list[Any]:
+    if type(value) is not list or len(value) != count:
+        raise Unreadable(f"{name}: expected a list of {count}, got {_words(value)}")
+    return value
+
+
+def _u64(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < U64_LIMIT:
+        raise Unreadable(f"expected a u64, got {_words(value)}")
+    return value
+
+
+def _uint_below(limit: int) -> Read:
+    def read(value: Any) -> int:
+        if type(value) is not bytes or len(value) > MAX_UINT_BYTES or value[:1] == b"\0":
+            raise Unreadable(f"expected an integer as bytes without leading zeros, got {_words(value)}")
+        number = int.from_bytes(value, "big")
+        if number >= limit:
+            raise Unreadable(f"integer {number} is out of range, expected below {limit}")
+        return number
+
+    return read
+
+
+def _of_type(kind: type[T], name: str) -> Callable[[Any], T]:
+    def read(value: Any) -> T:
+        if type(value) is not kind:
+            raise Unreadable(f"expected {name}, got {_words(value)}")
+        return value
+
+    return read
+
+
+def _bytes_of(*lengths: int) -> Read:
+    def read(value: Any) -> bytes:
+        if type(value) is not bytes or len(value) not in lengths:
+            raise Unreadable(f"expected {' or '.join(map(str, lengths))} bytes, got {_words(value)}")
+        return value
+
+    return read
+
+
+_bytes: Final = _of_type(bytes, "bytes")
+_text: Final = _of_type(str, "a text")
+_PLAIN: Final[dict[type, Read]] = {bytes: _bytes, str: _text, bool: _of_type(bool, "a flag")}
+
+
+def _reader(kind: Any) -> Read:
+    """The reader of a field's kind: its own, or that of a plain type, a list, a record, one of those or null."""
+    arguments = get_args(kind)
+    if get_origin(kind) is Annotated:
+        return arguments[1]
+    if get_origin(kind) is tuple:
+        return _list_of(_reader(arguments[0]))
+    if type(None) in arguments:
+        return _or_null(_reader(arguments[0]))
+    return _PLAIN.get(kind) or _record(kind)
+
+
+def _or_null(read: Read) -> Read:
+    return lambda value: None if value is None else read(value)
+
+
+def _list_of(read: Read) -> Read:
+    def read_all(value: Any) -> tuple[Any, ...]:
+        if type(value) is not list:
+            raise Unreadable(f"expected a list, got {_words(value)}")
+        return tuple([read(each) for each in value]) if value else ()
+
+    return read_all
+
+
+def _record(kind: type[T]) -> Callable[[Any], T]:
+    """A list of a record's fields, each by its annotation."""
+    reads: list[Read] = [_reader(each) for each in get_type_hints(kind, include_extras=True).values()]
+
+    def read(value: Any) -> T:
+        fields = _fields(kind.__name__, value, len(reads))
+        return kind(*[one(field) for one, field in zip(reads, fields, strict=True)])
+
+    return read
+
+
+def _one_of(kinds: dict[Any, type]) -> Read:
+    """One of several records, distinguished by a first field of its own."""
+    reads: dict[Any, Read] = {tag: _record(kind) for tag, kind in kinds.items()}
+
+    def read(value: Any) -> Any:
+        if type(value) is not list or not value or type(value[0]) not in (str, int) or value[0] not in reads:
+            raise Unreadable(f"expected one of {', '.join(map(str, reads))}, got {_words(value)}")
+        return reads[value[0]](value[1:])
+
+    return read
+
+
+def _pair(value: Any) -> tuple[str, str]:
+    name, text = _fields("field of an event", value, 2)
+    return _text(name), _text(text)
+
+
+U64 = Annotated[int, _u64]
+Uint = Annotated[int, _uint_below(256**MAX_UINT_BYTES)]
+Price = Annotated[int, _uint_below(PRICE_LIMIT)]
+Amount = Annotated[int, _uint_below(AMOUNT_LIMIT)]
+Address = Annotated[bytes, _bytes_of(ADDRESS_BYTES)]
+AddressOrNone = Annotated[bytes, _bytes_of(0, ADDRESS_BYTES)]
+Hash = Annotated[bytes, _bytes_of(HASH_BYTES)]
+HashOrNone = Annotated[bytes, _bytes_of(0, HASH_BYTES)]
+
+
 # --- records --------------------------------------------------------------------------------------------------------
 
 
 class Header(NamedTuple):
-    """A block's header; amounts are big-endian bytes."""
-
     chain_id: str
-    height: int
-    view: int
-    parent_hash: bytes
-    proposer: int
-    transactions_root: bytes
-    receipts_root: bytes
-    state_root: bytes
-    basefee_cycle: bytes
-    basefee_cell: bytes
-    basefee_lane_timer: bytes
-    lane_cycles: int
-    lane_cells: int
-    user_cycles: int
-    user_cells: int
+    height: U64
+    view: U64
+    parent_hash: Hash
+    proposer: U64
+    transactions_root: Hash
+    receipts_root: Hash
+    state_root: Hash
+    basefee_cycle: Price
+    basefee_cell: Price
+    basefee_lane_timer: Price
+    lane_cycles: U64
+    lane_cells: U64
+    user_cycles: U64
+    user_cells: U64
 
 
 class Block(NamedTuple):
@@ -65,54 +183,56 @@ class Block(NamedTuple):
 class Event(NamedTuple):
     name: str
     actor: bytes
-    fields: tuple[tuple[str, str], ...]
+    fields: tuple[Annotated[tuple[str, str], _pair], ...]
 
 
 class Movement(NamedTuple):
-    source: bytes
-    target: bytes
-    amount: bytes
+    source: Address
+    target: Address
+    amount: Uint
 
 
 class Scheduled(NamedTuple):
     """A timer as it was stored; ``None`` is what its caller left open."""
 
-    timer_id: bytes
-    actor: bytes
-    trigger_height: int
-    sequence: int
-    expires_at: int
-    fee_payer: bytes
-    gas_limit: int | None
-    max_fee_per_cycle: bytes | None
-    max_priority_fee_per_cycle: bytes | None
-    payer_cap: bytes | None
+    timer_id: Hash
+    actor: Address
+    trigger_height: U64
+    sequence: U64
+    expires_at: U64
+    fee_payer: Address
+    gas_limit: U64 | None
+    max_fee_per_cycle: Price | None
+    max_priority_fee_per_cycle: Price | None
+    payer_cap: Amount | None
 
 
 class Cancelled(NamedTuple):
-    timer_id: bytes
+    timer_id: Hash
 
 
 class Extended(NamedTuple):
-    timer_id: bytes
-    expires_at: int
+    timer_id: Hash
+    expires_at: U64
 
 
 class Bidder(NamedTuple):
     """Another actor's program bids from now on: for a timer, or, without one, for those of the actor that runs."""
 
-    timer_id: bytes
-    agent: bytes
+    timer_id: HashOrNone
+    agent: AddressOrNone
 
 
-TimerChange = Cancelled | Extended | Bidder
+TimerChange = Annotated[
+    Cancelled | Extended | Bidder, _one_of({"cancelled": Cancelled, "extended": Extended, "bidder": Bidder})
+]
 
 
 class Sent(NamedTuple):
-    to: bytes
+    to: Address
     handler: str
-    cycles: int
-    cells: int
+    cycles: U64
+    cells: U64
 
 
 class Effects(NamedTuple):
@@ -126,71 +246,90 @@ class Effects(NamedTuple):
 
 
 class TransactionReceipt(NamedTuple):
-    transaction_hash: bytes
-    sender: bytes
+    transaction_hash: Hash
+    sender: Address
     ok: bool
     error: str
-    cycles: int
-    cells: int
-    burned: bytes
-    tip: bytes
+    cycles: U64
+    cells: U64
+    burned: Uint
+    tip: Uint
     effects: Effects
-    created: bytes
+    created: AddressOrNone
 
 
 class FireReceipt(NamedTuple):
-    timer_id: bytes
-    actor: bytes
-    trigger_height: int
-    sequence: int
-    fee_payer: bytes
+    timer_id: Hash
+    actor: Address
+    trigger_height: U64
+    sequence: U64
+    fee_payer: Address
     ok: bool
     error: str
-    cycles: int
-    cells: int
-    burned: bytes
-    tip: bytes
-    tip_per_cycle: bytes
+    cycles: U64
+    cells: U64
+    burned: Uint
+    tip: Uint
+    tip_per_cycle: Price
     effects: Effects
 
 
 class DestroyedReceipt(NamedTuple):
-    timer_id: bytes
+    timer_id: Hash
     reason: str
     event: Event
+
+
+class Bid(NamedTuple):
+    """An agent's answer, per cycle; ``None`` is left to the default agent."""
+
+    max_fee: Price | None
+    priority: Price | None
 
 
 class QueryReceipt(NamedTuple):
     """``bid`` is the agent's answer, ``agent`` the contract that was asked; empty if it is the actor's own."""
 
-    timer_id: bytes
-    actor: bytes
+    timer_id: Hash
+    actor: Address
     outcome: str
-    cycles: int
-    burned: bytes
-    bid: tuple[bytes | None, bytes | None] | None
-    agent: bytes
+    cycles: U64
+    burned: Uint
+    bid: Bid | None
+    agent: AddressOrNone
+
+
+_query_of_own: Final = _record(QueryReceipt)
+
+
+def _query(value: Any) -> QueryReceipt:
+    """The agent comes last and is left out if it is the actor's own."""
+    if type(value) is list and len(value) == 6:
+        return _query_of_own([*value, b""])
+    if type(value) is list and value and value[-1] == b"":
+        raise Unreadable("QueryReceipt: an agent that is none is left out")
+    return _query_of_own(value)
 
 
 class MessageReceipt(NamedTuple):
-    to: bytes
-    sender: bytes
+    to: Address
+    sender: Address
     handler: str
     ok: bool
     error: str
-    cycles: int
-    cells: int
+    cycles: U64
+    cells: U64
     effects: Effects
 
 
 class CallbackReceipt(NamedTuple):
-    job_id: bytes
-    actor: bytes
+    job_id: Hash
+    actor: Address
     handler: str
     ok: bool
     error: str
-    cycles: int
-    cells: int
+    cycles: U64
+    cells: U64
     effects: Effects
     unsettled: Event | None
 
@@ -198,21 +337,21 @@ class CallbackReceipt(NamedTuple):
 class BlockReceipts(NamedTuple):
     """The receipts of a block, each list in execution order, and their root."""
 
-    height: int
-    proposer: bytes
+    height: U64
+    proposer: Address
     transactions: tuple[TransactionReceipt, ...]
     fires: tuple[FireReceipt, ...]
     destroyed: tuple[DestroyedReceipt, ...]
-    queries: tuple[QueryReceipt, ...]
+    queries: tuple[Annotated[QueryReceipt, _query], ...]
     messages: tuple[MessageReceipt, ...]
-    gc_cycles: int
-    p50_tip: bytes
+    gc_cycles: U64
+    p50_tip: Price
     callbacks: tuple[CallbackReceipt, ...]
     root: bytes
 
 
 class Transfer(NamedTuple):
-    to: bytes
+    to: Address
 
 
 class Deploy(NamedTuple):
@@ -220,7 +359,7 @@ class Deploy(NamedTuple):
 
 
 class Call(NamedTuple):
-    to: bytes
+    to: Address
     handler: str
     payload: bytes
 
@@ -235,29 +374,37 @@ class UpdateTimerConfig(NamedTuple):
 
 class ExtendTimer(NamedTuple):
     timer_id: bytes
-    new_expires_at: int
+    new_expires_at: U64
 
 
-Instruction = CancelTimer | UpdateTimerConfig | ExtendTimer
+Instruction = Annotated[
+    CancelTimer | UpdateTimerConfig | ExtendTimer, _one_of({48: CancelTimer, 49: UpdateTimerConfig, 50: ExtendTimer})
+]
 
 
 class System(NamedTuple):
     instruction: Instruction
 
 
+Action = Annotated[
+    Transfer | Deploy | Call | System,
+    _one_of({"transfer": Transfer, "deploy": Deploy, "call": Call, "system": System}),
+]
+
+
 class TransactionBody(NamedTuple):
     """The fields that a sender signed."""
 
     chain_id: str
-    nonce: int
-    gas_limit: int
-    cells_limit: int
-    max_fee_per_cycle: bytes
-    max_priority_fee_per_cycle: bytes
-    max_fee_per_cell: bytes
-    value: bytes
-    timer_allowance: bytes
-    action: Transfer | Deploy | Call | System
+    nonce: U64
+    gas_limit: U64
+    cells_limit: U64
+    max_fee_per_cycle: Price
+    max_priority_fee_per_cycle: Price
+    max_fee_per_cell: Price
+    value: Uint
+    timer_allowance: Uint
+    action: Action
 
 
 class Submission(NamedTuple):
@@ -271,72 +418,6 @@ class Appointment(NamedTuple):
     """The payload of ``register_runner`` and ``unregister_runner``."""
 
     runner: bytes
-
-
-# --- reading --------------------------------------------------------------------------------------------------------
-
-
-def read_block(data: bytes) -> Block:
-    """A block. Raises :class:`Unreadable`."""
-    raw = _unpack(data)
-    header, transactions = _fields("block", raw, 2)
-    return Block(_header(header), _transactions(transactions), tagged(b"header", msgpack.packb(header)))
-
-
-def read_header(block: bytes) -> tuple[Header, bytes]:
-    """A block's header and its hash. Raises :class:`Unreadable`."""
-    header, _ = _fields("block", _unpack(block), 2)
-    return _header(header), tagged(b"header", msgpack.packb(header))
-
-
-def read_receipts(data: bytes) -> BlockReceipts:
-    """A block's receipts. Raises :class:`Unreadable`."""
-    raw = _unpack(data)
-    if type(raw) is not list or len(raw) not in (9, 10) or (len(raw) == 10 and raw[9] == []):
-        raise Unreadable("receipts: expected 9 fields, and callbacks where there are any")
-    height, proposer, transactions, fires, destroyed, queries, messages, gc_cycles, p50_tip = raw[:9]
-    callbacks = raw[9] if len(raw) == 10 else []
-    read = BlockReceipts(
-        _u64(height),
-        _address(proposer),
-        _receipts_of_transactions(transactions),
-        _fires(fires),
-        _destroyed(destroyed),
-        _queries(queries),
-        _messages(messages),
-        _u64(gc_cycles),
-        _uint(p50_tip),
-        _callbacks(callbacks),
-        b"",
-    )
-    lists = [transactions, fires, destroyed, queries, messages, *([callbacks] if callbacks else [])]
-    summary = [height, proposer, gc_cycles, p50_tip, *map(len, lists)]
-    items = [summary, *(item for each in lists for item in each)]
-    return read._replace(root=merkle_root(b"receipts", [msgpack.packb(item) for item in items]))
-
-
-def read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:
-    """Sender and body of a signed transaction; its signature is not looked at. Raises :class:`Unreadable`."""
-    public_key, _, body = (_bytes(each) for each in _fields("transaction", _unpack(wire), 3))
-    return address_of(public_key), _body(_unpack(body))
-
-
-def read_submission(payload: bytes) -> Submission:
-    """Raises :class:`Unreadable`."""
-    return _submission(_unpack(payload))
-
-
-def read_appointment(payload: bytes) -> Appointment:
-    """Raises :class:`Unreadable`."""
-    return _appointment(_unpack(payload))
-
-
-def amount(data: bytes, limit: int) -> int:
-    """The integer below a limit that a ``uint`` stands for. Raises :class:`Unreadable`."""
-    value = int.from_bytes(_uint(data), "big")
-    if value >= limit:
-        raise Unreadable(f"integer {value} is out of range, expected below {limit}")
-    return value
 
 
 # --- hashes ---------------------------------------------------------------------------------------------------------
@@ -378,7 +459,11 @@ def deployed_address(sender: bytes, nonce: int) -> bytes:
     return keccak256(sender + nonce.to_bytes(8, "big"))[-ADDRESS_BYTES:]
 
 
-# --- kinds ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------------------------
+
+_header: Final = _record(Header)
+_receipts: Final = _record(BlockReceipts)
+_body: Final = _record(TransactionBody)
 
 
 def _unpack(data: bytes) -> Any:
@@ -393,174 +478,36 @@ def _unpack(data: bytes) -> Any:
     return value
 
 
-def _fields(name: str, value: Any, count: int) -> list[Any]:
-    if type(value) is not list or len(value) != count:
-        raise Unreadable(f"{name}: expected a list of {count}, got {_words(value)}")
-    return value
+def read_block(data: bytes) -> Block:
+    """A block. Raises :class:`Unreadable`."""
+    header, transactions = _fields("block", _unpack(data), 2)
+    return Block(_header(header), _list_of(_bytes)(transactions), tagged(b"header", msgpack.packb(header)))
 
 
-def _words(value: Any) -> str:
-    return f"a list of {len(value)}" if type(value) is list else type(value).__name__
+def read_header(block: bytes) -> tuple[Header, bytes]:
+    """A block's header and its hash. Raises :class:`Unreadable`."""
+    header, _ = _fields("block", _unpack(block), 2)
+    return _header(header), tagged(b"header", msgpack.packb(header))
 
 
-def _u64(value: Any) -> int:
-    if type(value) is not int or not 0 <= value < U64_LIMIT:
-        raise Unreadable(f"expected a u64, got {_words(value)}")
-    return value
+def read_receipts(data: bytes) -> BlockReceipts:
+    """A block's receipts. Raises :class:`Unreadable`."""
+    raw = _unpack(data)
+    if type(raw) is not list or len(raw) not in (9, 10) or (len(raw) == 10 and raw[9] == []):
+        raise Unreadable("receipts: expected 9 fields, and callbacks where there are any")
+    read = _receipts([*raw[:9], *(raw[9:] or [[]]), b""])
+    height, proposer, *lists, gc_cycles, p50_tip = raw[:9]
+    lists += raw[9:]
+    items = [[height, proposer, gc_cycles, p50_tip, *map(len, lists)], *(item for each in lists for item in each)]
+    return read._replace(root=merkle_root(b"receipts", [msgpack.packb(item) for item in items]))
 
 
-def _of_type(kind: type[T], name: str) -> Callable[[Any], T]:
-    def read(value: Any) -> T:
-        if type(value) is not kind:
-            raise Unreadable(f"expected {name}, got {_words(value)}")
-        return value
-
-    return read
+def read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:
+    """Sender and body of a signed transaction; its signature is not looked at. Raises :class:`Unreadable`."""
+    public_key, _, body = (_bytes(each) for each in _fields("transaction", _unpack(wire), 3))
+    return address_of(public_key), _body(_unpack(body))
 
 
-_bytes: Final = _of_type(bytes, "bytes")
-_text: Final = _of_type(str, "a text")
-_flag: Final = _of_type(bool, "a flag")
-
-
-def _bytes_of(*lengths: int) -> Callable[[Any], bytes]:
-    def read(value: Any) -> bytes:
-        if type(value) is not bytes or len(value) not in lengths:
-            raise Unreadable(f"expected {' or '.join(map(str, lengths))} bytes, got {_words(value)}")
-        return value
-
-    return read
-
-
-_address: Final = _bytes_of(ADDRESS_BYTES)
-_address_or_none: Final = _bytes_of(0, ADDRESS_BYTES)
-_hash: Final = _bytes_of(HASH_BYTES)
-_hash_or_none: Final = _bytes_of(0, HASH_BYTES)
-
-
-def _uint(value: Any) -> bytes:
-    if type(value) is not bytes or len(value) > MAX_UINT_BYTES or value[:1] == b"\0":
-        raise Unreadable(f"expected an integer as bytes without leading zeros, got {_words(value)}")
-    return value
-
-
-def _or_null(read: Read) -> Read:
-    return lambda value: None if value is None else read(value)
-
-
-def _struct(kind: type[T], *reads: Read) -> Callable[[Any], T]:
-    name, count = kind.__name__, len(reads)
-
-    def read(value: Any) -> T:
-        fields = _fields(name, value, count)
-        return kind(*[one(field) for one, field in zip(reads, fields, strict=True)])
-
-    return read
-
-
-def _list_of(read: Callable[[Any], T]) -> Callable[[Any], tuple[T, ...]]:
-    def read_all(value: Any) -> tuple[T, ...]:
-        if type(value) is not list:
-            raise Unreadable(f"expected a list, got {_words(value)}")
-        return tuple([read(each) for each in value]) if value else ()
-
-    return read_all
-
-
-def _tagged_struct(kinds: dict[Any, tuple[type, tuple[Read, ...]]]) -> Read:
-    """One of several structs, distinguished by their first field."""
-    reads: dict[Any, Read] = {tag: _struct(kind, *fields) for tag, (kind, fields) in kinds.items()}
-
-    def read(value: Any) -> Any:
-        if type(value) is not list or not value or type(value[0]) not in (str, int) or value[0] not in reads:
-            raise Unreadable(f"expected one of {', '.join(map(str, reads))}, got {_words(value)}")
-        return reads[value[0]](value[1:])
-
-    return read
-
-
-# --- the tables -----------------------------------------------------------------------------------------------------
-
-_transactions: Final = _list_of(_bytes)
-_header: Final = _struct(
-    Header,
-    *(_text, _u64, _u64, _hash, _u64, _hash, _hash, _hash),
-    *(_uint, _uint, _uint, _u64, _u64, _u64, _u64),
-)
-
-
-def _pair(value: Any) -> tuple[str, str]:
-    name, text = _fields("field of an event", value, 2)
-    return _text(name), _text(text)
-
-
-_event: Final = _struct(Event, _text, _bytes, _list_of(_pair))
-_scheduled: Final = _struct(
-    Scheduled,
-    *(_hash, _address, _u64, _u64, _u64, _address),
-    *(_or_null(_u64), _or_null(_uint), _or_null(_uint), _or_null(_uint)),
-)
-_timer_change: Final = _tagged_struct(
-    {
-        "cancelled": (Cancelled, (_hash,)),
-        "extended": (Extended, (_hash, _u64)),
-        "bidder": (Bidder, (_hash_or_none, _address_or_none)),
-    }
-)
-_effects: Final = _struct(
-    Effects,
-    _list_of(_struct(Movement, _address, _address, _uint)),
-    _list_of(_scheduled),
-    _list_of(_timer_change),
-    _list_of(_event),
-    _list_of(_struct(Sent, _address, _text, _u64, _u64)),
-)
-_receipts_of_transactions: Final = _list_of(
-    _struct(
-        TransactionReceipt,
-        *(_hash, _address, _flag, _text, _u64, _u64, _uint, _uint, _effects, _address_or_none),
-    )
-)
-_fires: Final = _list_of(
-    _struct(
-        FireReceipt,
-        *(_hash, _address, _u64, _u64, _address, _flag, _text, _u64, _u64, _uint, _uint, _uint, _effects),
-    )
-)
-_destroyed: Final = _list_of(_struct(DestroyedReceipt, _hash, _text, _event))
-
-
-def _bid(value: Any) -> tuple[bytes | None, bytes | None]:
-    max_fee, priority = (_or_null(_uint)(each) for each in _fields("bid", value, 2))
-    return max_fee, priority
-
-
-def _query(value: Any) -> QueryReceipt:
-    """The agent comes last and is left out if it is the actor's own."""
-    if type(value) is list and len(value) == 6:
-        return _query_of_own([*value, b""])
-    if type(value) is list and value and value[-1] == b"":
-        raise Unreadable("QueryReceipt: an agent that is none is left out")
-    return _query_of_own(value)
-
-
-_query_of_own: Final = _struct(QueryReceipt, _hash, _address, _text, _u64, _uint, _or_null(_bid), _address_or_none)
-_queries: Final = _list_of(_query)
-_messages: Final = _list_of(_struct(MessageReceipt, _address, _address, _text, _flag, _text, _u64, _u64, _effects))
-_callbacks: Final = _list_of(
-    _struct(CallbackReceipt, _hash, _address, _text, _flag, _text, _u64, _u64, _effects, _or_null(_event))
-)
-_instruction: Final = _tagged_struct(
-    {48: (CancelTimer, (_bytes,)), 49: (UpdateTimerConfig, (_text,)), 50: (ExtendTimer, (_bytes, _u64))}
-)
-_action: Final = _tagged_struct(
-    {
-        "transfer": (Transfer, (_address,)),
-        "deploy": (Deploy, (_text,)),
-        "call": (Call, (_address, _text, _bytes)),
-        "system": (System, (_instruction,)),
-    }
-)
-_body: Final = _struct(TransactionBody, _text, _u64, _u64, _u64, _uint, _uint, _uint, _uint, _uint, _action)
-_submission: Final = _struct(Submission, _bytes, _bytes)
-_appointment: Final = _struct(Appointment, _bytes)
+def read_payload(kind: type[T], payload: bytes) -> T:
+    """The payload of a call of the runner contract. Raises :class:`Unreadable`."""
+    return _record(kind)(_unpack(payload))

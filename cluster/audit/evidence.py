@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from cluster.audit.served_chains import longest_chain
 from cluster.disks.memory import MemoryDisk
@@ -46,14 +46,16 @@ class Proof:
     """Whether a third party must believe it; ``None`` if it builds on a block newer than all that were served."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shown:
+class _Shown(NamedTuple):
     finder: str
     kind: str
     evidence: Evidence | InvalidBlock | None
     """``None`` if it cannot be read."""
-    base: Hash | None
-    """The final block on which an invalid block was shown; ``None`` if it takes none, or names none."""
+
+    @property
+    def base(self) -> Hash | None:
+        """The final block on which an invalid block was shown; ``None`` if it takes none, or names none."""
+        return base_digest(self.evidence) if isinstance(self.evidence, InvalidBlock) else None
 
 
 def proofs(record: RunRecord) -> list[Proof]:
@@ -68,9 +70,7 @@ def _shown_by(validator: ValidatorRecord) -> Iterator[_Shown]:
     page = (validator.status or {}).get("evidence")
     for each in page if isinstance(page, list) else ():
         if isinstance(each, dict):
-            evidence = _read(each)
-            base = base_digest(evidence) if isinstance(evidence, InvalidBlock) else None
-            yield _Shown(validator.name, str(each.get("kind", "")), evidence, base)
+            yield _Shown(validator.name, str(each.get("kind", "")), _read(each))
 
 
 def _read(shown: dict[str, Any]) -> Evidence | InvalidBlock | None:
@@ -103,12 +103,12 @@ class _Judge:
         match shown.evidence:
             case None:
                 return Proof(shown.finder, shown.kind, None, 0, holds=False)
-            case InvalidBlock(vote):
-                holds = self._is_invalid(shown.evidence, shown.base)
-            case _:
-                vote = shown.evidence.first
-                holds = verify_evidence(shown.evidence, self._validators, self._namespace)
-        return Proof(shown.finder, type(shown.evidence).__name__, vote.signer, vote.view, holds)
+            case InvalidBlock(vote) as evidence:
+                holds = self._is_invalid(evidence, shown.base)
+            case evidence:
+                vote = evidence.first
+                holds = verify_evidence(evidence, self._validators, self._namespace)
+        return Proof(shown.finder, type(evidence).__name__, vote.signer, vote.view, holds)
 
     def _is_invalid(self, evidence: InvalidBlock, base: Hash | None) -> bool | None:
         if contradicts_its_vote(evidence, self._validators, self._namespace, self._election):
@@ -151,9 +151,7 @@ class _Chain:
             if final.final_header.height >= len(self._blocks):
                 return None
             block = decode_block(self._blocks[final.final_header.height].block)
-            if block is None:
-                return None
-            if execution_error(final, block) is not None:
+            if block is None or execution_error(final, block) is not None:
                 return None
             final.run(Finalize(header_hash(block.header), b""))
         return final if final.final_header.height == height else None

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from cluster.audit.chain_codec import FireReceipt, Header, amount
+from cluster.audit.chain_codec import FireReceipt, Header
 from validator.primitives.params import P50Weight, Parameters
-from validator.primitives.types import PRICE_LIMIT
 
 USUAL_SLOPE: Final = 8
 """``A`` of the basefees of cycles and cells."""
@@ -30,17 +29,7 @@ class Basefees(NamedTuple):
 
     @classmethod
     def of(cls, header: Header) -> Basefees:
-        """Raises :class:`~validator.primitives.codec.CodecError`."""
-        return cls(
-            amount(header.basefee_cycle, PRICE_LIMIT),
-            amount(header.basefee_cell, PRICE_LIMIT),
-            amount(header.basefee_lane_timer, PRICE_LIMIT),
-        )
-
-
-def first_basefees(parameters: Parameters) -> Basefees:
-    """Those of the first block."""
-    return Basefees(*[parameters.initial_basefee] * 3)
+        return cls(header.basefee_cycle, header.basefee_cell, header.basefee_lane_timer)
 
 
 def following_basefees(header: Header, parameters: Parameters, is_auctioned: bool) -> Basefees:
@@ -64,19 +53,9 @@ def _moved(basefee: int, used: int, target: int, slope: int, p: Parameters) -> i
     return max(p.min_basefee, basefee - moved)
 
 
-def lane_price(basefees: Basefees, parameters: Parameters) -> int:
-    """The price of a lane cycle on top of a cycle's."""
-    return basefees.lane_timer * parameters.lane_fee_multiplier_milli // 1_000
-
-
-def fire_cap(parameters: Parameters, is_auctioned: bool) -> int:
-    """The most cycles of a fire (SPEC §10)."""
-    return parameters.max_cycles_per_fire_auction_phase if is_auctioned else parameters.max_cycles_per_fire
-
-
 def median_tip(fires: Sequence[FireReceipt], weight: P50Weight) -> int:
     """``p50`` of a block's fires; 0 if there are none."""
-    tips = sorted((amount(fire.tip_per_cycle, PRICE_LIMIT), fire.cycles) for fire in fires)
+    tips = sorted((fire.tip_per_cycle, fire.cycles) for fire in fires)
     if not tips:
         return 0
     if weight is P50Weight.FIRES:

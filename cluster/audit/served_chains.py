@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cluster.audit.chain_codec import Unreadable, read_header
+from cluster.audit.chain_codec import Header, Unreadable, read_header
 from cluster.record.archive import BlockRecord
 from cluster.record.run import ValidatorRecord
 
@@ -46,24 +46,17 @@ class ServedChain:
         return enumerate(self.blocks, start=self.first_height)
 
 
-def served_chain(validator: ValidatorRecord, cache: dict[bytes, tuple[bytes, bytes, int] | None]) -> ServedChain:
+def served_chain(validator: ValidatorRecord, cache: dict[bytes, tuple[Header, bytes]]) -> ServedChain:
+    """The chain that a validator served. ``cache`` has headers and hashes of blocks that were read before."""
     blocks: list[ServedBlock] = []
     for record in validator.blocks:
-        if record.block not in cache:
-            cache[record.block] = _identity(record.block)
-        identity = cache[record.block]
-        if identity is None:
+        try:
+            header, digest = cache.get(record.block) or read_header(record.block)
+        except Unreadable:
             break
-        blocks.append(ServedBlock(identity[0], identity[1], record.computed_root, identity[2]))
+        cache[record.block] = header, digest
+        blocks.append(ServedBlock(digest, header.state_root, record.computed_root, header.view))
     return ServedChain(validator.first_height, blocks)
-
-
-def _identity(block: bytes) -> tuple[bytes, bytes, int] | None:
-    try:
-        header, digest = read_header(block)
-    except Unreadable:
-        return None
-    return digest, header.state_root, header.view
 
 
 def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from cluster.audit.books import Books, Finding
-from cluster.checks.metrics.committees import active_committees_during
+from cluster.checks.metrics.recovery import active_committees_during
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted

@@ -28,10 +28,7 @@ def check_faults(books: Books) -> Check:
     if not record.scenario.faults:
         return Check.without_cause("faults", "the scenario has none")
     results = [_check_fault(books, fault) for fault in record.faults]
-    missing = len(record.scenario.faults) - len(record.faults)
-    if missing > 0:
-        results.append((Outcome.INCONCLUSIVE, f"{missing} of {len(record.scenario.faults)} faults never began"))
-    return Check.of_parts("faults", results)
+    return Check.of_parts("faults", results, len(record.scenario.faults), "faults never began")
 
 
 def _check_fault(books: Books, fault: FaultRecord) -> Result:
@@ -74,17 +71,15 @@ def check_recovery(books: Books) -> Check:
         return Check("recovery", Outcome.INCONCLUSIVE, "not all faults were over at the end")
     since = f"{found.last.title} was over at height {found.healed_height}"
     if found.took_ms is None:
-        waited_ms = record.duration_ms - found.healed_ms
+        within, waited_ms = Outcome.INCONCLUSIVE, record.duration_ms - found.healed_ms
         what = f"no quorum finalised a height in the {waited_ms:,.0f} ms since {since}"
-        if waited_ms <= limit_ms:
-            return Check("recovery", Outcome.INCONCLUSIVE, what)
-        excuse = excuse_for(books, found.healed_ms, record.duration_ms, limit_ms)
-        return unless_too_slow("recovery", Outcome.FAIL, what, excuse)
-    detail = f"a quorum finalised a new height {found.took_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
-    if found.took_ms <= limit_ms:
-        return Check("recovery", Outcome.PASS, detail)
-    excuse = excuse_for(books, found.healed_ms, found.healed_ms + found.took_ms, limit_ms)
-    return unless_too_slow("recovery", Outcome.FAIL, detail, excuse)
+    else:
+        within, waited_ms = Outcome.PASS, found.took_ms
+        what = f"a quorum finalised a new height {waited_ms:,.0f} ms after {since}, allowed {limit_ms:,} ms"
+    if waited_ms <= limit_ms:
+        return Check("recovery", within, what)
+    excuse = excuse_for(books, found.healed_ms, found.healed_ms + waited_ms, limit_ms)
+    return unless_too_slow("recovery", Outcome.FAIL, what, excuse)
 
 
 def check_joins(books: Books) -> Check:
@@ -93,10 +88,7 @@ def check_joins(books: Books) -> Check:
     if not record.scenario.validators.late:
         return Check.without_cause("joins", "the scenario has none")
     results = [_check_join(books, join) for join in record.joins]
-    missing = len(record.scenario.validators.late) - len(record.joins)
-    if missing > 0:
-        results.append((Outcome.INCONCLUSIVE, f"{missing} of {len(record.scenario.validators.late)} joins never began"))
-    return Check.of_parts("joins", results)
+    return Check.of_parts("joins", results, len(record.scenario.validators.late), "joins never began")
 
 
 def _check_join(books: Books, join: JoinRecord) -> Result:

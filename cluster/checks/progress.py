@@ -33,7 +33,8 @@ def check_progress(books: Books) -> Check:
         return unless_too_slow("progress", unfinished, what, explains_shortfall(record, height, target))
     stuck = _stuck_below(books, target)
     if stuck:
-        what = f"{examples([text for _, text in stuck])}, target {target}; the highest validator reached {height}"
+        texts = [f"{validator.name} stopped at height {books.chains[validator.name].tip}" for validator in stuck]
+        what = f"{examples(texts)}, target {target}; the highest validator reached {height}"
         return unless_too_slow("progress", unfinished, what, _explains_stuck(books, stuck, target))
     if height < least:
         return Check("progress", Outcome.INCONCLUSIVE, f"{reached}, {least} needed")
@@ -52,11 +53,11 @@ def _check_stalls(books: Books, limit_ms: int) -> Check:
     return unless_too_slow("progress", Outcome.FAIL, what, excuse)
 
 
-def _stuck_below(books: Books, target: int) -> list[tuple[ValidatorRecord, str]]:
-    """The validators below a height, each with a text; without those that never answered, diverged or are mutated."""
+def _stuck_below(books: Books, target: int) -> list[ValidatorRecord]:
+    """The validators below a height, without those that never answered, diverged or are mutated."""
     diverged = {told.validator for told in books.divergences}
     return [
-        (validator, f"{validator.name} stopped at height {books.chains[validator.name].tip}")
+        validator
         for validator in books.judged
         if books.chains[validator.name].tip < target
         and (validator.status is not None or validator.blocks)
@@ -65,11 +66,11 @@ def _stuck_below(books: Books, target: int) -> list[tuple[ValidatorRecord, str]]
     ]
 
 
-def _explains_stuck(books: Books, stuck: Sequence[tuple[ValidatorRecord, str]], target: int) -> str:
+def _explains_stuck(books: Books, stuck: Sequence[ValidatorRecord], target: int) -> str:
     """How lag explains that all of these validators are below the target; empty if it does not for one of them."""
     excuses = [
         explains_shortfall(books.record, books.chains[validator.name].tip, target, validator.index)
-        for validator, _ in stuck
+        for validator in stuck
     ]
     return excuses[0] if all(excuses) else ""
 

@@ -9,8 +9,7 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.checks.details import excuse_for, unless_too_slow
-from cluster.checks.metrics.committees import active_committees_during
-from cluster.checks.metrics.metrics import first_finalizations
+from cluster.checks.metrics.recovery import active_committees_during, first_finalizations
 from cluster.checks.verdict import Result
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
@@ -124,7 +123,6 @@ def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
 
 
 def _overlap(one: FaultRecord, other: FaultRecord) -> bool:
-    """Whether two faults overlapped."""
     if one.begun_ms is None or other.begun_ms is None:
         return False
     one_ends, other_ends = (math.inf if fault.ended_ms is None else fault.ended_ms for fault in (one, other))

@@ -66,20 +66,15 @@ def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None
     books = books if books is not None else keep_books(record)
     actors = use_by_actor(books)
     metrics = run_metrics(books, actors)
-    return Judged(books, actors, use_by_class(actors), metrics, check_run(record, books, judge, metrics))
-
-
-def check_run(
-    record: RunRecord,
-    books: Books | None = None,
-    judge: Judge | None = None,
-    metrics: dict[str, float] | None = None,
-) -> Verdict:
-    """Perform every check. ``books`` and ``metrics`` are the record's, if they are known already."""
-    books = books if books is not None else keep_books(record)
     checks = tuple(check_criteria(books, metrics) if check is check_criteria else check(books) for check in CHECKS)
     evaluations = count_evaluations(books, checks)
     checks = (*checks, check_coverage(evaluations))
     if judge is not None:
         checks = judge(books, checks)
-    return Verdict(worst(check.verdict for check in checks), checks, evaluations, tuple(books.bisections))
+    verdict = Verdict(worst(check.verdict for check in checks), checks, evaluations, tuple(books.bisections))
+    return Judged(books, actors, use_by_class(actors), metrics, verdict)
+
+
+def check_run(record: RunRecord, books: Books | None = None, judge: Judge | None = None) -> Verdict:
+    """The verdict of :func:`judge_run`."""
+    return judge_run(record, books, judge).verdict

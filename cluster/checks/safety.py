@@ -25,9 +25,7 @@ def check_byzantine(books: Books) -> Check:
     results = [_check_behaviours(validator) for validator in record.validators if validator.byzantine]
     if not expected:
         return Check.without_cause("byzantine", "the scenario has none")
-    if len(results) < expected:
-        results.append((Outcome.INCONCLUSIVE, f"{expected - len(results)} of {expected} were never asked"))
-    return Check.of_parts("byzantine", results)
+    return Check.of_parts("byzantine", results, expected, "were never asked")
 
 
 def _check_behaviours(validator: ValidatorRecord) -> Result:
@@ -123,7 +121,6 @@ def _is_heard(record: RunRecord, validator: ValidatorRecord) -> bool:
 
 
 def _is_what(record: RunRecord, index: int | None) -> str:
-    """Words for a validator that is not byzantine."""
     section = record.scenario.validators
     mutant = section.node(index).mutant if index is not None and 0 <= index < section.count else None
     return "is honest" if mutant is None else f"runs the planted bug {mutant}"

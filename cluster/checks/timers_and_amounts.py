@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cluster.audit.books import Books, TipView
 from cluster.audit.ledger.context import CONSERVATION, TIMERS
-from cluster.audit.ledger.timer_register import TimerState
+from cluster.audit.ledger.timer_phase import TimerState
 from cluster.checks.details import ROOT_DIGITS, finding_texts, unless_vacuous
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome
@@ -18,10 +18,9 @@ from cluster.record.run import Supply, ValidatorRecord
 def check_timers(books: Books) -> Check:
     """Every scheduled timer fired, ended or is pending, exactly once, never early, and none is forgotten."""
     problems = finding_texts(books, TIMERS)
-    answers = 0
     compared, mismatches = _comparable(books)
+    answers = sum(len(view.pending) for _, view in compared)
     for validator, view in compared:
-        answers += len(view.pending)
         for text, pending in view.pending.items():
             if validator.pending_timers[text] != pending:
                 served = "serves it as pending" if validator.pending_timers[text] else "does not serve it"
@@ -47,14 +46,12 @@ def check_conservation(books: Books) -> Check:
     problems = finding_texts(books, CONSERVATION)
     if minted != held + burned:
         problems.append(f"minted {minted:,} is not balances {held:,} + burned {burned:,}")
-    answers = 0
     compared, mismatches = _comparable(books)
-    supplies = 0
+    answers = sum(len(view.balances) for _, view in compared)
+    supplies = sum(validator.supply is not None for validator, _ in compared)
     for validator, view in compared:
-        answers += len(view.balances)
-        if (supply := validator.supply) is not None:
-            supplies += 1
-            problems.extend(_supply_problems(validator.name, supply, view))
+        if validator.supply is not None:
+            problems.extend(_supply_problems(validator.name, validator.supply, view))
         for text, expected in view.balances.items():
             served = validator.balances[text]
             if served != expected:

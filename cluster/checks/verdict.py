@@ -36,8 +36,12 @@ class Check:
         return cls(name, Outcome.PASS, why, applies=False)
 
     @classmethod
-    def of_parts(cls, name: str, results: Sequence[Result]) -> Check:
-        """The worst outcome of a check's parts, with the details of the parts that have it."""
+    def of_parts(cls, name: str, results: Sequence[Result], expected: int = 0, missing: str = "") -> Check:
+        """The worst outcome of a check's parts, with the details of the parts that have it. With fewer than
+        ``expected`` parts it is inconclusive, ``missing`` being said of the others."""
+        if len(results) < expected:
+            absent = f"{expected - len(results)} of {expected} {missing}"
+            results = [*results, (Outcome.INCONCLUSIVE, absent)]
         outcome = worst(result for result, _ in results)
         return cls(name, outcome, examples([text for result, text in results if result is outcome]))
 

@@ -10,7 +10,7 @@ that is wrong in any way is refused whole, in one line that names the JSON path 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -27,23 +27,12 @@ from validator.pvm.deployment import refusal
 ALLOWED_AGENTS: Final = frozenset({"builtin:fixed"})
 AGENT_FIELDS: Final = frozenset({"code", "max_fee_per_cycle", "max_priority_fee_per_cycle"})
 KEY_BYTES: Final = 32
-FIELDS: Final = frozenset(
-    {
-        "chain_id",
-        "validators",
-        "policy",
-        "preset",
-        "params",
-        "system_deployers",
-        "accounts",
-        "actors",
-        "runners",
-        "epochs",
-    }
-)
+CHAIN_FIELDS: Final = frozenset({"policy", "preset", "params", "system_deployers", "accounts", "actors", "runners"})
+"""Those that say nothing of validators."""
+NEEDED_FIELDS: Final = frozenset({"chain_id", "validators"})
+FIELDS: Final = CHAIN_FIELDS | NEEDED_FIELDS | {"epochs"}
 EPOCH_FIELDS: Final = frozenset({"first_view", "members"})
 VIEW_LIMIT: Final = 2**63
-NEEDED_FIELDS: Final = frozenset({"chain_id", "validators"})
 
 
 def to_json(genesis: Genesis) -> str:
@@ -97,8 +86,21 @@ def read_genesis(path: Path) -> Genesis:
     return from_json(text, str(path))
 
 
-def parse_params(given: Any, preset: Any) -> Parameters:
-    """The parameters of a genesis."""
+def chain_fields(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The :data:`CHAIN_FIELDS` of a file as fields of a :class:`Genesis`, without the preset's name. Raises
+    :class:`Wrong`."""
+    accounts = _accounts(given.get("accounts", {}))
+    return {
+        "policy": _policy(given.get("policy", Policy.CIP1.value)),
+        "parameters": _params(given.get("params", {}), given.get("preset")),
+        "accounts": accounts,
+        "actors": _actors(given.get("actors", {}), accounts),
+        "system_deployers": _deployers(given.get("system_deployers", [])),
+        "runners": _runners(given.get("runners", [])),
+    }
+
+
+def _params(given: Any, preset: Any) -> Parameters:
     if not isinstance(given, dict):
         raise Wrong(f"params: expected an object, got {json_input.kind(given)}")
     if preset is not None and not isinstance(preset, str):
@@ -111,16 +113,14 @@ def parse_params(given: Any, preset: Any) -> Parameters:
         raise Wrong(str(error) if str(error).startswith("preset") else f"params.{error}") from None
 
 
-def parse_policy(given: Any) -> Policy:
-    """The scheduling policy of a genesis."""
+def _policy(given: Any) -> Policy:
     known = [policy.value for policy in Policy]
     if json_input.text(given, "policy") not in known:
         raise Wrong(f"policy: {given[:64]!r} is unknown; known: {', '.join(known)}")
     return Policy(given)
 
 
-def parse_accounts(given: Any) -> dict[Address, int]:
-    """The accounts of a genesis, with their balances."""
+def _accounts(given: Any) -> dict[Address, int]:
     accounts: dict[Address, int] = {}
     for text, entry in json_input.items(given, "accounts"):
         path = f"accounts.{text[:64]}"
@@ -130,8 +130,7 @@ def parse_accounts(given: Any) -> dict[Address, int]:
     return accounts
 
 
-def parse_actors(given: Any, accounts: Iterable[Address]) -> dict[Address, GenesisActor]:
-    """The actors of a genesis; none of them may be among the accounts."""
+def _actors(given: Any, accounts: Iterable[Address]) -> dict[Address, GenesisActor]:
     taken = set(accounts)
     actors: dict[Address, GenesisActor] = {}
     for text, entry in json_input.items(given, "actors"):
@@ -151,14 +150,12 @@ def parse_actors(given: Any, accounts: Iterable[Address]) -> dict[Address, Genes
     return actors
 
 
-def parse_deployers(given: Any) -> tuple[Address, ...]:
-    """The senders that may give system instructions."""
+def _deployers(given: Any) -> tuple[Address, ...]:
     listed = json_input.sequence(given, "system_deployers")
     return tuple(json_input.address(item, f"system_deployers[{i}]") for i, item in enumerate(listed))
 
 
-def parse_runners(given: Any) -> tuple[Address, ...]:
-    """The runners that may answer jobs from the start."""
+def _runners(given: Any) -> tuple[Address, ...]:
     runners: list[Address] = []
     for number, item in enumerate(json_input.sequence(given, "runners")):
         path = f"runners[{number}]"
@@ -184,18 +181,12 @@ def _genesis(given: dict[str, Any]) -> Genesis:
     chain_id = json_input.text(given["chain_id"], "chain_id")
     if not chain_id:
         raise Wrong("chain_id: expected a name, got an empty text")
-    accounts = parse_accounts(given.get("accounts", {}))
     return Genesis(
         chain_id=chain_id,
         validators=_validators(given["validators"]),
-        policy=parse_policy(given.get("policy", Policy.CIP1.value)),
-        parameters=parse_params(given.get("params", {}), given.get("preset")),
         preset=given.get("preset"),
-        accounts=accounts,
-        actors=parse_actors(given.get("actors", {}), accounts),
-        system_deployers=parse_deployers(given.get("system_deployers", [])),
-        runners=parse_runners(given.get("runners", [])),
         epochs=_epochs(given.get("epochs", [])),
+        **chain_fields(given),
     )
 
 

@@ -52,10 +52,9 @@ def _seconds() -> tuple[float, float]:
 
 
 def _processor() -> str:
-    """The processors' model, if the operating system knows it."""
     try:
         lines = PROCESSORS_FILE.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or "unknown"
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor() or "unknown")

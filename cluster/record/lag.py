@@ -10,7 +10,8 @@ as the chain is allowed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -27,12 +28,12 @@ class LagLog:
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
-        self._counts: dict[int | None, int] = {}
+        self._counts: Counter[int | None] = Counter()
 
     def note(self, lag: Lag) -> None:
         """Keep a lag."""
         self._record.lags.append(lag)
-        self._counts[lag.host] = self._counts.get(lag.host, 0) + 1
+        self._counts[lag.host] += 1
         if self._counts[lag.host] > MAX_LAGS:
             self._merge(lag.host)
 
@@ -47,14 +48,10 @@ class LagLog:
         self._counts[host] = len(merged)
 
 
-def total_ms(lags: Iterable[Lag]) -> float:
-    return sum(lag.lag_ms for lag in lags)
-
-
 def lag_by_host(record: RunRecord) -> dict[int | None, float]:
     """Milliseconds of lag of each host by its number, and of the driver (``None``), over the whole run."""
     hosts = sorted({lag.host for lag in record.lags if lag.host is not None})
-    return {host: total_ms(lag for lag in record.lags if lag.host == host) for host in (*hosts, None)}
+    return {host: sum(lag.lag_ms for lag in record.lags if lag.host == host) for host in (*hosts, None)}
 
 
 def running_ms(record: RunRecord, validator: int, begin_ms: float, end_ms: float) -> float:
@@ -86,15 +83,14 @@ def explains_delay(
     for members in committees:
         had = [running_ms(record, index, begin_ms, end_ms) for index in able if names[index] in members]
         needed = quorum(len(members))
-        if len(had) < needed or sorted(had, reverse=True)[needed - 1] > limit_ms:
+        if len(had) < needed:
             return ""
         found.append(sorted(had, reverse=True)[needed - 1])
-    if not found:
+    if not found or max(found) > limit_ms:
         return ""
-    most_ms = max(found)
     return (
         f"the machine was too slow to tell: of the {end_ms - begin_ms:,.0f} ms a quorum's hosts could run for"
-        f" {most_ms:,.0f} ms only"
+        f" {max(found):,.0f} ms only"
     )
 
 

@@ -12,8 +12,9 @@ kind and its view (:func:`peek`), and only where it is kept.
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
@@ -34,86 +35,73 @@ RING_MESSAGES: Final = 2_048
 HEAD_BYTES: Final = 32
 """Of a message: enough for :func:`peek`."""
 
-PROPOSAL, NOTARIZE, FINALIZE, NULLIFY, TIMEOUT = "proposal", "notarize", "finalize", "nullify", "timeout"
-CERTIFICATE, REQUEST, BLOCK, SNAPSHOT = "certificate", "request", "block", "snapshot"
-TRANSACTIONS, OTHER = "transactions", "other"
-KINDS: Final = (
-    PROPOSAL,
-    NOTARIZE,
-    FINALIZE,
-    NULLIFY,
-    TIMEOUT,
-    CERTIFICATE,
-    REQUEST,
-    BLOCK,
-    SNAPSHOT,
-    TRANSACTIONS,
-    OTHER,
-)
-
 # --- what a message is ----------------------------------------------------------------------------------------------
 
+
+class MessageKind(StrEnum):
+    """The kind of a message, in the order of the report's legend."""
+
+    PROPOSAL = "proposal"
+    NOTARIZE = "notarize"
+    FINALIZE = "finalize"
+    NULLIFY = "nullify"
+    TIMEOUT = "timeout"
+    CERTIFICATE = "certificate"
+    REQUEST = "request"
+    BLOCK = "block"
+    SNAPSHOT = "snapshot"
+    TRANSACTIONS = "transactions"
+    OTHER = "other"
+
+
+KINDS: Final = tuple(MessageKind)
 _TAGS: Final = {
-    2: TRANSACTIONS,
-    3: REQUEST,
-    4: BLOCK,
-    5: REQUEST,
-    6: BLOCK,
-    7: REQUEST,
-    8: SNAPSHOT,
-    9: REQUEST,
-    10: SNAPSHOT,
-    11: REQUEST,
-    12: SNAPSHOT,
+    2: MessageKind.TRANSACTIONS,
+    **dict.fromkeys((3, 5, 7, 9, 11), MessageKind.REQUEST),
+    **dict.fromkeys((4, 6), MessageKind.BLOCK),
+    **dict.fromkeys((8, 10, 12), MessageKind.SNAPSHOT),
 }
 """Tags of :mod:`validator.chain.messages`."""
 _CONSENSUS: Final = 1
-_VOTES: Final = {
-    VoteKind.NOTARIZE: NOTARIZE,
-    VoteKind.NULLIFY: NULLIFY,
-    VoteKind.FINALIZE: FINALIZE,
-    VoteKind.TIMEOUT: TIMEOUT,
-}
 _UINT_BYTES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 _BYTES_LENGTHS: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
 
 
-def peek(head: bytes) -> tuple[str, int]:
+def peek(head: bytes) -> tuple[MessageKind, int]:
     """A message's kind, and the view that it is about (0 for none), from its first :data:`HEAD_BYTES` bytes.
 
     Reads just so much of the encodings of :mod:`validator.chain.messages` and :mod:`consensus.messages`; what is
-    neither is :data:`OTHER`.
+    neither is ``OTHER``.
     """
     try:
         tag = head[2]  # behind the envelope, an array of one, and the message's own header
         if tag != _CONSENSUS:
-            return _TAGS.get(tag, OTHER), 0
+            return _TAGS.get(tag, MessageKind.OTHER), 0
         return _peek_consensus(head, 4 + _BYTES_LENGTHS[head[3]])
     except (IndexError, KeyError, ValueError):
-        return OTHER, 0
+        return MessageKind.OTHER, 0
 
 
-def _peek_consensus(head: bytes, start: int) -> tuple[str, int]:
+def _peek_consensus(head: bytes, start: int) -> tuple[MessageKind, int]:
     """Of a consensus message that begins with its array's header at ``start``."""
     tag, first = head[start + 1], start + 2
     match tag:
         case 1:
-            return _VOTES[VoteKind(head[first])], _uint(head, first + 1)
+            return MessageKind[VoteKind(head[first]).name], _uint(head, first + 1)
         case 2:
-            return PROPOSAL, _uint(head, first)
+            return MessageKind.PROPOSAL, _uint(head, first)
         case 3:
-            return CERTIFICATE, _uint(head, first + 1)
+            return MessageKind.CERTIFICATE, _uint(head, first + 1)
         case 4:
-            return REQUEST, _uint(head, first + 1)
+            return MessageKind.REQUEST, _uint(head, first + 1)
         case 5:
-            return CERTIFICATE, _uint(head, first)
+            return MessageKind.CERTIFICATE, _uint(head, first)
         case 6:
-            return TIMEOUT, _uint(head, first + 3)
-    return OTHER, 0
+            return MessageKind.TIMEOUT, _uint(head, first + 3)
+    return MessageKind.OTHER, 0
 
 
 def _uint(head: bytes, at: int) -> int:
-    """A MessagePack integer."""
     if head[at] < 0x80:
         return head[at]
     size = _UINT_BYTES[head[at]]
@@ -132,7 +120,8 @@ class Windows:
         self._run, self._record = record, record.trace
         self._record.watched = choose_watched(record.scenario)
         self.watched = frozenset(self._record.watched)
-        self._stall_ms = stall_ms(record.scenario)
+        consensus = record.scenario.consensus
+        self._stall_ms = consensus.leader_timeout_ms + consensus.block_interval_ms  # a leader was missed
         self._seen_faults: set[tuple[int, str]] = set()
         self._height = 0
         self._height_ms = 0.0
@@ -159,8 +148,7 @@ class Windows:
 
     def keep(self, message: TracedMessage) -> None:
         """Keep a message that falls into a window, unless that one is full."""
-        at_ms = message.sent_ms if message.sent_ms is not None else message.received_ms
-        assert at_ms is not None
+        at_ms = _moment(message)
         for window in reversed(self._record.windows):
             if window.begun_ms <= at_ms <= window.ended_ms:
                 if len(window.messages) < MAX_MESSAGES_PER_WINDOW:
@@ -226,11 +214,6 @@ def choose_watched(scenario: Scenario) -> tuple[int, ...]:
     return tuple(sorted(order[:MAX_WATCHED]))
 
 
-def stall_ms(scenario: Scenario) -> float:
-    """From how long on a time without a final block is a stall: a leader was missed."""
-    return scenario.consensus.leader_timeout_ms + scenario.consensus.block_interval_ms
-
-
 def _moment(message: TracedMessage) -> float:
     moment = message.sent_ms if message.sent_ms is not None else message.received_ms
     assert moment is not None
@@ -287,17 +270,12 @@ class SimulatedTrace:
         watched = self.windows.watched
         if sent.sender not in watched:
             return
-        kind, view = peek(sent.head)
-        sent_ms, missing = sent.at_us / MICROSECONDS_PER_MILLISECOND, set(sent.recipients) & watched - {sent.sender}
-        for receiver, at_us in sent.arrivals:
+        about, sent_ms = (*peek(sent.head), sent.size), sent.at_us / MICROSECONDS_PER_MILLISECOND
+        lost = set(sent.recipients) - {sent.sender, *(receiver for receiver, _ in sent.arrivals)}
+        ends = [(receiver, at_us / MICROSECONDS_PER_MILLISECOND) for receiver, at_us in sent.arrivals]
+        for receiver, received_ms in [*ends, *((receiver, None) for receiver in sorted(lost))]:
             if receiver in watched:
-                message = TracedMessage(
-                    sent.sender, receiver, sent_ms, at_us / MICROSECONDS_PER_MILLISECOND, kind, view, sent.size
-                )
-                self.windows.keep(message)
-                missing.discard(receiver)
-        for receiver in sorted(missing):
-            self.windows.keep(TracedMessage(sent.sender, receiver, sent_ms, None, kind, view, sent.size))
+                self.windows.keep(TracedMessage(sent.sender, receiver, sent_ms, received_ms, *about))
 
 
 # --- the live testnet's ---------------------------------------------------------------------------------------------
@@ -339,8 +317,8 @@ class LiveTrace:
     def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
         self.windows = Windows(record)
         self._began_ms = began_epoch_ms
-        self._sent: dict[_Ends, list[_Half]] = {}
-        self._received: dict[_Ends, list[_Half]] = {}
+        self._sent: defaultdict[_Ends, list[_Half]] = defaultdict(list)
+        self._received: defaultdict[_Ends, list[_Half]] = defaultdict(list)
         self._count = 0
 
     def wants(self, now_ms: float) -> bool:
@@ -356,8 +334,12 @@ class LiveTrace:
             half = _Half(stamp.at_ms - self._began_ms, *peek(stamp.head))
             peers = watched - {validator} if stamp.peer is None else watched & {stamp.peer}
             for peer in sorted(peers):
+                if self._count == MAX_HALVES:
+                    return
+                self._count += 1
                 ends = (validator, peer) if stamp.is_sent else (peer, validator)
-                self._enter(self._sent if stamp.is_sent else self._received, (*ends, stamp.size, stamp.mark), half)
+                halves = self._sent if stamp.is_sent else self._received
+                halves[*ends, stamp.size, stamp.mark].append(half)
 
     def close(self, now_ms: float) -> None:
         """Match what was sent with what arrived, equal messages of two validators in their order."""
@@ -368,9 +350,8 @@ class LiveTrace:
     def _matched(self) -> Iterator[TracedMessage]:
         for ends in self._sent.keys() | self._received.keys():
             sender, receiver, size, _ = ends
-            sent = sorted(self._sent.get(ends, ()))
-            received = deque(sorted(self._received.get(ends, ())))
-            for half in sent:
+            received = deque(sorted(self._received[ends]))
+            for half in sorted(self._sent[ends]):
                 while received and received[0].at_ms < half.at_ms - CLOCK_SLACK_MS:
                     early = received.popleft()  # was sent before anybody kept it
                     yield TracedMessage(sender, receiver, None, early.at_ms, early.kind, early.view, size)
@@ -378,8 +359,3 @@ class LiveTrace:
                 yield TracedMessage(sender, receiver, half.at_ms, arrived_ms, half.kind, half.view, size)
             for half in received:
                 yield TracedMessage(sender, receiver, None, half.at_ms, half.kind, half.view, size)
-
-    def _enter(self, halves: dict[_Ends, list[_Half]], ends: _Ends, half: _Half) -> None:
-        if self._count < MAX_HALVES:
-            self._count += 1
-            halves.setdefault(ends, []).append(half)

@@ -6,6 +6,7 @@ as far apart. The one before takes over what it saw where that was more: a peak 
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Final
 
@@ -22,7 +23,7 @@ class ResourceLog:
         self._record = record
         self._interval_ms = FIRST_INTERVAL_MS
         self._last_ms: dict[int, float] = {}
-        self._looks: dict[int, int] = {}
+        self._looks: Counter[int] = Counter()
 
     def is_due(self, at_ms: float, validator: int) -> bool:
         """Whether a look at a validator would be kept."""
@@ -34,7 +35,7 @@ class ResourceLog:
         if not self.is_due(look.at_ms, look.validator):
             return
         self._last_ms[look.validator] = look.at_ms
-        self._looks[look.validator] = self._looks.get(look.validator, 0) + 1
+        self._looks[look.validator] += 1
         self._record.resources.append(look)
         if self._looks[look.validator] > MAX_LOOKS:
             self._thin()
@@ -42,19 +43,17 @@ class ResourceLog:
     def _thin(self) -> None:
         kept: list[Resources] = []
         self._interval_ms *= 2
-        seen: dict[int, int] = {}
         places: dict[int, int] = {}
         for look in self._record.resources:
-            number = seen[look.validator] = seen.get(look.validator, 0) + 1
-            if number % 2:
+            place = places.pop(look.validator, None)
+            if place is None:
                 places[look.validator] = len(kept)
                 kept.append(look)
                 self._last_ms[look.validator] = look.at_ms
             else:
-                place = places[look.validator]
                 kept[place] = _with_peaks_of(kept[place], look)
         self._record.resources[:] = kept
-        self._looks = {validator: (count + 1) // 2 for validator, count in seen.items()}
+        self._looks = Counter(look.validator for look in kept)
 
 
 def _with_peaks_of(look: Resources, other: Resources) -> Resources:

@@ -260,7 +260,7 @@ class TracedMessage(NamedTuple):
     received_ms: float | None
     """``None`` if it was lost, or its arrival was not seen."""
     kind: str
-    """One of :data:`cluster.record.message_trace.KINDS`."""
+    """A :class:`cluster.record.message_trace.MessageKind`."""
     view: int
     """The view of consensus that it is about; 0 if it is about none."""
     size: int

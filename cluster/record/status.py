@@ -77,49 +77,33 @@ class Tally:
         """Count what a validator said."""
         match effect:
             case BlockFinal():
-                self.note_final(effect)
+                self.newest = effect
+                self.executed_transactions += effect.transactions
+                self.fires += effect.fires
+                self.burned = self.burned.plus(effect.burned)
+                self.pending_timers, self.backlog = effect.pending_timers, effect.backlog
             case PeerFault():
-                self.note_fault(effect)
+                self.note_refusal(effect.reason)
+                self.faults_by_peer[effect.peer] += 1
             case Dropped():
-                self.note_drop(effect)
+                self.dropped[effect.reason] += 1
+                self.dropped_by_peer[effect.peer] += 1
             case EvidenceFound():
-                self.note_evidence(effect)
-            case Diverged():
-                self.note_divergence(effect)
+                crime = (effect.kind, effect.culprit)
+                self.crimes[crime] += 1
+                if self.crimes[crime] <= MAX_EVIDENCE_OF_A_KIND and len(self.evidence) < MAX_EVIDENCE:
+                    self.evidence.append(effect)
+            case Diverged() if self.diverged is None:
+                self.diverged = effect
+                if self.keep_divergence is not None:
+                    self.keep_divergence(effect)
             case TransactionRefused():
                 self.transactions_refused[effect.reason] += 1
             case TransactionDropped():
                 self.transactions_dropped[effect.reason] += 1
 
-    def note_final(self, block: BlockFinal) -> None:
-        self.newest = block
-        self.executed_transactions += block.transactions
-        self.fires += block.fires
-        self.burned = self.burned.plus(block.burned)
-        self.pending_timers, self.backlog = block.pending_timers, block.backlog
-
-    def note_fault(self, fault: PeerFault) -> None:
-        self.note_refusal(fault.reason)
-        self.faults_by_peer[fault.peer] += 1
-
-    def note_drop(self, drop: Dropped) -> None:
-        self.dropped[drop.reason] += 1
-        self.dropped_by_peer[drop.peer] += 1
-
     def note_refusal(self, reason: str) -> None:
         self.faults[reason] += 1
-
-    def note_divergence(self, diverged: Diverged) -> None:
-        if self.diverged is None:
-            self.diverged = diverged
-            if self.keep_divergence is not None:
-                self.keep_divergence(diverged)
-
-    def note_evidence(self, evidence: EvidenceFound) -> None:
-        crime = (evidence.kind, evidence.culprit)
-        self.crimes[crime] += 1
-        if self.crimes[crime] <= MAX_EVIDENCE_OF_A_KIND and len(self.evidence) < MAX_EVIDENCE:
-            self.evidence.append(evidence)
 
 
 def status_page(

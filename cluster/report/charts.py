@@ -8,8 +8,8 @@ allows is marked in each chart over time or height.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Final
@@ -18,12 +18,12 @@ from markupsafe import Markup
 
 from cluster.audit.books import Books
 from cluster.audit.ledger.ledger import BlockMetrics
-from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, gini_index, jain_index
-from cluster.checks.metrics.metrics import finality_latencies, first_finalizations
+from cluster.checks.metrics.actor_classes import SHARES, ActorUse, ClassUse, gini_index, jain_index
+from cluster.checks.metrics.metrics import finality_latencies
+from cluster.checks.metrics.recovery import first_finalizations
 from cluster.common.quantiles import quantile
 from cluster.record.run import Resources, RunRecord
-from cluster.report.fault_labels import STALL, named_faults, named_stalls
-from cluster.report.row_charts import Row, RowChart, render_rows
+from cluster.report.fault_labels import marked
 from cluster.report.svg import (
     COLOURS,
     DASHES,
@@ -33,6 +33,8 @@ from cluster.report.svg import (
     Chart,
     Mark,
     Point,
+    Row,
+    RowChart,
     Series,
     line,
     number,
@@ -97,8 +99,7 @@ def heights_chart(books: Books) -> ChartPanel:
     """Final height of each validator over time, with the faults and long stalls as bands."""
     record = books.record
     singled_out = {name for fault in record.faults for name in fault.targets}
-    singled_out.update(validator.name for validator in record.validators if validator.mutant)
-    singled_out.update(validator.name for validator in record.validators if validator.byzantine)
+    singled_out |= {validator.name for validator in record.validators if validator.mutant or validator.byzantine}
     name_all = len(record.validators) <= MAX_NAMED_VALIDATORS
     series, colour, most = [], 0, 0
     for validator in record.validators:
@@ -130,10 +131,9 @@ def latency_chart(books: Books) -> ChartPanel:
     """Finality latency by height, with median and 95th percentile."""
     latencies = finality_latencies(books.record)
     points = thinned([(float(height), value) for height, value in latencies.items()])
-    marks = []
-    if latencies:
-        values = list(latencies.values())
-        marks = [Mark(quantile(values, share), f"{name} {quantile(values, share):,.0f} ms") for share, name in _SHARES]
+    values = list(latencies.values())
+    found = [(quantile(values, share), name) for share, name in SHARES[:2]] if values else []
+    marks = [Mark(value, f"{name} {value:,.0f} ms") for value, name in found]
     chart = Chart(
         ident="latency",
         title="Finality latency",
@@ -151,48 +151,38 @@ def latency_chart(books: Books) -> ChartPanel:
     return _panel(chart, note, ("Height", "Latency (ms)"), [(f"{h:.0f}", f"{v:,.0f}") for h, v in points])
 
 
-_SHARES: Final = ((0.5, "p50"), (0.95, "p95"))
-
-
 # --- charts over height ---------------------------------------------------------------------------------------------
 
 
 def fires_chart(books: Books) -> ChartPanel:
     """Timer fires in each block."""
-    blocks = books.ledger.blocks
-    points = _curve(blocks, lambda block: block.fires)
-    kept = _drawn(blocks, points)
+    is_whole = _stretch(len(books.ledger.blocks)) == 1
+    points = _curve(books, lambda block: block.fires)
     chart = Chart(
         ident="fires",
         title="Timer fires per block",
         description=f"{books.ledger.timers.fires:,} fires in {books.ledger.height:,} blocks.",
         x_label="height",
         y_label="fires",
-        series=[Series("fires", points, "bars" if kept == blocks else "area", 0)] if books.ledger.timers.fires else [],
-        bands=_height_bands(books),
-        hints=[(block.height, f"height {block.height}: {number(block.fires)} fires") for block in kept],
+        series=[Series("fires", points, "bars" if is_whole else "area", 0)] if books.ledger.timers.fires else [],
         empty="No timer fired.",
     )
-    rows = [(str(block.height), *(number(value(block)) for value in _ACTIVITY)) for block in kept]
-    columns = ("Height", "Fires", "Transactions", "Reverted", "Scheduled", "Destroyed")
-    return _panel(chart, _thin_note(len(blocks), "blocks"), columns, rows)
+    return _height_panel(books, chart, lambda block: f"{number(block.fires)} fires", _ACTIVITY, number)
 
 
-_ACTIVITY: Final[tuple[Value, ...]] = (
-    lambda block: block.fires,
-    lambda block: block.transactions,
-    lambda block: block.reverted,
-    lambda block: block.scheduled,
-    lambda block: block.destroyed,
-)
+_ACTIVITY: Final[dict[str, Value]] = {
+    "Fires": lambda block: block.fires,
+    "Transactions": lambda block: block.transactions,
+    "Reverted": lambda block: block.reverted,
+    "Scheduled": lambda block: block.scheduled,
+    "Destroyed": lambda block: block.destroyed,
+}
 
 
 def backlog_chart(books: Books) -> ChartPanel:
     """Timers that wait although their trigger height has passed."""
-    blocks = books.ledger.blocks
-    points = _curve(blocks, lambda block: block.backlog)
-    kept = _drawn(blocks, points)
-    most = max((block.backlog for block in blocks), default=0)
+    most = max((block.backlog for block in books.ledger.blocks), default=0)
+    points = _curve(books, lambda block: block.backlog)
     chart = Chart(
         ident="backlog",
         title="Backlog of due timers",
@@ -200,72 +190,67 @@ def backlog_chart(books: Books) -> ChartPanel:
         x_label="height",
         y_label="timers past their trigger height",
         series=[Series("backlog", points, "area", 1)] if books.ledger.timers.lives else [],
-        bands=_height_bands(books),
-        hints=[(block.height, f"height {block.height}: backlog {number(block.backlog)}") for block in kept],
         empty="No timer was scheduled.",
     )
-    rows = [(str(block.height), f"{block.backlog:,}", f"{block.pending:,}") for block in kept]
-    return _panel(chart, _thin_note(len(blocks), "blocks"), ("Height", "Backlog", "Pending in all"), rows)
+    columns: dict[str, Value] = {
+        "Backlog": lambda block: block.backlog,
+        "Pending in all": lambda block: block.pending,
+    }
+    return _height_panel(books, chart, lambda block: f"backlog {number(block.backlog)}", columns, "{:,}".format)
 
 
 def basefee_chart(books: Books) -> ChartPanel:
     """The three basefees in force during each block."""
-    blocks = books.ledger.blocks
-    series = [Series(name, _curve(blocks, value), "line", colour) for colour, (name, value) in enumerate(_BASEFEES)]
-    kept = _drawn(blocks, *(one.points for one in series))
     chart = Chart(
         ident="basefees",
         title="Basefees",
         description="The price of a cycle, of a cell and of the timer lane's cycle, in force during each block.",
         x_label="height",
         y_label="smallest CBY units",
-        series=series,
-        bands=_height_bands(books),
-        hints=[(block.height, _basefee_text(block)) for block in kept],
+        series=_curves(books, _BASEFEES),
         may_be_logarithmic=True,
         empty="No block was finalised.",
     )
-    rows = [(str(block.height), *(f"{value(block):,.0f}" for _, value in _BASEFEES)) for block in kept]
-    return _panel(chart, _thin_note(len(blocks), "blocks"), ("Height", *(name for name, _ in _BASEFEES)), rows)
+
+    def hint(block: BlockMetrics) -> str:
+        return ", ".join(f"{name} {number(value(block))}" for name, value in _BASEFEES.items())
+
+    return _height_panel(books, chart, hint, _BASEFEES, "{:,.0f}".format)
 
 
-_BASEFEES: Final[tuple[tuple[str, Value], ...]] = (
-    ("timer lane", lambda block: block.basefee_lane_timer),
-    ("cycle", lambda block: block.basefee_cycle),
-    ("cell", lambda block: block.basefee_cell),
-)
+_BASEFEES: Final[dict[str, Value]] = {
+    "timer lane": lambda block: block.basefee_lane_timer,
+    "cycle": lambda block: block.basefee_cycle,
+    "cell": lambda block: block.basefee_cell,
+}
 
 
 def lane_chart(books: Books) -> ChartPanel:
     """How full the timer lane and the transactions' lane were."""
-    blocks, parameters = books.ledger.blocks, books.record.genesis.parameters
-    lanes: tuple[tuple[str, Value], ...] = (
-        ("timer lane", lambda block: 100 * block.lane_cycles / block.lane_limit),
-        ("transactions", lambda block: 100 * block.user_cycles / parameters.lane_user_cycles),
-    )
-    series = [Series(name, _curve(blocks, value), "line", colour) for colour, (name, value) in enumerate(lanes)]
-    kept = _drawn(blocks, *(one.points for one in series))
+    parameters = books.record.genesis.parameters
+    lanes: dict[str, Value] = {
+        "timer lane": lambda block: 100 * block.lane_cycles / block.lane_limit,
+        "transactions": lambda block: 100 * block.user_cycles / parameters.lane_user_cycles,
+    }
     chart = Chart(
         ident="lanes",
         title="Lane use",
         description="Cycles used by timer fires and by transactions, as a share of what each lane allows.",
         x_label="height",
         y_label="% of the lane's cycles",
-        series=series,
-        marks=[Mark(50.0, "target 50 %")] if blocks else [],
-        bands=_height_bands(books),
-        hints=[
-            (block.height, f"height {block.height}: " + ", ".join(f"{name} {v(block):.0f} %" for name, v in lanes))
-            for block in kept
-        ],
+        series=_curves(books, lanes),
+        marks=[Mark(50.0, "target 50 %")] if books.ledger.blocks else [],
         format_y=lambda value: f"{value:g} %",
         y_limit=100.0,
         empty="No block was finalised.",
     )
-    rows = [(str(block.height), *(f"{value(block):.1f}" for _, value in lanes)) for block in kept]
-    columns = ("Height", "Timer lane (%)", "Transactions (%)")
+
+    def hint(block: BlockMetrics) -> str:
+        return ", ".join(f"{name} {value(block):.0f} %" for name, value in lanes.items())
+
+    columns = dict(zip(("Timer lane (%)", "Transactions (%)"), lanes.values(), strict=True))
     note = f"The timer lane's basefee rises above {parameters.lane_timer_cycles // 2:,} cycles a block and falls below."
-    return _panel(chart, _joined(note, _thin_note(len(blocks), "blocks")), columns, rows)
+    return _height_panel(books, chart, hint, columns, "{:.1f}".format, note)
 
 
 # --- charts of actors -----------------------------------------------------------------------------------------------
@@ -286,14 +271,14 @@ def lateness_chart(classes: Sequence[ClassUse]) -> ChartPanel:
         rows=rows,
         empty="No timer fired.",
     )
-    keys = [Key(name, Markup(_point_key(place)), always=True) for place, name in enumerate(chart.value_names)]
+    keys = _point_keys(enumerate(chart.value_names))
     note = "A class is a workload of the load plan, with the program that its actors run."
     table = [(row.name, *(f"{value:.0f}" for _, value in row.values)) for row in rows]
     columns = ("Class", *(name for _, name in LATENESS_SHARES))
-    return ChartPanel(chart, Markup(render_rows(chart)), note if rows else "", columns, table, keys, texts=1)
+    return ChartPanel(chart, Markup(render(chart)), note if rows else "", columns, table, keys, texts=1)
 
 
-LATENESS_SHARES: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max"))
+LATENESS_SHARES: Final = (*SHARES, (1.0, "max"))
 
 
 def fairness_chart(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> ChartPanel:
@@ -336,7 +321,7 @@ def fairness_chart(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Cha
         for use in sorted(uses, key=lambda use: -use.fires)[:MAX_POINTS]
     ]
     columns = ("Actor", "Class", "Weight", "Due", "Fires", "% of fires", "% of due")
-    keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
+    keys = _point_keys((one.colour, one.name) for one in chart.named)
     most = max((len(group.actors) for group in classes), default=0)
     note = _joined(
         f"{summary} Actors with many recent fires weigh less, down to 1.", _thin_note(most, "actors by their weight")
@@ -413,10 +398,9 @@ def lag_chart(record: RunRecord) -> ChartPanel:
         if record.backend == "sim"
         else "The machine let every process run as it wanted to.",
     )
-    note = "Delay for lack of a processor, without the host's own work."
-    keys = [Key(one.name, Markup(_point_key(one.colour)), always=True) for one in chart.named]
-    drawn = Markup(render(chart))
-    return ChartPanel(chart, drawn, "" if chart.is_empty else _joined(note, _thin_note(most, "seconds")), (), (), keys)
+    note = _joined("Delay for lack of a processor, without the host's own work.", _thin_note(most, "seconds"))
+    keys = _point_keys((one.colour, one.name) for one in chart.named)
+    return ChartPanel(chart, Markup(render(chart)), "" if chart.is_empty else note, (), (), keys)
 
 
 def _resource_points(
@@ -481,15 +465,29 @@ def _joined(*sentences: str) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _curve(blocks: Sequence[BlockMetrics], value: Value) -> list[Point]:
-    """A value of each block by height, thinned."""
-    return thinned([(float(block.height), value(block)) for block in blocks])
+def _curve(books: Books, value: Value) -> list[Point]:
+    return thinned([(float(block.height), value(block)) for block in books.ledger.blocks])
 
 
-def _drawn(blocks: Sequence[BlockMetrics], *curves: Sequence[Point]) -> list[BlockMetrics]:
-    """The blocks that are points of a curve."""
-    heights = {height for points in curves for height, _ in points}
-    return [block for block in blocks if block.height in heights]
+def _curves(books: Books, values: Mapping[str, Value]) -> list[Series]:
+    return [Series(name, _curve(books, value), "line", colour) for colour, (name, value) in enumerate(values.items())]
+
+
+def _height_panel(
+    books: Books,
+    chart: Chart,
+    hint: Callable[[BlockMetrics], str],
+    columns: Mapping[str, Value],
+    form: Callable[[float], str],
+    note: str = "",
+) -> ChartPanel:
+    """A chart over heights with faults and stalls, and a hint and a row of numbers for each block that is drawn."""
+    blocks, heights = books.ledger.blocks, {height for series in chart.series for height, _ in series.points}
+    drawn = [block for block in blocks if block.height in heights]
+    hints = [(block.height, f"height {block.height}: {hint(block)}") for block in drawn]
+    rows = [(str(block.height), *(form(value(block)) for value in columns.values())) for block in drawn]
+    whole_note = _joined(note, _thin_note(len(blocks), "blocks"))
+    return _panel(replace(chart, bands=_height_bands(books), hints=hints), whole_note, ("Height", *columns), rows)
 
 
 def _panel(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ChartPanel:
@@ -512,9 +510,11 @@ def _line_key(kind: str, dash: str) -> str:
     return f'<svg viewBox="0 0 26 8" role="presentation">{line(kind, 0, 4, 26, 4, dash)}</svg>'
 
 
-def _point_key(place: int) -> str:
-    points = f'<g class="dots c{place % COLOURS}">{shape(place, 6, 6, 4.2)}</g>'
-    return f'<svg class="point" viewBox="0 0 12 12" role="presentation">{points}</svg>'
+def _point_keys(names: Iterable[tuple[int, str]]) -> list[Key]:
+    """The key for points without names beside them, each with its place among the shapes."""
+    points = [(name, f'<g class="dots c{place % COLOURS}">{shape(place, 6, 6, 4.2)}</g>') for place, name in names]
+    head = '<svg class="point" viewBox="0 0 12 12" role="presentation">'
+    return [Key(name, Markup(f"{head}{point}</svg>"), always=True) for name, point in points]
 
 
 def _thinned_first(books: Books) -> list[tuple[int, float]]:
@@ -527,12 +527,9 @@ def _thinned_first(books: Books) -> list[tuple[int, float]]:
 def _height_points(books: Books, validator: int) -> list[tuple[float, float]]:
     """Seconds and final height of one validator, rising."""
     points: list[tuple[float, float]] = []
-    seen = sorted(
-        (f for f in books.record.finalizations if f.validator == validator), key=lambda f: (f.at_ms, f.height)
-    )
-    for finalization in seen:
-        if not points or finalization.height > points[-1][1]:
-            points.append((finalization.at_ms / 1_000, float(finalization.height)))
+    for at_ms, height in sorted((f.at_ms, f.height) for f in books.record.finalizations if f.validator == validator):
+        if not points or height > points[-1][1]:
+            points.append((at_ms / 1_000, float(height)))
     return points
 
 
@@ -548,45 +545,28 @@ def _height_rows(books: Books) -> list[tuple[str, ...]]:
 
 
 def _time_bands(record: RunRecord) -> list[Band]:
-    """The faults and the stalls that were too long, in seconds."""
-    faults = [
-        Band(
-            fault.begun_ms / 1_000,
-            (record.duration_ms if fault.ended_ms is None else fault.ended_ms) / 1_000,
-            named.title,
-            named.short,
-        )
-        for named in named_faults(record)
-        if (fault := named.fault).begun_ms is not None
+    return [
+        Band(each.begun_ms / 1_000, each.ended_ms / 1_000, each.title, each.short, each.is_stall)
+        for each in marked(record)
     ]
-    stalls = named_stalls(record)
-    return faults + [Band(s.began_ms / 1_000, s.ended_ms / 1_000, title, STALL, True) for title, s in stalls]
 
 
 def _height_bands(books: Books) -> list[Band]:
-    """The faults and the stalls that were too long, by the heights at which they began and ended."""
+    """Faults and stalls by the heights at which they began and ended."""
     top = max(1, books.ledger.height)
-    faults = [
+    return [
         Band(
-            min(top, max(1, fault.height_when_begun)),
-            min(top, fault.height_when_ended if fault.height_when_ended is not None else top),
-            named.title,
-            named.short,
+            min(top, max(1, each.begun_height)),
+            min(top, top if each.ended_height is None else each.ended_height),
+            each.title,
+            each.short,
+            each.is_stall,
         )
-        for named in named_faults(books.record)
-        if (fault := named.fault).begun_ms is not None
-    ]
-    return faults + [
-        Band(min(top, stall.after_height), min(top, stall.after_height + 1), title, STALL, True)
-        for title, stall in named_stalls(books.record)
+        for each in marked(books.record)
     ]
 
 
 def _fault_text(books: Books) -> str:
     names = [f"{fault.kind} of {fault.whom}" for fault in books.record.faults if fault.begun_ms is not None]
-    names += [f"{title} after height {stall.after_height}" for title, stall in named_stalls(books.record)]
+    names += [f"{each.name} after height {each.begun_height}" for each in marked(books.record) if each.is_stall]
     return f"Marked: {', '.join(names)}." if names else "There were no faults."
-
-
-def _basefee_text(block: BlockMetrics) -> str:
-    return f"height {block.height}: " + ", ".join(f"{name} {number(value(block))}" for name, value in _BASEFEES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from cluster.checks.metrics.metrics import Stall, stalls_beyond_limit
+from cluster.checks.metrics.metrics import stalls_beyond_limit
 from cluster.record.run import FaultRecord, RunRecord
 
 STALL: Final = "stall"
@@ -23,11 +23,6 @@ class NamedFault:
     number: str
     """Its position among the scenario's faults, from 1; empty if there is only one."""
     fault: FaultRecord
-
-    @property
-    def title(self) -> str:
-        """Number, kind and targets."""
-        return f"{self.number} {self.fault.title}".strip()
 
     @property
     def short(self) -> str:
@@ -45,16 +40,52 @@ class NamedFault:
         return set() if self.fault.begun_ms is None else {*self.fault.targets, *self.fault.impaired}
 
 
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A stretch of a run that charts and timeline mark: a fault, or a stall that was too long."""
+
+    name: str
+    number: str
+    short: str
+    begun_ms: float
+    ended_ms: float
+    """The run's end if it was not over."""
+    begun_height: int
+    ended_height: int | None
+    hit: set[str]
+    """The validators that a fault hit; empty if it hit links, and for a stall."""
+    is_stall: bool = False
+
+    @property
+    def title(self) -> str:
+        """Number and name."""
+        return f"{self.number} {self.name}".strip()
+
+
 def named_faults(record: RunRecord) -> list[NamedFault]:
     """The faults of a run, in the scenario's order."""
     is_alone = len(record.faults) == 1
     return [NamedFault("" if is_alone else str(place), fault) for place, fault in enumerate(record.faults, start=1)]
 
 
-def named_stalls(record: RunRecord) -> list[tuple[str, Stall]]:
-    """The times without a final block that were longer than the scenario allows, with their titles, in their order."""
-    longest = sorted(stalls_beyond_limit(record), key=lambda stall: -stall.length_ms)[:MAX_STALLS]
-    return [
-        (f"no final block for {stall.length_ms / 1_000:,.1f} s", stall)
-        for stall in sorted(longest, key=lambda stall: stall.began_ms)
+def marked(record: RunRecord) -> list[Marked]:
+    """The faults that began, in the scenario's order, and the stalls that were longer than the scenario allows."""
+    faults = [
+        Marked(
+            fault.title,
+            named.number,
+            named.short,
+            fault.begun_ms,
+            record.duration_ms if fault.ended_ms is None else fault.ended_ms,
+            fault.height_when_begun,
+            fault.height_when_ended,
+            named.hit,
+        )
+        for named in named_faults(record)
+        if (fault := named.fault).begun_ms is not None
     ]
+    longest = sorted(stalls_beyond_limit(record), key=lambda stall: -stall.length_ms)[:MAX_STALLS]
+    for stall in sorted(longest, key=lambda stall: stall.began_ms):
+        name, height = f"no final block for {stall.length_ms / 1_000:,.1f} s", stall.after_height
+        faults.append(Marked(name, "", STALL, stall.began_ms, stall.ended_ms, height, height + 1, set(), is_stall=True))
+    return faults

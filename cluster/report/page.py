@@ -82,7 +82,6 @@ def render_report(judged: Judged, command: str) -> str:
 
 
 def _counts(verdict: Verdict) -> str:
-    """The number of checks by outcome, as text."""
     found = [check.verdict if check.applies else None for check in verdict.checks]
     names = (
         (Outcome.FAIL, "failed"),

@@ -7,8 +7,8 @@ is ``index.html`` in the folder itself, written atomically.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -62,19 +62,9 @@ class Entry:
 
     def page(self) -> dict[str, Any]:
         """The JSON of ``stampede runs --json``."""
-        return {
-            "name": self.name,
-            "at": self.at.isoformat(timespec="seconds"),
-            "state": self.state,
-            "kind": self.kind,
-            "scenario": self.scenario,
-            "backend": self.backend,
-            "seed": self.seed,
-            "commit": self.commit,
-            "duration_s": self.duration_s,
-            "metrics": dict(self.metrics),
-            "note": self.note,
-        }
+        page = asdict(self) | {"at": self.at.isoformat(timespec="seconds")}
+        del page["links"]
+        return page
 
 
 def read_index(root: Path) -> list[Entry]:
@@ -86,9 +76,9 @@ def read_index(root: Path) -> list[Entry]:
 def read_entry(folder: Path) -> Entry:
     """The entry of a folder."""
     if (folder / RESULT_FILE).exists():
-        return _run(folder)
+        return _readable(folder, _run, RESULT_FILE, "result")
     if (folder / SWEEP_LOG_FILE).exists():
-        return _sweep(folder)
+        return _readable(folder, _sweep, SWEEP_SUMMARY_FILE, "summary")
     if any((folder / name).exists() for name in (SCENARIO_FILE, "logs", "data")):
         return Entry(folder.name, _changed(folder), "unfinished", "run", note="no result: running, or aborted")
     return Entry(folder.name, _changed(folder), "foreign", note="no run")
@@ -117,34 +107,40 @@ def refresh_index(folder: Path, root: Path = RUNS_FOLDER) -> None:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
+def _readable(folder: Path, read: Callable[[Path], Entry], name: str, what: str) -> Entry:
+    try:
+        return read(folder)
+    except OSError as error:
+        note = f"{name}: {error.strerror}"
+    except (ValueError, TypeError, AttributeError, KeyError, OverflowError, RecursionError) as error:
+        note = f"{name} is not a {what}: {' '.join(str(error).split())[:200]}"
+    return Entry(folder.name, _changed(folder), "broken", note=note, links=_links(folder))
+
+
 def _run(folder: Path) -> Entry:
     path = folder / RESULT_FILE
-    try:
-        if path.stat().st_size > MAX_RESULT_BYTES:
-            raise ValueError("is too large")
-        result = json.loads(path.read_text(encoding="utf-8"))
-        outcome = Outcome(_text(result, "verdict"))
-        metrics = {name: float(value) for name, value in _mapping(result, "metrics").items() if _is_number(value)}
-        checks = result.get("checks")
-        note = "" if outcome is Outcome.PASS else _reason(checks, outcome)
-        return Entry(
-            name=folder.name,
-            at=_changed(path),
-            state=outcome.value,
-            kind="run",
-            scenario=_text(result, "scenario"),
-            backend=_text(result, "backend"),
-            seed=str(result.get("seed", "")),
-            commit=_text(result, "commit"),
-            duration_s=metrics.get("duration_s"),
-            metrics=metrics,
-            note=note,
-            links=_links(folder),
-        )
-    except OSError as error:
-        return _broken(folder, f"{RESULT_FILE}: {error.strerror}")
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        return _broken(folder, f"{RESULT_FILE} is not a result: {_one_line(str(error))}")
+    if path.stat().st_size > MAX_RESULT_BYTES:
+        raise ValueError("is too large")
+    result = json.loads(path.read_text(encoding="utf-8"))
+    outcome = Outcome(_text(result, "verdict"))
+    metrics = result.get("metrics", {})
+    if not isinstance(metrics, dict):
+        raise ValueError("metrics is no object")
+    metrics = {name: float(value) for name, value in metrics.items() if type(value) in (int, float)}
+    return Entry(
+        name=folder.name,
+        at=_changed(path),
+        state=outcome.value,
+        kind="run",
+        scenario=_text(result, "scenario"),
+        backend=_text(result, "backend"),
+        seed=str(result.get("seed", "")),
+        commit=_text(result, "commit"),
+        duration_s=metrics.get("duration_s"),
+        metrics=metrics,
+        note="" if outcome is Outcome.PASS else _reason(result.get("checks"), outcome),
+        links=_links(folder),
+    )
 
 
 def _sweep(folder: Path) -> Entry:
@@ -153,14 +149,9 @@ def _sweep(folder: Path) -> Entry:
     if not path.exists():
         at = _changed(folder / SWEEP_LOG_FILE)
         return Entry(folder.name, at, "unfinished", "sweep", title, "sim", note="no summary yet")
-    try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-        seeds, passed = int(summary["seeds"]), int(summary["passed"])
-        failed, undecided = len(summary["failed"]), len(summary["undecided"])
-    except OSError as error:
-        return _broken(folder, f"{SWEEP_SUMMARY_FILE}: {error.strerror}")
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        return _broken(folder, f"{SWEEP_SUMMARY_FILE} is not a summary: {_one_line(str(error))}")
+    summary = json.loads(path.read_text(encoding="utf-8"))
+    seeds, passed = int(summary["seeds"]), int(summary["passed"])
+    failed, undecided = len(summary["failed"]), len(summary["undecided"])
     state: State = "fail" if failed else "inconclusive" if undecided or passed < seeds or not seeds else "pass"
     return Entry(
         name=folder.name,
@@ -176,17 +167,12 @@ def _sweep(folder: Path) -> Entry:
 
 
 def _sweep_title(folder: Path) -> str:
-    """The title of a sweep, from the first line of its log."""
     try:
         with (folder / SWEEP_LOG_FILE).open(encoding="utf-8") as file:
             begun = json.loads(file.readline(MAX_RESULT_BYTES))
         return str(begun["task"])
     except (OSError, ValueError, TypeError, KeyError):
         return "sweep"
-
-
-def _broken(folder: Path, note: str) -> Entry:
-    return Entry(folder.name, _changed(folder), "broken", note=note, links=_links(folder))
 
 
 def _links(folder: Path) -> tuple[tuple[str, str], ...]:
@@ -198,21 +184,10 @@ def _changed(path: Path) -> datetime:
 
 
 def _text(result: Any, name: str) -> str:
-    value = result[name] if isinstance(result, dict) and name in result else None
+    value = result.get(name) if isinstance(result, dict) else None
     if not isinstance(value, str):
         raise ValueError(f"{name} is missing or not a text")
     return value
-
-
-def _mapping(result: Any, name: str) -> Mapping[str, Any]:
-    value = result.get(name, {})
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} is no object")
-    return value
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _reason(checks: Any, state: str) -> str:
@@ -221,7 +196,3 @@ def _reason(checks: Any, state: str) -> str:
         if isinstance(check, dict) and check.get("verdict") == state:
             return f"{check.get('name')}: {check.get('detail')}"
     return ""
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:200]

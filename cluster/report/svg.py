@@ -142,6 +142,16 @@ class Size:
     y_ticks: int = 5
     direct_labels: bool = True
 
+    @property
+    def end(self) -> float:
+        """Of the x axis."""
+        return self.width - self.right
+
+    @property
+    def floor(self) -> float:
+        """Where the x axis is."""
+        return self.height - self.bottom
+
 
 SMALL: Final = Size("small", 400, 190, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
 """For several charts side by side, on a desk and on a phone."""
@@ -149,28 +159,29 @@ WIDE: Final = Size("wide", 820, 280, left=64, right=124)
 NARROW: Final = Size("narrow", 360, 250, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
 
 
-def render(chart: Chart, sizes: Sequence[Size] = (WIDE, NARROW)) -> str:
+def render(chart: Chart | RowChart, sizes: Sequence[Size] = (WIDE, NARROW)) -> str:
     """The drawings of a chart, or a sentence if there is nothing to draw."""
     if chart.is_empty:
         return f'<p class="empty">{escape(chart.empty)}</p>'
+    if isinstance(chart, RowChart):
+        return "".join(_drawn_rows(chart, size) for size in sizes)
     return "".join(_Drawing(chart, size).svg() for size in sizes)
 
 
-SHAPES: Final = ("circle", "square", "triangle", "diamond")
 SCATTER_PIXELS: Final = 4.2
 SCATTER_MARGIN: Final = 0.03
 """Of the x axis, left free beside the outermost points."""
 
 
 def shape(colour: int, x: float, y: float, radius: float) -> str:
-    """A point of a scatter, with shape and colour by series."""
+    """A point of a scatter: by its series a circle, a square, a triangle or a diamond."""
     r = radius
-    match SHAPES[colour % len(SHAPES)]:
-        case "circle":
+    match colour % 4:
+        case 0:
             return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"/>'
-        case "square":
+        case 1:
             return f'<rect x="{x - r:.1f}" y="{y - r:.1f}" width="{2 * r:.1f}" height="{2 * r:.1f}"/>'
-        case "triangle":
+        case 2:
             return f'<path d="M{x:.1f} {y - 1.2 * r:.1f}l{1.2 * r:.1f} {2.2 * r:.1f}h{-2.4 * r:.1f}Z"/>'
         case _:
             d = 1.4 * r
@@ -214,6 +225,13 @@ def round_steps(low: float, high: float, wanted: int) -> list[float]:
     return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
+def _scale_from_zero(high: float, ticks: int, start: float, end: float) -> Scale:
+    """From 0 to a round value that is not below ``high``."""
+    steps = round_steps(0.0, high, ticks)
+    step = steps[1] if len(steps) > 1 else high
+    return Scale(0.0, math.ceil(high / step - 1e-9) * step, start, end)
+
+
 def _decades(low: float, high: float, wanted: int) -> list[float]:
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     skip = max(1, -(-(last - first) // max(1, wanted)))
@@ -243,8 +261,7 @@ class _Drawing:
         xs = [x for series in chart.series for x, _ in series.points]
         styles = {series.style for series in chart.series}
         pad = 0.5 if "bars" in styles else SCATTER_MARGIN * (max(xs) - min(xs)) if "scatter" in styles else 0.0
-        left, right = size.left, size.width - size.right
-        self.x = Scale(min(xs) - pad, max(xs) + pad, left, right)
+        self.x = Scale(min(xs) - pad, max(xs) + pad, size.left, size.end)
         self.size = size
         self.band_rows = self._place_band_names()
         rows = 1 + max((row for *_, row in self.band_rows), default=-1)
@@ -254,23 +271,16 @@ class _Drawing:
     def _value_scale(self) -> Scale:
         size, chart = self.size, self.chart
         values = [y for series in chart.series for _, y in series.points] + [mark.value for mark in chart.marks]
-        top, bottom = size.top, size.height - size.bottom
         positive = [value for value in values if value > 0]
         if chart.may_be_logarithmic and positive and max(positive) >= LOG_SCALE_FROM_RATIO * min(positive):
-            return Scale(min(positive) / 1.2, max(positive) * 1.2, bottom, top, logarithmic=True)
-        high = max([*values, chart.y_limit or 0.0]) or 1.0
-        steps = round_steps(0.0, high, size.y_ticks)
-        step = steps[1] if len(steps) > 1 else high
-        return Scale(0.0, math.ceil(high / step - 1e-9) * step, bottom, top)
+            return Scale(min(positive) / 1.2, max(positive) * 1.2, size.floor, size.top, logarithmic=True)
+        return _scale_from_zero(max([*values, chart.y_limit or 0.0]) or 1.0, size.y_ticks, size.floor, size.top)
 
     def svg(self) -> str:
         size, chart = self.size, self.chart
         ident = f"{chart.ident}-{size.name}"
         parts = [
-            f'<svg class="chart {size.name}" role="img" aria-labelledby="{ident}-title {ident}-text"',
-            f' viewBox="0 0 {size.width:g} {size.height:g}" id="{ident}">',
-            f'<title id="{ident}-title">{escape(chart.title)}</title>',
-            f'<desc id="{ident}-text">{escape(chart.description)}</desc>',
+            _head(chart, size, size.height),
             _hatch(ident),
             *self._bands(ident),
             *self._axes(),
@@ -284,7 +294,7 @@ class _Drawing:
 
     def _axes(self) -> list[str]:
         size, chart = self.size, self.chart
-        left, right, bottom = size.left, size.width - size.right, size.height - size.bottom
+        left, right, bottom = size.left, size.end, size.floor
         parts = []
         for value in self.y.ticks(size.y_ticks):
             at = self.y(value)
@@ -306,7 +316,7 @@ class _Drawing:
         return [value for value in ticks if not heights or float(value).is_integer()]
 
     def _bands(self, ident: str) -> list[str]:
-        top, bottom = self.size.top, self.size.height - self.size.bottom
+        top, bottom = self.size.top, self.size.floor
         parts = []
         for band in self.chart.bands:
             start, end = self._clamped(band)
@@ -326,29 +336,28 @@ class _Drawing:
         """Names above the starts of their bands, in rows that do not overlap; the last row has short names."""
         is_crowded = len(self.chart.bands) > MAX_BANDS_NAMED
         placed, ends = [], [-math.inf] * (CROWDED_ROWS if is_crowded else BAND_NAME_ROWS)
-        limit = self.size.width - self.size.right
         for band in sorted(self.chart.bands, key=lambda band: band.start):
             for name in (band.short,) if is_crowded else (band.name, band.short):
                 width = len(name) * CHARACTER_PIXELS
-                start = max(self.size.left, min(self._clamped(band)[0], limit - width))
+                start = max(self.size.left, min(self._clamped(band)[0], self.size.end - width))
                 rows = ends if name == band.short else ends[:-1]
                 row = next((i for i, end in enumerate(rows) if start > end), None)
                 may_shift = name == band.short and not is_crowded
                 if row is None and may_shift and min(ends) - start < BAND_SHIFT_PIXELS:
                     row, start = ends.index(min(ends)), min(ends)
-                if name and row is not None and start + width <= limit:
+                if name and row is not None and start + width <= self.size.end:
                     ends[row] = start + width + 10
                     placed.append((band, name, start, row))
                     break
         return placed
 
     def _clamped(self, band: Band) -> tuple[float, float]:
-        low, high = self.size.left, self.size.width - self.size.right
+        low, high = self.size.left, self.size.end
         return max(low, min(high, self.x(band.start))), max(low, min(high, self.x(band.end)))
 
     def _marks(self) -> list[str]:
         """Lines at the marks' values; without room beside the drawing, the page's key names them."""
-        left, right = self.size.left, self.size.width - self.size.right
+        left, right = self.size.left, self.size.end
         _, places = self._beside()
         parts = []
         for order, (mark, at) in enumerate(zip(self.chart.marks, places, strict=True)):
@@ -361,25 +370,21 @@ class _Drawing:
     def _series(self, series: Series) -> str:
         if series.style == "bars":
             return self._bars(series)
-        if series.style == "scatter":
-            points = "".join(shape(series.colour, self.x(x), self.y(y), SCATTER_PIXELS) for x, y in series.points)
+        if series.style in ("dots", "scatter"):
+            place, radius = 0, 2.6 if len(series.points) < 120 else 1.8
+            if series.style == "scatter":
+                place, radius = series.colour, SCATTER_PIXELS
+            points = "".join(shape(place, self.x(x), self.y(y), radius) for x, y in series.points)
             return f'<g class="dots {_colour(series)}">{points}</g>'
-        if series.style == "dots":
-            radius = 2.6 if len(series.points) < 120 else 1.8
-            dots = "".join(
-                f'<circle cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="{radius}"/>' for x, y in series.points
-            )
-            return f'<g class="dots {_colour(series)}">{dots}</g>'
         path = self._path(series)
         alone = series.muted or len(self.chart.named) == 1
         dash = "" if alone else _dashes(DASHES[series.colour % len(DASHES)])
         area = ""
         if series.style == "area":
             first, last = self.x(series.points[0][0]), self.x(series.points[-1][0])
-            bottom = self.size.height - self.size.bottom
-            area = (
-                f'<path class="area {_colour(series)}" d="{path}L{last:.1f} {bottom:.1f}L{first:.1f} {bottom:.1f}Z"/>'
-            )
+            bottom = self.size.floor
+            under = f"L{last:.1f} {bottom:.1f}L{first:.1f} {bottom:.1f}Z"
+            area = f'<path class="area {_colour(series)}" d="{path}{under}"/>'
         return f'{area}<path class="line {_colour(series)}" d="{path}"{dash}/>'
 
     def _path(self, series: Series) -> str:
@@ -400,7 +405,7 @@ class _Drawing:
         xs = [x for x, _ in series.points]
         step = min((b - a for a, b in pairwise(xs)), default=1.0)
         width = min(MAX_BAR_PIXELS, max(1.0, abs(self.x(step) - self.x(0)) * BAR_SHARE))
-        bottom = self.size.height - self.size.bottom
+        bottom = self.size.floor
         rectangles = []
         for x, y in series.points:
             height = bottom - self.y(y)
@@ -415,7 +420,7 @@ class _Drawing:
 
     def _direct_labels(self) -> list[str]:
         """Names at the ends of the lines, with a leader to each."""
-        right = self.size.width - self.size.right
+        right = self.size.end
         places, _ = self._beside()
         parts = []
         for series, at in zip(self._labelled(), places, strict=True):
@@ -427,7 +432,6 @@ class _Drawing:
         return parts
 
     def _labelled(self) -> list[Series]:
-        """The series that carry their names at their ends."""
         labelled = self.chart.labelled
         return labelled if self.size.direct_labels and len(labelled) > 1 else []
 
@@ -445,7 +449,7 @@ class _Drawing:
         for i in order:
             placed[i] = max(placed[i], floor)
             floor = placed[i] + LABEL_GAP
-        ceiling = self.size.height - self.size.bottom + 4
+        ceiling = self.size.floor + 4
         for i in reversed(order):
             placed[i] = min(placed[i], ceiling)
             ceiling = placed[i] - LABEL_GAP
@@ -455,12 +459,12 @@ class _Drawing:
         """Unseen columns that carry a text each, for the pointer."""
         if not self.size.direct_labels or not self.chart.hints:
             return []
-        top, bottom = self.size.top, self.size.height - self.size.bottom
+        top, bottom = self.size.top, self.size.floor
         xs = [self.x(x) for x, _ in self.chart.hints]
         parts = []
         for i, (_, hint) in enumerate(self.chart.hints):
             start = (xs[i - 1] + xs[i]) / 2 if i else self.size.left
-            end = (xs[i] + xs[i + 1]) / 2 if i + 1 < len(xs) else self.size.width - self.size.right
+            end = (xs[i] + xs[i + 1]) / 2 if i + 1 < len(xs) else self.size.end
             parts.append(
                 f'<rect class="hint" x="{start:.1f}" y="{top:.1f}" width="{max(0.5, end - start):.1f}"'
                 f' height="{bottom - top:.1f}"><title>{escape(hint)}</title></rect>'
@@ -470,6 +474,16 @@ class _Drawing:
 
 def _colour(series: Series) -> str:
     return "muted" if series.muted else f"c{series.colour % COLOURS}"
+
+
+def _head(chart: Chart | RowChart, size: Size, height: float) -> str:
+    """The beginning of a drawing, with its texts for readers who do not see it."""
+    ident = f"{chart.ident}-{size.name}"
+    return (
+        f'<svg class="chart {size.name}" role="img" aria-labelledby="{ident}-title {ident}-text"'
+        f' viewBox="0 0 {size.width:g} {height:g}" id="{ident}"><title id="{ident}-title">{escape(chart.title)}</title>'
+        f'<desc id="{ident}-text">{escape(chart.description)}</desc>'
+    )
 
 
 def _hatch(ident: str) -> str:
@@ -492,3 +506,75 @@ def _dashes(dash: str) -> str:
 def text(content: str, x: float, y: float, kind: str, anchor: str = "start") -> str:
     """A line of text with a class of the page's style."""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(content)}</text>'
+
+
+# --- charts of rows -------------------------------------------------------------------------------------------------
+
+ROW_PIXELS: Final = 34.0
+NAME_PIXELS: Final = 16.0
+"""On a phone, a row's name is above it."""
+POINT_PIXELS: Final = 4.4
+RIGHT_PIXELS: Final = 24.0
+BOTTOM_PIXELS: Final = 42.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A name, and the values that belong to it, each with its name."""
+
+    name: str
+    values: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowChart:
+    """For each of several things a few values on one axis, such as percentiles; shape and colour follow a value's
+    position, and the page's key names them."""
+
+    ident: str
+    title: str
+    description: str
+    x_label: str
+    rows: Sequence[Row]
+    empty: str = "Nothing was recorded."
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.rows
+
+    @property
+    def value_names(self) -> list[str]:
+        """For the key."""
+        return [name for name, _ in self.rows[0].values] if self.rows else []
+
+
+def _drawn_rows(chart: RowChart, size: Size) -> str:
+    beside = size.direct_labels
+    left = 28 + max(len(row.name) for row in chart.rows) * CHARACTER_PIXELS if beside else 14.0
+    row_pixels = ROW_PIXELS if beside else ROW_PIXELS + NAME_PIXELS
+    right, bottom = size.width - RIGHT_PIXELS, 10 + row_pixels * len(chart.rows)
+    high = max(value for row in chart.rows for _, value in row.values) or 1.0
+    scale = _scale_from_zero(high, size.x_ticks, left, right)
+    parts = [_head(chart, size, bottom + BOTTOM_PIXELS)]
+    for value in scale.ticks(size.x_ticks):
+        parts.append(line("grid", scale(value), 10, scale(value), bottom))
+        parts.append(text(number(value), scale(value), bottom + 17, "tick", "middle"))
+    parts.append(line("axis", left, bottom, right, bottom))
+    parts.append(text(chart.x_label, right, bottom + BOTTOM_PIXELS - 6, "label", "end"))
+    for place, row in enumerate(chart.rows):
+        at = 10 + row_pixels * (place + 1) - ROW_PIXELS / 2
+        name_at = (left - 14, at + 4) if beside else (left, at - NAME_PIXELS)
+        parts.append(text(row.name, *name_at, "name", "end" if beside else "start"))
+        parts.append(_row(row, at, scale))
+    return "".join([*parts, "</svg>"])
+
+
+def _row(row: Row, at: float, scale: Scale) -> str:
+    values = [value for _, value in row.values]
+    words = ", ".join(f"{name} {number(value)}" for name, value in row.values)
+    points = [
+        f'<g class="dots c{place % COLOURS}">{shape(place, scale(value), at, POINT_PIXELS)}</g>'
+        for place, value in enumerate(values)
+    ]
+    span = line("axis", scale(min(values)), at, scale(max(values)), at)
+    return f'<g class="row"><title>{escape(f"{row.name}: {words}")}</title>{span}{"".join(reversed(points))}</g>'

@@ -8,7 +8,7 @@ from typing import Any, Final
 from cluster.audit.books import Books
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
-from cluster.checks.metrics.actor_classes import ClassUse
+from cluster.checks.metrics.actor_classes import SHARES, ClassUse
 from cluster.record.run import NO_PRESET, Backend, FaultRecord
 from cluster.report.fault_labels import named_faults
 from cluster.report.svg import number
@@ -76,25 +76,22 @@ def fault_rows(books: Books) -> list[dict[str, str]]:
     rows = []
     for named in named_faults(books.record):
         fault = named.fault
-        begun, ended = (
-            "never" if at is None else f"{at / 1_000:.1f} s, height {height if height is not None else '?'}"
-            for at, height in (
-                (fault.begun_ms, fault.height_when_begun),
-                (fault.ended_ms, fault.height_when_ended),
-            )
-        )
         rows.append(
             {
                 "number": named.number,
                 "name": fault.title,
                 "planned": _planned(fault, books.record.backend),
-                "begun": begun,
-                "ended": ended,
+                "begun": _moment(fault.begun_ms, fault.height_when_begun),
+                "ended": _moment(fault.ended_ms, fault.height_when_ended),
                 "took_effect": "yes" if fault.took_effect else "no",
                 "evidence": fault.evidence,
             }
         )
     return rows
+
+
+def _moment(at_ms: float | None, height: int | None) -> str:
+    return "never" if at_ms is None else f"{at_ms / 1_000:.1f} s, height {'?' if height is None else height}"
 
 
 def _planned(fault: FaultRecord, backend: Backend) -> str:
@@ -128,7 +125,7 @@ def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
             f"{100 * group.fires / total:.1f}",
             f"{100 * group.fires / group.due:.1f}",
             f"{group.weight:.2f}",
-            *(_blocks(group.lateness_blocks(share)) for share in (0.5, 0.95, 0.99)),
+            *(_blocks(group.lateness_blocks(share)) for share, _ in SHARES),
         )
         for group in classes
     ]
@@ -195,13 +192,8 @@ def _shortened(text: str) -> str:
 
 
 def _burned(accounts: Accounts) -> str:
-    """The amounts burned at each price, as text."""
-    amounts = {
-        "cycle": accounts.burned_cycle,
-        "cell": accounts.burned_cell,
-        "lane timer": accounts.burned_lane_timer,
-    }
-    return ", ".join(f"{name} {amount:,}" for name, amount in amounts.items())
+    lane = accounts.burned_lane_timer
+    return f"cycle {accounts.burned_cycle:,}, cell {accounts.burned_cell:,}, lane timer {lane:,}"
 
 
 def facts(books: Books) -> list[tuple[str, str]]:

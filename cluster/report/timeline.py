@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cluster.audit.books import Books
-from cluster.checks.metrics.metrics import Stall
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record import message_trace as trace
 from cluster.record.run import RunRecord, TracedMessage, TraceWindow
-from cluster.report.fault_labels import STALL, NamedFault, named_faults, named_stalls
+from cluster.report.fault_labels import Marked, marked
 
 MAX_MOMENTS: Final = 1_500
 BEGINNING_SHARE: Final = 0.02
@@ -27,17 +26,17 @@ NOT_SEEN_LEAVING: Final = -2
 """Likewise: only its arrival was seen, and its moment is that."""
 
 COLOURS: Final = {
-    trace.PROPOSAL: ("c1", ""),
-    trace.NOTARIZE: ("c0", ""),
-    trace.FINALIZE: ("c2", ""),
-    trace.NULLIFY: ("c4", "5 3"),
-    trace.TIMEOUT: ("c5", "5 3"),
-    trace.CERTIFICATE: ("c3", "2 2"),
-    trace.REQUEST: ("c6", "6 2 2 2"),
-    trace.BLOCK: ("c7", ""),
-    trace.SNAPSHOT: ("c7", "2 2"),
-    trace.TRANSACTIONS: ("ink-3", "1 3"),
-    trace.OTHER: ("fail", "1 3"),
+    trace.MessageKind.PROPOSAL: ("c1", ""),
+    trace.MessageKind.NOTARIZE: ("c0", ""),
+    trace.MessageKind.FINALIZE: ("c2", ""),
+    trace.MessageKind.NULLIFY: ("c4", "5 3"),
+    trace.MessageKind.TIMEOUT: ("c5", "5 3"),
+    trace.MessageKind.CERTIFICATE: ("c3", "2 2"),
+    trace.MessageKind.REQUEST: ("c6", "6 2 2 2"),
+    trace.MessageKind.BLOCK: ("c7", ""),
+    trace.MessageKind.SNAPSHOT: ("c7", "2 2"),
+    trace.MessageKind.TRANSACTIONS: ("ink-3", "1 3"),
+    trace.MessageKind.OTHER: ("fail", "1 3"),
 }
 """Colour (a variable of the style) and dashes of each kind of message."""
 
@@ -48,8 +47,14 @@ def timeline_data(books: Books) -> dict[str, Any]:
     shown = record.trace.watched or tuple(range(min(record.scenario.validators.count, trace.MAX_WATCHED)))
     places = {index: place for place, index in enumerate(shown)}
     names = record.scenario.validators.names
+    views, final = record.trace.views, record.finalizations
     lanes = [
-        {"name": names[index], "views": _views(record, index), "blocks": _blocks(record, index)} for index in shown
+        {
+            "name": names[index],
+            "views": _thinned([(seen.at_ms, seen.view) for seen in views if seen.validator == index]),
+            "blocks": _thinned(sorted((seen.at_ms, seen.height) for seen in final if seen.validator == index)),
+        }
+        for index in shown
     ]
     return {
         "begun": _rounded(_begun_ms(record)),
@@ -58,12 +63,7 @@ def timeline_data(books: Books) -> dict[str, Any]:
         "lanes": lanes,
         "hidden": len(names) - len(shown),
         "finalViews": sorted(set(books.views.values())),
-        "faults": [
-            entry
-            for named in named_faults(record)
-            if (entry := _fault(record, named, shown, names, places)) is not None
-        ]
-        + [_stall(title, stall, places) for title, stall in named_stalls(record)],
+        "faults": [_band(each, [names[index] for index in shown]) for each in marked(record)],
         "kinds": [{"name": kind, "colour": COLOURS[kind][0], "dash": COLOURS[kind][1]} for kind in trace.KINDS],
         "windows": [_window(window, places) for window in record.trace.windows],
     }
@@ -83,57 +83,29 @@ def legend(record: RunRecord) -> list[tuple[str, str, str, int]]:
     return [(kind, *COLOURS[kind], kept.count(kind)) for kind in trace.KINDS if kind in kept]
 
 
-def _views(record: RunRecord, validator: int) -> list[list[float]]:
-    entered = [(seen.at_ms, seen.view) for seen in record.trace.views if seen.validator == validator]
-    return [[_rounded(at), view] for at, view in _thinned(entered)]
-
-
-def _blocks(record: RunRecord, validator: int) -> list[list[float]]:
-    final = sorted((seen.at_ms, seen.height) for seen in record.finalizations if seen.validator == validator)
-    return [[_rounded(at), height] for at, height in _thinned(final)]
-
-
-def _thinned(moments: Sequence[tuple[float, int]]) -> Sequence[tuple[float, int]]:
+def _thinned(moments: Sequence[tuple[float, int]]) -> list[list[float]]:
+    """Views or heights, each with when it began; of too many, the longest of each group of neighbours."""
     if len(moments) <= MAX_MOMENTS:
-        return moments
+        return [[_rounded(at), number] for at, number in moments]
     size = -(-len(moments) // ((MAX_MOMENTS - 1) // 2))
     last = len(moments) - 1
     kept = {0, last}
     for start in range(0, last, size):
         longest = max(range(start, min(last, start + size)), key=lambda at: moments[at + 1][0] - moments[at][0])
         kept |= {longest, longest + 1}
-    return [moments[place] for place in sorted(kept)]
+    return [[_rounded(moments[place][0]), moments[place][1]] for place in sorted(kept)]
 
 
-def _fault(
-    record: RunRecord, named: NamedFault, shown: Sequence[int], names: Sequence[str], places: dict[int, int]
-) -> dict[str, Any] | None:
-    fault, hit = named.fault, named.hit
-    if fault.begun_ms is None:
-        return None
-    ended_ms = record.duration_ms if fault.ended_ms is None else fault.ended_ms
-    lanes = [places[index] for index in shown if names[index] in hit] if hit else list(places.values())
+def _band(each: Marked, lanes: Sequence[str]) -> dict[str, Any]:
+    """A fault on the lanes that it hit; a fault of links and a stall on every lane."""
     return {
-        "name": fault.title,
-        "short": named.short,
-        "number": named.number,
-        "from": _rounded(fault.begun_ms),
-        "to": _rounded(ended_ms),
-        "lanes": lanes,
-        "isStall": False,
-    }
-
-
-def _stall(title: str, stall: Stall, places: dict[int, int]) -> dict[str, Any]:
-    """Marked like a fault, on every lane."""
-    return {
-        "name": title,
-        "short": STALL,
-        "number": "",
-        "from": _rounded(stall.began_ms),
-        "to": _rounded(stall.ended_ms),
-        "lanes": list(places.values()),
-        "isStall": True,
+        "name": each.name,
+        "short": each.short,
+        "number": each.number,
+        "from": _rounded(each.begun_ms),
+        "to": _rounded(each.ended_ms),
+        "lanes": [place for place, name in enumerate(lanes) if not each.hit or name in each.hit],
+        "isStall": each.is_stall,
     }
 
 
@@ -161,7 +133,7 @@ def _message(message: TracedMessage, places: dict[int, int]) -> list[int]:
             else max(0, round((message.received_ms - message.sent_ms) * MICROSECONDS_PER_MILLISECOND))
         )
     return [
-        trace.KINDS.index(message.kind),
+        trace.KINDS.index(trace.MessageKind(message.kind)),
         message.view,
         places[message.sender],
         places[message.receiver],

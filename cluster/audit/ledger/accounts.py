@@ -7,10 +7,11 @@ transactions and later those of fires go to ``BlockReceipts.proposer``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from cluster.audit.chain_codec import Effects, FireReceipt, Movement, TransactionReceipt
-from cluster.audit.ledger.context import CHAIN, CONSERVATION, BlockContext, fee
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, BlockContext, Part
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import SCRIPT_CODE
 from validator.primitives.types import address_text
@@ -20,14 +21,14 @@ class Accounts:
     """Balances and burned fees of a chain, and which accounts are actors."""
 
     def __init__(self, genesis: Genesis) -> None:
-        self.balances: dict[bytes, int] = {address: genesis.accounts[address] for address in genesis.accounts}
+        self.balances: Counter[bytes] = Counter(genesis.accounts)
         self.actors: set[bytes] = set()
         self.scripts: set[bytes] = set()
         """Actors that run ``builtin:script``."""
         for address, actor in genesis.actors.items():
-            self.balances[address] = self.balances.get(address, 0) + actor.balance
+            self.balances[address] += actor.balance
             self.deployed(address, actor.code)
-        self.minted = sum(self.balances.values())
+        self.minted = self.held()
         self.burned = 0
         self.burned_cell = 0
         """Burned at the cell's basefee."""
@@ -42,7 +43,7 @@ class Accounts:
 
     def held(self) -> int:
         """The sum of all balances."""
-        return sum(self.balances.values())
+        return self.balances.total()
 
     def deployed(self, address: bytes, code: str) -> None:
         """Enter an actor."""
@@ -52,58 +53,52 @@ class Accounts:
 
     def pay(self, payer: bytes, burned: int, tip: int = 0) -> None:
         """Charge a fee; :meth:`credit_tips` pays the tips out."""
-        self.balances[payer] = self.balances.get(payer, 0) - burned - tip
+        self.balances[payer] -= burned + tip
         self.burned += burned
 
     def credit_tips(self, context: BlockContext, receipts: Iterable[TransactionReceipt | FireReceipt]) -> None:
         """Pay the tips of transactions or fires to the block's proposer."""
-        tips = sum(fee(receipt.tip) for receipt in receipts)
+        tips = sum(receipt.tip for receipt in receipts)
         self.tips += tips
         if tips:
-            proposer = context.receipts.proposer
-            self.balances[proposer] = self.balances.get(proposer, 0) + tips
+            self.balances[context.receipts.proposer] += tips
 
     def move(self, movements: Iterable[Movement]) -> None:
-        """Enter movements of money."""
         for movement in movements:
-            moved = fee(movement.amount)
-            self.balances[movement.source] = self.balances.get(movement.source, 0) - moved
-            self.balances[movement.target] = self.balances.get(movement.target, 0) + moved
+            self.balances[movement.source] -= movement.amount
+            self.balances[movement.target] += movement.amount
 
-    def check_not_negative(
-        self, context: BlockContext, name: str, payer: bytes, movements: tuple[Movement, ...] = ()
-    ) -> None:
+    def check_not_negative(self, part: Part, payer: bytes, movements: tuple[Movement, ...] = ()) -> None:
         """No payer and no source of a movement spent more than it had."""
         for address in dict.fromkeys((payer, *(movement.source for movement in movements))):
-            balance = self.balances.get(address, 0)
+            balance = self.balances[address]
             if balance < 0:
-                what = f"{name} left {address_text(address)} with {balance}: it spent what it never had"
-                context.found(CONSERVATION, what)
+                part.found(CONSERVATION, f"left {address_text(address)} with {balance}: it spent what it never had")
 
 
-def check_charge(context: BlockContext, name: str, verb: str, charged: int, expected: int) -> None:
+def check_charge(part: Part, verb: str, charged: int, expected: int) -> None:
     """A fee is what use and prices give; without a header the basefees are unknown, and only tips are checked."""
-    if (context.header is not None or verb == "tipped") and charged != expected:
-        context.found(CONSERVATION, f"{name} {verb} {charged} where its use and prices give {expected}")
+    if (part.context.header is not None or verb == "tipped") and charged != expected:
+        part.found(CONSERVATION, f"{verb} {charged} where its use and prices give {expected}")
 
 
-def check_result(context: BlockContext, name: str, ok: bool, error: str, effects: Effects) -> None:
+def check_result(part: Part, ok: bool, error: str, effects: Effects) -> None:
     """A run that succeeded has no error, and one that reverted left nothing behind."""
     if ok and error:
-        context.found(CHAIN, f"{name} succeeded with error {error[:40]!r}")
+        part.found(CHAIN, f"succeeded with error {error[:40]!r}")
     if not ok and (effects.movements or effects.scheduled or effects.timer_changes or effects.events):
-        context.found(CONSERVATION, f"{name} reverted but left effects behind")
+        part.found(CONSERVATION, "reverted but left effects behind")
 
 
-def check_sources(context: BlockContext, name: str, movements: Iterable[Movement], owner: bytes | None) -> None:
+def check_sources(part: Part, movements: Iterable[Movement], owner: bytes | None) -> None:
     """Only the owner's money moves."""
     for movement in movements:
         if movement.source != owner:
-            what = f"{name} moved {fee(movement.amount)} of {address_text(movement.source)}, which it does not own"
-            context.found(CONSERVATION, what)
+            source = address_text(movement.source)
+            part.found(CONSERVATION, f"moved {movement.amount} of {source}, which it does not own")
 
 
-def check_own_payer(context: BlockContext, name: str, effects: Effects) -> None:
+def check_own_payer(part: Part, effects: Effects) -> None:
     """Outside of transactions nobody but the actor pays for its timers."""
     if any(item.fee_payer != item.actor for item in effects.scheduled):
-        context.found(CONSERVATION, f"{name} scheduled a timer at somebody else's cost")
+        part.found(CONSERVATION, "scheduled a timer at somebody else's cost")

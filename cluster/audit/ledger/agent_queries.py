@@ -15,7 +15,6 @@ from cluster.audit.ledger.context import short
 from validator.chain.genesis import Genesis
 from validator.chain.transactions import SCRIPT_CODE
 from validator.execution.bidding import MIN_QUERY_CYCLES, UNPAID_QUERY_CYCLES
-from validator.primitives.params import Parameters
 from validator.primitives.types import address_text
 from validator.pvm.compiler.programs import compiled
 from validator.pvm.language.subset import ProgramError
@@ -103,6 +102,7 @@ class QueryAudit:
 
     def __init__(self, genesis: Genesis, agents: Agents) -> None:
         self._genesis = genesis
+        self._parameters = genesis.parameters
         self._agents = agents
         self._unpaid_heights: dict[bytes, int] = {}
         """When an actor was last found unable to pay."""
@@ -127,9 +127,9 @@ class QueryAudit:
         ``candidates`` are the timers that may be asked about, by actor, in the order of their heights and sequence
         numbers.
         """
-        parameters = self._genesis.parameters
+        parameters = self._parameters
         spent, unpaid, left = 0, set[bytes](), deque(queries)
-        for timer_id, actor in self._order_of(candidates, parameters):
+        for timer_id, actor in self._order_of(candidates):
             if spent + parameters.gba_max_cycles > parameters.gba_budget_cycles:
                 break
             if actor in unpaid:
@@ -148,12 +148,10 @@ class QueryAudit:
         if left:
             yield f"timer {short(left[0].timer_id)} was asked about, whose turn did not come"
 
-    def _order_of(
-        self, candidates: Mapping[bytes, Sequence[bytes]], parameters: Parameters
-    ) -> Iterator[tuple[bytes, bytes]]:
+    def _order_of(self, candidates: Mapping[bytes, Sequence[bytes]]) -> Iterator[tuple[bytes, bytes]]:
         """Timers and their actors: by rank among the actor's own, then by when the actor was asked last, then by id."""
         asked = {actor: timers for actor, timers in candidates.items() if not self._is_paused(actor)}
-        for rank in range(parameters.gba_queries_per_actor):
+        for rank in range(self._parameters.gba_queries_per_actor):
             of_rank = sorted(
                 (self._queried_heights.get(actor, 0), timers[rank], actor)
                 for actor, timers in asked.items()
@@ -163,18 +161,18 @@ class QueryAudit:
 
     def problems(self, query: QueryReceipt, balance: int, basefee_cycle: int | None) -> Iterator[str]:
         """Enter the next query; yields problems. ``balance`` is its actor's before it; prices may be unknown."""
-        parameters = self._genesis.parameters
-        yield from self._admission_problems(query, parameters)
-        yield from self._cost_problems(query, parameters)
+        yield from self._admission_problems(query)
+        yield from self._cost_problems(query)
         if basefee_cycle is not None:
-            can_pay = balance >= parameters.gba_max_cycles * basefee_cycle
+            can_pay = balance >= self._parameters.gba_max_cycles * basefee_cycle
             if can_pay and query.outcome == UNPAID:
                 yield "was unpaid, though its actor could pay"
             if not can_pay and query.outcome != UNPAID:
                 yield "was made, though its actor could not pay"
         self._enter(query)
 
-    def _admission_problems(self, query: QueryReceipt, parameters: Parameters) -> Iterator[str]:
+    def _admission_problems(self, query: QueryReceipt) -> Iterator[str]:
+        parameters = self._parameters
         if not self._genesis.runs_auction(self._height):
             yield "was made in a block that runs first in, first out"
         agent = self._agents.agent_of(query.actor, query.timer_id)
@@ -194,12 +192,12 @@ class QueryAudit:
     def _is_paused(self, actor: bytes) -> bool:
         """Whether an actor is asked about nothing for a while, since it could not pay."""
         unpaid = self._unpaid_heights.get(actor)
-        return unpaid is not None and self._height - unpaid <= self._genesis.parameters.gba_unpaid_pause
+        return unpaid is not None and self._height - unpaid <= self._parameters.gba_unpaid_pause
 
-    def _cost_problems(self, query: QueryReceipt, parameters: Parameters) -> Iterator[str]:
+    def _cost_problems(self, query: QueryReceipt) -> Iterator[str]:
         if query.outcome not in OUTCOMES:
             yield f"came to {query.outcome[:40]!r}, which is no outcome"
-        low, high = MIN_QUERY_CYCLES, parameters.gba_max_cycles
+        low, high = MIN_QUERY_CYCLES, self._parameters.gba_max_cycles
         if query.agent == OWN and self._agents.is_fixed(query.actor):
             high = MIN_QUERY_CYCLES
             if query.outcome == "failed":
@@ -219,5 +217,4 @@ class QueryAudit:
 
 
 def _spent_by(query: QueryReceipt) -> int:
-    """The cycles that a query takes of the block's budget."""
     return UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
-from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody, amount
-from cluster.audit.fee_market import Basefees, fire_cap, lane_price
+from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody
+from cluster.audit.fee_market import Basefees
 from validator.primitives.params import Parameters
 
 CHAIN: Final = "chain"
@@ -16,9 +16,7 @@ TIMERS: Final = "timers"
 CONSERVATION: Final = "conservation"
 
 MAX_VIOLATIONS: Final = 1_000
-"""Violations kept; further ones are counted only."""
-
-FEE_LIMIT: Final = 2**256
+"""Violations kept."""
 
 Bodies = tuple[tuple[bytes, TransactionBody], ...]
 """Sender and body of each transaction."""
@@ -39,13 +37,10 @@ class AuditLog:
     """The findings of a ledger."""
 
     violations: list[Violation] = field(default_factory=list)
-    violation_count: int = 0
     evaluated: Counter[str] = field(default_factory=Counter)
     """How often each of :class:`~cluster.record.rules.LedgerRule` was evaluated."""
 
     def found(self, check: str, height: int, what: str) -> None:
-        """Note a violation."""
-        self.violation_count += 1
         if len(self.violations) < MAX_VIOLATIONS:
             self.violations.append(Violation(check, height, what))
 
@@ -68,31 +63,20 @@ class BlockContext:
         return self.receipts.height
 
     @cached_property
-    def basefees(self) -> Basefees | None:
-        """The basefees of the header; ``None`` without a header."""
-        return None if self.header is None else Basefees.of(self.header)
+    def basefees(self) -> Basefees:
+        """The basefees of the header; zeros without one."""
+        return Basefees(0, 0, 0) if self.header is None else Basefees.of(self.header)
 
-    @property
-    def basefee_cycle(self) -> int:
-        return 0 if self.basefees is None else self.basefees.cycle
-
-    @property
-    def basefee_cell(self) -> int:
-        return 0 if self.basefees is None else self.basefees.cell
-
-    @property
-    def basefee_lane_timer(self) -> int:
-        return 0 if self.basefees is None else self.basefees.lane_timer
-
-    @property
-    def lane_price(self) -> int | None:
-        """The price of a lane cycle on top of a cycle's (SPEC §7); ``None`` without an auction or a header."""
-        return lane_price(self.basefees, self.parameters) if self.basefees is not None and self.is_auctioned else None
+    @cached_property
+    def lane_price(self) -> int:
+        """The price of a lane cycle on top of a cycle's (SPEC §7); 0 without an auction or a header."""
+        return self.basefees.lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000 if self.is_auctioned else 0
 
     @property
     def fire_cap(self) -> int:
-        """The most cycles of a fire."""
-        return fire_cap(self.parameters, self.is_auctioned)
+        """The most cycles of a fire (SPEC §10)."""
+        p = self.parameters
+        return p.max_cycles_per_fire_auction_phase if self.is_auctioned else p.max_cycles_per_fire
 
     @property
     def latest_end(self) -> int:
@@ -100,7 +84,6 @@ class BlockContext:
         return self.height + self.parameters.max_ttl
 
     def found(self, check: str, what: str) -> None:
-        """Note a violation."""
         self.log.found(check, self.height, what)
 
     def evaluate(self, rule: str, times: int = 1) -> None:
@@ -108,9 +91,23 @@ class BlockContext:
         self.log.evaluated[rule] += times
 
 
-def fee(data: bytes) -> int:
-    """A fee or an amount. Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
-    return amount(data, FEE_LIMIT)
+class Part(NamedTuple):
+    """A part of a block, such as a fire, with the name under which is noted what is wrong with it."""
+
+    context: BlockContext
+    name: str
+
+    def found(self, check: str, *problems: str) -> None:
+        for problem in problems:
+            self.context.found(check, f"{self.name} {problem}")
+
+
+def hex_bytes(text: str) -> bytes:
+    """The bytes of hex digits; empty for any other text."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return b""
 
 
 def short(key: bytes) -> str:

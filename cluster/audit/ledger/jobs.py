@@ -13,20 +13,22 @@ Payloads are not in the receipts, so ids are not recomputed; that they differ is
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeVar
 
 from cluster.audit.chain_codec import (
+    Appointment,
     Call,
     CallbackReceipt,
     Effects,
     Event,
+    Submission,
+    TransactionReceipt,
     Unreadable,
-    read_appointment,
-    read_submission,
+    read_payload,
 )
-from cluster.audit.ledger.context import short
+from cluster.audit.ledger.context import hex_bytes, short
 from validator.chain.genesis import Genesis
 from validator.execution.jobs import (
     CALLBACKS_PER_BLOCK,
@@ -40,6 +42,8 @@ from validator.primitives import costs
 from validator.primitives.types import ADDRESS_BYTES, address_text, is_reserved
 
 T = TypeVar("T")
+Answer = tuple[tuple[str, ...], list[tuple[str, dict[str, str]]]]
+"""Of the runner contract: errors, one of which refuses a call, or, without any, events."""
 
 NO_CONTRACT_ERRORS: Final = frozenset({"OutOfCycles", "OutOfCells", "InsufficientBalance"})
 """Why a call of the runner contract may fail before the contract has a say."""
@@ -97,7 +101,6 @@ class JobBooks:
 
     def __init__(self, genesis: Genesis) -> None:
         self.jobs: dict[bytes, JobLife] = {}
-        self.callbacks = 0
         self.consumed = 0
         self._genesis = genesis
         self._runners = {address_text(runner) for runner in genesis.runners}
@@ -145,7 +148,7 @@ class JobBooks:
             yield f"requested {requested} jobs of at most {run.most_jobs}"
 
     def _enter_request(self, event: Event, fields: dict[str, str]) -> Iterator[str]:
-        key, needed = _bytes(fields["job_id"]), fields["results_needed"]
+        key, needed = hex_bytes(fields["job_id"]), fields["results_needed"]
         if key in self.jobs:
             yield f"requested job {short(key)} a second time"
             return
@@ -160,7 +163,7 @@ class JobBooks:
             yield f"requested job {short(key)} beyond the {JOBS_PER_ACTOR} that an actor may have"
 
     def _enter_consumption(self, run: Run, event: Event, fields: dict[str, str]) -> Iterator[str]:
-        key = _bytes(fields["job_id"])
+        key = hex_bytes(fields["job_id"])
         life = self.jobs.get(key)
         if life is None:
             yield f"consumed job {short(key)}, which nobody requested"
@@ -176,9 +179,10 @@ class JobBooks:
 
     # --- the runner contract ------------------------------------------------------------------------------------------
 
-    def contract_problems(self, sender: bytes, call: Call, ok: bool, error: str, effects: Effects) -> Iterator[str]:
+    def contract_problems(self, call: Call, receipt: TransactionReceipt) -> Iterator[str]:
         """Enter a call of the runner contract; yields problems of its result and of its effects."""
-        expected = self._expected_errors(sender, call)
+        ok, error, effects = receipt.ok, receipt.error, receipt.effects
+        expected, due = self._expected(receipt.sender, call)
         if ok and expected:
             yield f"was taken by the runner contract, which should have said {expected[0]}"
         elif not ok and not expected and error not in NO_CONTRACT_ERRORS:
@@ -186,7 +190,7 @@ class JobBooks:
         elif not ok and error not in (*NO_CONTRACT_ERRORS, *expected):
             yield f"was refused by the runner contract with {error[:40]}, which should have said {expected[0]}"
         events = [(event.name, dict(event.fields)) for event in effects.events]
-        if ok and not expected and (events != self._expected_events(sender, call) or effects.scheduled):
+        if ok and not expected and (events != due or effects.scheduled):
             yield "did something else than its call of the runner contract says"
         yield from self.enter_contract_events(effects)
 
@@ -195,7 +199,7 @@ class JobBooks:
         for event in effects.events:
             fields = _fields_of(event) or {}
             if event.name == "JobResultSubmitted" and fields:
-                yield from self._enter_result(_bytes(fields["job_id"]), fields["runner"])
+                yield from self._enter_result(hex_bytes(fields["job_id"]), fields["runner"])
             elif event.name == "RunnerRegistered" and fields:
                 self._runners.add(fields["runner"])
             elif event.name == "RunnerUnregistered" and fields:
@@ -214,55 +218,45 @@ class JobBooks:
             life.completed_at = self._height
             self._waiting[key] = life
 
-    def _expected_errors(self, sender: bytes, call: Call) -> tuple[str, ...]:
-        """The errors with which the contract may refuse a call; none if it accepts the call."""
+    def _expected(self, sender: bytes, call: Call) -> Answer:
+        """The errors with which the contract may refuse a call; if there are none, the events of the call."""
         if call.handler == SUBMIT_RESULT:
             return self._expected_of_result(sender, call.payload)
         if call.handler not in (REGISTER_RUNNER, UNREGISTER_RUNNER):
-            return ("UnknownHandler",)
+            return ("UnknownHandler",), []
         if sender not in self._genesis.system_deployers:
-            return ("NotSystemDeployer",)
-        appointment = _read(call.payload, read_appointment)
+            return ("NotSystemDeployer",), []
+        appointment = _read(call.payload, Appointment)
         if appointment is None or len(appointment.runner) != ADDRESS_BYTES or is_reserved(appointment.runner):
-            return ("BadSubmission",)
-        return ()
-
-    def _expected_of_result(self, sender: bytes, payload: bytes) -> tuple[str, ...]:
-        given = _read(payload, read_submission)
-        if address_text(sender) not in self._runners:
-            return ("NotRunner",)
-        if given is None:
-            return ("BadSubmission",)
-        if len(given.result) > MAX_RESULT_BYTES:
-            return ("ResultTooLarge",)
-        life = self.jobs.get(given.job_id)
-        if life is None or life.is_gone(self._height):
-            return ("UnknownJob",)
-        if life.completed_at is not None:
-            # What is kept of a consumed job goes at its end, as far as a block's removals reach.
-            return ("JobComplete", "UnknownJob") if self._height > life.ends_at else ("JobComplete",)
-        return ("AlreadySubmitted",) if address_text(sender) in life.runners else ()
-
-    def _expected_events(self, sender: bytes, call: Call) -> list[tuple[str, dict[str, str]]]:
-        """The events of a call that is accepted."""
-        if call.handler == SUBMIT_RESULT:
-            given = _read(call.payload, read_submission)
-            assert given is not None, "a result that is taken can be read"
-            named = {"job_id": given.job_id.hex()}
-            life = self.jobs[given.job_id]
-            events = [("JobResultSubmitted", {**named, "runner": address_text(sender)})]
-            return [*events, ("JobCompleted", named)] if len(life.runners) + 1 == life.results_needed else events
-        appointment = _read(call.payload, read_appointment)
-        assert appointment is not None, "an appointment that is taken can be read"
+            return ("BadSubmission",), []
         runner, registers = address_text(appointment.runner), call.handler == REGISTER_RUNNER
         name = "RunnerRegistered" if registers else "RunnerUnregistered"
-        return [] if (runner in self._runners) == registers else [(name, {"runner": runner})]
+        return (), [] if (runner in self._runners) == registers else [(name, {"runner": runner})]
+
+    def _expected_of_result(self, sender: bytes, payload: bytes) -> Answer:
+        given, runner = _read(payload, Submission), address_text(sender)
+        if runner not in self._runners:
+            return ("NotRunner",), []
+        if given is None:
+            return ("BadSubmission",), []
+        if len(given.result) > MAX_RESULT_BYTES:
+            return ("ResultTooLarge",), []
+        life = self.jobs.get(given.job_id)
+        if life is None or life.is_gone(self._height):
+            return ("UnknownJob",), []
+        if life.completed_at is not None:
+            # What is kept of a consumed job goes at its end, as far as a block's removals reach.
+            return ("JobComplete", "UnknownJob") if self._height > life.ends_at else ("JobComplete",), []
+        if runner in life.runners:
+            return ("AlreadySubmitted",), []
+        named = {"job_id": given.job_id.hex()}
+        completed = [("JobCompleted", named)] if len(life.runners) + 1 == life.results_needed else []
+        return (), [("JobResultSubmitted", {**named, "runner": runner}), *completed]
 
     # --- callbacks ----------------------------------------------------------------------------------------------------
 
     def callback_problems(self, callback: CallbackReceipt) -> Iterator[str]:
         """Enter a callback that ran, but for its effects; yields problems."""
-        self.callbacks += 1
         life = self.jobs.get(callback.job_id)
         if life is None:
             yield "belongs to no job"
@@ -324,16 +318,8 @@ def _fields_of(event: Event) -> dict[str, str] | None:
     return dict(event.fields) if _FIELDS.get(event.name) == names else None
 
 
-def _read(payload: bytes, read: Callable[[bytes], T]) -> T | None:
+def _read(payload: bytes, kind: type[T]) -> T | None:
     try:
-        return read(payload)
+        return read_payload(kind, payload)
     except Unreadable:
         return None
-
-
-def _bytes(text: str) -> bytes:
-    """The bytes of hex digits; empty, which is no job's id, for any other text."""
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        return b""

@@ -1,9 +1,9 @@
 """An observer's own books, kept from nothing but the genesis and final blocks with their receipts.
 
 The ledger enters each block in the block's order, and each part of it in the collaborator that owns the state: rules of
-the chain (:mod:`~cluster.audit.ledger.chain_rules`), system instructions (:mod:`~cluster.audit.ledger.instructions`),
-timers (:mod:`~cluster.audit.ledger.timer_register`), the timer phase (:mod:`~cluster.audit.ledger.phase_rules`),
-accounts (:mod:`~cluster.audit.ledger.accounts`), jobs (:mod:`~cluster.audit.ledger.jobs`) and messages
+the chain and system instructions (:mod:`~cluster.audit.ledger.chain_rules`), timers
+(:mod:`~cluster.audit.ledger.timer_register`), the timer phase (:mod:`~cluster.audit.ledger.phase_rules`), accounts
+(:mod:`~cluster.audit.ledger.accounts`), jobs (:mod:`~cluster.audit.ledger.jobs`) and messages
 (:mod:`~cluster.audit.ledger.messages`). They check as they go and collect violations in one log. The ledger raises
 nothing, since it reads what validators that may be broken have served.
 
@@ -23,12 +23,12 @@ from cluster.audit.chain_codec import (
     Effects,
     FireReceipt,
     MessageReceipt,
+    Movement,
     System,
     TransactionBody,
     TransactionReceipt,
     Transfer,
     Unreadable,
-    amount,
     deployed_address,
     read_block,
     read_receipts,
@@ -36,19 +36,18 @@ from cluster.audit.chain_codec import (
 )
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
-from cluster.audit.ledger.chain_rules import ChainRules
-from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, fee, short
-from cluster.audit.ledger.instructions import Instructions
+from cluster.audit.ledger.chain_rules import ChainRules, Instructions
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, short
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.messages import MessageBooks
 from cluster.audit.ledger.phase_rules import PhaseRules, check_fire_limits
 from cluster.audit.ledger.timer_ids import handler_input
-from cluster.audit.ledger.timer_phase import TurnAudit
-from cluster.audit.ledger.timer_register import INSUFFICIENT_FUNDS, TimerRegister
+from cluster.audit.ledger.timer_phase import INSUFFICIENT_FUNDS, TurnAudit
+from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
-from validator.primitives.types import PRICE_LIMIT, RUNNER_CONTRACT_ADDRESS, address_text
+from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, address_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +107,16 @@ class Ledger:
         try:
             read, outcome = read_block(block), read_receipts(receipts)
             context = self._context(outcome, read)
-            if not self.chain.is_next(height, read.header, outcome, self.log):
-                self.broken = True
-                return
-            self.chain.check(context, read)
-            self._enter(context)
+            if read.header.height != height:
+                self._end(height, f"a block of height {read.header.height} where {height} is due")
+            elif outcome.height != height:
+                self._end(height, f"the receipts are for height {outcome.height}")
+            else:
+                self.chain.check(context, read)
+                self._enter(context)
+                self.chain.tip_hash = read.digest
         except Unreadable as error:
-            self.log.found(CHAIN, height, f"the served bytes cannot be read: {error}")
-            self.broken = True
-            return
-        self.chain.tip_hash = read.digest
+            self._end(height, f"the served bytes cannot be read: {error}")
 
     def apply_evidence(self, receipts: bytes, block: bytes | None = None) -> None:
         """Enter the result of a validator's own, rejected execution of the next height.
@@ -131,13 +130,15 @@ class Ledger:
             outcome = read_receipts(receipts)
             context = self._context(outcome, read_block(block) if block is not None else None)
             if outcome.height != height:
-                self.log.found(CHAIN, height, f"the evidence is for height {outcome.height}")
-                self.broken = True
-                return
-            self._enter(context)
+                self._end(height, f"the evidence is for height {outcome.height}")
+            else:
+                self._enter(context)
         except Unreadable as error:
-            self.log.found(CHAIN, height, f"the evidence cannot be read: {error}")
-            self.broken = True
+            self._end(height, f"the evidence cannot be read: {error}")
+
+    def _end(self, height: int, why: str) -> None:
+        self.log.found(CHAIN, height, why)
+        self.broken = True
 
     def _context(self, outcome: BlockReceipts, block: Block | None) -> BlockContext:
         parameters, is_auctioned = self.instructions.following, self.genesis.runs_auction(outcome.height)
@@ -156,7 +157,6 @@ class Ledger:
         self.instructions.begin_block()
         self.jobs.begin_block(context.height)
         self._phase.check(context)
-        self.timers.begin_block(context.height)
         paired = len(context.bodies) == len(outcome.transactions)
         for position, receipt in enumerate(outcome.transactions):
             self._enter_transaction(
@@ -185,7 +185,6 @@ class Ledger:
         for what in self._mailboxes.phase_problems(self.jobs.holds_messages_up, context.parameters):
             context.found(CHAIN, what)
         self.timers.check_expired_are_gone(context)
-        self._phase.end_block(context)
         self._note_metrics(context)
 
     def _note_metrics(self, context: BlockContext) -> None:
@@ -206,9 +205,9 @@ class Ledger:
                 queries=len(outcome.queries),
                 pending=len(self.timers.pending),
                 backlog=self.timers.backlog,
-                basefee_cycle=context.basefee_cycle,
-                basefee_cell=context.basefee_cell,
-                basefee_lane_timer=context.basefee_lane_timer,
+                basefee_cycle=context.basefees.cycle,
+                basefee_cell=context.basefees.cell,
+                basefee_lane_timer=context.basefees.lane_timer,
                 lane_cycles=header.lane_cycles,
                 lane_limit=context.parameters.lane_timer_cycles,
                 user_cycles=header.user_cycles,
@@ -238,173 +237,140 @@ class Ledger:
     def _enter_transaction(
         self, context: BlockContext, receipt: TransactionReceipt, body: TransactionBody | None
     ) -> None:
-        name = f"transaction {receipt.transaction_hash.hex()[:16]}"
-        burned, tip = fee(receipt.burned), fee(receipt.tip)
-        check_result(context, name, receipt.ok, receipt.error, receipt.effects)
+        part = Part(context, f"transaction {short(receipt.transaction_hash)}")
+        check_result(part, receipt.ok, receipt.error, receipt.effects)
         if body is not None:
-            _check_transaction_fee(context, name, receipt, body)
-            _check_value(context, name, receipt, body)
+            _check_transaction_fee(part, receipt, body)
+            _check_value(part, receipt, body)
             if receipt.ok and isinstance(body.action, Deploy):
-                self._enter_deployed(context, name, receipt, body.nonce, body.action)
+                self._enter_deployed(part, receipt, body.nonce, body.action)
             if isinstance(body.action, System):
-                self.instructions.enter(context, name, receipt, body.action, self.timers)
-        self.accounts.pay(receipt.sender, burned, tip)
-        self.accounts.burned_cell += receipt.cells * context.basefee_cell
-        script = body.action if body is not None and isinstance(body.action, Call) else None
-        source = script.payload if script is not None and script.to in self.accounts.scripts else None
-        _check_sponsored(context, name, receipt, body)
-        actor = None if script is None else script.to
+                self.instructions.enter(part, receipt, body.action, self.timers)
+        self.accounts.pay(receipt.sender, receipt.burned, receipt.tip)
+        self.accounts.burned_cell += receipt.cells * context.basefees.cell
+        call = body.action if body is not None and isinstance(body.action, Call) else None
+        script = call.payload if call is not None and call.to in self.accounts.scripts else None
+        _check_sponsored(part, receipt, body)
         self.accounts.move(receipt.effects.movements)
-        self.timers.enter(context, receipt.effects, actor, source, receipt.sender)
-        self._enter_transactions_jobs(context, name, receipt, body)
-        self.accounts.check_not_negative(context, name, receipt.sender, receipt.effects.movements)
+        self.timers.enter(context, receipt.effects, None if call is None else call.to, script, receipt.sender)
+        if call is not None and call.to == RUNNER_CONTRACT_ADDRESS:
+            part.found(CHAIN, *self.jobs.contract_problems(call, receipt))
+        else:
+            actor = call.to if call is not None else None if body is None else receipt.sender
+            base = context.parameters.tx_base_cycles
+            run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_TRANSACTION)
+            self._enter_jobs(part, run, receipt.effects)
+            if body is None:
+                part.found(CHAIN, *self.jobs.enter_contract_events(receipt.effects))
+        self.accounts.check_not_negative(part, receipt.sender, receipt.effects.movements)
 
-    def _enter_deployed(
-        self, context: BlockContext, name: str, receipt: TransactionReceipt, nonce: int, action: Deploy
-    ) -> None:
+    def _enter_deployed(self, part: Part, receipt: TransactionReceipt, nonce: int, action: Deploy) -> None:
         if receipt.created != deployed_address(receipt.sender, nonce):
-            context.found(CHAIN, f"{name} deployed to a wrong address")
+            part.found(CHAIN, "deployed to a wrong address")
         if problem := self._agents.deployed(receipt.created, action.code):
-            context.found(CHAIN, f"{name} {problem}")
+            part.found(CHAIN, problem)
         self.accounts.deployed(receipt.created, action.code)
 
-    def _enter_transactions_jobs(
-        self, context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody | None
-    ) -> None:
-        """The jobs that it requested, or its part as a call of the runner contract."""
-        call = body.action if body is not None and isinstance(body.action, Call) else None
-        if call is not None and call.to == RUNNER_CONTRACT_ADDRESS:
-            sender, effects = receipt.sender, receipt.effects
-            for what in self.jobs.contract_problems(sender, call, receipt.ok, receipt.error, effects):
-                context.found(CHAIN, f"{name} {what}")
-            return
-        actor = call.to if call is not None else None if body is None else receipt.sender
-        base = context.parameters.tx_base_cycles
-        run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_TRANSACTION)
-        self._enter_jobs(context, name, run, receipt.effects)
-        if body is None:
-            for what in self.jobs.enter_contract_events(receipt.effects):
-                context.found(CHAIN, f"{name} {what}")
-
-    def _enter_jobs(self, context: BlockContext, name: str, run: Run, effects: Effects) -> None:
-        for what in self.jobs.run_problems(run, effects):
-            context.found(CHAIN, f"{name} {what}")
-        for what in self.jobs.payment_problems(run, effects):
-            context.found(CONSERVATION, f"{name} {what}")
-        for what in self._mailboxes.sent_problems(run, effects, context.parameters):
-            context.found(CONSERVATION, f"{name} {what}")
+    def _enter_jobs(self, part: Part, run: Run, effects: Effects) -> None:
+        part.found(CHAIN, *self.jobs.run_problems(run, effects))
+        part.found(CONSERVATION, *self.jobs.payment_problems(run, effects))
+        part.found(CONSERVATION, *self._mailboxes.sent_problems(run, effects, part.context.parameters))
 
     # --- fires ------------------------------------------------------------------------------------------------------
 
     def _enter_fire(self, context: BlockContext, fire: FireReceipt) -> None:
-        name = f"fire of timer {short(fire.timer_id)}"
-        payload = self._phase.fire(context, fire, name)
-        check_result(context, name, fire.ok, fire.error, fire.effects)
-        self._phase.check_fire_fee(context, name, fire)
-        check_fire_limits(context, name, fire)
-        check_sources(context, name, fire.effects.movements, fire.actor)
-        check_own_payer(context, name, fire.effects)
-        self.accounts.pay(fire.fee_payer, fee(fire.burned), fee(fire.tip))
-        self.accounts.burned_cell += fire.cells * context.basefee_cell
-        self.accounts.burned_lane_timer += fire.cycles * (context.lane_price or 0)
+        part = Part(context, f"fire of timer {short(fire.timer_id)}")
+        payload = self._phase.fire(part, fire)
+        check_result(part, fire.ok, fire.error, fire.effects)
+        self._phase.check_fire_fee(part, fire)
+        check_fire_limits(part, fire)
+        check_sources(part, fire.effects.movements, fire.actor)
+        check_own_payer(part, fire.effects)
+        self.accounts.pay(fire.fee_payer, fire.burned, fire.tip)
+        self.accounts.burned_cell += fire.cells * context.basefees.cell
+        self.accounts.burned_lane_timer += fire.cycles * context.lane_price
         script = handler_input(payload) if payload is not None and fire.actor in self.accounts.scripts else None
         base = context.parameters.fire_base_cycles
         run = Run(fire.actor, fire.cycles, fire.cells, base, MESSAGES_PER_DEFERRED_RUN)
-        self._enter_run(context, name, run, fire.effects, fire.fee_payer, script)
+        self._enter_run(part, run, fire.effects, fire.fee_payer, script)
 
     # --- callbacks and messages -------------------------------------------------------------------------------------
 
     def _enter_callback(self, context: BlockContext, callback: CallbackReceipt) -> None:
         """A callback is paid for by the run that requested its job; nobody pays now."""
-        name = f"the callback of job {short(callback.job_id)}"
-        for what in self.jobs.callback_problems(callback):
-            context.found(CHAIN, f"{name} {what}")
-        self._enter_deferred(context, name, callback, callback.actor, callback.job_id)
+        part = Part(context, f"the callback of job {short(callback.job_id)}")
+        part.found(CHAIN, *self.jobs.callback_problems(callback))
+        self._enter_deferred(part, callback, callback.actor, callback.job_id)
         self._mailboxes.enter_callback(callback, context.parameters)
-        for what in self.jobs.settlement_problems(callback):
-            context.found(CHAIN, f"{name} {what}")
+        part.found(CHAIN, *self.jobs.settlement_problems(callback))
 
     def _enter_message(self, context: BlockContext, message: MessageReceipt) -> None:
         """A message is paid for by the run that sent it; nobody pays now."""
-        name = f"a message to {address_text(message.to)}"
+        part = Part(context, f"a message to {address_text(message.to)}")
         if message.to not in self.accounts.actors:
-            context.found(CHAIN, f"{name} ran, where there is no actor")
-        for what in self._mailboxes.message_problems(message, context.parameters):
-            context.found(CHAIN, f"{name} {what}")
-        self._enter_deferred(context, name, message, message.to)
+            part.found(CHAIN, "ran, where there is no actor")
+        part.found(CHAIN, *self._mailboxes.message_problems(message, context.parameters))
+        self._enter_deferred(part, message, message.to)
 
     def _enter_deferred(
-        self,
-        context: BlockContext,
-        name: str,
-        receipt: CallbackReceipt | MessageReceipt,
-        actor: bytes,
-        callback_of: bytes = b"",
+        self, part: Part, receipt: CallbackReceipt | MessageReceipt, actor: bytes, callback_of: bytes = b""
     ) -> None:
         """Check and enter a run that was paid for in advance."""
-        parameters = context.parameters
+        parameters = part.context.parameters
         base = parameters.message_base_cycles
-        check_result(context, name, receipt.ok, receipt.error, receipt.effects)
+        check_result(part, receipt.ok, receipt.error, receipt.effects)
         if not base <= receipt.cycles <= parameters.message_cycles:
-            context.found(CONSERVATION, f"{name} used {receipt.cycles} cycles, which none can")
+            part.found(CONSERVATION, f"used {receipt.cycles} cycles, which none can")
         if receipt.cells > parameters.message_cells:
-            context.found(CONSERVATION, f"{name} used {receipt.cells} cells, which none can")
-        check_sources(context, name, receipt.effects.movements, actor)
-        check_own_payer(context, name, receipt.effects)
+            part.found(CONSERVATION, f"used {receipt.cells} cells, which none can")
+        check_sources(part, receipt.effects.movements, actor)
+        check_own_payer(part, receipt.effects)
         run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_DEFERRED_RUN, callback_of)
-        self._enter_run(context, name, run, receipt.effects, actor)
+        self._enter_run(part, run, receipt.effects, actor)
 
-    def _enter_run(
-        self, context: BlockContext, name: str, run: Run, effects: Effects, payer: bytes, script: bytes | None = None
-    ) -> None:
+    def _enter_run(self, part: Part, run: Run, effects: Effects, payer: bytes, script: bytes | None = None) -> None:
         """Enter the effects of a run outside of transactions."""
         self.accounts.move(effects.movements)
-        self.timers.enter(context, effects, run.actor, script)
-        self._enter_jobs(context, name, run, effects)
-        self.accounts.check_not_negative(context, name, payer, effects.movements)
+        self.timers.enter(part.context, effects, run.actor, script)
+        self._enter_jobs(part, run, effects)
+        self.accounts.check_not_negative(part, payer, effects.movements)
 
 
-def _check_sponsored(
-    context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody | None
-) -> None:
+def _check_sponsored(part: Part, receipt: TransactionReceipt, body: TransactionBody | None) -> None:
     """A transaction's sender pays no more for timers than it allowed (SPEC §4, step 6)."""
     sponsored = [item for item in receipt.effects.scheduled if item.fee_payer != item.actor]
-    granted = sum(0 if item.payer_cap is None else fee(item.payer_cap) for item in sponsored)
+    granted = sum(item.payer_cap or 0 for item in sponsored)
     if any(item.fee_payer != receipt.sender or not item.payer_cap for item in sponsored):
-        context.found(CONSERVATION, f"{name} scheduled at the cost of somebody who did not ask")
-    elif body is not None and granted > (allowed := fee(body.timer_allowance)):
-        what = f"{name} scheduled timers for {granted} of its sender's, who allowed {allowed}"
-        context.found(CONSERVATION, what)
+        part.found(CONSERVATION, "scheduled at the cost of somebody who did not ask")
+    elif body is not None and granted > body.timer_allowance:
+        part.found(CONSERVATION, f"scheduled timers for {granted} of its sender's, who allowed {body.timer_allowance}")
 
 
-def _check_transaction_fee(
-    context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody
-) -> None:
-    context.evaluate(LedgerRule.TRANSACTION_FEES)
-    basefee = context.basefee_cycle
-    headroom = amount(body.max_fee_per_cycle, PRICE_LIMIT) - basefee
+def _check_transaction_fee(part: Part, receipt: TransactionReceipt, body: TransactionBody) -> None:
+    part.context.evaluate(LedgerRule.TRANSACTION_FEES)
+    basefees = part.context.basefees
+    headroom = body.max_fee_per_cycle - basefees.cycle
     if headroom < 0:
-        context.found(CONSERVATION, f"{name} was taken below the basefee")
+        part.found(CONSERVATION, "was taken below the basefee")
     if receipt.cycles > body.gas_limit or receipt.cells > body.cells_limit:
-        context.found(CONSERVATION, f"{name} used more than its limits")
-    expected = receipt.cycles * basefee + receipt.cells * context.basefee_cell
-    check_charge(context, name, "burned", fee(receipt.burned), expected)
-    tip_per_cycle = max(0, min(amount(body.max_priority_fee_per_cycle, PRICE_LIMIT), headroom))
-    check_charge(context, name, "tipped", fee(receipt.tip), receipt.cycles * tip_per_cycle)
+        part.found(CONSERVATION, "used more than its limits")
+    check_charge(part, "burned", receipt.burned, receipt.cycles * basefees.cycle + receipt.cells * basefees.cell)
+    tip_per_cycle = max(0, min(body.max_priority_fee_per_cycle, headroom))
+    check_charge(part, "tipped", receipt.tip, receipt.cycles * tip_per_cycle)
 
 
-def _check_value(context: BlockContext, name: str, receipt: TransactionReceipt, body: TransactionBody) -> None:
+def _check_value(part: Part, receipt: TransactionReceipt, body: TransactionBody) -> None:
     """A transaction's value moves once, first and only when it succeeds; all else moves from the called actor."""
-    context.evaluate(LedgerRule.VALUES)
+    part.context.evaluate(LedgerRule.VALUES)
     if not receipt.ok:
         return
     action = body.action
-    value = 0 if isinstance(action, System) else fee(body.value)
+    value = 0 if isinstance(action, System) else body.value
     target = action.to if isinstance(action, Transfer | Call) else receipt.created
     movements = list(receipt.effects.movements)
     if value:
         first = movements.pop(0) if movements else None
-        if first is None or (first.source, first.target, fee(first.amount)) != (receipt.sender, target, value):
-            context.found(CONSERVATION, f"{name} did not move its value of {value}")
+        if first != Movement(receipt.sender, target, value):
+            part.found(CONSERVATION, f"did not move its value of {value}")
     owner = action.to if isinstance(action, Call) else None
-    check_sources(context, name, movements, owner)
+    check_sources(part, movements, owner)

@@ -7,16 +7,16 @@ eligible timer that would have fitted is passed over (:mod:`cluster.audit.ledger
 
 from __future__ import annotations
 
-from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt, amount
-from cluster.audit.fee_market import Basefees, first_basefees, following_basefees
+from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt
+from cluster.audit.fee_market import Basefees, following_basefees
 from cluster.audit.ledger.accounts import Accounts, check_charge
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
-from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, fee, short
-from cluster.audit.ledger.timer_phase import Offer, TurnAudit
-from cluster.audit.ledger.timer_register import EXPIRED, INSUFFICIENT_FUNDS, TimerRegister
+from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, short
+from cluster.audit.ledger.timer_phase import EXPIRED, INSUFFICIENT_FUNDS, Offer, TurnAudit
+from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
-from validator.primitives.types import PRICE_LIMIT, address_text
+from validator.primitives.types import address_text
 
 
 class PhaseRules:
@@ -29,7 +29,7 @@ class PhaseRules:
         self._timers = timers
         self._accounts = accounts
         self._queries = QueryAudit(genesis, agents)
-        self._basefees = first_basefees(genesis.parameters)
+        self._basefees = Basefees(*[genesis.parameters.initial_basefee] * 3)
         """That the next block must say are in force."""
 
     # --- the whole phase --------------------------------------------------------------------------------------------
@@ -41,15 +41,14 @@ class PhaseRules:
         if sum(fire.cycles for fire in context.receipts.fires) > lane:
             context.found(TIMERS, f"the fires used more than the lane's {lane} cycles")
         self._check_collection(context)
-        if context.basefees is None:
+        if context.header is None:
             return
         for name, said, expected in zip(Basefees._fields, context.basefees, self._basefees, strict=True):
             if said != expected:
                 context.found(CONSERVATION, f"basefee_{name} is {said}, the block before gives {expected}")
-        p50_tip = amount(context.receipts.p50_tip, PRICE_LIMIT)
-        if p50_tip != self._turns.p50_tip:
-            what = f"the median tip is {p50_tip}, the fires of the block before give {self._turns.p50_tip}"
-            context.found(CONSERVATION, what)
+        said, expected = context.receipts.p50_tip, self._turns.p50_tip
+        if said != expected:
+            context.found(CONSERVATION, f"the median tip is {said}, the fires of the block before give {expected}")
 
     def _check_collection(self, context: BlockContext) -> None:
         """Destroying timers is counted, and keeps to its budget: the expired ones leave the scan's share alone."""
@@ -66,7 +65,7 @@ class PhaseRules:
     def begin(self, context: BlockContext) -> None:
         """Transactions and expired timers are entered: check and enter the queries, and fix prices."""
         self._queries.begin_block(context.height)
-        self._turns.begin_phase(context.height, context.parameters, context.basefees)
+        self._turns.begin_phase(context)
         queries = context.receipts.queries
         candidates = self._turns.candidates()
         if candidates is not None:
@@ -84,9 +83,11 @@ class PhaseRules:
         return self._turns.merged(context.receipts.fires, insolvent)
 
     def end(self, context: BlockContext) -> None:
-        """All turns are entered: check that no timer was passed over."""
+        """All turns are entered: check that no timer was passed over. The basefees of the next block follow."""
         self.check_nothing_was_passed_over(context)
         self._turns.end_phase(context.receipts.fires)
+        if context.header is not None:
+            self._basefees = following_basefees(context.header, context.parameters, context.is_auctioned)
 
     def check_nothing_was_passed_over(self, context: BlockContext) -> None:
         """No eligible timer waits that would have fitted."""
@@ -96,100 +97,84 @@ class PhaseRules:
         for key, why in problems:
             context.found(TIMERS, f"timer {short(key)} was due and passed over, {why}")
 
-    def end_block(self, context: BlockContext) -> None:
-        """The basefees of the next block follow."""
-        if context.header is not None:
-            self._basefees = following_basefees(context.header, context.parameters, context.is_auctioned)
-
     # --- single timers ----------------------------------------------------------------------------------------------
 
     def _enter_query(self, context: BlockContext, query: QueryReceipt) -> None:
-        name = f"the query about timer {short(query.timer_id)}"
-        burned = fee(query.burned)
+        part = Part(context, f"the query about timer {short(query.timer_id)}")
         life = self._timers.pending.get(query.timer_id)
         if life is None or life.actor != query.actor or not life.trigger_height <= context.height <= life.expires_at:
-            context.found(TIMERS, f"{name} is about none that was due and its actor's")
-        basefee = None if context.header is None else context.basefee_cycle
-        for what in self._queries.problems(query, self._accounts.balances.get(query.actor, 0), basefee):
-            context.found(CONSERVATION, f"{name} {what}")
-        for what in self._turns.queried(query):
-            context.found(TIMERS, f"{name} {what}")
-        check_charge(context, name, "burned", burned, query.cycles * context.basefee_cycle)
-        self._accounts.pay(query.actor, burned)
-        self._accounts.check_not_negative(context, name, query.actor)
+            part.found(TIMERS, "is about none that was due and its actor's")
+        basefee = None if context.header is None else context.basefees.cycle
+        balance = self._accounts.balances[query.actor]
+        part.found(CONSERVATION, *self._queries.problems(query, balance, basefee))
+        part.found(TIMERS, *self._turns.queried(query))
+        check_charge(part, "burned", query.burned, query.cycles * context.basefees.cycle)
+        self._accounts.pay(query.actor, query.burned)
+        self._accounts.check_not_negative(part, query.actor)
 
-    def fire(self, context: BlockContext, fire: FireReceipt, name: str) -> bytes | None:
+    def fire(self, part: Part, fire: FireReceipt) -> bytes | None:
         """Check and enter a fire up to its effects. Returns the timer's payload if it is known."""
         offer = self._turns.offer(fire.timer_id)
-        payload = self._timers.fire(context, fire)
+        payload = self._timers.fire(part, fire)
         if offer is not None:
-            self._check_turn(context, fire, offer, name)
+            self._check_turn(part, fire, offer)
         self._turns.fired(fire, offer)
         return payload
 
-    def _check_turn(self, context: BlockContext, fire: FireReceipt, offer: Offer, name: str) -> None:
+    def _check_turn(self, part: Part, fire: FireReceipt, offer: Offer) -> None:
         """Its turn had come, at the price that its terms give, and its payer could pay for all of it."""
-        for what in self._turns.take_turn(offer):
-            context.found(TIMERS, f"{name} {what}")
-        tip = amount(fire.tip_per_cycle, PRICE_LIMIT)
-        if offer.passes and tip != offer.tip:
-            what = f"{name} tips {tip} a cycle, where its terms and prices give {offer.tip}"
-            context.found(CONSERVATION, what)
+        part.found(TIMERS, *self._turns.take_turn(offer))
+        if offer.passes and fire.tip_per_cycle != offer.tip:
+            part.found(CONSERVATION, f"tips {fire.tip_per_cycle} a cycle, where its terms and prices give {offer.tip}")
         if fire.cycles > offer.gas_limit:
-            context.found(TIMERS, f"{name} used {fire.cycles} cycles of at most {offer.gas_limit}")
+            part.found(TIMERS, f"used {fire.cycles} cycles of at most {offer.gas_limit}")
         if (available := self._available(offer)) < offer.max_cost:
-            what = f"{name} may cost {offer.max_cost}, which its payer did not have: {available}"
-            context.found(CONSERVATION, what)
+            part.found(CONSERVATION, f"may cost {offer.max_cost}, which its payer did not have: {available}")
 
     def _available(self, offer: Offer) -> int:
-        """The balance that the payer of a timer has for it."""
-        balance = self._accounts.balances.get(offer.terms.fee_payer, 0)
+        balance = self._accounts.balances[offer.terms.fee_payer]
         return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap)
 
-    def check_fire_fee(self, context: BlockContext, name: str, fire: FireReceipt) -> None:
+    def check_fire_fee(self, part: Part, fire: FireReceipt) -> None:
         """A fire is charged and tipped what its use and prices give."""
+        context = part.context
         context.evaluate(LedgerRule.FIRE_FEES)
-        tip_per_cycle = amount(fire.tip_per_cycle, PRICE_LIMIT)
-        check_charge(context, name, "tipped", fee(fire.tip), fire.cycles * tip_per_cycle)
+        check_charge(part, "tipped", fire.tip, fire.cycles * fire.tip_per_cycle)
         if context.header is None:
             return
-        price = context.lane_price
-        if price is None and tip_per_cycle:
-            context.found(CONSERVATION, f"{name} tipped in a block that runs first in, first out")
-        expected = fire.cycles * (context.basefee_cycle + (price or 0)) + fire.cells * context.basefee_cell
-        check_charge(context, name, "burned", fee(fire.burned), expected)
+        if not context.is_auctioned and fire.tip_per_cycle:
+            part.found(CONSERVATION, "tipped in a block that runs first in, first out")
+        expected = fire.cycles * (context.basefees.cycle + context.lane_price) + fire.cells * context.basefees.cell
+        check_charge(part, "burned", fire.burned, expected)
 
     def destroy(self, context: BlockContext, destroyed: DestroyedReceipt) -> None:
         """Check and enter a timer that was destroyed."""
+        part = Part(context, f"timer {short(destroyed.timer_id)}")
         if destroyed.reason not in (EXPIRED, INSUFFICIENT_FUNDS):
-            name = short(destroyed.timer_id)
-            context.found(TIMERS, f"timer {name} was destroyed for an unknown reason, {destroyed.reason[:40]!r}")
+            part.found(TIMERS, f"was destroyed for an unknown reason, {destroyed.reason[:40]!r}")
         context.evaluate(LedgerRule.EXPIRED_GONE, destroyed.reason == EXPIRED)
         if destroyed.reason == INSUFFICIENT_FUNDS and (offer := self._turns.offer(destroyed.timer_id)) is not None:
-            self._check_insolvency(context, destroyed, offer)
+            self._check_insolvency(part, destroyed, offer)
         self._timers.destroy(context, destroyed)
 
-    def _check_insolvency(self, context: BlockContext, destroyed: DestroyedReceipt, offer: Offer) -> None:
+    def _check_insolvency(self, part: Part, destroyed: DestroyedReceipt, offer: Offer) -> None:
         """Its turn had come, and its payer could not pay for all of it."""
-        name = f"timer {short(destroyed.timer_id)}"
-        for what in self._turns.take_turn(offer):
-            context.found(TIMERS, f"{name} {what}")
+        part.found(TIMERS, *self._turns.take_turn(offer))
         available = self._available(offer)
         if available >= offer.max_cost:
-            what = f"{name} was destroyed for insufficient funds, though its payer had {available} of {offer.max_cost}"
-            context.found(TIMERS, what)
+            had = f"its payer had {available} of {offer.max_cost}"
+            part.found(TIMERS, f"was destroyed for insufficient funds, though {had}")
         said = dict(destroyed.event.fields)
         expected = {"needed": str(offer.max_cost), "balance": str(available)}
         for field, value in (expected | {"fee_payer": address_text(offer.terms.fee_payer)}).items():
             if said.get(field) != value:
-                what = f"{name} was destroyed with {field} {said.get(field, 'left out')[:60]}, it was {value}"
-                context.found(TIMERS, what)
+                part.found(TIMERS, f"was destroyed with {field} {said.get(field, 'left out')[:60]}, it was {value}")
 
 
-def check_fire_limits(context: BlockContext, name: str, fire: FireReceipt) -> None:
+def check_fire_limits(part: Part, fire: FireReceipt) -> None:
     """A fire keeps to the limits of every fire (SPEC §10)."""
-    if fire.cycles > context.fire_cap:
-        context.found(TIMERS, f"{name} used {fire.cycles} cycles of at most {context.fire_cap}")
-    cells = context.parameters.max_cells_per_fire
+    cycles, cells = part.context.fire_cap, part.context.parameters.max_cells_per_fire
+    if fire.cycles > cycles:
+        part.found(TIMERS, f"used {fire.cycles} cycles of at most {cycles}")
     if fire.cells > cells:
-        context.found(TIMERS, f"{name} used {fire.cells} cells of at most {cells}")
+        part.found(TIMERS, f"used {fire.cells} cells of at most {cells}")

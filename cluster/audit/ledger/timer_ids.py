@@ -13,6 +13,7 @@ import json
 from typing import Any, Final, NamedTuple
 
 from cluster.audit.chain_codec import keccak256
+from cluster.audit.ledger.context import hex_bytes
 from validator.primitives.types import TimerId
 
 ENVELOPE_KEYS: Final = frozenset({"_handler", "_payload"})
@@ -61,10 +62,7 @@ class ScheduledTerms(NamedTuple):
                 return actor
             case "sender":
                 return sender
-        try:
-            return bytes.fromhex(self.fee_payer.removeprefix("0x"))
-        except ValueError:
-            return b""
+        return hex_bytes(self.fee_payer.removeprefix("0x"))
 
 
 def scheduled_terms(script: bytes) -> list[ScheduledTerms] | None:
@@ -80,14 +78,13 @@ def scheduled_terms(script: bytes) -> list[ScheduledTerms] | None:
             return None
         if operation[0] != "schedule":
             continue
-        if not _is_mapping_operation(operation):
+        if len(operation) != 2 or not isinstance(operation[1], dict):
             return None
         payload = _payload_bytes(operation[1].get("payload"))
         figures = [operation[1].get(name) for name in _FIGURES]
         payer = operation[1].get("fee_payer")
-        if payload is None or not all(figure is None or type(figure) is int for figure in figures):
-            return None
-        if payer is not None and not isinstance(payer, str):
+        are_integers = all(figure is None or type(figure) is int for figure in figures)
+        if payload is None or not are_integers or not isinstance(payer, str | None):
             return None
         terms.append(ScheduledTerms._make([payload, *figures, payer]))
     return terms
@@ -102,10 +99,6 @@ def handler_input(payload: bytes) -> bytes:
         return base64.b64decode(value["_payload"], validate=True)
     except (binascii.Error, ValueError):
         return payload
-
-
-def _is_mapping_operation(operation: list[Any]) -> bool:
-    return len(operation) == 2 and isinstance(operation[1], dict)
 
 
 def _payload_bytes(value: Any) -> bytes | None:

@@ -19,16 +19,17 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled, amount
-from cluster.audit.fee_market import Basefees, FairnessWindow, fire_cap, lane_price, median_tip
+from cluster.audit.chain_codec import Bid, DestroyedReceipt, FireReceipt, QueryReceipt, Scheduled
+from cluster.audit.fee_market import FairnessWindow, median_tip
 from cluster.audit.ledger.agent_queries import Agents
-from cluster.audit.ledger.timer_ids import ScheduledTerms
+from cluster.audit.ledger.context import BlockContext
 from validator.chain.genesis import Genesis
-from validator.primitives.params import Parameters, TieBreak
-from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT
+from validator.primitives.params import TieBreak
+from validator.primitives.types import PRICE_LIMIT
 
 DEFAULT_MAX_FEE_FACTOR: Final = 2
 """The default agent's maximum fee, in lane prices of the first block that it prices the timer in (SPEC §9)."""
@@ -39,75 +40,54 @@ Order = tuple[int, bytes, tuple[int, int]]
 """The sort key of a block's turns."""
 
 
-class Life(Protocol):
-    """The part of a timer that the audit reads (:class:`cluster.audit.ledger.timer_register.TimerLife`)."""
-
-    @property
-    def is_pending(self) -> bool: ...
-    @property
-    def expires_at(self) -> int: ...
+EXPIRED: Final = "expired"
+INSUFFICIENT_FUNDS: Final = "insufficient_funds"
 
 
-class Bid(NamedTuple):
-    """An agent's answer, per cycle; ``None`` is left to the default agent."""
+class TimerState(StrEnum):
+    """The state of a timer."""
 
-    max_fee: int | None
-    priority: int | None
-
-    @classmethod
-    def of(cls, query: QueryReceipt) -> Bid | None:
-        """``None`` if there was no answer. Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
-        if query.bid is None:
-            return None
-        return cls(*(None if price is None else amount(price, PRICE_LIMIT) for price in query.bid))
-
-
-class Terms(NamedTuple):
-    """The terms of a timer's schedule; ``None`` if left open."""
-
-    fee_payer: bytes
-    gas_limit: int | None
-    max_fee: int | None
-    priority: int | None
-    payer_cap: int | None
-
-    @classmethod
-    def of(cls, item: Scheduled) -> Terms:
-        """Raises :class:`~cluster.audit.chain_codec.Unreadable`."""
-        fees = (item.max_fee_per_cycle, item.max_priority_fee_per_cycle)
-        max_fee, priority = (None if fee is None else amount(fee, PRICE_LIMIT) for fee in fees)
-        payer_cap = None if item.payer_cap is None else amount(item.payer_cap, AMOUNT_LIMIT)
-        return cls(item.fee_payer, item.gas_limit, max_fee, priority, payer_cap)
-
-    def are_those_of(self, script: ScheduledTerms) -> bool:
-        """Whether they may come of what a script asked for: a priority may be filled by a tier or clamped, a cap be the
-        rest of an allowance."""
-        asked, cap = script.max_priority_fee_per_cycle, script.payer_cap
-        is_clamped = None not in (asked, self.priority, self.max_fee) and (self.priority or 0) < (asked or 0)
-        return (
-            (self.gas_limit, self.max_fee) == (script.gas_limit, script.max_fee_per_cycle)
-            and (cap is None or self.payer_cap == cap)
-            and (asked in (None, self.priority) or is_clamped)
-        )
+    PENDING = "pending"
+    FIRED = "fired"
+    CANCELLED = "cancelled"
+    EXPIRED = EXPIRED
+    INSUFFICIENT_FUNDS = INSUFFICIENT_FUNDS
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """A timer that is due."""
+class TimerLife:
+    """One timer, from its schedule to its end. Heights throughout."""
 
     timer_id: bytes
     actor: bytes
-    turn: tuple[int, int]
-    """Trigger height and sequence."""
-    terms: Terms
-    life: Life
-    default_max_fee: int | None = None
+    scheduled_at: int
+    trigger_height: int
+    sequence: int
+    expires_at: int
+    terms: Scheduled
+    """As it was scheduled; ``None`` is left open."""
+    state: TimerState = TimerState.PENDING
+    ended_at: int | None = None
+    """The height that fired, cancelled or destroyed it."""
+    payload: bytes | None = None
+    """If it follows from the chain, while the timer is pending."""
+    default_max_fee: int = 0
+    """What the default agent once supplied."""
+
+    @property
+    def turn(self) -> tuple[int, int]:
+        return self.trigger_height, self.sequence
+
+    def may_fire_in(self, context: BlockContext) -> bool:
+        """Whether neither gas limit nor maximum fee, if they are given, forbid a fire in a block."""
+        may_pay = self.terms.max_fee_per_cycle is None or self.terms.max_fee_per_cycle >= context.lane_price
+        return may_pay and (self.terms.gas_limit or 0) <= context.fire_cap
 
 
 class Offer(NamedTuple):
     """A timer's price in a block, and its place among the others."""
 
-    terms: Terms
+    terms: Scheduled
     gas_limit: int
     max_fee: int
     tip: int
@@ -132,10 +112,7 @@ NOTHING_USED: Final = Use(0, 0)
 class Phase:
     """The timer phase of one block: its prices, and how far it has come."""
 
-    height: int
-    parameters: Parameters
-    basefees: Basefees
-    is_auctioned: bool
+    context: BlockContext
     p50_tip: int
     used: Use = NOTHING_USED
     """So far."""
@@ -148,19 +125,9 @@ class Phase:
     uses: list[Use] = field(default_factory=list)
     """Of the same fires."""
 
-    @property
-    def cap(self) -> int:
-        """Of a fire's cycles."""
-        return fire_cap(self.parameters, self.is_auctioned)
-
-    @property
-    def lane_price(self) -> int:
-        """The price of a lane cycle on top of a cycle's; 0 without an auction."""
-        return lane_price(self.basefees, self.parameters) if self.is_auctioned else 0
-
     def has_room(self, used: Use, gas_limit: int) -> bool:
         """Whether a timer's turn comes, and it fits, when so much of the lane is used."""
-        p = self.parameters
+        p = self.context.parameters
         return used.cells < p.lane_timer_cells and used.cycles + max(gas_limit, p.min_gas_limit_per_timer) <= (
             p.lane_timer_cycles
         )
@@ -174,13 +141,13 @@ class TurnAudit:
         self._agents = agents
         self.unjudged = 0
         """How often a timer that waits could not be judged."""
-        self._coming: list[tuple[int, int, bytes, _Waiting]] = []
+        self._coming: list[tuple[int, int, bytes, TimerLife]] = []
         """A heap, by trigger height and sequence, which a wrong block may use twice, and id."""
-        self._due: dict[bytes, _Waiting] = {}
+        self._due: dict[bytes, TimerLife] = {}
         """In the order of their trigger heights and sequence numbers."""
-        self._open: dict[bytes, dict[bytes, _Waiting]] = {}
+        self._open: dict[bytes, dict[bytes, TimerLife]] = {}
         """By actor, those that are due and leave a fee open, in the same order."""
-        self._without_default: dict[bytes, _Waiting] = {}
+        self._without_default: dict[bytes, TimerLife] = {}
         """Those that are due, leave their max fee open, and were not priced by the default agent yet."""
         self._last_bids: dict[tuple[bytes, bytes], Bid] = {}
         """By actor and agent, the last good answer."""
@@ -193,27 +160,29 @@ class TurnAudit:
         self.phase: Phase | None = None
         """The one that is entered; ``None`` if its prices are not known."""
 
+    @property
+    def due(self) -> int:
+        """The number of pending timers that are due."""
+        return len(self._due)
+
     # --- a block, in its order ----------------------------------------------------------------------------------------
 
-    def scheduled(self, item: Scheduled, terms: Terms, life: Life) -> None:
-        """A timer was scheduled."""
-        turn = (item.trigger_height, item.sequence)
-        heapq.heappush(self._coming, (*turn, item.timer_id, _Waiting(item.timer_id, item.actor, turn, terms, life)))
+    def scheduled(self, life: TimerLife) -> None:
+        heapq.heappush(self._coming, (*life.turn, life.timer_id, life))
 
-    def begin_phase(self, height: int, parameters: Parameters, basefees: Basefees | None) -> None:
+    def begin_phase(self, context: BlockContext) -> None:
         """The timers of a height are due now."""
-        is_auctioned = self._genesis.runs_auction(height)
-        self._window.begin_block(height, parameters.fairness_window_blocks)
+        self._window.begin_block(context.height, context.parameters.fairness_window_blocks)
         self._answers.clear()
-        while self._coming and self._coming[0][0] <= height:
+        while self._coming and self._coming[0][0] <= context.height:
             waiting = heapq.heappop(self._coming)[3]
-            if waiting.life.is_pending:
+            if waiting.state is TimerState.PENDING:
                 self._due[waiting.timer_id] = waiting
-                if waiting.terms.max_fee is None or waiting.terms.priority is None:
+                if waiting.terms.max_fee_per_cycle is None or waiting.terms.max_priority_fee_per_cycle is None:
                     self._open.setdefault(waiting.actor, {})[waiting.timer_id] = waiting
-                if waiting.terms.max_fee is None:
+                if waiting.terms.max_fee_per_cycle is None:
                     self._without_default[waiting.timer_id] = waiting
-        self.phase = None if basefees is None else Phase(height, parameters, basefees, is_auctioned, self.p50_tip)
+        self.phase = None if context.header is None else Phase(context, self.p50_tip)
 
     def candidates(self) -> dict[bytes, list[bytes]] | None:
         """The timers that agents may be asked about in this block, by actor, as many as one may have asked about
@@ -221,28 +190,25 @@ class TurnAudit:
         phase = self.phase
         if phase is None:
             return None
-        if not phase.is_auctioned:
+        if not phase.context.is_auctioned:
             return {}
         most = self._genesis.parameters.gba_queries_per_actor
         found = {}
         for actor, timers in self._open.items():
             if self._agents.may_bid_for(actor):
-                fitting = (waiting for waiting in timers.values() if self._may_be_asked_about(waiting, phase))
-                found[actor] = [waiting.timer_id for waiting in islice(fitting, most)]
+                fitting = (
+                    waiting.timer_id
+                    for waiting in timers.values()
+                    if waiting.expires_at >= phase.context.height
+                    and waiting.may_fire_in(phase.context)
+                    and self._agents.agent_of(actor, waiting.timer_id) is not None
+                )
+                found[actor] = list(islice(fitting, most))
         return found
-
-    def _may_be_asked_about(self, waiting: _Waiting, phase: Phase) -> bool:
-        terms = waiting.terms
-        return (
-            waiting.life.expires_at >= phase.height
-            and (terms.gas_limit or 0) <= phase.cap
-            and (terms.max_fee is None or terms.max_fee >= phase.lane_price)
-            and self._agents.agent_of(waiting.actor, waiting.timer_id) is not None
-        )
 
     def queried(self, query: QueryReceipt) -> Iterator[str]:
         """Enter a query about a timer; yields problems."""
-        bid = Bid.of(query)
+        bid = query.bid
         if (bid is None) == (query.outcome == "ok"):
             yield "has no answer" if bid is None else "has an answer, though it failed"
         self._answers[query.timer_id] = bid
@@ -252,21 +218,21 @@ class TurnAudit:
         if waiting is None or phase is None:
             return
         terms = waiting.terms
-        if terms.max_fee is not None and terms.priority is not None:
+        if None not in (terms.max_fee_per_cycle, terms.max_priority_fee_per_cycle):
             yield "is about one that leaves no fee open"
-        if (terms.gas_limit or 0) > phase.cap or (terms.max_fee is not None and terms.max_fee < phase.lane_price):
+        if not waiting.may_fire_in(phase.context):
             yield "is about one that cannot fire in this block"
 
     def price(self) -> None:
         """All queries are made: the default agent supplies what nobody else does, and prices are fixed."""
         phase = self.phase
         self._agents.keep()
-        if phase is None or not phase.is_auctioned:
+        if phase is None or not phase.context.is_auctioned:
             return
         for waiting in list(self._without_default.values()):
             bid = self._bid_for(waiting)
             if bid is None or bid.max_fee is None:
-                waiting.default_max_fee = min(DEFAULT_MAX_FEE_FACTOR * phase.lane_price, PRICE_LIMIT - 1)
+                waiting.default_max_fee = min(DEFAULT_MAX_FEE_FACTOR * phase.context.lane_price, PRICE_LIMIT - 1)
                 del self._without_default[waiting.timer_id]
 
     def offer(self, timer_id: bytes) -> Offer | None:
@@ -299,14 +265,15 @@ class TurnAudit:
         """Enter a timer's turn; yields problems."""
         phase = self.phase
         assert phase is not None, "offers are made in a phase"
+        context = phase.context
         if phase.last is not None and offer.order < phase.last:
-            kind = "of the auction" if phase.is_auctioned else "in a block that runs first in, first out"
+            kind = "of the auction" if context.is_auctioned else "in a block that runs first in, first out"
             yield f"came out of turn {kind}"
         phase.last = offer.order if phase.last is None else max(phase.last, offer.order)
-        if offer.gas_limit > phase.cap:
-            yield f"had its turn with a gas limit of {offer.gas_limit}, beyond the cap of {phase.cap}"
+        if offer.gas_limit > context.fire_cap:
+            yield f"had its turn with a gas limit of {offer.gas_limit}, beyond the cap of {context.fire_cap}"
         elif not offer.passes:
-            yield f"had its turn, though it allows {offer.max_fee} a cycle at a lane price of {phase.lane_price}"
+            yield f"had its turn, though it allows {offer.max_fee} a cycle at a lane price of {context.lane_price}"
         elif not phase.has_room(phase.used, offer.gas_limit):
             yield (
                 f"had its turn, though its {offer.gas_limit} cycles did not fit: the lane had used"
@@ -314,7 +281,6 @@ class TurnAudit:
             )
 
     def fired(self, fire: FireReceipt, offer: Offer | None) -> None:
-        """A timer has fired."""
         phase = self.phase
         if phase is None:
             return
@@ -340,15 +306,15 @@ class TurnAudit:
         phase = self.phase
         if phase is None:
             return 0, []
-        p = phase.parameters
+        context, p = phase.context, phase.context.parameters
         if gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles:
             self.unjudged += len(self._due)
             return 0, []
-        if not phase.is_auctioned:
+        if not context.is_auctioned:
             return self._judge_first(phase)
         values = self._due.values()
-        chosen = list(islice(values if phase.height % 2 else reversed(values), MAX_JUDGED))
-        alive = [waiting for waiting in chosen if waiting.life.expires_at >= phase.height]
+        chosen = list(islice(values if context.height % 2 else reversed(values), MAX_JUDGED))
+        alive = [waiting for waiting in chosen if waiting.expires_at >= context.height]
         offers = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
         judged, left_out = len(chosen), len(self._due) - len(chosen)
         if phase.gone + len(offers) + left_out >= p.scan_limit:
@@ -363,12 +329,12 @@ class TurnAudit:
     def _judge_first(self, phase: Phase) -> tuple[int, list[tuple[bytes, str]]]:
         """First in, first out: the first timer that does not fit ends the phase, so that the first one that waits and
         may fire is judged for all."""
-        alive = (waiting for waiting in self._due.values() if waiting.life.expires_at >= phase.height)
+        alive = (waiting for waiting in self._due.values() if waiting.expires_at >= phase.context.height)
         offers = ((waiting, self._offer(waiting, phase)) for waiting in alive)
         first = next((each for each in offers if each[1].passes), None)
         if first is None:
             return len(self._due), []
-        if phase.gone >= phase.parameters.scan_limit:
+        if phase.gone >= phase.context.parameters.scan_limit:
             self.unjudged += len(self._due)
             return 0, []
         return len(self._due), list(self._passed_over(phase, [first]))
@@ -380,57 +346,57 @@ class TurnAudit:
         if phase is None:
             return
         self.p50_tip = 0
-        if phase.is_auctioned:
-            self.p50_tip = median_tip(fires, phase.parameters.p50_weight)
-            self._window.enter(phase.height, Counter(fire.actor for fire in fires))
+        if phase.context.is_auctioned:
+            self.p50_tip = median_tip(fires, phase.context.parameters.p50_weight)
+            self._window.enter(phase.context.height, Counter(fire.actor for fire in fires))
 
     # --- prices -------------------------------------------------------------------------------------------------------
 
-    def _bid_for(self, waiting: _Waiting) -> Bid | None:
+    def _bid_for(self, waiting: TimerLife) -> Bid | None:
         if waiting.timer_id in self._answers:
             return self._answers[waiting.timer_id]
         agent = self._agents.agent_of(waiting.actor, waiting.timer_id)
         return None if agent is None else self._last_bids.get((waiting.actor, agent))
 
-    def _offer(self, waiting: _Waiting, phase: Phase) -> Offer:
-        terms, p = waiting.terms, phase.parameters
-        gas_limit = phase.cap if terms.gas_limit is None else terms.gas_limit
+    def _offer(self, waiting: TimerLife, phase: Phase) -> Offer:
+        terms, context, p = waiting.terms, phase.context, phase.context.parameters
+        gas_limit = context.fire_cap if terms.gas_limit is None else terms.gas_limit
         max_fee, tip, order = 0, 0, (0, b"", waiting.turn)
-        if phase.is_auctioned:
+        if context.is_auctioned:
             max_fee, priority = self._fees(waiting, phase)
-            tip = min(priority, max_fee - phase.lane_price)
+            tip = min(priority, max_fee - context.lane_price)
             score = self._window.score(waiting.actor, tip, p)
             order = (-score, waiting.timer_id if p.tie_break is TieBreak.ID else b"", waiting.turn)
-        per_cycle = phase.basefees.cycle + phase.lane_price + tip
-        max_cost = gas_limit * per_cycle + p.max_cells_per_fire * phase.basefees.cell
-        return Offer(terms, gas_limit, max_fee, tip, order, max_cost, tip >= 0 and gas_limit <= phase.cap)
+        per_cycle = context.basefees.cycle + context.lane_price + tip
+        max_cost = gas_limit * per_cycle + p.max_cells_per_fire * context.basefees.cell
+        return Offer(terms, gas_limit, max_fee, tip, order, max_cost, tip >= 0 and gas_limit <= context.fire_cap)
 
-    def _fees(self, waiting: _Waiting, phase: Phase) -> tuple[int, int]:
+    def _fees(self, waiting: TimerLife, phase: Phase) -> tuple[int, int]:
         """``(max_fee, priority)``: explicit, else the agent's, else the default agent's."""
-        max_fee, priority = waiting.terms.max_fee, waiting.terms.priority
+        max_fee, priority = waiting.terms.max_fee_per_cycle, waiting.terms.max_priority_fee_per_cycle
         if max_fee is not None and priority is not None:
             return max_fee, priority
         bid = self._bid_for(waiting)
         if bid is not None:
             max_fee = bid.max_fee if max_fee is None else max_fee
             priority = bid.priority if priority is None else priority
-        cap = phase.parameters.default_tip_cap
-        default_tip = min(phase.p50_tip, phase.lane_price // cap) if cap else phase.p50_tip
+        cap = phase.context.parameters.default_tip_cap
+        default_tip = min(phase.p50_tip, phase.context.lane_price // cap) if cap else phase.p50_tip
         return (
-            waiting.default_max_fee or 0 if max_fee is None else max_fee,
+            waiting.default_max_fee if max_fee is None else max_fee,
             default_tip if priority is None else priority,
         )
 
     # --- timers that wait ---------------------------------------------------------------------------------------------
 
-    def _passed_over(self, phase: Phase, offers: Iterable[tuple[_Waiting, Offer]]) -> Iterator[tuple[bytes, str]]:
+    def _passed_over(self, phase: Phase, offers: Iterable[tuple[TimerLife, Offer]]) -> Iterator[tuple[bytes, str]]:
         is_sorted = all(a <= b for a, b in zip(phase.turns, phase.turns[1:], strict=False))
         for waiting, offer in offers:
             before = bisect_left(phase.turns, offer.order) if is_sorted else len(phase.turns)
             used = phase.uses[before] if before < len(phase.uses) else phase.used
             why = f"though its {offer.gas_limit} cycles fitted when its turn came: the lane had used {used.cycles}"
             if not phase.has_room(used, offer.gas_limit):
-                if phase.is_auctioned or before == len(phase.turns):
+                if phase.context.is_auctioned or before == len(phase.turns):
                     continue
                 why = "though what does not fit ends the phase of a block that runs first in, first out"
             if waiting.timer_id not in self._told:

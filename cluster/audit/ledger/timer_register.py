@@ -9,56 +9,18 @@ from the chain.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from cluster.audit.chain_codec import Bidder, Cancelled, DestroyedReceipt, Effects, Extended, FireReceipt, Scheduled
 from cluster.audit.ledger.agent_queries import Agents
-from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, short
+from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, short
 from cluster.audit.ledger.timer_ids import ScheduledTerms, scheduled_terms, timer_id
-from cluster.audit.ledger.timer_phase import Terms, TurnAudit
+from cluster.audit.ledger.timer_phase import EXPIRED, TimerLife, TimerState, TurnAudit
 from cluster.record.rules import LedgerRule
 from validator.primitives.types import address_text
 
 MAX_PAYLOAD_KEPT_BYTES: Final = 65_536
 """Longest timer payload that is remembered for recomputing ids."""
-
-EXPIRED: Final = "expired"
-INSUFFICIENT_FUNDS: Final = "insufficient_funds"
-
-
-class TimerState(StrEnum):
-    """The state of a timer."""
-
-    PENDING = "pending"
-    FIRED = "fired"
-    CANCELLED = "cancelled"
-    EXPIRED = EXPIRED
-    INSUFFICIENT_FUNDS = INSUFFICIENT_FUNDS
-
-
-@dataclass(slots=True)
-class TimerLife:
-    """One timer, from its schedule to its end. Heights throughout."""
-
-    timer_id: bytes
-    actor: bytes
-    scheduled_at: int
-    trigger_height: int
-    sequence: int
-    expires_at: int
-    terms: Terms
-    state: TimerState = TimerState.PENDING
-    ended_at: int | None = None
-    """The height that fired, cancelled or destroyed it."""
-    extensions: int = 0
-    payload: bytes | None = None
-    """If it follows from the chain, while the timer is pending."""
-
-    @property
-    def is_pending(self) -> bool:
-        return self.state is TimerState.PENDING
 
 
 class TimerRegister:
@@ -73,24 +35,21 @@ class TimerRegister:
         """Timers by state."""
         self.lateness: Counter[int] = Counter()
         """Fires by the number of blocks from their trigger height."""
-        self.backlog = 0
-        """Pending timers whose trigger height has passed."""
         self._turns = turns
         self._agents = agents
         self._scripts = scripts
         self._schedule_nonces: Counter[bytes] = Counter()
         self._last_sequence = -1
-        self._due: Counter[int] = Counter()
-        """Pending timers by their trigger height, if it is to come."""
         self._expiring: dict[int, list[bytes]] = {}
 
     @property
     def fires(self) -> int:
         return self.states[TimerState.FIRED]
 
-    def begin_block(self, height: int) -> None:
-        """The timers of a height are due."""
-        self.backlog += self._due.pop(height, 0)
+    @property
+    def backlog(self) -> int:
+        """Pending timers whose trigger height has passed."""
+        return self._turns.due
 
     # --- schedules and changes --------------------------------------------------------------------------------------
 
@@ -114,17 +73,18 @@ class TimerRegister:
             terms = None  # some schedule was refused and caught: which one cannot be told
         for position, item in enumerate(effects.scheduled):
             known = terms[position] if terms is not None and item.actor == actor else None
-            _check_owner(context, item.timer_id, item.actor, actor, "scheduled")
-            self._schedule(context, item, known)
+            timer = _timer(context, item.timer_id)
+            _check_owner(timer, item.actor, actor, "scheduled")
+            self._schedule(timer, item, known)
             if known is not None:
-                _check_asked(context, item, known, sender or item.actor)
+                _check_asked(timer, item, known, sender or item.actor)
         for change in effects.timer_changes:
             if isinstance(change, Bidder):
                 self._enter_bidder(context, change, effects, actor)
                 continue
             life = self.pending.get(change.timer_id)
             if life is not None:
-                _check_owner(context, change.timer_id, life.actor, actor, "changed")
+                _check_owner(_timer(context, change.timer_id), life.actor, actor, "changed")
             if isinstance(change, Cancelled):
                 self._end(context, change.timer_id, TimerState.CANCELLED)
             else:
@@ -140,83 +100,73 @@ class TimerRegister:
             what = f"an agent was named for {short(change.timer_id) or 'the timers of an actor'} by who must not"
             context.found(TIMERS, what)
             return
-        for what in self._agents.named(owner, change):
-            context.found(TIMERS, f"{address_text(owner)} {what}")
+        Part(context, address_text(owner)).found(TIMERS, *self._agents.named(owner, change))
 
-    def _schedule(self, context: BlockContext, item: Scheduled, script: ScheduledTerms | None) -> None:
-        name, height = short(item.timer_id), context.height
+    def _schedule(self, timer: Part, item: Scheduled, script: ScheduledTerms | None) -> None:
+        context, height = timer.context, timer.context.height
         nonce = self._schedule_nonces[item.actor]
         self._schedule_nonces[item.actor] += 1
         if item.timer_id in self.lives:
-            context.found(TIMERS, f"timer {name} was scheduled a second time")
+            timer.found(TIMERS, "was scheduled a second time")
             return
         if item.trigger_height <= height:
-            context.found(TIMERS, f"timer {name} was scheduled for height {item.trigger_height}")
+            timer.found(TIMERS, f"was scheduled for height {item.trigger_height}")
         if item.expires_at < item.trigger_height:
-            context.found(TIMERS, f"timer {name} was scheduled to expire before its trigger height")
-        _check_end(context, item.timer_id, item.expires_at)
+            timer.found(TIMERS, "was scheduled to expire before its trigger height")
+        _check_end(timer, item.expires_at)
         if item.sequence <= self._last_sequence:
-            context.found(TIMERS, f"timer {name} has sequence {item.sequence} after {self._last_sequence}")
+            timer.found(TIMERS, f"has sequence {item.sequence} after {self._last_sequence}")
         self._last_sequence = max(self._last_sequence, item.sequence)
         payload = None if script is None else script.payload
         if payload is not None:
             context.evaluate(LedgerRule.TIMER_IDS)
             if timer_id(item.actor, item.trigger_height, payload, nonce) != item.timer_id:
-                context.found(TIMERS, f"timer {name} has another id than its schedule gives")
+                timer.found(TIMERS, "has another id than its schedule gives")
         kept = payload if payload is not None and len(payload) <= MAX_PAYLOAD_KEPT_BYTES else None
-        terms = Terms.of(item)
-        _check_terms(context, item, terms, script)
+        _check_terms(timer, item, script)
         life = TimerLife(
-            item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, terms, payload=kept
+            item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, item, payload=kept
         )
         self.lives[item.timer_id] = self.pending[item.timer_id] = life
-        self._turns.scheduled(item, terms, life)
+        self._turns.scheduled(life)
         self.states[TimerState.PENDING] += 1
         self._expiring.setdefault(item.expires_at, []).append(item.timer_id)
-        if item.trigger_height <= height:
-            self.backlog += 1
-        else:
-            self._due[item.trigger_height] += 1
 
     def _extend(self, context: BlockContext, change: Extended) -> None:
-        name = short(change.timer_id)
-        life = self.pending.get(change.timer_id)
+        timer, life = _timer(context, change.timer_id), self.pending.get(change.timer_id)
         if life is None:
-            context.found(TIMERS, f"timer {name} was extended, but is not pending")
+            timer.found(TIMERS, "was extended, but is not pending")
             return
         if change.expires_at <= life.expires_at:
-            context.found(TIMERS, f"timer {name} was extended to an earlier end")
-        _check_end(context, change.timer_id, change.expires_at)
+            timer.found(TIMERS, "was extended to an earlier end")
+        _check_end(timer, change.expires_at)
         life.expires_at = change.expires_at
-        life.extensions += 1
         self._expiring.setdefault(change.expires_at, []).append(change.timer_id)
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
-    def fire(self, context: BlockContext, fire: FireReceipt) -> bytes | None:
+    def fire(self, part: Part, fire: FireReceipt) -> bytes | None:
         """Enter a fire. Returns the timer's payload if it is known."""
         payload = None if (pending := self.pending.get(fire.timer_id)) is None else pending.payload
-        life = self._end(context, fire.timer_id, TimerState.FIRED)
+        life = self._end(part.context, fire.timer_id, TimerState.FIRED)
         if life is not None:
-            self._check_fire_time(context, fire, life)
+            self._check_fire_time(part.context, fire, life)
             if fire.fee_payer != life.terms.fee_payer:
                 payer = address_text(fire.fee_payer)
-                what = f"fire of timer {short(fire.timer_id)} was paid by {payer}, its schedule names another"
-                context.found(CONSERVATION, what)
+                part.found(CONSERVATION, f"was paid by {payer}, its schedule names another")
         return payload
 
     def _check_fire_time(self, context: BlockContext, fire: FireReceipt, life: TimerLife) -> None:
         context.evaluate(LedgerRule.FIRE_TIMES)
-        name = short(fire.timer_id)
+        timer = _timer(context, fire.timer_id)
         if context.height < life.trigger_height:
             early = life.trigger_height - context.height
-            context.found(TIMERS, f"timer {name} fired {early} blocks before its trigger height {life.trigger_height}")
+            timer.found(TIMERS, f"fired {early} blocks before its trigger height {life.trigger_height}")
         elif context.height > life.expires_at:
-            context.found(TIMERS, f"timer {name} fired after it expired at {life.expires_at}")
+            timer.found(TIMERS, f"fired after it expired at {life.expires_at}")
         self.lateness[max(0, context.height - life.trigger_height)] += 1
         if (fire.actor, fire.trigger_height, fire.sequence) != (life.actor, life.trigger_height, life.sequence):
-            what = f"timer {name} fired with another actor, trigger height or sequence than it was scheduled with"
-            context.found(TIMERS, what)
+            timer.found(TIMERS, "fired with another actor, trigger height or sequence than it was scheduled with")
 
     def destroy(self, context: BlockContext, destroyed: DestroyedReceipt) -> None:
         """Enter a timer that was destroyed."""
@@ -225,35 +175,27 @@ class TimerRegister:
         life = self._end(context, destroyed.timer_id, state)
         if life is None:
             return
-        name = short(life.timer_id)
+        timer = _timer(context, life.timer_id)
         if context.height < life.trigger_height:
-            context.found(TIMERS, f"timer {name} was destroyed before its trigger height {life.trigger_height}")
+            timer.found(TIMERS, f"was destroyed before its trigger height {life.trigger_height}")
         if is_expired and context.height <= life.expires_at:
-            context.found(TIMERS, f"timer {name} was destroyed as expired, but lives to {life.expires_at}")
+            timer.found(TIMERS, f"was destroyed as expired, but lives to {life.expires_at}")
 
     def _end(self, context: BlockContext, key: bytes, state: TimerState) -> TimerLife | None:
         """Take a timer off the pending ones. ``None`` if it is not there, which is a violation."""
         life = self.pending.pop(key, None)
         if life is None:
             ended = self.lives.get(key)
-            word = "destroyed" if state in (TimerState.EXPIRED, TimerState.INSUFFICIENT_FUNDS) else state.value
-            before = (
-                "was never scheduled"
-                if ended is None
-                else f"had {_ended_words(ended.state)} at height {ended.ended_at}"
-            )
-            verb = "fired" if state is TimerState.FIRED else f"was {word}"
-            context.found(TIMERS, f"timer {short(key)} {verb}, but {before}")
+            before = "was never scheduled"
+            if ended is not None:
+                before = f"had {_ENDS[ended.state][1]} at height {ended.ended_at}"
+            _timer(context, key).found(TIMERS, f"{_ENDS[state][0]}, but {before}")
             return None
         life.state, life.ended_at, life.payload = state, context.height, None
         self._turns.ended(key)
         self._agents.ended(key)
         self.states[TimerState.PENDING] -= 1
         self.states[state] += 1
-        if life.trigger_height <= context.height:
-            self.backlog -= 1
-        else:
-            self._due[life.trigger_height] -= 1
         return life
 
     def check_expired_are_gone(self, context: BlockContext) -> None:
@@ -274,53 +216,65 @@ class TimerRegister:
         context.evaluate(LedgerRule.EXPIRED_GONE, len(forgotten))
         for key in forgotten:
             expired_at = self.pending[key].expires_at
-            what = f"timer {short(key)} was forgotten: it expired at {expired_at} and is still pending"
-            context.found(TIMERS, what)
+            _timer(context, key).found(TIMERS, f"was forgotten: it expired at {expired_at} and is still pending")
 
 
-def _check_owner(context: BlockContext, key: bytes, owner: bytes, actor: bytes | None, verb: str) -> None:
+_ENDS: Final = {
+    TimerState.FIRED: ("fired", "fired"),
+    TimerState.CANCELLED: ("was cancelled", "been cancelled"),
+    TimerState.EXPIRED: ("was destroyed", "expired"),
+    TimerState.INSUFFICIENT_FUNDS: ("was destroyed", "been destroyed for insufficient funds"),
+}
+"""How a timer ended in words, and how it had ended before."""
+
+
+def _timer(context: BlockContext, key: bytes) -> Part:
+    return Part(context, f"timer {short(key)}")
+
+
+def _check_owner(timer: Part, owner: bytes, actor: bytes | None, verb: str) -> None:
     if actor is not None and actor != owner:
-        what = f"timer {short(key)} of {address_text(owner)} was {verb} by {address_text(actor)}"
-        context.found(TIMERS, what)
+        timer.found(TIMERS, f"of {address_text(owner)} was {verb} by {address_text(actor)}")
 
 
-def _check_end(context: BlockContext, key: bytes, expires_at: int) -> None:
-    if expires_at > context.latest_end:
-        what = f"timer {short(key)} was given the end {expires_at}, the latest is {context.latest_end}"
-        context.found(TIMERS, what)
+def _check_end(timer: Part, expires_at: int) -> None:
+    if expires_at > timer.context.latest_end:
+        timer.found(TIMERS, f"was given the end {expires_at}, the latest is {timer.context.latest_end}")
 
 
-def _check_terms(context: BlockContext, item: Scheduled, terms: Terms, script: ScheduledTerms | None) -> None:
+def _check_terms(timer: Part, item: Scheduled, script: ScheduledTerms | None) -> None:
     """A timer's terms are ones that a schedule may have (SPEC §4, steps 7 and 9), and those that were asked for."""
-    name, least_gas = f"timer {short(item.timer_id)}", context.parameters.min_gas_limit_per_timer
-    if terms.gas_limit is not None and not least_gas <= terms.gas_limit <= context.fire_cap:
-        context.found(TIMERS, f"{name} was scheduled with a gas limit of {terms.gas_limit}")
-    price = context.lane_price
-    least = None if price is None else price + (terms.priority or 0)
-    if least is not None and terms.max_fee is not None and terms.max_fee < least:
-        what = f"{name} was scheduled with {terms.max_fee} a cycle, where lane price and priority take {least}"
-        context.found(TIMERS, what)
-    if script is not None and not terms.are_those_of(script):
-        context.found(TIMERS, f"{name} has other terms than its schedule says")
+    context, max_fee = timer.context, item.max_fee_per_cycle
+    least_gas, least = context.parameters.min_gas_limit_per_timer, context.lane_price
+    if item.gas_limit is not None and not least_gas <= item.gas_limit <= context.fire_cap:
+        timer.found(TIMERS, f"was scheduled with a gas limit of {item.gas_limit}")
+    least += item.max_priority_fee_per_cycle or 0
+    if context.is_auctioned and context.header is not None and max_fee is not None and max_fee < least:
+        timer.found(TIMERS, f"was scheduled with {max_fee} a cycle, where lane price and priority take {least}")
+    if script is not None and not _are_those_of(item, script):
+        timer.found(TIMERS, "has other terms than its schedule says")
 
 
-def _check_asked(context: BlockContext, item: Scheduled, script: ScheduledTerms, sender: bytes) -> None:
+def _are_those_of(item: Scheduled, script: ScheduledTerms) -> bool:
+    """Whether a timer's terms may come of what a script asked for: a priority may be filled by a tier or clamped, a cap
+    be the rest of an allowance."""
+    asked, priority = script.max_priority_fee_per_cycle, item.max_priority_fee_per_cycle
+    is_clamped = None not in (asked, priority, item.max_fee_per_cycle) and (priority or 0) < (asked or 0)
+    return (
+        (item.gas_limit, item.max_fee_per_cycle) == (script.gas_limit, script.max_fee_per_cycle)
+        and script.payer_cap in (None, item.payer_cap)
+        and (asked in (None, priority) or is_clamped)
+    )
+
+
+def _check_asked(timer: Part, item: Scheduled, script: ScheduledTerms, sender: bytes) -> None:
     """A timer's trigger height, end and payer are what its script asked for (SPEC §4, steps 6 and 8)."""
-    latest, trigger = context.latest_end, script.trigger_height(context.height)
+    latest, trigger = timer.context.latest_end, script.trigger_height(timer.context.height)
     end = latest if script.expires_at is None else min(script.expires_at, latest)
-    problems = []
     if item.trigger_height != trigger:
-        problems.append(f"is for height {item.trigger_height}, its schedule gives {trigger}")
+        timer.found(TIMERS, f"is for height {item.trigger_height}, its schedule gives {trigger}")
     if item.expires_at != end:
-        problems.append(f"expires at {item.expires_at}, its schedule gives {end}")
+        timer.found(TIMERS, f"expires at {item.expires_at}, its schedule gives {end}")
     payer = script.payer(item.actor, sender)
     if item.fee_payer != payer:
-        problems.append(f"is paid by {address_text(item.fee_payer)}, its schedule names {address_text(payer)}")
-    for problem in problems:
-        context.found(TIMERS, f"timer {short(item.timer_id)} {problem}")
-
-
-def _ended_words(state: TimerState) -> str:
-    if state is TimerState.INSUFFICIENT_FUNDS:
-        return "been destroyed for insufficient funds"
-    return "been cancelled" if state is TimerState.CANCELLED else state.value
+        timer.found(TIMERS, f"is paid by {address_text(item.fee_payer)}, its schedule names {address_text(payer)}")

@@ -6,11 +6,11 @@ The data names everything in full; lines shorten what is long. Numbers in values
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from cluster.audit.reexecution.compare import KeyDifference
 from validator.chain import records
 from validator.chain.block import (
     CallbackReceipt,
@@ -23,7 +23,7 @@ from validator.chain.block import (
 from validator.chain.records import GLOBALS, OVERFLOW, decode_record
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import ADDRESS_BYTES, address_text
-from validator.transition.trace import SPEC_STEPS, LongValue, Step, StepKind, Value
+from validator.transition.trace import SPEC_STEPS, BlockTrace, LongValue, Step, StepKind, Value
 
 Page = dict[str, Any]
 
@@ -69,8 +69,11 @@ TITLES: Final = {
 # --- steps ----------------------------------------------------------------------------------------------------------
 
 
-def step_page(step: Step, steps: int) -> Page:
-    """A step as plain data; ``steps`` is how many of its kind the right execution has."""
+def step_page(step: Step | None, right: BlockTrace | None) -> Page | None:
+    """A step as plain data, beside the right execution if that is known."""
+    if step is None:
+        return None
+    steps = 0 if right is None else sum(other.kind == step.kind for other in right.steps)
     return {
         "kind": step.kind.value,
         "spec_step": SPEC_STEPS[step.kind],
@@ -118,14 +121,12 @@ def read_receipt(step: Step, place: int) -> Any:
 # --- receipts -------------------------------------------------------------------------------------------------------
 
 
-def receipt_pages(theirs: Step | None, right: Step | None) -> list[Page]:
+def receipt_pages(theirs: Step, right: Step) -> list[Page]:
     """Fields in which the receipts of two steps differ; one that only one of them has differs as a whole."""
     pages = []
-    counts = [0 if step is None else len(step.receipts) for step in (theirs, right)]
+    counts = [len(step.receipts) for step in (theirs, right)]
     if counts[0] != counts[1]:
         pages.append({"name": "receipts", "theirs": f"{counts[0]:,}", "right": f"{counts[1]:,}"})
-    if theirs is None or right is None:
-        return pages
     for place in range(min(counts)):
         mine, other = read_receipt(theirs, place), read_receipt(right, place)
         if mine is None or other is None or type(mine) is not type(other):
@@ -133,8 +134,7 @@ def receipt_pages(theirs: Step | None, right: Step | None) -> list[Page]:
         for name in type(mine).__struct_fields__:
             one, another = getattr(mine, name), getattr(other, name)
             if one != another:
-                texts = (_receipt_text(name, value) for value in (one, another))
-                pages.append({"name": name, **dict(zip(("theirs", "right"), texts, strict=True))})
+                pages.append({"name": name, "theirs": _receipt_text(name, one), "right": _receipt_text(name, another)})
     return pages
 
 
@@ -147,6 +147,19 @@ def _receipt_text(name: str, value: Any) -> str:
 # --- state keys -----------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class KeyDifference:
+    """A state key that the two executions left with different values."""
+
+    key: bytes
+    before: Value
+    """The value before, by the right execution (by the other one if that did not touch it)."""
+    theirs: Value
+    """After the execution that is looked into."""
+    right: Value
+    """After the one that it is held against."""
+
+
 def key_pages(differences: tuple[KeyDifference, ...]) -> list[Page]:
     """Keys with both values, what follows from the rest last."""
     ordered = sorted(differences, key=lambda each: (each.key in (GLOBALS, OVERFLOW), each.key))
@@ -155,11 +168,10 @@ def key_pages(differences: tuple[KeyDifference, ...]) -> list[Page]:
 
 def _key_page(difference: KeyDifference) -> Page:
     values = (difference.before, difference.theirs, difference.right)
-    records_read = [_record(difference.key, value) for value in values]
     fields = [
-        dict(zip(("name", "before", "theirs", "right"), (name, *map(_text, of)), strict=True))
-        for name, of in _fields(records_read)
-        if of[1] != of[2]
+        {"name": name, "before": _text(before), "theirs": _text(theirs), "right": _text(right)}
+        for name, (before, theirs, right) in _fields([_record(difference.key, value) for value in values])
+        if theirs != right
     ]
     return {"key": difference.key.hex(), "words": key_words(difference.key), "fields": fields}
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib.metadata
-import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import msgspec
+
+from cluster.audit.reexecution.worker import Answer
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput, HarnessError
 
@@ -37,29 +38,6 @@ for name in {names!r}:
 sys.stdout.write("%d.%d.%d %s" % (tuple(sys.version_info[:3]) + (",".join(lacking),)))
 """
 """For any Python, however old: its version, and which of the modules it cannot import."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A shadow process's result of a run's blocks."""
-
-    python: str
-    """Its version."""
-    hash_seed: str
-    heights: int
-    """Blocks that gave what was recorded."""
-    root: str
-    mismatch: Mismatched | None
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatched:
-    """The first block that gave something else; receipts and trace encoded, empty if there are none."""
-
-    height: int
-    reason: str
-    receipts: bytes
-    trace: bytes
 
 
 def check_interpreter(python: str) -> None:
@@ -107,22 +85,7 @@ def execute(python: str, hash_seed: int, folder: Path) -> Answer:
         check=False,
     )
     try:
-        return _read(json.loads(done.stdout))
-    except (ValueError, KeyError, TypeError):
-        raise HarnessError(
-            f"{python}, hash seed {hash_seed}: the process ended with {done.returncode}{_last_line(done.stderr)}"
-        ) from None
-
-
-def _read(page: dict[str, Any]) -> Answer:
-    told = page["mismatch"]
-    mismatch = None
-    if told is not None:
-        content = (bytes.fromhex(told["receipts"]), bytes.fromhex(told["trace"]))
-        mismatch = Mismatched(told["height"], told["reason"], *content)
-    return Answer(page["python"], page["hash_seed"], page["heights"], page["root"], mismatch)
-
-
-def _last_line(text: str) -> str:
-    said = text.strip().splitlines()
-    return f": {said[-1]}" if said else ""
+        return msgspec.json.decode(done.stdout, type=Answer)
+    except msgspec.DecodeError:
+        said = "".join(f": {line}" for line in done.stderr.strip().splitlines()[-1:])
+        raise HarnessError(f"{python}, hash seed {hash_seed}: the process ended with {done.returncode}{said}") from None

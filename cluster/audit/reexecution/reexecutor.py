@@ -61,11 +61,11 @@ class Reexecutor:
             block = decode(record.block, Block)
         except CodecError as error:
             return Mismatch(height, f"the block cannot be read: {error}")
-        digest = header_hash(block.header)
         reason = execution_error(self._executor, block)
-        if reason is not None:
-            return self._refused(height, block, f"the block does not execute to its header: {reason}")
-        self._executor.run(Finalize(digest, b""))
+        result = self._executor.run(Finalize(header_hash(block.header), b""))
+        if isinstance(result, FinalizedInvalid):
+            why = f"the block does not execute to its header: {reason}"
+            return Mismatch(height, why, result.receipts, result.trace)
         archived = self._executor.archive.get(height)
         assert archived is not None, "what is final is archived"
         if archived.receipts != record.receipts:
@@ -81,11 +81,6 @@ class Reexecutor:
             return self._executor.trace(decode(record.block, Block))
         except CodecError as error:
             raise BadInput(f"the block at height {self.height + 1} cannot be read: {error}") from None
-
-    def _refused(self, height: int, block: Block, reason: str) -> Mismatch:
-        result = self._executor.run(Finalize(header_hash(block.header), b""))
-        assert isinstance(result, FinalizedInvalid), "the block is invalid here"
-        return Mismatch(height, reason, result.receipts, result.trace)
 
 
 @dataclass(frozen=True, slots=True)

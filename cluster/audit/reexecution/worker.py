@@ -7,14 +7,15 @@ besides.
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from cluster.audit.reexecution.reexecutor import Mismatch, Reexecutor
+import msgspec
+
+from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, BlockRecord, decode_blocks
 from cluster.record.genesis_file import read_genesis
@@ -22,27 +23,40 @@ from validator.chain.genesis import Genesis
 from validator.primitives.codec import encode
 
 
-def answer(genesis: Genesis, blocks: list[BlockRecord]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class Mismatched:
+    """The first block that gave something else; receipts and trace encoded, empty if there are none."""
+
+    height: int
+    reason: str
+    receipts: bytes
+    trace: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
     """The result of re-execution, up to the first block that gives something else."""
+
+    python: str
+    """Its version."""
+    hash_seed: str
+    heights: int
+    """Blocks that gave what was recorded."""
+    root: str
+    mismatch: Mismatched | None
+
+
+def answer(genesis: Genesis, blocks: list[BlockRecord]) -> Answer:
+    """Execute a run's blocks."""
     reexecutor = Reexecutor(genesis)
     mismatches = (reexecutor.take(record) for record in blocks)
-    mismatch = next((found for found in mismatches if found is not None), None)
-    return {
-        "python": platform.python_version(),
-        "hash_seed": os.environ.get("PYTHONHASHSEED", "random"),
-        "heights": len(blocks) if mismatch is None else mismatch.height - 1,
-        "root": reexecutor.root.hex(),
-        "mismatch": None if mismatch is None else _mismatch_page(mismatch),
-    }
-
-
-def _mismatch_page(mismatch: Mismatch) -> dict[str, Any]:
-    return {
-        "height": mismatch.height,
-        "reason": mismatch.reason,
-        "receipts": mismatch.receipts.hex(),
-        "trace": "" if mismatch.trace is None else encode(mismatch.trace).hex(),
-    }
+    found = next((found for found in mismatches if found is not None), None)
+    heights, mismatch = len(blocks), None
+    if found is not None:
+        trace = b"" if found.trace is None else encode(found.trace)
+        heights, mismatch = found.height - 1, Mismatched(found.height, found.reason, found.receipts, trace)
+    hash_seed = os.environ.get("PYTHONHASHSEED", "random")
+    return Answer(platform.python_version(), hash_seed, heights, reexecutor.root.hex(), mismatch)
 
 
 def main() -> int:
@@ -50,11 +64,11 @@ def main() -> int:
     folder = Path(sys.argv[1])
     try:
         blocks = decode_blocks((folder / BLOCKS_FILE).read_bytes(), str(folder / BLOCKS_FILE))
-        page = answer(read_genesis(folder / GENESIS_FILE), blocks)
+        found = answer(read_genesis(folder / GENESIS_FILE), blocks)
     except (BadInput, OSError) as error:
         print(error, file=sys.stderr)
         return ExitCode.BAD_INPUT
-    json.dump(page, sys.stdout)
+    sys.stdout.write(msgspec.json.encode(found).decode())
     return ExitCode.PASS
 
 

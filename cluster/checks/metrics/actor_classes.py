@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.timer_register import TimerLife, TimerState
+from cluster.audit.ledger.timer_phase import TimerLife, TimerState
 from cluster.common.quantiles import counted_quantile
 from cluster.record.run import RunRecord
 from loadgen.workloads import UserGroup
@@ -20,6 +20,8 @@ from loadgen.workloads.program import ProgramOptions
 
 OTHERS: Final = "others"
 """Actors that are neither the load's nor named in the scenario: deployed during the run."""
+SHARES: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
+"""Shares of which quantiles are given, and their names."""
 WEIGHT_LOOKS: Final = 50
 """Heights at which an actor's fairness weight is looked at, evenly over the run."""
 
@@ -122,7 +124,7 @@ def class_metrics(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
     for group in classes:
         metrics: dict[str, float] = {"actors": len(group.actors), "due": group.due, "fires": group.fires}
         metrics["weight_mean"] = round(group.weight, 3)
-        for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
+        for share, name in SHARES:
             late = group.lateness_blocks(share)
             if late is not None:
                 metrics[f"lateness_{name}_blocks"] = late

@@ -13,9 +13,9 @@ from itertools import pairwise
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.timer_register import TimerState
-from cluster.checks.metrics.actor_classes import ActorUse, jain_index
-from cluster.checks.metrics.recovery import recovery_of
+from cluster.audit.ledger.timer_phase import TimerState
+from cluster.checks.metrics.actor_classes import SHARES, ActorUse, jain_index
+from cluster.checks.metrics.recovery import first_finalizations, recovery_of
 from cluster.common.quantiles import counted_quantile, quantile
 from cluster.record.lag import lag_by_host
 from cluster.record.run import RunRecord
@@ -36,14 +36,6 @@ class Stall:
     @property
     def ended_ms(self) -> float:
         return self.began_ms + self.length_ms
-
-
-def first_finalizations(record: RunRecord) -> dict[int, float]:
-    """When each height was first final at a validator that is not byzantine, in ascending order of heights."""
-    earliest: dict[int, float] = {}
-    for seen in record.judged_finalizations:
-        earliest[seen.height] = min(seen.at_ms, earliest.get(seen.height, seen.at_ms))
-    return dict(sorted(earliest.items()))
 
 
 def finality_latencies(record: RunRecord) -> dict[int, float]:
@@ -83,15 +75,17 @@ def stalls_beyond_limit(record: RunRecord) -> list[Stall]:
 def run_metrics(books: Books, actors: Sequence[ActorUse]) -> dict[str, float]:
     """The metrics of a run by name (:mod:`cluster.scenario.sections.metric_names`), the driver's own among them.
     ``actors`` are the run's :func:`~cluster.checks.metrics.actor_classes.use_by_actor`."""
-    record = books.record
-    found: dict[str, float] = {"duration_s": record.duration_ms / 1_000}
-    found.update(_chain_metrics(books))
-    found.update(_time_metrics(books))
-    found.update(_fairness_metrics(actors))
-    found.update(_load_metrics(record))
-    found.update(_resource_metrics(record))
-    found.update(_lag_metrics(record))
-    found.update(record.metrics)
+    record, load, lags = books.record, books.record.load, lag_by_host(books.record)
+    found = {"duration_s": record.duration_ms / 1_000} | _chain_metrics(books) | _time_metrics(books)
+    if actors:
+        found["fairness_jain_index"] = jain_index([use.served_share for use in actors])
+    found["load_requests"] = load.requests
+    found["load_failures"] = load.failures
+    found["load_transactions_sent"] = load.transactions_sent
+    found["load_transactions_rejected"] = load.transactions_rejected
+    found |= _resource_metrics(record)
+    driver_lag_ms = lags.pop(None)
+    found |= {"host_lag_ms": max(lags.values(), default=0.0), "driver_lag_ms": driver_lag_ms, **record.metrics}
     return {name: round(value, 3) for name, value in found.items()}
 
 
@@ -134,7 +128,7 @@ def _chain_metrics(books: Books) -> dict[str, float]:
         "tips": ledger.accounts.tips,
     }
     if ledger.timers.lateness:
-        for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max")):
+        for share, name in (*SHARES, (1.0, "max")):
             found[f"lateness_{name}_blocks"] = counted_quantile(ledger.timers.lateness, share)
     if blocks:
         lane = [block.basefee_lane_timer for block in blocks]
@@ -161,7 +155,7 @@ def _time_metrics(books: Books) -> dict[str, float]:
             found["transactions_per_second"] = sum(block.transactions for block in within) / seconds
     latencies = list(finality_latencies(record).values())
     if latencies:
-        for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99")):
+        for share, name in SHARES:
             found[f"finality_latency_{name}_ms"] = quantile(latencies, share)
     stall = longest_stall(record)
     if stall is not None:
@@ -170,22 +164,6 @@ def _time_metrics(books: Books) -> dict[str, float]:
     if recovery is not None and recovery.took_ms is not None:
         found["recovery_ms"] = recovery.took_ms
     return found
-
-
-def _load_metrics(record: RunRecord) -> dict[str, float]:
-    load = record.load
-    return {
-        "load_requests": load.requests,
-        "load_failures": load.failures,
-        "load_transactions_sent": load.transactions_sent,
-        "load_transactions_rejected": load.transactions_rejected,
-    }
-
-
-def _fairness_metrics(actors: Sequence[ActorUse]) -> dict[str, float]:
-    """How evenly actors were served."""
-    served = [use.served_share for use in actors]
-    return {"fairness_jain_index": jain_index(served)} if served else {}
 
 
 def _resource_metrics(record: RunRecord) -> dict[str, float]:
@@ -201,13 +179,6 @@ def _resource_metrics(record: RunRecord) -> dict[str, float]:
     if files:
         found["open_files_max"] = max(files)
     return found
-
-
-def _lag_metrics(record: RunRecord) -> dict[str, float]:
-    """How long the machine kept the run's processes from running; the host that had most of it."""
-    lags = lag_by_host(record)
-    driver_ms = lags.pop(None)
-    return {"host_lag_ms": max(lags.values(), default=0.0), "driver_lag_ms": driver_ms}
 
 
 # --- by height ------------------------------------------------------------------------------------------------------

@@ -1,12 +1,22 @@
-"""How a network recovers from its faults: when a quorum had finalised something new once all of them were over."""
+"""When heights became final, by which committees, and how a network recovers from its faults: when a quorum had
+finalised something new once all of them were over. Which committee is active follows from views.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Final
 
 from cluster.audit.books import Books
 from cluster.record.run import FaultRecord, RunRecord
 from consensus.types import quorum
+
+VIEWS_UNTIL_FINAL: Final = 8
+"""So many views at most may be current at once: the newest one, and that of a block that becomes final by it."""
+
+VIEWS_PER_INTERVAL: Final = 2
+"""Views that may pass in one block interval: honest leaders wait for so long, byzantine ones need not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +30,14 @@ class NetworkRecovery:
     """The highest height that was final then."""
     took_ms: float | None
     """How long it took a quorum to finalise a higher one; ``None`` if none did."""
+
+
+def first_finalizations(record: RunRecord) -> dict[int, float]:
+    """When each height was first final at a validator that is not byzantine, in ascending order of heights."""
+    earliest: dict[int, float] = {}
+    for seen in record.judged_finalizations:
+        earliest[seen.height] = min(seen.at_ms, earliest.get(seen.height, seen.at_ms))
+    return dict(sorted(earliest.items()))
 
 
 def recovery_of(books: Books) -> NetworkRecovery | None:
@@ -41,6 +59,31 @@ def active_committees(record: RunRecord, views: tuple[int, int]) -> list[set[str
     first, last = views
     newest = max(start for start in committees if start <= first)
     return [{names[index] for index in members} for start, members in committees.items() if newest <= start <= last]
+
+
+def active_committees_during(books: Books, begun_ms: float, ended_ms: float) -> list[set[str]]:
+    """The names in each committee that may have been active between two moments."""
+    return active_committees(books.record, _views_during(books, begun_ms, ended_ms))
+
+
+def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, int]:
+    """The first and the last view that may have been current between two moments; rather too many than too few.
+
+    They begin with that of the newest block that was final before. They end with that of the first block that became
+    final afterwards, if there is one, and with as many as there can have been otherwise.
+    """
+    record, views = books.record, books.views
+    first = first_finalizations(record)
+    before = max((height for height, at in first.items() if at <= begun_ms), default=0)
+    begun = max(views.get(before, 1), 1)
+    after = min((height for height, at in first.items() if at > ended_ms and height in views), default=None)
+    if after is not None:
+        return begun, max(views[after], begun) + VIEWS_UNTIL_FINAL
+    newest = max((height for height in first if height in views), default=0)
+    sections = [scenario.consensus for scenario in (*record.former, record.scenario)]
+    interval_ms = max(min(section.block_interval_ms for section in sections), 1)
+    passed = math.ceil((ended_ms - first.get(newest, 0.0)) / interval_ms)
+    return begun, views.get(newest, 1) + VIEWS_PER_INTERVAL * max(passed, 0) + VIEWS_UNTIL_FINAL
 
 
 def _quorum_above(books: Books, height: int) -> float | None:

@@ -26,9 +26,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from cluster.audit.chain_codec import Block, System, amount, read_block, read_transaction, transaction_hash
+from cluster.audit.chain_codec import Block, System, read_block, read_transaction, transaction_hash
 from cluster.audit.fee_market import Basefees
-from cluster.audit.ledger.context import FEE_LIMIT
 from cluster.audit.ledger.ledger import Ledger
 from cluster.record.rules import PromiseRule as Rule
 from cluster.record.run import PromiseRecord
@@ -36,7 +35,6 @@ from cluster.simulation.watches.rule_log import RuleLog
 from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
 from validator.node.pool.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure
-from validator.primitives.types import PRICE_LIMIT
 
 HASH_DIGITS: Final = 16
 
@@ -69,9 +67,9 @@ class _Offered:
             is_system=isinstance(body.action, System),
             gas_limit=body.gas_limit,
             cells_limit=body.cells_limit,
-            max_fee_per_cycle=amount(body.max_fee_per_cycle, PRICE_LIMIT),
-            max_fee_per_cell=amount(body.max_fee_per_cell, PRICE_LIMIT),
-            value=amount(body.value, FEE_LIMIT),
+            max_fee_per_cycle=body.max_fee_per_cycle,
+            max_fee_per_cell=body.max_fee_per_cell,
+            value=body.value,
             size=len(wire),
         )
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.audit.chain_codec import BlockReceipts, Cancelled, Effects, Header, Unreadable, read_header, read_receipts
-from cluster.checks.metrics.metrics import first_finalizations
+from cluster.checks.metrics.recovery import first_finalizations
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
 from cluster.record.run import FaultRecord, ValidatorRecord

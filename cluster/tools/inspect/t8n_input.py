@@ -15,15 +15,8 @@ from typing import Any, Final, TypeVar
 from cluster.common import strict_json as json_input
 from cluster.common.errors import BadInput
 from cluster.common.strict_json import Wrong
-from cluster.record.genesis_file import (
-    parse_accounts,
-    parse_actors,
-    parse_deployers,
-    parse_params,
-    parse_policy,
-    parse_runners,
-)
-from validator.chain.genesis import Genesis, Policy
+from cluster.record.genesis_file import CHAIN_FIELDS, chain_fields
+from validator.chain.genesis import Genesis
 from validator.chain.transactions import (
     U64_LIMIT,
     Action,
@@ -53,7 +46,6 @@ NO_VALIDATOR: Final = bytes(32)
 """A key in the place of the validators', who have no part in a pure transition."""
 MAX_BLOCKS: Final = 10_000_000
 
-GENESIS_FIELDS: Final = frozenset({"policy", "preset", "params", "system_deployers", "accounts", "actors", "runners"})
 _LIMITS: Final = {
     "nonce": U64_LIMIT,
     "gas_limit": U64_LIMIT,
@@ -110,18 +102,8 @@ def _read(path: Path, check: Callable[[Any], T]) -> T:
 
 
 def _genesis(given: Any) -> Genesis:
-    fields = json_input.mapping(given, "$", GENESIS_FIELDS, ())
-    accounts = parse_accounts(fields.get("accounts", {}))
-    return Genesis(
-        chain_id=CHAIN_ID,
-        validators=(NO_VALIDATOR,),
-        policy=parse_policy(fields.get("policy", Policy.CIP1.value)),
-        parameters=parse_params(fields.get("params", {}), fields.get("preset")),
-        accounts=accounts,
-        actors=parse_actors(fields.get("actors", {}), accounts),
-        system_deployers=parse_deployers(fields.get("system_deployers", [])),
-        runners=parse_runners(fields.get("runners", [])),
-    )
+    fields = json_input.mapping(given, "$", CHAIN_FIELDS, ())
+    return Genesis(chain_id=CHAIN_ID, validators=(NO_VALIDATOR,), **chain_fields(fields))
 
 
 def _blocks(given: Any, genesis: Genesis) -> list[InputBlocks]:

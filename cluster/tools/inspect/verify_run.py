@@ -15,8 +15,9 @@ from typing import Final
 
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import lines
-from cluster.audit.reexecution.interpreters import Answer, Mismatched, check_interpreter, execute
+from cluster.audit.reexecution.interpreters import check_interpreter, execute
 from cluster.audit.reexecution.reexecutor import Reexecution
+from cluster.audit.reexecution.worker import Answer, Mismatched
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.record.archive import DivergedExecution
 from cluster.record.folder import RESULT_FILE, ArchivedRun, read_run

@@ -11,7 +11,6 @@ import pytest
 
 from cluster.audit.chain_codec import (
     Unreadable,
-    amount,
     read_block,
     read_header,
     read_receipts,
@@ -42,9 +41,12 @@ SCENARIO = Scenario.model_validate(
 
 
 def plain(value: Any) -> Any:
-    """A struct of either kind as nested tuples, tags and what was worked out apart."""
+    """A struct of either kind as nested tuples, tags and what was worked out apart; bytes that are neither an address
+    nor a hash as the integer that they may stand for."""
     if isinstance(value, msgspec.Struct):
         return tuple(plain(each) for each in msgspec.structs.astuple(value))
+    if isinstance(value, bytes) and len(value) not in (20, 32):
+        return int.from_bytes(value, "big")
     return tuple(plain(each) for each in value) if isinstance(value, tuple | list) else value
 
 
@@ -143,10 +145,10 @@ def test_what_is_no_receipts_is_refused(data: bytes) -> None:
 
 
 def test_amounts() -> None:
-    assert (amount(b"", 5), amount(b"\1\0", 300)) == (0, 256)
-    for data in (b"\0", b"\1\0"):
-        with pytest.raises(Unreadable):
-            amount(data, 256)
+    for data, price in ((b"", 0), (b"\1\0", 256), (b"\xff" * 12, 2**96 - 1)):
+        assert read_block(changed(BLOCK, 0, 8, to=data)).header.basefee_cycle == price
+    with pytest.raises(Unreadable, match="is out of range, expected below"):
+        read_block(changed(BLOCK, 0, 8, to=b"\1" + bytes(12)))
 
 
 def test_a_codec_that_is_wrong_both_ways_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cluster.audit.books import keep_books
-from cluster.checks.metrics.metrics import first_finalizations
+from cluster.checks.metrics.recovery import first_finalizations
 from cluster.record.run import Finalization, Resources
 from cluster.report.charts import heights_chart, resource_charts
 from cluster.report.svg import Chart

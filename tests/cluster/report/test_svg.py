@@ -8,8 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.report.row_charts import Row, RowChart, render_rows
-from cluster.report.svg import Band, Chart, Mark, Scale, Series, number, render
+from cluster.report.svg import Band, Chart, Mark, Row, RowChart, Scale, Series, number, render
 
 
 def chart(points: list[tuple[float, float]], **changes: object) -> Chart:
@@ -104,7 +103,7 @@ def test_points_of_a_scatter_have_shapes_of_their_own() -> None:
 
 def test_rows_have_their_values_in_words_and_in_place() -> None:
     rows = [Row("flood", [("p50", 0.0), ("p99", 5.0)]), Row("a <very> long name", [("p50", 2.0), ("p99", 2.0)])]
-    drawn = render_rows(RowChart("r", "Title", "Text", "blocks", rows))
+    drawn = render(RowChart("r", "Title", "Text", "blocks", rows))
     assert "<title>flood: p50 0, p99 5</title>" in drawn
     assert "a &lt;very&gt; long name" in drawn
     wide = drawn[: drawn.index('id="r-narrow"')]
@@ -114,8 +113,8 @@ def test_rows_have_their_values_in_words_and_in_place() -> None:
 
 
 def test_rows_of_zeros_draw_without_nonsense() -> None:
-    drawn = render_rows(RowChart("r", "Title", "Text", "blocks", [Row("one", [("p50", 0.0), ("p99", 0.0)])]))
+    drawn = render(RowChart("r", "Title", "Text", "blocks", [Row("one", [("p50", 0.0), ("p99", 0.0)])]))
     assert "nan" not in drawn
-    assert render_rows(RowChart("r", "Title", "Text", "blocks", [], "Nothing <here>.")) == (
+    assert render(RowChart("r", "Title", "Text", "blocks", [], "Nothing <here>.")) == (
         '<p class="empty">Nothing &lt;here&gt;.</p>'
     )

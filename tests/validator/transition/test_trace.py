@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.audit.reexecution.compare import net_writes, part
+from cluster.audit.reexecution.bisect import net_writes, part
 from cluster.disks.memory import MemoryDisk
 from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord

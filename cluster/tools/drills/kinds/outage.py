@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
 from cluster.audit.ledger.ledger import BlockMetrics
-from cluster.checks.metrics.committees import active_committees_during
-from cluster.checks.metrics.metrics import first_finalizations
+from cluster.checks.metrics.recovery import active_committees_during, first_finalizations
 from cluster.common.outcome import Outcome
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario

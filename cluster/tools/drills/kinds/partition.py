@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.checks.metrics.committees import active_committees_during
-from cluster.checks.metrics.metrics import first_finalizations
+from cluster.checks.metrics.recovery import active_committees_during, first_finalizations
 from cluster.common.outcome import Outcome, worst
 from cluster.record.run import Backend, FaultRecord
 from cluster.scenario import Scenario

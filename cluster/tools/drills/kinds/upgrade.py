@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.checks.metrics.metrics import first_finalizations
+from cluster.checks.metrics.recovery import first_finalizations
 from cluster.common.outcome import Outcome, worst
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from cluster.audit.chain_codec import Bidder, QueryReceipt, Scheduled
-from cluster.audit.fee_market import Basefees
+from cluster.audit.chain_codec import Bid, Bidder, QueryReceipt, Scheduled, read_header, read_receipts
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
-from cluster.audit.ledger.context import TIMERS
+from cluster.audit.ledger.context import TIMERS, AuditLog, BlockContext
 from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.ledger.timer_phase import Terms, TurnAudit
+from cluster.audit.ledger.timer_phase import TimerLife, TurnAudit
 from cluster.audit.reexecution.describe import key_words
 from tests.cluster.records import ACTOR, ChainMaker
 from tests.validator.chains import CHAIN_ID, KEYS, USERS
@@ -26,18 +25,11 @@ from validator.chain.genesis import GenesisAgent
 from validator.chain.records import kept_answer_key, published_key
 from validator.chain.transactions import Call, sign
 from validator.execution.timer_phase import TimerPhase
-from validator.primitives.codec import encode, pack_uint
+from validator.primitives.codec import encode
 from validator.primitives.params import DEFAULTS
 from validator.state.working_set import World
 
 PRICE = 10**6
-
-
-class Life:
-    """A timer that is pending."""
-
-    is_pending = True
-    expires_at = 99
 
 
 class Auditor:
@@ -53,18 +45,20 @@ class Auditor:
         """A timer that is due at height 1, all of it open."""
         self.count += 1
         item = Scheduled(bytes([self.count]) * 32, actor, 1, self.count, 99, actor, None, None, None, None)
-        self.turns.scheduled(item, Terms.of(item), Life())
+        life = TimerLife(item.timer_id, actor, 0, 1, self.count, 99, item)
+        self.turns.scheduled(life)
         if agent:
-            assert list(self.agents.named(actor, Bidder(item.timer_id, agent))) == []
-        return item.timer_id
+            assert list(self.agents.named(actor, Bidder(life.timer_id, agent))) == []
+        return life.timer_id
 
     def begin(self, height: int = 1) -> None:
         self.audit.begin_block(height)
-        self.turns.begin_phase(height, DEFAULTS, Basefees(PRICE, PRICE, PRICE))
+        record = ChainMaker().seal()
+        receipts, (header, _) = read_receipts(record.receipts)._replace(height=height), read_header(record.block)
+        self.turns.begin_phase(BlockContext(receipts, DEFAULTS, self.genesis.runs_auction(height), AuditLog(), header))
 
     def query(self, timer_id: bytes, actor: bytes, agent: bytes, bid: tuple[int | None, int | None]) -> list[str]:
-        figures = tuple(None if figure is None else pack_uint(figure) for figure in bid)
-        receipt = QueryReceipt(timer_id, actor, "ok", 700, b"", (figures[0], figures[1]), agent)
+        receipt = QueryReceipt(timer_id, actor, "ok", 700, 0, Bid(*bid), agent)
         return [*self.audit.problems(receipt, 10**30, PRICE), *self.turns.queried(receipt)]
 
     def fees(self, timer_id: bytes) -> tuple[int, int]:

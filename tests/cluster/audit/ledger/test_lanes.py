@@ -13,7 +13,7 @@ import pytest
 
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.ledger.timer_register import TimerState
+from cluster.audit.ledger.timer_phase import TimerState
 from tests.cluster.records import ACTOR, BIDDER, FUNDS, OTHER, PRICE, USER_ADDRESS, ChainMaker, make_genesis
 from tests.validator import chains as small
 from tests.validator.executors import Author, wire

@@ -239,7 +239,7 @@ def test_who_is_asked_about_and_in_which_order() -> None:
 
     def problems(*asked: tuple[bytes, bytes, int]) -> list[str]:
         queries = [
-            QueryReceipt(timer_id, actor, "ok" if cycles else "unpaid", cycles, b"", None, b"")
+            QueryReceipt(timer_id, actor, "ok" if cycles else "unpaid", cycles, 0, None, b"")
             for timer_id, actor, cycles in asked
         ]
         return list(audit.order_problems(queries, candidates))
@@ -251,10 +251,10 @@ def test_who_is_asked_about_and_in_which_order() -> None:
     assert problems(*right, (b"e", other, 9_000)) == ["timer 65 was asked about, whose turn did not come"]
     assert problems((b"c", other, 0), (b"d", one, 9_000), (b"a", one, 9_000)) == [], "who cannot pay is asked no more"
     audit.begin_block(7)
-    list(audit.problems(QueryReceipt(b"c", other, "ok", 100, b"", None, b""), 10**30, 1))
+    list(audit.problems(QueryReceipt(b"c", other, "ok", 100, 0, None, b""), 10**30, 1))
     audit.begin_block(8)
     assert problems((b"d", one, 9_000), (b"c", other, 9_000), (b"a", one, 9_000)) == [], "who was asked last comes last"
-    list(audit.problems(QueryReceipt(b"d", one, "unpaid", 0, b"", None, b""), 0, 1))
+    list(audit.problems(QueryReceipt(b"d", one, "unpaid", 0, 0, None, b""), 0, 1))
     audit.begin_block(9)
     assert problems((b"c", other, 9_000), (b"e", other, 9_000)) == [], "who could not pay is left alone for a while"
 

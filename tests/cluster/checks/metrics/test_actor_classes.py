@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from cluster.audit.books import Books, keep_books
-from cluster.audit.ledger.timer_register import TimerState
+from cluster.audit.ledger.timer_phase import TimerState
 from cluster.checks.metrics.actor_classes import (
     OTHERS,
     class_of_actors,

@@ -37,7 +37,7 @@ from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.record.genesis_file import to_json
 from cluster.record.message_trace import RING_MESSAGES, peek
 from cluster.record.run import RunRecord
-from cluster.record.status import Tally
+from cluster.record.status import Counted, Tally
 from cluster.scenario import LinksSection, Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.network import Network
@@ -96,9 +96,10 @@ class WatchedTally(Tally):
         super().__init__()
         self.progress = asyncio.Event()
 
-    def note_final(self, block: BlockFinal) -> None:
-        Tally.note_final(self, block)
-        self.progress.set()
+    def note(self, effect: Counted) -> None:
+        Tally.note(self, effect)
+        if isinstance(effect, BlockFinal):
+            self.progress.set()
 
 
 class Readers(set[int]):

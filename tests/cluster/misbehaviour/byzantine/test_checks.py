@@ -269,7 +269,7 @@ def test_one_who_is_proved_guilty_often_does_not_hide_another() -> None:
     record = byzantine_record()
     tally = Tally()
     for view in range(1, 200):
-        tally.note_evidence(EvidenceFound("ConflictingNotarize", 3, encode_evidence(evidence_of(record, 3, view))))
-    tally.note_evidence(EvidenceFound("ConflictingNotarize", 2, encode_evidence(evidence_of(record, 2))))
+        tally.note(EvidenceFound("ConflictingNotarize", 3, encode_evidence(evidence_of(record, 3, view))))
+    tally.note(EvidenceFound("ConflictingNotarize", 2, encode_evidence(evidence_of(record, 2))))
     assert len(tally.evidence) == 5
     assert tally.crimes == {("ConflictingNotarize", 3): 199, ("ConflictingNotarize", 2): 1}

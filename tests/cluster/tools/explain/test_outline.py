@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cluster.checks.metrics.metrics import first_finalizations
+from cluster.checks.metrics.recovery import first_finalizations
 from cluster.checks.run import CHECKS
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate
