@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from cluster.common.suggestions import closest
+from validator.chain.records import DEFAULT_HANDLER
 from validator.primitives.params import DEFAULTS
-from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER, HOST_CALLS, YIELDING
 from validator.pvm.compiler.programs import load_cycles
+from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER, HOST_CALLS, YIELDING
 from validator.pvm.language.source import Problem
 from validator.pvm.language.subset import Program
 from validator.pvm.language.trees import SELF
-from validator.chain.records import DEFAULT_HANDLER
 
 
 class Naming(NamedTuple):
@@ -40,7 +40,9 @@ def advice(program: Program, source: str) -> list[Problem]:
     if not program.handlers:
         shell = next(node for node in tree.body if isinstance(node, ast.ClassDef))
         remedy = f"a handler is a method whose one parameter is {HANDLER_PARAMETER}"
-        found.append(Problem(shell.lineno, shell.col_offset + 1, "an actor without a handler, which nobody can call", remedy))
+        found.append(
+            Problem(shell.lineno, shell.col_offset + 1, "an actor without a handler, which nobody can call", remedy)
+        )
     for name in sorted(YIELDING & program.methods.keys()):
         own = program.methods[name].node
         what = f"a method {name} of its own, which hides the host's"
@@ -49,7 +51,9 @@ def advice(program: Program, source: str) -> list[Problem]:
     if program.bids and price > DEFAULTS.gba_max_cycles // 2:
         bid = program.methods[GAS_BID].node
         what = f"{GAS_BID} has {DEFAULTS.gba_max_cycles:,} cycles, of which loading the program takes {price:,}"
-        found.append(Problem(bid.lineno, bid.col_offset + 1, what, "make the program shorter, or let the default agent bid"))
+        found.append(
+            Problem(bid.lineno, bid.col_offset + 1, what, "make the program shorter, or let the default agent bid")
+        )
     return sorted(found)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from cluster.common.wording import printable
 from cluster.tools.actors.advice import advice
 from cluster.tools.actors.programs import problem_line, problems_of, read_source
-from cluster.common.wording import printable
 from validator.primitives.params import DEFAULTS
 from validator.pvm.deployment import deploy_cycles
 from validator.pvm.language.source import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import Any, Final, TextIO
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.tools.console.options import whole_number
@@ -62,7 +62,10 @@ def add_commands(commands: Any) -> None:
 
     stub = tools.add_parser("stub", help="write the type stub (.pyi) from which editors complete what programs may use")
     stub.add_argument(
-        "--out", type=Path, metavar="FILE", help="such as __builtins__.pyi in the editor's root folder (default: print it)"
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="such as __builtins__.pyi in the editor's root folder (default: print it)",
     )
     stub.set_defaults(command=_stub)
 
@@ -97,7 +100,11 @@ def _add_session_options(command: argparse.ArgumentParser) -> None:
         help="cycles that a call may use (default 10**6)",
     )
     command.add_argument(
-        "--value", type=whole_number("amount", 0, MAX_BALANCE), default=0, metavar="N", help="amount that each call pays to its actor (default 0)"
+        "--value",
+        type=whole_number("amount", 0, MAX_BALANCE),
+        default=0,
+        metavar="N",
+        help="amount that each call pays to its actor (default 0)",
     )
     command.add_argument(
         "--timer-allowance",
@@ -119,9 +126,9 @@ def _gas_limit(text: str) -> int:
 
 
 def _check(options: Any) -> int:
+    from cluster.common.wording import printable
     from cluster.tools.actors.check import check
     from cluster.tools.actors.show import print_lines
-    from cluster.common.wording import printable
 
     are_fine = True
     for path in options.files:
@@ -187,13 +194,14 @@ def _write(path: Path | None, page: Any) -> None:
 
 
 def _stub(options: Any) -> int:
+    from cluster.common.files import write_for_user
     from cluster.tools.actors.show import print_lines
     from cluster.tools.actors.stub import stub_text
-    from cluster.common.files import write_for_user
 
     if options.out is None:
         print_lines(_console(), stub_text().splitlines())
         return ExitCode.PASS
     write_for_user(options.out, stub_text())
-    print(f"{options.out}: written; editors that read __builtins__.pyi in their root folder complete the names of the language")
+    reading = "editors that read __builtins__.pyi in their root folder complete the names of the language"
+    print(f"{options.out}: written; {reading}")
     return ExitCode.PASS

@@ -10,21 +10,32 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from cluster.tools.actors.watching import ProgramRun, WatchingVm
 from cluster.disks.memory import MemoryDisk
+from cluster.tools.actors.watching import ProgramRun, WatchingVm
 from validator.chain.block import Effects, Event, FireReceipt, MessageReceipt, QueryReceipt, TransactionReceipt
 from validator.chain.genesis import Genesis
-from validator.transition.genesis_block import genesis_batch
+from validator.chain.records import (
+    GLOBALS,
+    LONG_PUBLISHED,
+    LONG_STORAGE,
+    PUBLISHED,
+    STORAGE,
+    TIMER,
+    Globals,
+    Timer,
+    decode_record,
+    long_storage_entry,
+)
+from validator.chain.transactions import Action, Call, Deploy, Transaction, Transfer, unsigned_hash
 from validator.primitives.params import Parameters
+from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Height
 from validator.pvm.language.api import GAS_BID
 from validator.pvm.runtime.machine import Vm
-from validator.chain.records import GLOBALS, LONG_PUBLISHED, LONG_STORAGE, PUBLISHED, STORAGE, TIMER, Globals, Timer, decode_record, long_storage_entry
 from validator.scheduler.index import SchedulerIndex
 from validator.state import LogStateStore, View
-from validator.chain.transactions import Action, Call, Deploy, Transaction, Transfer, unsigned_hash
-from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
-from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Height
 from validator.state.working_set import World
+from validator.transition.genesis_block import genesis_batch
+from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
 
 CHAIN_ID: Final = "local"
 DEVELOPER: Final = Address(b"\xde" * ADDRESS_BYTES)
@@ -199,9 +210,7 @@ def _of_transaction(transaction: Transaction, receipt: TransactionReceipt, run: 
 def _of_query(query: QueryReceipt, run: ProgramRun | None) -> Execution:
     error = "" if query.outcome == "ok" else (run.error if run is not None else query.outcome)
     asked = Address(query.agent or query.actor)
-    return Execution(
-        "bid", asked, GAS_BID, error, query.cycles, 0, _number(query.burned), Effects(), run
-    )
+    return Execution("bid", asked, GAS_BID, error, query.cycles, 0, _number(query.burned), Effects(), run)
 
 
 def _of_fire(fire: FireReceipt, run: ProgramRun) -> Execution:

@@ -15,9 +15,9 @@ from cluster.tools.actors.session import Session, handler_uses
 from cluster.tools.actors.values import value_to_json
 from validator.chain.block import Bidder, Cancelled, Event
 from validator.primitives.errors import HandlerFailure
+from validator.primitives.types import address_text
 from validator.pvm.runtime.machine import BID_FIELDS
 from validator.pvm.runtime.values import decode_value
-from validator.primitives.types import address_text
 
 Page = dict[str, Any]
 

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from validator.pvm.language.api import GAS_BID
 from validator.pvm.compiler.compiler import FILE_NAME, compile_program, piece_lines
+from validator.pvm.compiler.programs import methods_of
+from validator.pvm.language.api import GAS_BID
+from validator.pvm.language.subset import Program, parse
 from validator.pvm.runtime.host import Host
 from validator.pvm.runtime.machine import BidFigures, LoadedProgram, Runtime, pay_for_loading
 from validator.pvm.runtime.operations import Value
-from validator.pvm.compiler.programs import methods_of
-from validator.pvm.language.subset import Program, parse
 
 
 @dataclass(slots=True)

@@ -10,21 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from cluster.tools.actors.local_chain import DEVELOPER, PROPOSER, Execution, LocalChain, PlayedBlock
-from cluster.tools.actors.programs import ProgramFile
-from cluster.tools.actors.values import value_from_json
 from cluster.common.errors import BadInput
 from cluster.common.strict_json import Wrong
 from cluster.common.suggestions import closest
-from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER
+from cluster.tools.actors.local_chain import DEVELOPER, PROPOSER, Execution, LocalChain, PlayedBlock
+from cluster.tools.actors.programs import ProgramFile
+from cluster.tools.actors.values import value_from_json
+from validator.chain.transactions import Call, Deploy, deployed_address
+from validator.primitives.types import Address
 from validator.pvm.deployment import deploy_cycles
+from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER
+from validator.pvm.language.subset import Method
 from validator.pvm.runtime.machine import Vm
 from validator.pvm.runtime.operations import Value
-from validator.pvm.language.subset import Method
 from validator.pvm.runtime.values import encode_value
-from validator.chain.transactions import Call, Deploy, deployed_address
 from validator.transition.transition import NotAdmitted
-from validator.primitives.types import Address
 
 FIRST_HANDLERS: Final = ("start", "init", "setup")
 """Handlers that are called without ``--call``, if a program has one."""

@@ -12,11 +12,11 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from cluster.common.wording import printable
 from cluster.tools.actors.local_chain import DEVELOPER, Execution, PlayedBlock
 from cluster.tools.actors.profiler import LineProfile
 from cluster.tools.actors.session import Actor, HandlerUse, Session, handler_uses
 from cluster.tools.actors.values import show
-from cluster.common.wording import printable
 from validator.chain.block import Bidder, Cancelled, Event, Extended
 from validator.primitives.errors import HandlerFailure
 from validator.pvm.runtime.values import decode_value

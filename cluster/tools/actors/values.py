@@ -1,8 +1,8 @@
 """Values of actors in JSON and as text.
 
 JSON becomes a handler's payload: texts, integers of up to 256 bits, true, false, null, lists, and dicts with text
-keys. Two objects mean bytes: ``{"hex": "00ff"}``, and ``{"address_of": "Name"}``, an actor's address on the local chain.
-In the other direction, bytes are ``{"hex": …}``, and a dict with other keys is ``{"pairs": [[key, value], …]}``.
+keys. Two objects mean bytes: ``{"hex": "00ff"}``, and ``{"address_of": "Name"}``, an actor's address on the local
+chain. In the other direction, bytes are ``{"hex": …}``, and a dict with other keys is ``{"pairs": [[key, value], …]}``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from cluster.common.strict_json import Wrong, field
 from cluster.common.wording import printable
 from validator.primitives.errors import HandlerFailure
 from validator.primitives.limits import INTEGER_BITS, INTEGER_LIMIT
+from validator.primitives.types import ADDRESS_BYTES, Address
 from validator.pvm.runtime.operations import Value
 from validator.pvm.runtime.values import encode_value
-from validator.primitives.types import ADDRESS_BYTES, Address
 
 HEX: Final = "hex"
 ADDRESS_OF: Final = "address_of"
