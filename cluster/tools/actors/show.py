@@ -55,7 +55,7 @@ def _print_actors(console: Console, session: Session) -> None:
 
 def _summary(session: Session) -> Text:
     ran, failed = len(session.executions), session.failures
-    what = f"{session.chain.height:,} blocks, {ran:,} runs: "
+    what = f"{session.chain.view.height:,} blocks, {ran:,} runs: "
     if not failed:
         return Text.assemble(what, ("none failed", "bold green"))
     return Text.assemble(what, (f"{failed:,} failed", FAILED))
@@ -187,7 +187,7 @@ def _event(event: Event, names: Mapping[bytes, str], *, whose: bool = False) -> 
 
 def _print_state(console: Console, session: Session) -> None:
     chain, names = session.chain, session.names
-    _heading(console, f"after block {chain.height}")
+    _heading(console, f"after block {chain.view.height}")
     for actor in session.actors:
         console.print(
             Text.assemble((actor.name, HEADING), f" holds {chain.world.balance(actor.address):,}"), soft_wrap=True
