@@ -18,7 +18,7 @@ from cluster.simulation.driver import CHECKPOINT_DIGITS, Simulation
 from cluster.tools.console.output import LastingOutput
 from cluster.tools.rerun.player import Filter, Player
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
-from cluster.tools.rerun.step import step
+from cluster.tools.rerun.step import Stepper
 from cluster.tools.rerun.watched_simulation import KINDS, Entry
 
 SHOWN_DIGITS: Final = CHECKPOINT_DIGITS
@@ -61,7 +61,7 @@ def replay(folder: Path, shown: Filter, validators: list[str], is_forced: bool, 
             print(f"stampede: {run.difference(problem)}", file=sys.stderr)
         player = Player(run, interrupts.checkpoint)
         if is_stepped:
-            step(player, shown, sys.stdin, sys.stdout)
+            Stepper(player, shown, sys.stdout).run(sys.stdin)
         else:
             _print(player.entries(shown), sys.stdout)
     return ExitCode.PASS

@@ -31,7 +31,7 @@ from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import differences
 from cluster.simulation.driver import simulate
 from cluster.tools.rerun.recorded_run import read_recorded
-from cluster.tools.rerun.reduce import Fields, reduce_fields
+from cluster.tools.rerun.reduce import Fields, reduce_fields, value_at
 
 HEAD_CHARACTERS: Final = 60
 """Of an exception's message, in which numbers do not count."""
@@ -283,17 +283,11 @@ def changes_made(before: Scenario, after: Scenario) -> Iterator[str]:
     for change in differences(large, small):
         if change.path.partition(".")[0] in ("faults", "forks", "seed") or change.path in _COUNTED:
             continue
-        old = change.path and _value(large, change.path)
+        old = value_at(large, tuple(change.path.split(".")))
         yield f"{change.path}: {_short(old)} → {'default' if change.removes else _short(change.value)}"
 
 
 _COUNTED: Final = frozenset({"validators.count", "validators.nodes", "validators.epochs", "load.users"})
-
-
-def _value(fields: Any, path: str) -> Any:
-    for name in path.split("."):
-        fields = fields.get(name) if isinstance(fields, dict) else None
-    return fields
 
 
 def _short(value: Any) -> str:

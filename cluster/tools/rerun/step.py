@@ -19,13 +19,8 @@ s [NAME]    print the state of a validator, or of all
 q           quit"""
 
 
-def step(player: Player, shown: Filter, commands: TextIO, output: TextIO) -> None:
-    """Obey commands until their end, or until the run is over."""
-    Stepper(player, shown, output).run(commands)
-
-
 class Stepper:
-    """One session."""
+    """One session at a terminal."""
 
     def __init__(self, player: Player, shown: Filter, output: TextIO) -> None:
         self._player, self._shown, self._output = player, shown, output
@@ -33,6 +28,7 @@ class Stepper:
         self._is_over = False
 
     def run(self, commands: TextIO) -> None:
+        """Obey commands until their end, or until the run is over."""
         self._say(f"{self._player.run.folder}: {self._player.run.events:,} events; ? lists the commands")
         while not self._is_over:
             self._output.write("> ")

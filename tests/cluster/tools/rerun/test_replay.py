@@ -22,7 +22,7 @@ from cluster.tools.cli.main import main
 from cluster.tools.rerun.player import Filter, Player, parse_time_us
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
 from cluster.tools.rerun.replay import _print, check_repeats
-from cluster.tools.rerun.step import step
+from cluster.tools.rerun.step import Stepper
 from cluster.tools.rerun.watched_simulation import KINDS, Entry, describe
 from consensus import messages as consensus
 from consensus.messages import VoteKind
@@ -258,7 +258,7 @@ def test_times() -> None:
 
 def stepped(recorded: RecordedRun, commands: str, shown: Filter = ALL) -> list[str]:
     output = io.StringIO()
-    step(Player(recorded, nothing), shown, io.StringIO(commands), output)
+    Stepper(Player(recorded, nothing), shown, output).run(io.StringIO(commands))
     return output.getvalue().splitlines()
 
 
