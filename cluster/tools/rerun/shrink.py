@@ -12,6 +12,7 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,6 +31,7 @@ from cluster.common.wording import counted
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import differences
 from cluster.simulation.driver import simulate
+from cluster.tools.console.output import print_line
 from cluster.tools.rerun.recorded_run import read_recorded
 from cluster.tools.rerun.reduce import Fields, reduce_fields, value_at
 
@@ -175,11 +177,8 @@ def shrink(
     check_target(subject.target)
     with Interrupts() as interrupts:
         failure = _failure(subject, check, interrupts.checkpoint)
-        console.print(f"{subject.source}, seed {subject.seed}: {failure.text}", soft_wrap=True, markup=False)
-
-        def tell(line: str) -> None:
-            console.print(line, soft_wrap=True, markup=False)
-
+        tell = partial(print_line, console)
+        tell(f"{subject.source}, seed {subject.seed}: {failure.text}")
         shrinker = Shrinker(subject, failure, runs, interrupts.checkpoint, tell)
         fields = shrinker.shrink()
         text = scenario_text(subject, failure, shrinker, fields)

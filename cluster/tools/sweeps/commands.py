@@ -11,7 +11,7 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_SEED
 from cluster.tools.console.options import add_change_options, whole_number
-from cluster.tools.console.output import console
+from cluster.tools.console.output import console, print_line
 
 MAX_SEEDS: Final = 1_000_000
 """In one sweep."""
@@ -108,7 +108,7 @@ def run_task(task: Any, name: str, options: Any) -> int:
     try:
         refresh_index(folder)
     except OSError as error:
-        output.print(f"the index of runs is not up to date: {error.strerror}", soft_wrap=True, markup=False)
+        print_line(output, f"the index of runs is not up to date: {error.strerror}")
     if options.json is not None:
         write_for_user(options.json, json.dumps(summary.page(), indent=2) + "\n")
     if options.junit is not None:
