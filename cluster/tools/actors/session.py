@@ -20,7 +20,6 @@ from validator.chain.transactions import Call, Deploy, deployed_address
 from validator.primitives.types import Address
 from validator.pvm.deployment import deploy_cycles
 from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER
-from validator.pvm.language.subset import Method
 from validator.pvm.runtime.machine import Vm
 from validator.pvm.runtime.operations import Value
 from validator.pvm.runtime.values import encode_value
@@ -153,13 +152,9 @@ def _check_handler(actor: Actor, handler: str) -> None:
     line = f"{place}:{method.node.lineno}"
     if handler == GAS_BID:
         raise BadInput(f"{line}: {GAS_BID} is asked by the chain when a timer is due, and by nobody else; {has}")
-    raise BadInput(
-        f"{line}: {_head(method)} is a helper: a handler has one parameter, and it is called {HANDLER_PARAMETER}; {has}"
-    )
-
-
-def _head(method: Method) -> str:
-    return f"{method.name}({', '.join(('self', *method.parameters))})"
+    head = f"{method.name}({', '.join(('self', *method.parameters))})"
+    rule = f"a handler has one parameter, and it is called {HANDLER_PARAMETER}"
+    raise BadInput(f"{line}: {head} is a helper: {rule}; {has}")
 
 
 def play(files: Sequence[ProgramFile], calls: Sequence[str], blocks: int, limits: Limits, vm: Vm) -> Session:
