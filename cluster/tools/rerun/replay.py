@@ -15,7 +15,6 @@ from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.suggestions import unknown
 from cluster.simulation.driver import CHECKPOINT_DIGITS, Simulation
-from cluster.tools.console.output import LastingOutput
 from cluster.tools.rerun.player import Filter, Player
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
 from cluster.tools.rerun.step import Stepper
@@ -77,12 +76,11 @@ def _indexes(run: RecordedRun, validators: list[str]) -> frozenset[int]:
 
 def _print(entries: Iterator[Entry], output: TextIO) -> None:
     """Write the lines until the reader disappears."""
-    lasting = LastingOutput(output)
     for entry in entries:
-        lasting.write(entry.line() + "\n")
-        if lasting.is_gone:
+        output.write(entry.line() + "\n")
+        if getattr(output, "is_gone", False):
             return
-    lasting.flush()
+    output.flush()
 
 
 def parse_kinds(text: str) -> list[str]:

@@ -6,14 +6,12 @@ Signals are deferred while the run's folder exists and is incomplete: they end t
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO, cast
 
 from rich.console import Console
 
@@ -32,7 +30,6 @@ from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.files import find_scenario
 from cluster.scenario.overrides import Change, options_of, parse_setting
-from cluster.tools.console.output import LastingOutput
 from cluster.tools.console.terminal import Progress, print_kept, print_verdict
 from validator.primitives.types import ValidatorError
 from validator.transition.genesis_block import GenesisError
@@ -111,7 +108,7 @@ def perform_run(
     with Interrupts() as interrupts, ExitStack() as testnet:
         is_users = out is not None and out.exists()
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
-        console = Console(file=cast(TextIO, LastingOutput(sys.stdout)), soft_wrap=False)
+        console = Console()
         progress = Progress(
             console, None if live.run_until_stopped else scenario.stop.height, backend, scenario.validators.names
         )
@@ -130,16 +127,13 @@ def perform_run(
             refresh_index(folder)
         except OSError as error:
             console.print(f"runs/ is not up to date: {error.strerror}", style="yellow")
-        print_verdict(console, verdict, _report(folder), reproduce_command(record, folder, source))
+        report = folder / REPORT_FILE
+        reproduce = reproduce_command(record, folder, source)
+        print_verdict(console, verdict, report if report.exists() else None, reproduce)
         if live.keep and verdict.outcome is not Outcome.PASS and not record.interrupted:
             print_kept(console, folder / ENDPOINTS_FILE)
             interrupts.wait_for_one()
     return verdict, folder
-
-
-def _report(folder: Path) -> Path | None:
-    report = folder / REPORT_FILE
-    return report if report.exists() else None
 
 
 def drive(

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO, cast
 
 import pytest
 
@@ -19,6 +20,7 @@ from cluster.scenario import Scenario
 from cluster.simulation import machine
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
+from cluster.tools.console.output import LastingOutput
 from cluster.tools.rerun.player import Filter, Player, parse_time_us
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
 from cluster.tools.rerun.replay import _print, check_repeats
@@ -127,7 +129,10 @@ def test_a_reader_that_has_seen_enough_ends_it(entries: list[Entry]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w", buffering=1, encoding="utf-8") as output:
-        _print(iter(entries), output)
+        lasting = LastingOutput(output)
+        left = iter(entries)
+        _print(left, cast(TextIO, lasting))
+        assert lasting.is_gone and next(left, None) is not None
 
 
 VOTE = consensus.Vote(
