@@ -229,8 +229,6 @@ def up(
     time are not used; the minimum numbers of ``success`` are reduced in proportion to the reached height. ``bind`` is
     as for :func:`run`. Raises :class:`BadInput`, and :class:`HarnessError` if the testnet does not start or fails.
     """
-    from cluster.live.driver.driver import live_testnet
-
     chosen, chosen_seed, served = *_scenario(scenario, seed, settings), _served(bind)
     folder = _folder(chosen, out)
     has_block, stop_requested = threading.Event(), threading.Event()
@@ -242,6 +240,8 @@ def up(
             has_block.set()
 
     def run_until_stopped() -> RunOutcome:
+        from cluster.live.driver.driver import live_testnet
+
         commit = checkout_commit()
         with live_testnet(
             chosen, chosen_seed, commit, folder, look, run_until_stopped=stop_requested, served=served

@@ -213,7 +213,8 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
     try:
         lines = path.read_bytes().splitlines()
         begun = msgspec.json.decode(lines[0], type=dict[str, str]) if lines else {}
-        scenario, text = _scenario_of_sweep(folder, begun.get("task", "sweep"))
+        title, text = begun.get("task", "sweep"), _digest(folder / SCENARIO_FILE)
+        scenario = scenario_name(title) if text else title  # sweeps of random scenarios have none
         for line in lines[1:]:
             outcome = msgspec.json.decode(line, type=SeedOutcome)
             if not outcome.metrics:
@@ -233,12 +234,6 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
     except msgspec.MsgspecError as error:
         raise BadInput(f"{path}: is no sweep's log: {error}") from None
-
-
-def _scenario_of_sweep(folder: Path, title: str) -> tuple[str, str]:
-    """The name and the distinction of a sweep's scenario; the title of a sweep without one, such as of random ones."""
-    text = _digest(folder / SCENARIO_FILE)
-    return (scenario_name(title) if text else title), text
 
 
 def _flattened(classes: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -118,11 +118,6 @@ class Progress:
             return f"height {height}"
         return f"height {height}/{self._target}" if height <= self._target else f"height {height}, draining"
 
-    def _table(self, line: Text) -> RenderableType:
-        if not self._samples:
-            return line
-        return validator_table(line, self._samples[-1], self._names, self._console.height)
-
     def _rate(self, count: Callable[[Sample], int | None]) -> float | None:
         """Growth of a count per second over the window's samples that have it; ``None`` if the last one does not.
 
@@ -136,7 +131,8 @@ class Progress:
     def _draw(self) -> None:
         text = Text(self.line(), no_wrap=True, overflow="ellipsis")
         if self._live is not None:
-            self._live.update(self._table(text), refresh=True)
+            table = validator_table(text, self._samples[-1], self._names, self._console.height)
+            self._live.update(table, refresh=True)
         else:
             self._console.print(text, soft_wrap=True)
 

@@ -153,7 +153,8 @@ def _load(scenario: Scenario) -> Table:
         numbers = str(first) if first == last else f"{first}–{last}"
         rows.append((numbers, group.workload, f"{group.interval_ms:,} ms", _when_of(group), _options(group)))
         first = last + 1
-    note = f"{_turns_per_second(scenario):,.3g} turns per second at rate 1" if rows else ""
+    turns_per_second = sum(group.count * MILLISECONDS_PER_SECOND / group.interval_ms for group in scenario.load.users)
+    note = f"{turns_per_second:,.3g} turns per second at rate 1" if rows else ""
     return Table("Load", ("users", "workload", "turn every", "heights", "options"), tuple(rows), note)
 
 
@@ -172,10 +173,6 @@ def _short(value: Any) -> str:
     if isinstance(value, dict) and "name" in value:
         return str(value["name"])
     return f"({len(value)})" if isinstance(value, list) else str(value)
-
-
-def _turns_per_second(scenario: Scenario) -> float:
-    return sum(group.count * MILLISECONDS_PER_SECOND / group.interval_ms for group in scenario.load.users)
 
 
 # --- the timeline ---------------------------------------------------------------------------------------------------
