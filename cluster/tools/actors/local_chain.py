@@ -40,9 +40,9 @@ from validator.transition.transition import BlockContext, Outcome, PreparedTrans
 
 CHAIN_ID: Final = "local"
 DEVELOPER: Final = Address(b"\xde" * ADDRESS_BYTES)
-"""Who deploys and calls."""
+"""The account that deploys and calls."""
 PROPOSER: Final = Address(b"\xcc" * ADDRESS_BYTES)
-"""Who gets the tips."""
+"""The account that gets the tips."""
 FUNDS: Final = 10**36
 """Of the developer."""
 
@@ -74,7 +74,7 @@ class PlayedBlock(NamedTuple):
     events: list[Event]
     """Of the protocol; those of programs are in their executions' effects."""
     waiting: Counter[str]
-    """How many timers that were due were carried, by reason."""
+    """Number of due timers that were carried, by reason."""
 
     @property
     def is_quiet(self) -> bool:

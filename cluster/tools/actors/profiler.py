@@ -37,7 +37,7 @@ class LineProfile:
     sizes: Counter[int] = field(default_factory=Counter)
     host: Counter[int] = field(default_factory=Counter)
     runs: Counter[int] = field(default_factory=Counter)
-    """How often each line was reached."""
+    """Number of times that each line was reached."""
 
     def cycles(self, line: int) -> int:
         """Everything that a line was charged."""
@@ -80,7 +80,7 @@ def _observed(program: Program, profile: LineProfile) -> tuple[LoadedProgram, _O
 
 
 class _ObservedRuntime(Runtime):
-    """What one observed program runs on."""
+    """The runtime of one observed program."""
 
     def __init__(self, program: Program, profile: LineProfile) -> None:
         self._methods = program.methods

@@ -80,7 +80,7 @@ class Session:
 
     @property
     def failures(self) -> int:
-        """How many executions failed."""
+        """Number of executions that failed."""
         return sum(bool(execution.error) for execution in self.executions)
 
     @property

@@ -280,7 +280,7 @@ _AROUND: Final = {
     "message": "messages: each message's own price",
     "bid": "bids: up to the least that a query costs",
 }
-"""What is charged besides the programs' lines, by kind of execution."""
+"""Charges besides the programs' lines, by kind of execution."""
 
 
 def _share(part: int, whole: int) -> str:

@@ -180,7 +180,7 @@ def _flip_signs(changes: Numbers, generator: np.random.Generator) -> tuple[float
 
 
 def _p_value(changes: Numbers, observed: float, ways: int, extremes: int) -> tuple[float, float]:
-    """How often a change is at least as large as the observed one; ``extremes`` permutations always are."""
+    """The share of changes as large as the observed one, and the least there can be: ``extremes`` always are."""
     slack = TOLERANCE * max(1e-300, float(np.abs(changes).max(initial=0.0)))
     as_large = int((np.abs(changes) >= abs(observed) - slack).sum())
     if ways <= MAX_RESAMPLES:

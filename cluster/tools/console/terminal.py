@@ -96,9 +96,7 @@ class Progress:
             self._draw()
 
     def line(self) -> str:
-        """The current line."""
-        if not self._samples:
-            return "waiting for the first block"
+        """The current line; there has been a sample."""
         sample = self._samples[-1]
         blocks, fires = self._rate(_highest), self._rate(_fires)
         answering = sum(height is not None for height in sample.heights)

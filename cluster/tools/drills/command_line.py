@@ -50,8 +50,7 @@ def _run(options: Any) -> int:
     from cluster.tools.drills.running import run_drill
 
     given = {each.name: getattr(options, each.name) for each in fields(options.drill)}
-    verdict, _ = run_drill(options.drill(**given), options.backend, options.seed, options.out, options.changes)
-    return verdict.exit_code
+    return run_drill(options.drill(**given), options.backend, options.seed, options.out, options.changes)
 
 
 def _list(options: Any) -> int:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
-from cluster.checks.verdict import Verdict
-from cluster.common.errors import BadInput
+from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.record.run import Backend, DrillRecord, RunRecord
 from cluster.scenario import Scenario, change_scenario
@@ -22,8 +21,8 @@ from cluster.tools.run.running import drive, perform_run
 
 def run_drill(
     drill: Drill, backend: Backend, seed: int | None = None, out: Path | None = None, changes: Sequence[Change] = ()
-) -> tuple[Verdict, Path]:
-    """Run a drill, show its expectations, progress and verdict, and write its folder. Returns verdict and folder.
+) -> ExitCode:
+    """Run a drill, show its expectations, progress and verdict, and write its folder. Returns the verdict's exit code.
 
     ``changes`` apply to its scenario. Raises :class:`BadInput` if the backend cannot run it.
     """
@@ -40,7 +39,7 @@ def run_drill(
 
     @contextmanager
     def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> Iterator[RunRecord]:
-        with drive(scenario, backend, chosen, folder, progress.update, progress.notice, interrupts) as record:
+        with drive(scenario, backend, chosen, folder, progress, interrupts) as record:
             changed = (*changes, *_added(scenario, record))
             record.drill = DrillRecord(drill.page(record.scenario, changed), drill.command(changed))
             yield record

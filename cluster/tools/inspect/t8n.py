@@ -123,7 +123,7 @@ def _block_page(outcome: Outcome) -> Page:
 
 
 def _outcome_page(receipt: TransactionReceipt | FireReceipt | MessageReceipt | CallbackReceipt) -> Page:
-    """How a handler ended and what it used."""
+    """The end of a handler, and its use."""
     return {
         "status": "ok" if receipt.ok else "reverted",
         "error": receipt.error or None,

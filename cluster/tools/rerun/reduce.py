@@ -242,7 +242,7 @@ def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) ->
 
 
 def _renamed(value: Any, known: dict[str, str], names: frozenset[str]) -> Any:
-    """With the new names of those that are known; where no name is left, what cannot be without goes too."""
+    """With the new names of those that are known; if no name is left, what cannot be without goes too."""
     if isinstance(value, dict):
         renamed = {name: _renamed(inner, known, names) for name, inner in value.items()}
         is_lost = any(inner == [] and value[name] for name, inner in renamed.items())

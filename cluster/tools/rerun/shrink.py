@@ -54,7 +54,7 @@ class _UsedUp(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a run failed."""
+    """One failure of a run."""
 
     name: str
     """Name of the check; of a crash the exception's type and the beginning of its message."""
