@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -229,7 +229,7 @@ def up(
     time are not used; the minimum numbers of ``success`` are reduced in proportion to the reached height. ``bind`` is
     as for :func:`run`. Raises :class:`BadInput`, and :class:`HarnessError` if the testnet does not start or fails.
     """
-    chosen, seed, served = *_scenario(scenario, seed, settings), _served(bind)
+    chosen, chosen_seed, served = *_scenario(scenario, seed, settings), _served(bind)
     folder = _folder(chosen, out)
     has_block, stop_requested = threading.Event(), threading.Event()
     last_sample = _LastSample(chosen.validators.names)
@@ -239,8 +239,17 @@ def up(
         if any(sample.heights):
             has_block.set()
 
+    def run_until_stopped() -> RunOutcome:
+        from cluster.live.driver.driver import live_testnet
+
+        commit = checkout_commit()
+        with live_testnet(
+            chosen, chosen_seed, commit, folder, look, run_until_stopped=stop_requested, served=served
+        ) as record:
+            return _judged(record, folder)
+
     with ThreadPoolExecutor(1, thread_name_prefix="testnet") as thread:
-        ending = thread.submit(_run_until_stopped, chosen, seed, folder, look, stop_requested, served)
+        ending = thread.submit(run_until_stopped)
         ending.add_done_callback(lambda _: has_block.set())
         ending.add_done_callback(lambda _: last_sample.end())
         try:
@@ -260,22 +269,6 @@ def up(
                 running.outcome = ending.result()
         finally:
             stop_requested.set()
-
-
-def _run_until_stopped(
-    scenario: Scenario,
-    seed: int,
-    folder: Path,
-    look: Callable[[Sample], None],
-    stop_requested: threading.Event,
-    served: Served,
-) -> RunOutcome:
-    from cluster.live.driver.driver import live_testnet
-
-    with live_testnet(
-        scenario, seed, checkout_commit(), folder, look, run_until_stopped=stop_requested, served=served
-    ) as record:
-        return _judged(record, folder)
 
 
 def _judged(record: RunRecord, folder: Path | None) -> RunOutcome:

@@ -1,4 +1,4 @@
-"""The first step of the ``stampede`` command: checks that Python imports Stampede's own packages.
+"""The entry of the ``stampede`` command: checks that Python imports Stampede's own packages, and loads the rest.
 
 The packages have ordinary names. A module of the same name earlier on Python's path, such as a ``validator.py`` in a
 folder of ``PYTHONPATH``, would be imported instead and fail later.
@@ -14,6 +14,7 @@ from typing import Final
 
 OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 BAD_INPUT: Final = 2
+INCONCLUSIVE: Final = 3
 
 
 def hidden() -> str | None:
@@ -35,6 +36,10 @@ def main() -> int:
         print(f"stampede: {problem}", file=sys.stderr)
         return BAD_INPUT
     os.environ["PYTHONSAFEPATH"] = "1"  # for processes that it starts: the working directory is not on their path
-    from cluster.tools.cli.entry import main as perform
+    try:
+        from cluster.tools.cli.main import main as perform
 
-    return perform()
+        return perform()
+    except KeyboardInterrupt:  # while the rest is loaded
+        print("stampede: interrupted", file=sys.stderr)
+        return INCONCLUSIVE

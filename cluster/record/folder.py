@@ -112,19 +112,29 @@ def read_run(folder: Path) -> ArchivedRun:
     """A run's genesis, blocks and result. Raises :class:`BadInput`."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
+    result = read_result(folder)
     try:
-        result = json.loads((folder / RESULT_FILE).read_text(encoding="utf-8"))
         archive = (folder / BLOCKS_FILE).read_bytes()
         traces = (folder / TRACES_FILE).read_bytes() if (folder / TRACES_FILE).exists() else None
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise BadInput(f"{folder / RESULT_FILE}: no JSON: {error}") from None
-    if not isinstance(result, dict):
-        raise BadInput(f"{folder / RESULT_FILE}: expected an object")
     executions = [] if traces is None else decode_traces(traces, str(folder / TRACES_FILE))
     blocks = decode_blocks(archive, str(folder / BLOCKS_FILE))
     return ArchivedRun(read_genesis(folder / GENESIS_FILE), blocks, result, executions)
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """The content of a run's ``result.json``. Raises :class:`BadInput`."""
+    path = folder / RESULT_FILE
+    try:
+        result = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise BadInput(f"{path}: no JSON: {error}") from None
+    if not isinstance(result, dict):
+        raise BadInput(f"{path}: expected an object")
+    return result
 
 
 def seed_of(result: Mapping[str, Any]) -> int:

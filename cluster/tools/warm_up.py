@@ -47,7 +47,7 @@ SCENARIO: Final = {
 """Timers in every tier, and some that are cancelled."""
 
 PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
-"""What processes of a testnet load."""
+"""The packages that processes of a testnet load."""
 
 
 def compile_sources() -> None:

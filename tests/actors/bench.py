@@ -9,11 +9,11 @@ from loadgen.workloads.actor_program import source_of
 from tests.validator.chains import ALICE, BOB, RICH, Chain, make_genesis
 from validator.chain.block import CallbackReceipt, FireReceipt, MessageReceipt, TransactionReceipt
 from validator.chain.genesis import GenesisActor
-from validator.pvm.runtime.values import decode_value, encode_value
 from validator.chain.transactions import Call, CancelTimer
-from validator.transition.transition import Outcome
 from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, Address
+from validator.pvm.runtime.values import decode_value, encode_value
 from validator.state.working_set import World
+from validator.transition.transition import Outcome
 
 
 @dataclass

@@ -8,28 +8,20 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from cluster.common.suggestions import closest
+from validator.chain.records import DEFAULT_HANDLER
 from validator.primitives.params import DEFAULTS
-from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER, HOST_CALLS, YIELDING
 from validator.pvm.compiler.programs import load_cycles
+from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER, HOST_CALLS, YIELDING
 from validator.pvm.language.source import Problem
 from validator.pvm.language.subset import Program
 from validator.pvm.language.trees import SELF
-from validator.chain.records import DEFAULT_HANDLER
-
-
-class Naming(NamedTuple):
-    """A host call with the name of a handler, of this actor or of the one in a parameter."""
-
-    call: str
-    receiver: str = ""
-    """The parameter with the actor of the handler; empty if it is always this actor."""
-
 
 SCHEDULES: Final = ("schedule", "schedule_timer", "schedule_timer_ex")
-NAMINGS: Final = (*map(Naming, SCHEDULES), Naming("request_job"), Naming("send", receiver="to"))
+NAMINGS: Final = {**dict.fromkeys([*SCHEDULES, "request_job"], ""), "send": "to"}
+"""Host calls with the name of a handler, and their parameter with its actor; empty if it is always this actor."""
 HANDLER: Final = "handler"
 
 
@@ -40,33 +32,35 @@ def advice(program: Program, source: str) -> list[Problem]:
     if not program.handlers:
         shell = next(node for node in tree.body if isinstance(node, ast.ClassDef))
         remedy = f"a handler is a method whose one parameter is {HANDLER_PARAMETER}"
-        found.append(Problem(shell.lineno, shell.col_offset + 1, "an actor without a handler, which nobody can call", remedy))
+        found.append(_problem(shell, "an actor without a handler, which nobody can call", remedy))
     for name in sorted(YIELDING & program.methods.keys()):
-        own = program.methods[name].node
         what = f"a method {name} of its own, which hides the host's"
-        found.append(Problem(own.lineno, own.col_offset + 1, what, "give it another name, if the host's may be wanted"))
+        found.append(_problem(program.methods[name].node, what, "give it another name, if the host's may be wanted"))
     price = load_cycles(source)
     if program.bids and price > DEFAULTS.gba_max_cycles // 2:
-        bid = program.methods[GAS_BID].node
         what = f"{GAS_BID} has {DEFAULTS.gba_max_cycles:,} cycles, of which loading the program takes {price:,}"
-        found.append(Problem(bid.lineno, bid.col_offset + 1, what, "make the program shorter, or let the default agent bid"))
+        remedy = "make the program shorter, or let the default agent bid"
+        found.append(_problem(program.methods[GAS_BID].node, what, remedy))
     return sorted(found)
 
 
+def _problem(node: ast.expr | ast.stmt, what: str, remedy: str) -> Problem:
+    return Problem(node.lineno, node.col_offset + 1, what, remedy)
+
+
 def _of_call(node: ast.Call, program: Program) -> Iterator[Problem]:
-    host = (naming for naming in NAMINGS if naming.call not in program.methods)
-    naming = next((naming for naming in host if _is_own(node.func, naming.call)), None)
-    if naming is None or (naming.receiver and not _is_own(_argument(node, naming.call, naming.receiver), "address")):
+    call = next((each for each in NAMINGS if each not in program.methods and _is_own(node.func, each)), None)
+    if call is None or (NAMINGS[call] and not _is_own(_argument(node, call, NAMINGS[call]), "address")):
         return
-    place = _argument(node, naming.call, HANDLER)
+    place = _argument(node, call, HANDLER)
     if place is None:
-        if naming.call in SCHEDULES and DEFAULT_HANDLER not in program.handlers:
+        if call in SCHEDULES and DEFAULT_HANDLER not in program.handlers:
             what = f"a timer that names no handler calls {DEFAULT_HANDLER}, and there is none"
-            yield Problem(node.lineno, node.col_offset + 1, what, "name one, or write it")
+            yield _problem(node, what, "name one, or write it")
         return
     name = _text(place, program)
     if name is not None and name not in program.handlers:
-        yield Problem(place.lineno, place.col_offset + 1, f"no handler {name!r}", _remedy(name, program))
+        yield _problem(place, f"no handler {name!r}", _remedy(name, program))
 
 
 def _remedy(name: str, program: Program) -> str:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, TextIO, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.tools.console.options import whole_number
+from cluster.tools.console.output import console
+
+if TYPE_CHECKING:
+    from cluster.tools.actors.session import Session
+    from validator.pvm.runtime.machine import Vm
 
 DEFAULT_BLOCKS: Final = 10
 MAX_BLOCKS: Final = 100_000
 DEFAULT_BALANCE: Final = 10**18
 MAX_BALANCE: Final = 10**30
+BALANCE_HELP: Final = "balance of each actor at its deployment, in the smallest unit (default 10**18)"
 DEFAULT_GAS_LIMIT: Final = 1_000_000
 VALUES: Final = """\
 calls:
@@ -62,12 +70,16 @@ def add_commands(commands: Any) -> None:
 
     stub = tools.add_parser("stub", help="write the type stub (.pyi) from which editors complete what programs may use")
     stub.add_argument(
-        "--out", type=Path, metavar="FILE", help="such as __builtins__.pyi in the editor's root folder (default: print it)"
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="such as __builtins__.pyi in the editor's root folder (default: print it)",
     )
     stub.set_defaults(command=_stub)
 
 
 def _add_session_options(command: argparse.ArgumentParser) -> None:
+    amount = whole_number("amount", 0, MAX_BALANCE)
     command.add_argument("file", type=Path, metavar="FILE", help="the program")
     command.add_argument(
         "--blocks",
@@ -82,30 +94,13 @@ def _add_session_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--other", type=Path, action="append", default=[], metavar="FILE", help="also deploy this program; repeatable"
     )
-    command.add_argument(
-        "--balance",
-        type=whole_number("amount", 0, MAX_BALANCE),
-        default=DEFAULT_BALANCE,
-        metavar="N",
-        help="balance of each actor at its deployment, in the smallest unit (default 10**18)",
-    )
-    command.add_argument(
-        "--gas-limit",
-        type=_gas_limit,
-        default=DEFAULT_GAS_LIMIT,
-        metavar="N",
-        help="cycles that a call may use (default 10**6)",
-    )
-    command.add_argument(
-        "--value", type=whole_number("amount", 0, MAX_BALANCE), default=0, metavar="N", help="amount that each call pays to its actor (default 0)"
-    )
-    command.add_argument(
-        "--timer-allowance",
-        type=whole_number("amount", 0, MAX_BALANCE),
-        default=0,
-        metavar="N",
-        help="amount that the timers of a call may take from the caller (default 0)",
-    )
+    for name, kind, default, purpose in (
+        ("--balance", amount, DEFAULT_BALANCE, BALANCE_HELP),
+        ("--gas-limit", _gas_limit, DEFAULT_GAS_LIMIT, "cycles that a call may use (default 10**6)"),
+        ("--value", amount, 0, "amount that each call pays to its actor (default 0)"),
+        ("--timer-allowance", amount, 0, "amount that the timers of a call may take from the caller (default 0)"),
+    ):
+        command.add_argument(name, type=kind, default=default, metavar="N", help=purpose)
     command.add_argument("--json", type=Path, metavar="FILE", help="also write the output to FILE as JSON")
 
 
@@ -119,19 +114,18 @@ def _gas_limit(text: str) -> int:
 
 
 def _check(options: Any) -> int:
-    from cluster.tools.actors.check import check
-    from cluster.tools.actors.show import print_lines
     from cluster.common.wording import printable
+    from cluster.tools.actors.programs import check
 
     are_fine = True
     for path in options.files:
         try:
             result = check(path)
         except BadInput as error:  # the others are checked all the same
-            print_lines(_console(sys.stderr), [printable(f"stampede: {error}")])
+            print(printable(f"stampede: {error}"), file=sys.stderr)
             are_fine = False
         else:
-            print_lines(_console(), result.lines)
+            print("\n".join(result.lines))
             are_fine = are_fine and result.is_fine
     return ExitCode.PASS if are_fine else ExitCode.BAD_INPUT
 
@@ -142,9 +136,8 @@ def _run(options: Any) -> int:
     from validator.pvm.runtime.machine import PythonVm
 
     session = _play(options, PythonVm())
-    print_session(_console(), session)
-    _write(options.json, lambda: session_page(session))
-    return ExitCode.FAIL if session.failures else ExitCode.PASS
+    print_session(console(), session)
+    return _end(options, session, lambda: session_page(session))
 
 
 def _profile(options: Any) -> int:
@@ -154,12 +147,11 @@ def _profile(options: Any) -> int:
 
     vm = ProfilingVm()
     session = _play(options, vm)
-    print_profile(_console(), session, vm.profiles)
-    _write(options.json, lambda: profile_page(session, vm.profiles))
-    return ExitCode.FAIL if session.failures else ExitCode.PASS
+    print_profile(console(), session, vm.profiles)
+    return _end(options, session, lambda: profile_page(session, vm.profiles))
 
 
-def _play(options: Any, vm: Any) -> Any:
+def _play(options: Any, vm: Vm) -> Session:
     from cluster.common.files import check_target
     from cluster.tools.actors.programs import read_program
     from cluster.tools.actors.session import Limits, play
@@ -170,30 +162,23 @@ def _play(options: Any, vm: Any) -> Any:
     return play(files, options.call, options.blocks, limits, vm)
 
 
-def _console(stream: TextIO | None = None) -> Any:
-    """Of standard output, or of another stream."""
-    from rich.console import Console
-
-    return Console(file=stream or sys.stdout, highlight=False)
-
-
-def _write(path: Path | None, page: Any) -> None:
-    import json
-
+def _end(options: Any, session: Session, page: Callable[[], dict[str, Any]]) -> int:
+    """Write the page if it is wanted; returns the exit code."""
     from cluster.common.files import write_for_user
 
-    if path is not None:
-        write_for_user(path, json.dumps(page(), indent=1) + "\n")
+    if options.json is not None:
+        write_for_user(options.json, json.dumps(page(), indent=1) + "\n")
+    return ExitCode.FAIL if session.failures else ExitCode.PASS
 
 
 def _stub(options: Any) -> int:
-    from cluster.tools.actors.show import print_lines
-    from cluster.tools.actors.stub import stub_text
     from cluster.common.files import write_for_user
+    from cluster.tools.actors.stub import stub_text
 
     if options.out is None:
-        print_lines(_console(), stub_text().splitlines())
+        print(stub_text(), end="")
         return ExitCode.PASS
     write_for_user(options.out, stub_text())
-    print(f"{options.out}: written; editors that read __builtins__.pyi in their root folder complete the names of the language")
+    reading = "editors that read __builtins__.pyi in their root folder complete the names of the language"
+    print(f"{options.out}: written; {reading}")
     return ExitCode.PASS

@@ -1,7 +1,8 @@
-"""A chain of one process, without consensus and signatures: the real transition, its fees and its timer phase.
+"""A chain of one process: the real transition, its fees and its timer phase.
 
-A block has at most one transaction, of one developer. A :class:`PlayedBlock` lists the *executions* of a block in
-order: the transaction, bids, fires, callbacks, messages; each with its receipt and the observation of its program.
+A block of a :class:`LocalChain` has at most one transaction, of one developer. A :class:`PlayedBlock` lists the
+*executions* of a block in order: the transaction, bids, fires, callbacks, messages; each with its receipt and the
+observation of its program.
 """
 
 from __future__ import annotations
@@ -10,27 +11,38 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from cluster.tools.actors.watching import ProgramRun, WatchingVm
 from cluster.disks.memory import MemoryDisk
-from validator.chain.block import Effects, Event, FireReceipt, MessageReceipt, QueryReceipt, TransactionReceipt
+from cluster.tools.actors.watching import ProgramRun, WatchingVm
+from validator.chain.block import Effects, Event, QueryReceipt, TransactionReceipt
 from validator.chain.genesis import Genesis
-from validator.transition.genesis_block import genesis_batch
+from validator.chain.records import (
+    GLOBALS,
+    LONG_PUBLISHED,
+    LONG_STORAGE,
+    PUBLISHED,
+    STORAGE,
+    TIMER,
+    Globals,
+    Timer,
+    decode_record,
+    long_storage_entry,
+)
+from validator.chain.transactions import Action, Call, Deploy, Transaction, unsigned_hash
 from validator.primitives.params import Parameters
+from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Height
 from validator.pvm.language.api import GAS_BID
 from validator.pvm.runtime.machine import Vm
-from validator.chain.records import GLOBALS, LONG_PUBLISHED, LONG_STORAGE, PUBLISHED, STORAGE, TIMER, Globals, Timer, decode_record, long_storage_entry
 from validator.scheduler.index import SchedulerIndex
 from validator.state import LogStateStore, View
-from validator.chain.transactions import Action, Call, Deploy, Transaction, Transfer, unsigned_hash
-from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
-from validator.primitives.types import ADDRESS_BYTES, PRICE_LIMIT, Address, Height
 from validator.state.working_set import World
+from validator.transition.genesis_block import genesis_batch
+from validator.transition.transition import BlockContext, Outcome, PreparedTransaction, Transition
 
 CHAIN_ID: Final = "local"
 DEVELOPER: Final = Address(b"\xde" * ADDRESS_BYTES)
-"""Who deploys and calls."""
+"""The account that deploys and calls."""
 PROPOSER: Final = Address(b"\xcc" * ADDRESS_BYTES)
-"""Who gets the tips."""
+"""The account that gets the tips."""
 FUNDS: Final = 10**36
 """Of the developer."""
 
@@ -62,35 +74,70 @@ class PlayedBlock(NamedTuple):
     events: list[Event]
     """Of the protocol; those of programs are in their executions' effects."""
     waiting: Counter[str]
-    """How many timers that were due were carried, by reason."""
+    """Number of due timers that were carried, by reason."""
 
     @property
     def is_quiet(self) -> bool:
         return not self.executions and not self.events
 
 
-class LocalChain:
-    """Blocks on an empty state with one rich account."""
+class BareChain:
+    """Block after block on an empty state in memory, without consensus and signatures."""
 
-    def __init__(self, vm: Vm) -> None:
-        self.genesis = Genesis(CHAIN_ID, (bytes(32),), parameters=Parameters(), accounts={DEVELOPER: FUNDS})
-        self._vm = WatchingVm(vm)
+    def __init__(self, genesis: Genesis, vm: Vm) -> None:
+        self.genesis = genesis
+        self._vm = vm
         self._store = LogStateStore.open(MemoryDisk())
-        self._store.commit(self._store.final.derive(Height(0), genesis_batch(self.genesis)))
-        self._index = SchedulerIndex.rebuild(self.genesis, self._store.final)
-
-    @property
-    def height(self) -> int:
-        """Of the last block."""
-        return self.view.height
+        self._store.commit(self._store.final.derive(Height(0), genesis_batch(genesis)))
+        self.index = SchedulerIndex.rebuild(genesis, self._store.final)
 
     @property
     def view(self) -> View:
+        """The state after the last block."""
         return self._store.final
 
     @property
+    def globals(self) -> Globals:
+        data = self.view.get(GLOBALS)
+        assert data is not None, "the genesis state holds the chain's counters"
+        found: Globals = decode_record(GLOBALS, data)
+        return found
+
+    def begin(self, proposer: Address) -> Transition:
+        """The transition of the next block."""
+        context = BlockContext(Height(self.view.height + 1), proposer, self.genesis, explains=True)
+        return Transition(self.view, self.index, context, self._vm)
+
+    def commit(self, outcome: Outcome) -> None:
+        """Make the next block final."""
+        self._store.commit(outcome.view)
+        self.index.advance(outcome.changes)
+        self.index.settle(self.view.height)
+
+    def timers(self) -> list[Timer]:
+        """Live timers, the next ones first."""
+        timers: list[Timer] = [decode_record(key, value) for key, value in self.view.scan(TIMER)]
+        return sorted(timers, key=lambda timer: (timer.trigger_height, timer.sequence))
+
+    def values(self, plain: bytes, hashed: bytes, actor: bytes = b"") -> Iterator[tuple[bytes, bytes, bytes]]:
+        """Actor, name and value of each entry under two prefixes, of one actor or of all."""
+        for prefix in (plain, hashed):
+            for key, value in self.view.scan(prefix + actor):
+                owner, name = key[1 : 1 + ADDRESS_BYTES], key[1 + ADDRESS_BYTES :]
+                yield owner, *(long_storage_entry(value) if prefix == hashed else (name, value))
+
+
+class LocalChain(BareChain):
+    """A chain with one rich account, whose programs are watched."""
+
+    def __init__(self, vm: Vm) -> None:
+        self._watching = WatchingVm(vm)
+        genesis = Genesis(CHAIN_ID, (bytes(32),), parameters=Parameters(), accounts={DEVELOPER: FUNDS})
+        super().__init__(genesis, self._watching)
+
+    @property
     def world(self) -> World:
-        """The state behind the last block."""
+        """The state after the last block."""
         return World(self.view)
 
     def transaction(
@@ -112,46 +159,18 @@ class LocalChain:
 
     def block(self, transaction: Transaction | None = None) -> PlayedBlock:
         """Process the next block. Raises :class:`~validator.transition.transition.NotAdmitted`."""
-        height = Height(self.height + 1)
-        transition = Transition(self.view, self._index, BlockContext(height, PROPOSER, self.genesis, True), self._vm)
         prepared = [] if transaction is None else [PreparedTransaction(unsigned_hash(transaction), b"", transaction)]
-        outcome = transition.apply(prepared)
-        self._store.commit(outcome.view)
-        self._index.advance(outcome.changes)
-        self._index.settle(height)
-        return _played(outcome, transaction, self._vm.take())
-
-    # --- reading ------------------------------------------------------------------------------------------------------
+        outcome = self.begin(PROPOSER).apply(prepared)
+        self.commit(outcome)
+        return _played(outcome, transaction, self._watching.take())
 
     def storage(self, actor: Address) -> dict[str, bytes]:
         """An actor's storage, by key, in the order of the keys' bytes."""
-        return self._entries(actor, STORAGE, LONG_STORAGE)
+        return {name.decode(): value for _, name, value in sorted(self.values(STORAGE, LONG_STORAGE, actor))}
 
     def published(self, actor: Address) -> dict[str, bytes]:
         """An actor's published values, likewise."""
-        return self._entries(actor, PUBLISHED, LONG_PUBLISHED)
-
-    def _entries(self, actor: Address, plain: bytes, hashed: bytes) -> dict[str, bytes]:
-        found: dict[bytes, bytes] = {}
-        for prefix in (plain, hashed):
-            for key, value in self.view.scan(prefix + actor):
-                name = key[1 + ADDRESS_BYTES :]
-                if prefix == hashed:
-                    name, value = long_storage_entry(value)
-                found[name] = value
-        return {name.decode(): found[name] for name in sorted(found)}
-
-    def timers(self) -> list[Timer]:
-        """Live timers, the next ones first."""
-        timers: list[Timer] = [decode_record(key, value) for key, value in self.view.scan(TIMER)]
-        return sorted(timers, key=lambda timer: (timer.trigger_height, timer.sequence))
-
-    @property
-    def globals(self) -> Globals:
-        data = self.view.get(GLOBALS)
-        assert data is not None, "the genesis state holds the chain's counters"
-        found: Globals = decode_record(GLOBALS, data)
-        return found
+        return {name.decode(): value for _, name, value in sorted(self.values(PUBLISHED, LONG_PUBLISHED, actor))}
 
 
 # --- from receipts to executions --------------------------------------------------------------------------------------
@@ -176,48 +195,28 @@ def _executions(outcome: Outcome, transaction: Transaction | None, runs: list[Pr
     for query in receipts.queries:
         yield _of_query(query, None if query.outcome == "unpaid" else asked.popleft())
     for fire in receipts.fires:
-        yield _of_fire(fire, others.popleft())
-    while len(others) > len(receipts.messages):
-        yield _of_callback(others.popleft())
+        run, fee = others.popleft(), int.from_bytes(fire.burned) + int.from_bytes(fire.tip)
+        yield Execution("fire", run.actor, run.handler, fire.error, fire.cycles, fire.cells, fee, fire.effects, run)
+    while len(others) > len(receipts.messages):  # callbacks of jobs, as far as they can be seen from outside
+        run = others.popleft()
+        yield Execution("callback", run.actor, run.handler, run.error, run.cycles, 0, 0, Effects(), run)
     for message in receipts.messages:
-        yield _of_message(message, others.popleft())
+        run, use = others.popleft(), (message.cycles, message.cells)
+        yield Execution("message", run.actor, run.handler, message.error, *use, 0, message.effects, run)
 
 
 def _of_transaction(transaction: Transaction, receipt: TransactionReceipt, run: ProgramRun | None) -> Execution:
-    fee = _number(receipt.burned) + _number(receipt.tip)
+    fee = int.from_bytes(receipt.burned) + int.from_bytes(receipt.tip)
     used = (receipt.error, receipt.cycles, receipt.cells, fee, receipt.effects, run)
     match transaction.action:
         case Call(to=to, handler=handler):
             return Execution("call", Address(to), handler, *used)
         case Deploy():
             return Execution("deploy", Address(receipt.created), "", *used)
-        case Transfer(to=to):
-            return Execution("transfer", Address(to), "", *used)
     raise AssertionError("no other kind of transaction is sent")
 
 
 def _of_query(query: QueryReceipt, run: ProgramRun | None) -> Execution:
     error = "" if query.outcome == "ok" else (run.error if run is not None else query.outcome)
-    asked = Address(query.agent or query.actor)
-    return Execution(
-        "bid", asked, GAS_BID, error, query.cycles, 0, _number(query.burned), Effects(), run
-    )
-
-
-def _of_fire(fire: FireReceipt, run: ProgramRun) -> Execution:
-    fee = _number(fire.burned) + _number(fire.tip)
-    return Execution("fire", run.actor, run.handler, fire.error, fire.cycles, fire.cells, fee, fire.effects, run)
-
-
-def _of_callback(run: ProgramRun) -> Execution:
-    """A job's callback, as far as it can be seen from outside."""
-    return Execution("callback", run.actor, run.handler, run.error, run.cycles, 0, 0, Effects(), run)
-
-
-def _of_message(message: MessageReceipt, run: ProgramRun) -> Execution:
-    cycles, cells = message.cycles, message.cells
-    return Execution("message", run.actor, run.handler, message.error, cycles, cells, 0, message.effects, run)
-
-
-def _number(data: bytes) -> int:
-    return int.from_bytes(data, "big")
+    asked, fee = Address(query.agent or query.actor), int.from_bytes(query.burned)
+    return Execution("bid", asked, GAS_BID, error, query.cycles, 0, fee, Effects(), run)

@@ -12,12 +12,10 @@ from typing import Any
 from cluster.tools.actors.local_chain import Execution, PlayedBlock
 from cluster.tools.actors.profiler import LineProfile
 from cluster.tools.actors.session import Session, handler_uses
-from cluster.tools.actors.values import value_to_json
+from cluster.tools.actors.values import decoded, value_to_json
 from validator.chain.block import Bidder, Cancelled, Event
-from validator.primitives.errors import HandlerFailure
-from validator.pvm.runtime.machine import BID_FIELDS
-from validator.pvm.runtime.values import decode_value
 from validator.primitives.types import address_text
+from validator.pvm.runtime.machine import BID_FIELDS
 
 Page = dict[str, Any]
 
@@ -101,7 +99,7 @@ def _execution_page(session: Session, execution: Execution) -> Page:
             {
                 "from": address_text(movement.source),
                 "to": address_text(movement.target),
-                "amount": int.from_bytes(movement.amount, "big"),
+                "amount": int.from_bytes(movement.amount),
             }
             for movement in effects.movements
         ],
@@ -128,7 +126,4 @@ def _event_page(event: Event) -> Page:
 
 
 def _value(encoded: bytes) -> Any:
-    try:
-        return value_to_json(decode_value(encoded))
-    except HandlerFailure:
-        return value_to_json(encoded)
+    return value_to_json(decoded(encoded))

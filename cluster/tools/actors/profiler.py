@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from validator.pvm.language.api import GAS_BID
 from validator.pvm.compiler.compiler import FILE_NAME, compile_program, piece_lines
+from validator.pvm.compiler.programs import methods_of
+from validator.pvm.language.api import GAS_BID
+from validator.pvm.language.subset import Program, parse
 from validator.pvm.runtime.host import Host
 from validator.pvm.runtime.machine import BidFigures, LoadedProgram, Runtime, pay_for_loading
 from validator.pvm.runtime.operations import Value
-from validator.pvm.compiler.programs import methods_of
-from validator.pvm.language.subset import Program, parse
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class LineProfile:
     sizes: Counter[int] = field(default_factory=Counter)
     host: Counter[int] = field(default_factory=Counter)
     runs: Counter[int] = field(default_factory=Counter)
-    """How often each line was reached."""
+    """Number of times that each line was reached."""
 
     def cycles(self, line: int) -> int:
         """Everything that a line was charged."""
@@ -80,7 +80,7 @@ def _observed(program: Program, profile: LineProfile) -> tuple[LoadedProgram, _O
 
 
 class _ObservedRuntime(Runtime):
-    """What one observed program runs on."""
+    """The runtime of one observed program."""
 
     def __init__(self, program: Program, profile: LineProfile) -> None:
         self._methods = program.methods

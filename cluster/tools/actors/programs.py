@@ -6,13 +6,17 @@ import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from cluster.common.errors import BadInput
 from cluster.common.suggestions import closest
+from cluster.common.wording import plural, printable
+from cluster.tools.actors.advice import advice
 from validator.primitives.limits import MAX_SOURCE_BYTES
+from validator.primitives.params import DEFAULTS
+from validator.pvm.deployment import deploy_cycles
 from validator.pvm.language.source import Problem
-from validator.pvm.language.subset import Program, ProgramError, parse
+from validator.pvm.language.subset import MAX_PROBLEMS, Program, ProgramError, parse
 
 READ_LIMIT: Final = 64 * MAX_SOURCE_BYTES
 """Bytes of a file that are looked at: far more than any program has."""
@@ -55,15 +59,6 @@ _ELSEWHERE: Final = {"print": "emit"}
 """Replacements for names of Python that only look like names of the actors' language."""
 
 
-def problems_of(source: str) -> list[Problem]:
-    """All that is wrong with a program, in the order of its text."""
-    try:
-        parse(source, _meant)
-    except ProgramError as error:
-        return error.problems
-    return []
-
-
 def problem_line(path: Path, problem: Problem) -> str:
     """A problem as compilers write one."""
     return f"{path}:{problem.line}:{problem.column}: {problem.what}; {problem.remedy}"
@@ -78,3 +73,42 @@ def read_program(path: Path) -> ProgramFile:
         more = len(error.problems) - 1
         rest = f" ({more} more: stampede actor check {path})" if more else ""
         raise BadInput(problem_line(path, error.problems[0]) + rest) from None
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+class Checked(NamedTuple):
+    """The result of a check."""
+
+    is_fine: bool
+    """Whether it may be deployed, be there advice or not."""
+    lines: list[str]
+    """The problems, or what the program is and costs, behind what its author should look at."""
+
+
+def check(path: Path) -> Checked:
+    """Check a program's file. Raises :class:`BadInput` if it cannot be read."""
+    source = read_source(path)
+    try:
+        program = parse(source, _meant)
+    except ProgramError as error:
+        lines = [printable(problem_line(path, problem)) for problem in error.problems]
+        if len(lines) >= MAX_PROBLEMS:
+            lines.append(f"{path}: these are the first {MAX_PROBLEMS} problems")
+        return Checked(False, lines)
+    warnings = [problem._replace(what=f"warning: {problem.what}") for problem in advice(program, source)]
+    lines = [printable(problem_line(path, warning)) for warning in warnings]
+    return Checked(True, [*lines, f"{path}: {_description(program, source, len(warnings))}"])
+
+
+def _description(program: Program, source: str, warnings: int) -> str:
+    """A program that may be deployed, in one line."""
+    handlers = ", ".join(program.handlers) or "none"
+    bids = "bids for its timers" if program.bids else "leaves bidding to the default agent"
+    cycles = DEFAULTS.tx_base_cycles + deploy_cycles(source)
+    counted = "" if not warnings else f" but for {warnings} {plural(warnings, 'warning')}"
+    return (
+        f"{program.name} is fine{counted}: handlers {handlers}; {bids}; "
+        f"{len(source):,} bytes; deploying it costs {cycles:,} cycles and {len(source):,} cells"
+    )

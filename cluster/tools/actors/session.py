@@ -10,21 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from cluster.tools.actors.local_chain import DEVELOPER, PROPOSER, Execution, LocalChain, PlayedBlock
-from cluster.tools.actors.programs import ProgramFile
-from cluster.tools.actors.values import value_from_json
 from cluster.common.errors import BadInput
 from cluster.common.strict_json import Wrong
 from cluster.common.suggestions import closest
-from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER
+from cluster.tools.actors.local_chain import DEVELOPER, PROPOSER, Execution, LocalChain, PlayedBlock
+from cluster.tools.actors.programs import ProgramFile
+from cluster.tools.actors.values import value_from_json
+from validator.chain.transactions import Call, Deploy, deployed_address
+from validator.primitives.types import Address
 from validator.pvm.deployment import deploy_cycles
+from validator.pvm.language.api import GAS_BID, HANDLER_PARAMETER
 from validator.pvm.runtime.machine import Vm
 from validator.pvm.runtime.operations import Value
-from validator.pvm.language.subset import Method
 from validator.pvm.runtime.values import encode_value
-from validator.chain.transactions import Call, Deploy, deployed_address
 from validator.transition.transition import NotAdmitted
-from validator.primitives.types import Address
 
 FIRST_HANDLERS: Final = ("start", "init", "setup")
 """Handlers that are called without ``--call``, if a program has one."""
@@ -81,7 +80,7 @@ class Session:
 
     @property
     def failures(self) -> int:
-        """How many executions failed."""
+        """Number of executions that failed."""
         return sum(bool(execution.error) for execution in self.executions)
 
     @property
@@ -153,13 +152,9 @@ def _check_handler(actor: Actor, handler: str) -> None:
     line = f"{place}:{method.node.lineno}"
     if handler == GAS_BID:
         raise BadInput(f"{line}: {GAS_BID} is asked by the chain when a timer is due, and by nobody else; {has}")
-    raise BadInput(
-        f"{line}: {_head(method)} is a helper: a handler has one parameter, and it is called {HANDLER_PARAMETER}; {has}"
-    )
-
-
-def _head(method: Method) -> str:
-    return f"{method.name}({', '.join(('self', *method.parameters))})"
+    head = f"{method.name}({', '.join(('self', *method.parameters))})"
+    rule = f"a handler has one parameter, and it is called {HANDLER_PARAMETER}"
+    raise BadInput(f"{line}: {head} is a helper: {rule}; {has}")
 
 
 def play(files: Sequence[ProgramFile], calls: Sequence[str], blocks: int, limits: Limits, vm: Vm) -> Session:

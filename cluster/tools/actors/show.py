@@ -12,14 +12,12 @@ from typing import Final
 from rich.console import Console
 from rich.text import Text
 
+from cluster.common.wording import counted, printable
 from cluster.tools.actors.local_chain import DEVELOPER, Execution, PlayedBlock
 from cluster.tools.actors.profiler import LineProfile
 from cluster.tools.actors.session import Actor, HandlerUse, Session, handler_uses
-from cluster.tools.actors.values import show
-from cluster.common.wording import printable
+from cluster.tools.actors.values import SHOWN_CHARACTERS, decoded, show
 from validator.chain.block import Bidder, Cancelled, Event, Extended
-from validator.primitives.errors import HandlerFailure
-from validator.pvm.runtime.values import decode_value
 
 FAILED: Final = "bold red"
 QUIET: Final = "dim"
@@ -55,7 +53,7 @@ def _print_actors(console: Console, session: Session) -> None:
 
 def _summary(session: Session) -> Text:
     ran, failed = len(session.executions), session.failures
-    what = f"{session.chain.height:,} blocks, {ran:,} runs: "
+    what = f"{session.chain.view.height:,} blocks, {ran:,} runs: "
     if not failed:
         return Text.assemble(what, ("none failed", "bold green"))
     return Text.assemble(what, (f"{failed:,} failed", FAILED))
@@ -72,7 +70,7 @@ def _print_blocks(console: Console, session: Session) -> None:
     for is_quiet, group in groupby(session.blocks, key=_quietness):
         blocks = list(group)
         if is_quiet is not None:
-            console.print(Text(_quiet_line(blocks), style=QUIET), soft_wrap=True)
+            _say(console, _quiet_line(blocks), style=QUIET)
             continue
         for block in blocks:
             margin = f"block {block.height}"
@@ -80,8 +78,7 @@ def _print_blocks(console: Console, session: Session) -> None:
                 _print_execution(console, session, execution, f"{margin:<{MARGIN}}", titles[id(execution)].ljust(width))
                 margin = ""
             for event in block.events:
-                text = Text(f"{margin:<{MARGIN}}{_event(event, names, whose=True)}", style="yellow")
-                console.print(text, soft_wrap=True)
+                _say(console, f"{margin:<{MARGIN}}{_event(event, names, whose=True)}", style="yellow")
                 margin = ""
 
 
@@ -93,7 +90,7 @@ def _quietness(block: PlayedBlock) -> tuple[tuple[str, int], ...] | None:
 def _quiet_line(blocks: Sequence[PlayedBlock]) -> str:
     first, last = blocks[0], blocks[-1]
     many = f"blocks {first.height}–{last.height}" if first is not last else f"block {first.height}"
-    waiting = ", ".join(f"{count:,} {_plural('timer', count)} due, {why}" for why, count in first.waiting.items())
+    waiting = ", ".join(f"{counted(count, 'timer')} due, {why}" for why, count in first.waiting.items())
     return f"{many:<{MARGIN - 1}} {waiting or 'nothing'}"
 
 
@@ -102,7 +99,7 @@ def _title(execution: Execution, names: Mapping[bytes, str]) -> str:
     if not execution.handler:
         return f"{execution.kind:<9}{name}"
     program = execution.program
-    payload = "" if program is None or execution.kind == "bid" else _decoded(program.payload, names)
+    payload = "" if program is None or execution.kind == "bid" else _shown(program.payload, names)
     return f"{execution.kind:<9}{name}.{execution.handler}({payload if len(payload) <= SHORT_PAYLOAD else '…'})"
 
 
@@ -114,7 +111,7 @@ def _print_execution(console: Console, session: Session, execution: Execution, m
         line.append(f"  ✕ {printable(execution.error)}", style=FAILED)
     console.print(line, soft_wrap=True)
     for text, style in _details(session, execution):
-        console.print(Text(f"{'':<{MARGIN}}  {text}", style=style), soft_wrap=True)
+        _say(console, f"{'':<{MARGIN}}  {text}", style=style)
 
 
 def _details(session: Session, execution: Execution) -> Iterator[tuple[str, str]]:
@@ -124,7 +121,7 @@ def _details(session: Session, execution: Execution) -> Iterator[tuple[str, str]
         yield text, "red"
     program, effects = execution.program, execution.effects
     if program is not None:
-        payload = _decoded(program.payload, names)
+        payload = _shown(program.payload, names)
         if len(payload) > SHORT_PAYLOAD:
             yield f"with {payload}", ""
         if execution.kind == "bid" and program.sender != program.actor:
@@ -132,7 +129,7 @@ def _details(session: Session, execution: Execution) -> Iterator[tuple[str, str]
         if program.bid is not None:
             yield _bid(*program.bid), ""
     for movement in effects.movements:
-        amount = int.from_bytes(movement.amount, "big")
+        amount = int.from_bytes(movement.amount)
         yield f"{_who(movement.source, names)} pays {amount:,} to {_who(movement.target, names)}", ""
     for timer in effects.scheduled:
         yield f"timer {_short(timer.timer_id)} for block {timer.trigger_height}", ""
@@ -187,24 +184,24 @@ def _event(event: Event, names: Mapping[bytes, str], *, whose: bool = False) -> 
 
 def _print_state(console: Console, session: Session) -> None:
     chain, names = session.chain, session.names
-    _heading(console, f"after block {chain.height}")
+    _heading(console, f"after block {chain.view.height}")
     for actor in session.actors:
         console.print(
             Text.assemble((actor.name, HEADING), f" holds {chain.world.balance(actor.address):,}"), soft_wrap=True
         )
-        stored = [["", printable(key), _decoded(value, names)] for key, value in chain.storage(actor.address).items()]
+        stored = [["", printable(key), _shown(value, names)] for key, value in chain.storage(actor.address).items()]
         print_lines(console, _aligned(stored or [["", "nothing stored"]]))
         published = chain.published(actor.address).items()
-        print_lines(console, [f"  published {printable(key)}: {_decoded(value, names)}" for key, value in published])
+        print_lines(console, [f"  published {printable(key)}: {_shown(value, names)}" for key, value in published])
     for timer in chain.timers():
         owner = f"{names.get(timer.actor, '?')}.{printable(timer.handler)}"
-        payload = _decoded(chain.world.payload_of(timer), names, PAYLOAD_CHARACTERS)
+        payload = _shown(chain.world.payload_of(timer), names, PAYLOAD_CHARACTERS)
         line = f"timer {_short(timer.timer_id)}: {owner}({payload}) for block {timer.trigger_height}"
-        console.print(Text(line), soft_wrap=True)
+        _say(console, line)
     totals = chain.globals
     messages = totals.next_message - totals.first_message
     if messages:
-        console.print(Text(f"{messages:,} {_plural('message', messages)} wait for the next block"), soft_wrap=True)
+        _say(console, f"{counted(messages, 'message')} wait for the next block")
 
 
 def _use_lines(uses: Sequence[HandlerUse]) -> list[str]:
@@ -232,18 +229,18 @@ def print_profile(console: Console, session: Session, profiles: Mapping[str, Lin
 def _print_listing(console: Console, actor: Actor, profile: LineProfile) -> None:
     total = max(profile.total, 1)
     head = f"{'cycles':>10} {'share':>7} {'host':>10} {'sizes':>9} {'runs':>8} {'line':>5}"
-    console.print(Text(head, style=QUIET), soft_wrap=True)
+    _say(console, head, style=QUIET)
     for number, text in enumerate(actor.file.source.rstrip("\n").split("\n"), start=1):
         cycles, place = profile.cycles(number), f" {number:>5}  {text}".rstrip()
         if not cycles and not profile.runs[number]:
-            console.print(Text(f"{'':<48}{place}", style=QUIET), soft_wrap=True)
+            _say(console, f"{'':<48}{place}", style=QUIET)
             continue
         figures = f"{cycles:>10,} {_share(cycles, total):>7} {_figure(profile.host[number]):>10}"
         figures += f" {_figure(profile.sizes[number]):>9} {_figure(profile.runs[number]):>8}"
         style = FAILED if cycles * 1_000 >= total * HOT_PERMILLE else ""
         console.print(Text.assemble((figures, style), place), soft_wrap=True)
     legend = "host: of it host calls and what crosses the border; sizes: of it what depends on the sizes of values"
-    console.print(Text(legend, style=QUIET), soft_wrap=True)
+    _say(console, legend, style=QUIET)
 
 
 def _print_failures(console: Console, session: Session) -> None:
@@ -255,7 +252,7 @@ def _print_failures(console: Console, session: Session) -> None:
         margin, title = f"{f'block {block.height}':<{MARGIN}}", _title(execution, session.names)
         _print_execution(console, session, execution, margin, title)
     if len(failed) > MAX_FAILURES_SHOWN:
-        console.print(Text(f"and {len(failed) - MAX_FAILURES_SHOWN:,} more"), soft_wrap=True)
+        _say(console, f"and {len(failed) - MAX_FAILURES_SHOWN:,} more")
 
 
 def _account(session: Session, profiles: Mapping[str, LineProfile]) -> list[list[str]]:
@@ -283,7 +280,7 @@ _AROUND: Final = {
     "message": "messages: each message's own price",
     "bid": "bids: up to the least that a query costs",
 }
-"""What is charged besides the programs' lines, by kind of execution."""
+"""Charges besides the programs' lines, by kind of execution."""
 
 
 def _share(part: int, whole: int) -> str:
@@ -297,15 +294,20 @@ def _figure(number: int) -> str:
 # --- helpers ----------------------------------------------------------------------------------------------------------
 
 
+def _say(console: Console, text: str, style: str = "") -> None:
+    """Print a line as it is."""
+    console.print(Text(text, style=style), soft_wrap=True)
+
+
 def _heading(console: Console, text: str) -> None:
     console.print()
-    console.print(Text(text, style="bold underline" if console.is_terminal else ""), soft_wrap=True)
+    _say(console, text, style="bold underline" if console.is_terminal else "")
 
 
 def print_lines(console: Console, lines: Sequence[str]) -> None:
     """Print lines as they are."""
     for line in lines:
-        console.print(Text(line), soft_wrap=True)
+        _say(console, line)
 
 
 def _aligned(rows: Sequence[Sequence[str]], right_from: int = 1_000) -> list[str]:
@@ -319,13 +321,9 @@ def _aligned(rows: Sequence[Sequence[str]], right_from: int = 1_000) -> list[str
     ]
 
 
-def _decoded(encoded: bytes, names: Mapping[bytes, str], most: int | None = None) -> str:
-    """A stored or passed value; its bytes if it cannot be decoded."""
-    try:
-        value = decode_value(encoded)
-    except HandlerFailure:
-        value = encoded
-    return show(value, names) if most is None else show(value, names, most)
+def _shown(encoded: bytes, names: Mapping[bytes, str], most: int = SHOWN_CHARACTERS) -> str:
+    """A stored or passed value as text."""
+    return show(decoded(encoded), names, most)
 
 
 def _who(address: bytes, names: Mapping[bytes, str]) -> str:
@@ -334,7 +332,3 @@ def _who(address: bytes, names: Mapping[bytes, str]) -> str:
 
 def _short(timer_id: bytes) -> str:
     return timer_id.hex()[:ID_CHARACTERS]
-
-
-def _plural(word: str, count: int) -> str:
-    return word if count == 1 else f"{word}s"

@@ -1,8 +1,8 @@
 """Values of actors in JSON and as text.
 
 JSON becomes a handler's payload: texts, integers of up to 256 bits, true, false, null, lists, and dicts with text
-keys. Two objects mean bytes: ``{"hex": "00ff"}``, and ``{"address_of": "Name"}``, an actor's address on the local chain.
-In the other direction, bytes are ``{"hex": …}``, and a dict with other keys is ``{"pairs": [[key, value], …]}``.
+keys. Two objects mean bytes: ``{"hex": "00ff"}``, and ``{"address_of": "Name"}``, an actor's address on the local
+chain. In the other direction, bytes are ``{"hex": …}``, and a dict with other keys is ``{"pairs": [[key, value], …]}``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from cluster.common.strict_json import Wrong, field
 from cluster.common.wording import printable
 from validator.primitives.errors import HandlerFailure
 from validator.primitives.limits import INTEGER_BITS, INTEGER_LIMIT
-from validator.pvm.runtime.operations import Value
-from validator.pvm.runtime.values import encode_value
 from validator.primitives.types import ADDRESS_BYTES, Address
+from validator.pvm.runtime.operations import Value
+from validator.pvm.runtime.values import decode_value, encode_value
 
 HEX: Final = "hex"
 ADDRESS_OF: Final = "address_of"
@@ -49,15 +49,20 @@ def _value(raw: Any, path: str, actors: Mapping[str, Address]) -> Value:
             case [(name, str(digits))] if name == HEX:
                 return json_input.hex_bytes(digits.removeprefix("0x"), field(path, HEX))
             case [(name, str(actor))] if name == ADDRESS_OF:
-                return _address(actor, field(path, ADDRESS_OF), actors)
+                if actor not in actors:
+                    where = field(path, ADDRESS_OF)
+                    raise Wrong(f"{where}: no actor {actor!r} on this chain; there are {', '.join(actors)}")
+                return bytes(actors[actor])
         return {key: _value(part, field(path, key), actors) for key, part in raw.items()}
     return raw
 
 
-def _address(name: str, path: str, actors: Mapping[str, Address]) -> bytes:
-    if name not in actors:
-        raise Wrong(f"{path}: no actor {name!r} on this chain; there are {', '.join(actors)}")
-    return bytes(actors[name])
+def decoded(encoded: bytes) -> Value:
+    """A stored or passed value; its bytes if it cannot be decoded."""
+    try:
+        return decode_value(encoded)
+    except HandlerFailure:
+        return encoded
 
 
 # --- to JSON ----------------------------------------------------------------------------------------------------------

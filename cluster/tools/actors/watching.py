@@ -10,14 +10,14 @@ import traceback
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
-from validator.primitives.errors import HandlerFailure
 from validator.execution.handler_context import HandlerContext
-from validator.pvm.language.api import GAS_BID
+from validator.primitives.errors import HandlerFailure
+from validator.primitives.types import Address
 from validator.pvm.compiler.compiler import FILE_NAME
 from validator.pvm.compiler.expressions import FUNCTION
+from validator.pvm.language.api import GAS_BID
 from validator.pvm.runtime.host import Host
 from validator.pvm.runtime.machine import BidFigures, Vm
-from validator.primitives.types import Address
 
 T = TypeVar("T")
 
@@ -64,9 +64,7 @@ class WatchingVm:
     def bid(self, code: str, offered: dict[str, int | bytes], context: Host) -> BidFigures:
         return self._watched(code, GAS_BID, b"", context, lambda: self._vm.bid(code, offered, context))
 
-    def _watched(
-        self, code: str, handler: str, payload: bytes, context: Host, perform: Callable[[], T]
-    ) -> T:
+    def _watched(self, code: str, handler: str, payload: bytes, context: Host, perform: Callable[[], T]) -> T:
         assert isinstance(context, HandlerContext), "the transition runs programs on its own host"
         before, source = context.meter.cycles_used, context.world.source(code)
 

@@ -139,7 +139,7 @@ def compare(first: Group, second: Group, seed: int) -> Comparison:
     refuse_incomparable(first, second)
     is_single = len(first.runs) == len(second.runs) == 1
     is_paired = not is_single and first.seeds == second.seeds and len(set(first.seeds)) == len(first.seeds)
-    names = sorted(set(first.runs[0].metrics).union(*(run.metrics for run in first.runs)) & _all_metrics(second))
+    names = sorted(first.metrics & second.metrics)
     if not names:
         raise BadInput("the groups have no metric in common")
     generator = np.random.default_rng(seed)
@@ -160,7 +160,7 @@ def compare(first: Group, second: Group, seed: int) -> Comparison:
     sure = adjusted([difference.p_value for difference in tested.values()])
     changes = [Change(name, found, p) for (name, found), p in zip(tested.items(), sure, strict=True)]
     changes += [Change(name, found, None) for name, found in plain.items()]
-    changes.sort(key=lambda change: (not change.is_significant, _order(change), change.name))
+    changes.sort(key=_order)
     apart = scenario_differences(first, second)
     too_few = _too_few(list(tested.values()), is_single, is_paired)
     notes = (*warnings(first, second, apart), *filter(None, [too_few]))
@@ -168,12 +168,9 @@ def compare(first: Group, second: Group, seed: int) -> Comparison:
     return Comparison(first, second, tuple(changes), notes, method, tuple(apart or ()), too_few)
 
 
-def _all_metrics(group: Group) -> set[str]:
-    return {name for run in group.runs for name in run.metrics}
-
-
-def _order(change: Change) -> float:
-    return change.difference.p_value if change.is_significant else 0.0
+def _order(change: Change) -> tuple[bool, float, str]:
+    p_value = change.difference.p_value if change.is_significant else 0.0
+    return not change.is_significant, p_value, change.name
 
 
 def _series_differences(

@@ -6,7 +6,6 @@ cannot be compared are refused in one line.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from blake3 import blake3
 
 from cluster.common.errors import BadInput
 from cluster.common.wording import first_few
-from cluster.record.folder import RESULT_FILE, SCENARIO_FILE, SERIES_FILE, SWEEP_LOG_FILE, seed_of
+from cluster.record.folder import RESULT_FILE, SCENARIO_FILE, SERIES_FILE, SWEEP_LOG_FILE, read_result, seed_of
 from cluster.tools.compare.scenario_diff import FieldDifference, differences, words_of
 from cluster.tools.sweeps.outcome import SeedOutcome
 from cluster.tools.sweeps.tasks import scenario_name
@@ -56,6 +55,11 @@ class Group:
     @property
     def seeds(self) -> list[int]:
         return sorted(run.seed for run in self.runs)
+
+    @property
+    def metrics(self) -> set[str]:
+        """The names of the metrics that some of its runs have."""
+        return {name for run in self.runs for name in run.metrics}
 
     def of(self, attribute: str) -> list[str]:
         """The different values that its runs have, most frequent first."""
@@ -172,7 +176,7 @@ def _runs_of(folder: Path) -> Iterable[ComparedRun]:
 
 
 def _read_run(folder: Path) -> ComparedRun:
-    result = _json(folder / RESULT_FILE)
+    result = read_result(folder)
     try:
         return ComparedRun(
             source=folder,
@@ -209,7 +213,8 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
     try:
         lines = path.read_bytes().splitlines()
         begun = msgspec.json.decode(lines[0], type=dict[str, str]) if lines else {}
-        scenario, text = _scenario_of_sweep(folder, begun.get("task", "sweep"))
+        title, text = begun.get("task", "sweep"), _digest(folder / SCENARIO_FILE)
+        scenario = scenario_name(title) if text else title  # sweeps of random scenarios have none
         for line in lines[1:]:
             outcome = msgspec.json.decode(line, type=SeedOutcome)
             if not outcome.metrics:
@@ -229,24 +234,6 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
     except msgspec.MsgspecError as error:
         raise BadInput(f"{path}: is no sweep's log: {error}") from None
-
-
-def _scenario_of_sweep(folder: Path, title: str) -> tuple[str, str]:
-    """The name and the distinction of a sweep's scenario; the title of a sweep without one, such as of random ones."""
-    text = _digest(folder / SCENARIO_FILE)
-    return (scenario_name(title) if text else title), text
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise BadInput(f"{path}: no JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise BadInput(f"{path}: expected an object")
-    return content
 
 
 def _flattened(classes: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -14,7 +14,7 @@ Random numbers come from the caller's generator: the same seed gives the same re
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from typing import Final
@@ -128,18 +128,20 @@ def batch_means(first: Sequence[float], second: Sequence[float], batches: int) -
 # --- drawing --------------------------------------------------------------------------------------------------------
 
 
-def _resamples(size: int) -> int:
-    return max(MIN_RESAMPLES, min(MAX_RESAMPLES, MAX_CELLS // max(1, size)))
+def _drawn(size: int, draw: Callable[[int], Numbers]) -> Numbers:
+    """A number for each resample of so many values; ``draw`` gives those of some resamples."""
+    left, found = max(MIN_RESAMPLES, min(MAX_RESAMPLES, MAX_CELLS // size)), []
+    while left > 0:
+        rows = min(left, max(1, CHUNK_CELLS // size))
+        found.append(draw(rows))
+        left -= rows
+    return np.concatenate(found)
 
 
 def _bootstrap(values: Numbers, generator: np.random.Generator) -> Numbers:
     """Means of resamples."""
-    size, left, found = len(values), _resamples(len(values)), []
-    while left > 0:
-        rows = min(left, max(1, CHUNK_CELLS // size))
-        found.append(values[generator.integers(0, size, (rows, size))].mean(axis=1))
-        left -= rows
-    return np.concatenate(found)
+    size = len(values)
+    return _drawn(size, lambda rows: values[generator.integers(0, size, (rows, size))].mean(axis=1))
 
 
 def _interval(means: Numbers) -> Interval:
@@ -151,26 +153,19 @@ def _interval(means: Numbers) -> Interval:
 def _permute_labels(a: Numbers, b: Numbers, generator: np.random.Generator) -> tuple[float, float]:
     """The p-value, and the least one there can be."""
     pooled, size = np.concatenate([a, b]), len(a)
-    count, total = len(pooled), float(np.concatenate([a, b]).sum())
+    count, total = len(pooled), float(pooled.sum())
+
+    def subsets(rows: int) -> Numbers:
+        order = np.argpartition(generator.random((rows, count)), size - 1, axis=1)[:, :size]
+        return pooled[order].sum(axis=1)
+
     ways = math.comb(count, size)
     if ways <= MAX_RESAMPLES:
         sums = np.array([pooled[list(chosen)].sum() for chosen in combinations(range(count), size)])
     else:
-        sums = _drawn_sums(pooled, size, generator)
+        sums = _drawn(count, subsets)
     changes = (total - sums) / (count - size) - sums / size
-    is_symmetric = 2 if size == len(b) else 1
-    return _p_value(changes, float(b.mean() - a.mean()), ways, is_symmetric)
-
-
-def _drawn_sums(pooled: Numbers, size: int, generator: np.random.Generator) -> Numbers:
-    """Sums of random subsets."""
-    left, found = _resamples(len(pooled)), []
-    while left > 0:
-        rows = min(left, max(1, CHUNK_CELLS // len(pooled)))
-        order = np.argpartition(generator.random((rows, len(pooled))), size - 1, axis=1)[:, :size]
-        found.append(pooled[order].sum(axis=1))
-        left -= rows
-    return np.concatenate(found)
+    return _p_value(changes, float(b.mean() - a.mean()), ways, extremes=2 if size == len(b) else 1)
 
 
 def _flip_signs(changes: Numbers, generator: np.random.Generator) -> tuple[float, float]:
@@ -180,18 +175,12 @@ def _flip_signs(changes: Numbers, generator: np.random.Generator) -> tuple[float
         bits = (np.arange(ways)[:, None] >> np.arange(count)) & 1
         means = ((1 - 2 * bits) * changes).mean(axis=1)
     else:
-        left, found = _resamples(count), []
-        while left > 0:
-            rows = min(left, max(1, CHUNK_CELLS // count))
-            signs = 1 - 2 * generator.integers(0, 2, (rows, count))
-            found.append((signs * changes).mean(axis=1))
-            left -= rows
-        means = np.concatenate(found)
-    return _p_value(means, float(changes.mean()), ways, 2)
+        means = _drawn(count, lambda rows: ((1 - 2 * generator.integers(0, 2, (rows, count))) * changes).mean(axis=1))
+    return _p_value(means, float(changes.mean()), ways, extremes=2)
 
 
 def _p_value(changes: Numbers, observed: float, ways: int, extremes: int) -> tuple[float, float]:
-    """How often a change is at least as large as the observed one; ``extremes`` permutations always are."""
+    """The share of changes as large as the observed one, and the least there can be: ``extremes`` always are."""
     slack = TOLERANCE * max(1e-300, float(np.abs(changes).max(initial=0.0)))
     as_large = int((np.abs(changes) >= abs(observed) - slack).sum())
     if ways <= MAX_RESAMPLES:

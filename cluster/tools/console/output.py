@@ -22,6 +22,11 @@ def console(plain_width: int = PLAIN_WIDTH) -> Console:
     return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else plain_width)
 
 
+def print_line(console: Console, text: str) -> None:
+    """Print a text as it is: it is no markup, and nothing breaks it."""
+    console.print(text, soft_wrap=True, markup=False)
+
+
 class LastingOutput:
     """A text file whose reader may disappear: a closed terminal, or a pipe to ``head``.
 

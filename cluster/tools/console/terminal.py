@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -96,9 +96,7 @@ class Progress:
             self._draw()
 
     def line(self) -> str:
-        """The current line."""
-        if not self._samples:
-            return "waiting for the first block"
+        """The current line; there has been a sample."""
         sample = self._samples[-1]
         blocks, fires = self._rate(_highest), self._rate(_fires)
         answering = sum(height is not None for height in sample.heights)
@@ -118,11 +116,6 @@ class Progress:
             return f"height {height}"
         return f"height {height}/{self._target}" if height <= self._target else f"height {height}, draining"
 
-    def _table(self, line: Text) -> RenderableType:
-        if not self._samples:
-            return line
-        return validator_table(line, self._samples[-1], self._names, self._console.height)
-
     def _rate(self, count: Callable[[Sample], int | None]) -> float | None:
         """Growth of a count per second over the window's samples that have it; ``None`` if the last one does not.
 
@@ -136,7 +129,8 @@ class Progress:
     def _draw(self) -> None:
         text = Text(self.line(), no_wrap=True, overflow="ellipsis")
         if self._live is not None:
-            self._live.update(self._table(text), refresh=True)
+            table = validator_table(text, self._samples[-1], self._names, self._console.height)
+            self._live.update(table, refresh=True)
         else:
             self._console.print(text, soft_wrap=True)
 

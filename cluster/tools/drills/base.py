@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
@@ -95,14 +95,9 @@ class Drill(ABC):
         expected = self.expectations(books.record.scenario)
         return (*checks, *(expectation.check(books) for expectation in expected))
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """Its options by name, as the command line has them."""
-        return {option_name(each): getattr(self, each.name) for each in fields(self)}
-
     def command(self, changes: Sequence[Change] = ()) -> str:
         """The command that runs it with these options and changes, without backend and seed."""
-        given = [each for each in fields(self) if getattr(self, each.name) != default_of(each)]
+        given = [each for each in fields(self) if getattr(self, each.name) != each.default]
         options = [f"--{option_name(each)} {shlex.quote(str(getattr(self, each.name)))}" for each in given]
         return " ".join(("stampede drill", self.name, *options, *options_text(changes)))
 
@@ -111,35 +106,28 @@ class Drill(ABC):
         expected = [{"check": PREFIX + each.name, "text": each.text} for each in self.expectations(scenario)]
         return {
             "name": self.name,
-            "options": self.options,
+            "options": {option_name(each): getattr(self, each.name) for each in fields(self)},
             "changes": options_text(changes),
             "expectations": expected,
         }
 
     def build(self, **sections: Any) -> Scenario:
         """A scenario of these sections, with the common sections of drills as defaults."""
-        validators = sections.get("validators", {})
         common: dict[str, Any] = {
             "name": f"drill-{self.name}",
             "description": self.summary,
-            "consensus": CONSENSUS,
+            "validators": {},
             "load": LOAD,
             "stop": {"height": 40, "drain_blocks": 5, "timeout_s": TIMEOUT_S},
             "success": {"heights_compared": 30, "transactions": 30, "fires": 50},
         }
-        common["consensus"] = CONSENSUS | sections.pop("consensus", {})
-        return Scenario.model_validate(common | sections | {"validators": validators})
+        consensus = CONSENSUS | sections.get("consensus", {})
+        return Scenario.model_validate(common | sections | {"consensus": consensus})
 
 
 def option_name(each: Field[Any]) -> str:
     """A field's name as an option."""
     return each.name.replace("_", "-")
-
-
-def default_of(each: Field[Any]) -> Any:
-    """A field's default."""
-    assert each.default is not MISSING, "every option has a default"
-    return each.default
 
 
 def names_of(count: int) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.tools.console.options import add_change_options, parse_seed, whole_number
-from cluster.tools.drills.base import Drill, default_of, option_name
+from cluster.tools.drills.base import Drill, option_name
 from cluster.tools.drills.registry import DRILLS
 
 
@@ -37,20 +37,20 @@ def _add_drill(parser: Any, drill: type[Drill]) -> None:
 
 
 def _add_option(parser: Any, each: Field[Any]) -> None:
-    default, help_text = default_of(each), f"{each.metadata['text']} (default %(default)s)"
-    if each.metadata["choices"]:
-        parser.add_argument(f"--{option_name(each)}", choices=each.metadata["choices"], default=default, help=help_text)
+    metadata, name = each.metadata, f"--{option_name(each)}"
+    help_text = f"{metadata['text']} (default %(default)s)"
+    if metadata["choices"]:
+        parser.add_argument(name, choices=metadata["choices"], default=each.default, help=help_text)
         return
-    number = whole_number(f"value of --{option_name(each)}", each.metadata["least"], each.metadata["most"])
-    parser.add_argument(f"--{option_name(each)}", type=number, metavar="N", default=default, help=help_text)
+    number = whole_number(f"value of {name}", metadata["least"], metadata["most"])
+    parser.add_argument(name, type=number, metavar="N", default=each.default, help=help_text)
 
 
 def _run(options: Any) -> int:
     from cluster.tools.drills.running import run_drill
 
     given = {each.name: getattr(options, each.name) for each in fields(options.drill)}
-    verdict, _ = run_drill(options.drill(**given), options.backend, options.seed, options.out, options.changes)
-    return verdict.exit_code
+    return run_drill(options.drill(**given), options.backend, options.seed, options.out, options.changes)
 
 
 def _list(options: Any) -> int:
@@ -64,7 +64,7 @@ def _list(options: Any) -> int:
 
 
 def _values(each: Field[Any]) -> str:
-    metadata, default = each.metadata, default_of(each)
+    metadata, default = each.metadata, each.default
     if metadata["choices"]:
         return f"{'|'.join(metadata['choices'])} ({default})"
     return f"{metadata['least']:,}..{metadata['most']:,} ({default:,})"

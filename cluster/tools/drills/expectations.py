@@ -11,7 +11,7 @@ from typing import Final
 from cluster.audit.books import Books
 from cluster.audit.chain_codec import BlockReceipts, Cancelled, Effects, Header, Unreadable, read_header, read_receipts
 from cluster.checks.metrics.recovery import first_finalizations
-from cluster.common.outcome import Outcome
+from cluster.common.outcome import Outcome, worst
 from cluster.record.archive import BlockRecord
 from cluster.record.run import FaultRecord, ValidatorRecord
 from cluster.tools.drills.base import Expectation, Judgement
@@ -23,12 +23,6 @@ READINGS_KEPT: Final = 20_000
 
 
 # --- timers ---------------------------------------------------------------------------------------------------------
-
-
-def timers_once() -> Expectation:
-    """Every timer ends once: judged by receipts alone, independent of the check ``timers``."""
-    text = "every scheduled timer ends once or is pending: none fires twice, none is lost"
-    return Expectation("timers_once", text, judge_timers_once)
 
 
 def judge_timers_once(books: Books) -> Judgement:
@@ -56,6 +50,12 @@ def judge_timers_once(books: Books) -> Judgement:
     return Outcome.PASS, f"{len(scheduled):,} scheduled: {len(gone):,} ended once each, {waiting:,} are pending"
 
 
+TIMERS_ONCE: Final = Expectation(
+    "timers_once", "every scheduled timer ends once or is pending: none fires twice, none is lost", judge_timers_once
+)
+"""Judged by receipts alone, independent of the check ``timers``."""
+
+
 def scheduled_by(record: BlockRecord) -> list[bytes]:
     """Timers that a block scheduled."""
     return [timer.timer_id for effects in _effects(record) for timer in effects.scheduled]
@@ -66,8 +66,7 @@ def ended(record: BlockRecord) -> list[bytes]:
     receipts = receipts_of(record.receipts)
     if receipts is None:
         return []
-    fired, destroyed = ([each.timer_id for each in receipts.fires], [each.timer_id for each in receipts.destroyed])
-    return fired + destroyed
+    return [fire.timer_id for fire in receipts.fires] + [end.timer_id for end in receipts.destroyed]
 
 
 def cancelled(record: BlockRecord) -> list[bytes]:
@@ -79,22 +78,11 @@ def cancelled(record: BlockRecord) -> list[bytes]:
 def _effects(record: BlockRecord) -> Iterator[Effects]:
     receipts = receipts_of(record.receipts)
     if receipts is not None:
-        yield from (run.effects for run in receipts.transactions)
-        yield from (run.effects for run in receipts.fires)
-        yield from (run.effects for run in receipts.callbacks)
-        yield from (run.effects for run in receipts.messages)
+        for runs in (receipts.transactions, receipts.fires, receipts.callbacks, receipts.messages):
+            yield from (run.effects for run in runs)
 
 
 # --- replay ---------------------------------------------------------------------------------------------------------
-
-
-def straight_replay() -> Expectation:
-    """Branches, restarts and snapshots leave no trace in the chain."""
-    text = (
-        "roots, receipts, events and the order of fires of every validator equal those of one execution from the"
-        " genesis without other branches or restarts"
-    )
-    return Expectation("replay", text, judge_replay)
 
 
 def judge_replay(books: Books) -> Judgement:
@@ -119,6 +107,15 @@ def judge_replay(books: Books) -> Judgement:
     )
 
 
+STRAIGHT_REPLAY: Final = Expectation(
+    "replay",
+    "roots, receipts, events and the order of fires of every validator equal those of one execution from the genesis"
+    " without other branches or restarts",
+    judge_replay,
+)
+"""Branches, restarts and snapshots leave no trace in the chain."""
+
+
 # --- times ----------------------------------------------------------------------------------------------------------
 
 
@@ -134,6 +131,12 @@ def rate(books: Books, after_ms: float, until_ms: float) -> float:
 def unmet(books: Books) -> Outcome:
     """The outcome of an expectation that is not met: inconclusive if the run was interrupted."""
     return Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
+
+
+def together(judged: Sequence[Judgement]) -> Judgement:
+    """The worst outcome, with the texts of those that have it."""
+    outcome = worst(each for each, _ in judged)
+    return outcome, "; ".join(text for each, text in judged if each is outcome)
 
 
 def heights_apart(books: Books, validators: Sequence[ValidatorRecord], until: int) -> list[int]:

@@ -15,16 +15,7 @@ from cluster.tools.drills.kinds.restart_all import RestartAll
 from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 
-ALL: Final[tuple[type[Drill], ...]] = (
-    Reorg,
-    Outage,
-    Storm,
-    Partition,
-    RestartAll,
-    Join,
-    Byzantine,
-    Upgrade,
-    Divergence,
-)
-DRILLS: Final = {drill.name: drill for drill in ALL}
+DRILLS: Final[dict[str, type[Drill]]] = {
+    drill.name: drill for drill in (Reorg, Outage, Storm, Partition, RestartAll, Join, Byzantine, Upgrade, Divergence)
+}
 """By name."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO, cast
 
-from rich.console import Console
 from rich.text import Text
 
-from cluster.checks.verdict import Verdict
-from cluster.common.errors import BadInput
+from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.record.run import Backend, DrillRecord, RunRecord
 from cluster.scenario import Scenario, change_scenario
 from cluster.scenario.overrides import Change, options_of
-from cluster.tools.console.output import LastingOutput
+from cluster.tools.console.output import console
 from cluster.tools.console.terminal import Progress
 from cluster.tools.drills.base import Drill
 from cluster.tools.run.running import drive, perform_run
@@ -25,8 +21,8 @@ from cluster.tools.run.running import drive, perform_run
 
 def run_drill(
     drill: Drill, backend: Backend, seed: int | None = None, out: Path | None = None, changes: Sequence[Change] = ()
-) -> tuple[Verdict, Path]:
-    """Run a drill, show its expectations, progress and verdict, and write its folder. Returns verdict and folder.
+) -> ExitCode:
+    """Run a drill, show its expectations, progress and verdict, and write its folder. Returns the verdict's exit code.
 
     ``changes`` apply to its scenario. Raises :class:`BadInput` if the backend cannot run it.
     """
@@ -36,11 +32,14 @@ def run_drill(
     if backend == "live" and (problem := scenario.live_problem):
         raise BadInput(f"drill {drill.name}: {problem}")
     chosen = scenario.seed if seed is None else seed
-    print_expectations(Console(file=cast(TextIO, LastingOutput(sys.stdout))), drill, scenario)
+    output = console()
+    output.print(Text(f"drill    {drill.name}: {drill.summary}"), soft_wrap=True)
+    for expectation in drill.expectations(scenario):
+        output.print(Text(f"expected {expectation.name}: {expectation.text}"), soft_wrap=True)
 
     @contextmanager
     def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> Iterator[RunRecord]:
-        with drive(scenario, backend, chosen, folder, progress.update, progress.notice, interrupts) as record:
+        with drive(scenario, backend, chosen, folder, progress, interrupts) as record:
             changed = (*changes, *_added(scenario, record))
             record.drill = DrillRecord(drill.page(record.scenario, changed), drill.command(changed))
             yield record
@@ -53,10 +52,3 @@ def _added(scenario: Scenario, record: RunRecord) -> list[Change]:
     ran = record.given or record.scenario
     added = ran.faults[len(scenario.faults) :]
     return [Change("faults[+]", fault.model_dump(mode="json", exclude_unset=True)) for fault in added]
-
-
-def print_expectations(console: Console, drill: Drill, scenario: Scenario) -> None:
-    """Print the drill and its expectations."""
-    console.print(Text(f"drill    {drill.name}: {drill.summary}"), soft_wrap=True)
-    for expectation in drill.expectations(scenario):
-        console.print(Text(f"expected {expectation.name}: {expectation.text}"), soft_wrap=True)

@@ -78,8 +78,8 @@ def _explain(options: Any) -> int:
     from cluster.scenario.overrides import options_of
     from cluster.tools.explain.distances import distances
     from cluster.tools.explain.outline import outline
-    from cluster.tools.explain.page import render_outline
     from cluster.tools.explain.picture import picture
+    from cluster.tools.explain.show import print_outline, render_outline
 
     path: Path = options.scenario
     scenario = change_scenario(load_scenario(path), options.changes, f"{path} with {options_of(options.changes)}")
@@ -88,7 +88,7 @@ def _explain(options: Any) -> int:
         raise BadInput(f"{path}: {problem}")
     found, apart = outline(scenario, options.backend), distances(scenario.network)
     if options.out is None:
-        _print(found, apart)
+        print_outline(console(PLAIN_WIDTH), scenario, found, apart)
         return ExitCode.PASS
     is_picture = options.out.suffix == PICTURE
     content = picture(scenario) + "\n" if is_picture else render_outline(scenario, found, apart, str(path))
@@ -98,12 +98,6 @@ def _explain(options: Any) -> int:
     write_for_user(options.out, content)
     print(f"written to {options.out}")
     return ExitCode.PASS
-
-
-def _print(found: Any, apart: Any) -> None:
-    from cluster.tools.explain.terminal import print_outline
-
-    print_outline(console(PLAIN_WIDTH), found, apart)
 
 
 def _schema(_: Any) -> int:

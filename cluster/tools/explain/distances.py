@@ -1,4 +1,4 @@
-"""A small table of latencies, by validator or by region. Pure."""
+"""The table of latencies, by validator or by region. Pure."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ NO_REGION: Final = "(no region)"
 
 
 @dataclass(frozen=True, slots=True)
-class Distances:
-    """Latencies between groups of validators, as text."""
+class Table:
+    """Some rows under a heading."""
 
-    groups: tuple[str, ...]
-    cells: tuple[tuple[str, ...], ...]
-    """From each group to each, in milliseconds; ``cut`` without a path, empty without another validator."""
-    note: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
 
 
-def distances(network: Network) -> Distances:
-    """The latencies of a network, in few rows."""
+def distances(network: Network) -> Table:
+    """The latencies between groups of validators, a row per sender, in milliseconds.
+
+    A cell is ``cut`` without a path, and empty without another validator.
+    """
     groups = _groups(network)
-    cells = tuple(tuple(_cell(network, one, other) for other in groups.values()) for one in groups.values())
-    return Distances(tuple(groups), cells, _note(network))
+    rows = tuple((name, *(_cell(network, one, other) for other in groups.values())) for name, one in groups.items())
+    return Table("Latencies", ("from \\ to", *groups), rows, _note(network))
 
 
 def _groups(network: Network) -> dict[str, list[int]]:

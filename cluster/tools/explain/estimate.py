@@ -68,7 +68,10 @@ def estimate_run(scenario: Scenario, each_ms: float) -> RunEstimate:
         spans[number] = Span(fault, begins_ms, ends_ms, begins_ms < over_ms, is_halted)
         if spans[number].begins and is_halted:
             halts.add(begins_ms, min([ends_ms, *(span.ends_ms for span in before if not span.halts)]))
-    found = [_with_all_halts(scenario, spans[number], halts) for number in range(len(faults))]
+    found = [  # later halts may delay the height at which a fault ends
+        replace(span, ends_ms=_end_ms(scenario, span.fault, span.begins_ms, halts, span.halts))
+        for _, span in sorted(spans.items())
+    ]
     length_ms = max([halts.reached_ms(goal), *(span.ends_ms for span in found if span.begins)])
     within_ms = min(length_ms - halts.in_all_ms, scenario.stop.timeout_s * MILLISECONDS_PER_SECOND)
     return RunEstimate(each_ms, tuple(found), length_ms, goal if math.isinf(length_ms) else within_ms / each_ms)
@@ -124,11 +127,6 @@ def _end_ms(scenario: Scenario, fault: AnyFault, begins_ms: float, halts: _Halts
     if fault.until_height is not None and not is_halted:
         ends.append(max(begins_ms, halts.reached_ms(fault.until_height)))
     return min(ends, default=math.inf)
-
-
-def _with_all_halts(scenario: Scenario, span: Span, halts: _Halts) -> Span:
-    """Later halts may delay the height at which it ends."""
-    return replace(span, ends_ms=_end_ms(scenario, span.fault, span.begins_ms, halts, span.halts))
 
 
 def _leave_no_quorum(scenario: Scenario, faults: Sequence[AnyFault], view: float) -> bool:

@@ -34,6 +34,7 @@ from cluster.scenario.sections.faults import (
     PartitionFault,
 )
 from cluster.scenario.sections.validators import NodeSection
+from cluster.tools.explain.distances import Table
 from cluster.tools.explain.estimate import RunEstimate, estimate_run, seconds
 from cluster.tools.explain.warnings import find_warnings
 from consensus.types import fault_bound, quorum
@@ -41,37 +42,17 @@ from loadgen.workloads import UserGroup
 from loadgen.workloads.phases import AnyPhase
 from validator.primitives.types import address_text
 
-Rows = tuple[tuple[str, ...], ...]
-
 EXECUTION_MS: Final = 5
 """Time of a block besides messages: two jobs of an executor, two syncs, and a little."""
 MAX_MEASURED: Final = 64
 """Members of a committee that the time of a block is estimated from."""
+WARNINGS_NOTE: Final = "by the estimates above, for a run that ends by itself; the scenario can be run nevertheless"
 MAX_NAMED: Final = 12
 """Validators that are listed; with more, only those with settings of their own are."""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Some rows under a heading."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: Rows
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """A scenario as tables."""
-
-    name: str
-    description: str
-    tables: tuple[Table, ...]
-
-
-def outline(scenario: Scenario, backend: Backend | None = None) -> Outline:
-    """The outline of a scenario; ``backend`` is the one to run it on, ``None`` if that is open. Pure."""
+def outline(scenario: Scenario, backend: Backend | None = None) -> list[Table]:
+    """The tables of a scenario; ``backend`` is the one to run it on, ``None`` if that is open. Pure."""
     each_ms = block_ms(scenario)
     estimate = estimate_run(scenario, each_ms)
     tables = (
@@ -83,10 +64,10 @@ def outline(scenario: Scenario, backend: Backend | None = None) -> Outline:
         _timeline(scenario, each_ms),
         _estimates(scenario, each_ms, estimate),
         _reached(scenario),
-        _warnings(tuple(find_warnings(scenario, estimate, backend))),
+        Table("Warnings", ("field", "warning"), tuple(find_warnings(scenario, estimate, backend)), WARNINGS_NOTE),
         _checks(),
     )
-    return Outline(scenario.name, scenario.description, tuple(table for table in tables if table.rows))
+    return [table for table in tables if table.rows]
 
 
 def _names(names: Sequence[str]) -> str:
@@ -172,7 +153,8 @@ def _load(scenario: Scenario) -> Table:
         numbers = str(first) if first == last else f"{first}–{last}"
         rows.append((numbers, group.workload, f"{group.interval_ms:,} ms", _when_of(group), _options(group)))
         first = last + 1
-    note = f"{_turns_per_second(scenario):,.3g} turns per second at rate 1" if rows else ""
+    turns_per_second = sum(group.count * MILLISECONDS_PER_SECOND / group.interval_ms for group in scenario.load.users)
+    note = f"{turns_per_second:,.3g} turns per second at rate 1" if rows else ""
     return Table("Load", ("users", "workload", "turn every", "heights", "options"), tuple(rows), note)
 
 
@@ -191,10 +173,6 @@ def _short(value: Any) -> str:
     if isinstance(value, dict) and "name" in value:
         return str(value["name"])
     return f"({len(value)})" if isinstance(value, list) else str(value)
-
-
-def _turns_per_second(scenario: Scenario) -> float:
-    return sum(group.count * MILLISECONDS_PER_SECOND / group.interval_ms for group in scenario.load.users)
 
 
 # --- the timeline ---------------------------------------------------------------------------------------------------
@@ -420,11 +398,6 @@ def _reached(scenario: Scenario) -> Table:
         share = f"; up to {100 * sampled.breach_share:g} % may be outside" if sampled.breach_share else ""
         rows.append((name, f"{sampled.text}{share}", "fail"))
     return Table("Success criteria", ("criterion", "required", "otherwise"), tuple(rows))
-
-
-def _warnings(rows: Rows) -> Table:
-    note = "by the estimates above, for a run that ends by itself; the scenario can be run nevertheless"
-    return Table("Warnings", ("field", "warning"), rows, note)
 
 
 def _checks() -> Table:

@@ -17,7 +17,7 @@ from typing import Final
 from cluster.scenario import Scenario
 from cluster.scenario.network import Network
 from cluster.scenario.sections.links import AnyTopology, StarTopology
-from cluster.tools.explain.distances import Distances, distances
+from cluster.tools.explain.distances import Table, distances
 from cluster.tools.explain.outline import own_settings
 
 MAX_LINES: Final = 700
@@ -229,14 +229,14 @@ def _draw_links(network: Network, areas: Sequence[_Area], places: Sequence[Point
             yield from _line("link", places[one], places[other], label)
 
 
-def _draw_region_links(apart: Distances, areas: Sequence[_Area]) -> Iterator[str]:
+def _draw_region_links(apart: Table, areas: Sequence[_Area]) -> Iterator[str]:
     """One line from region to region, and what lies within each."""
     for (one, here), (other, there) in combinations(enumerate(areas), 2):
-        label = apart.cells[one][other] if len(areas) <= 8 else ""
+        label = apart.rows[one][1 + other] if len(areas) <= 8 else ""
         yield from _line("link many", _rim(here, there.centre), _rim(there, here.centre), label)
     for number, area in enumerate(areas):
         if len(area.members) > 1:
-            (x, y), within = area.centre, escape(apart.cells[number][number])
+            (x, y), within = area.centre, escape(apart.rows[number][1 + number])
             yield f'<text class="within" x="{x:.1f}" y="{y + 4:.1f}">{within} ms</text>'
 
 

@@ -6,8 +6,8 @@ The folder of a running validator is locked, and refused. Keys and values are in
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -68,21 +68,9 @@ class ReadOnlyDisk:
         """Ignored: recovery does not read what it removes."""
 
 
-@dataclass(slots=True)
-class OpenState:
-    """A folder's state, open for reading."""
-
-    disk: DirectoryDisk
-    store: LogStateStore
-
-    def close(self) -> None:
-        """Release the folder."""
-        self.store.close()
-        self.disk.close()
-
-
-def open_state(folder: Path) -> OpenState:
-    """Open the state in a validator's data folder. Raises :class:`BadInput`, with file and offset of damage."""
+@contextmanager
+def opened(folder: Path) -> Iterator[LogStateStore]:
+    """The state in a validator's data folder, for reading. Raises :class:`BadInput`, with file and offset of damage."""
     if not (folder / STATE_FOLDER).is_dir():
         raise BadInput(f"{folder} is not a validator's data folder: it has no folder {STATE_FOLDER}")
     had_lock = (folder / LOCK_NAME).exists()
@@ -90,14 +78,16 @@ def open_state(folder: Path) -> OpenState:
         disk = DirectoryDisk(folder)
     except DiskError as error:
         raise BadInput(str(error)) from None
-    try:
-        return OpenState(disk, LogStateStore.open(ReadOnlyDisk(disk), STATE_FOLDER))
-    except DiskError as error:
-        disk.close()
-        raise BadInput(str(error)) from None
-    finally:
-        if not had_lock:
-            (folder / LOCK_NAME).unlink(missing_ok=True)
+    with closing(disk):
+        try:
+            store = LogStateStore.open(ReadOnlyDisk(disk), STATE_FOLDER)
+        except DiskError as error:
+            raise BadInput(str(error)) from None
+        finally:
+            if not had_lock:
+                (folder / LOCK_NAME).unlink(missing_ok=True)
+        with closing(store):
+            yield store
 
 
 def add_commands(commands: Any) -> None:
@@ -117,39 +107,34 @@ def add_commands(commands: Any) -> None:
 
     state = commands.add_parser("state", help="read a validator's state: stats, get, scan, diff, check")
     tools = state.add_subparsers(required=True, metavar="TOOL", parser_class=type(state))
-    for name, help_text, command in (
-        ("stats", "print sizes and heights", _stats),
-        ("get", "print the value of a key", _get),
-        ("scan", "print keys with a prefix, and their values", _scan),
-        ("diff", "print the first keys at which two states differ", _diff),
-        ("check", "compute the state root from the log and compare it with the recorded one", _check),
-    ):
-        tool = tools.add_parser(name, help=help_text)
+
+    def add_tool(name: str, help_text: str, command: Callable[[Any], int]) -> argparse.ArgumentParser:
+        tool: argparse.ArgumentParser = tools.add_parser(name, help=help_text)
         tool.add_argument("folder", type=Path, metavar="DIR", help="a validator's data folder")
         tool.set_defaults(command=command)
-        if name == "get":
-            tool.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
-        elif name == "scan":
-            tool.add_argument(
-                "prefix", type=_hex, metavar="PREFIX", nargs="?", default=b"", help="in hex (default: all)"
-            )
-            tool.add_argument("--limit", type=int, default=SHOWN_LIMIT, metavar="N", help="keys (default %(default)s)")
-        elif name == "diff":
-            tool.add_argument("other", type=Path, metavar="OTHER", help="another validator's data folder")
+        return tool
+
+    add_tool("stats", "print sizes and heights", _stats)
+    get = add_tool("get", "print the value of a key", _get)
+    get.add_argument("key", type=_key, metavar="KEY", help="the key in hex")
+    scan = add_tool("scan", "print keys with a prefix, and their values", _scan)
+    scan.add_argument("prefix", type=_hex, metavar="PREFIX", nargs="?", default=b"", help="in hex (default: all)")
+    scan.add_argument("--limit", type=int, default=SHOWN_LIMIT, metavar="N", help="keys (default %(default)s)")
+    diff = add_tool("diff", "print the first keys at which two states differ", _diff)
+    diff.add_argument("other", type=Path, metavar="OTHER", help="another validator's data folder")
+    add_tool("check", "compute the state root from the log and compare it with the recorded one", _check)
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
 def _prove(options: Any) -> int:
-    state = open_state(options.folder)
-    try:
-        height = state.store.final.height if options.height is None else Height(options.height)
-        proof, root = state.store.prove(options.key, height), state.store.root_at(height)
-    except HistoryError as error:
-        raise BadInput(str(error)) from None
-    finally:
-        state.close()
+    with opened(options.folder) as store:
+        height = store.final.height if options.height is None else Height(options.height)
+        try:
+            proof, root = store.prove(options.key, height), store.root_at(height)
+        except HistoryError as error:
+            raise BadInput(str(error)) from None
     if options.out is None:
         print(proof.hex())
     else:
@@ -183,39 +168,35 @@ def _read_proof(text: str) -> bytes:
 
 
 def _stats(options: Any) -> int:
-    state = open_state(options.folder)
-    store = state.store
-    engine = store.stand_at_final()
-    rows = {
-        "height": store.final.height,
-        "state root": store.final.root.hex(),
-        "live keys": engine.live,
-        "entries ever appended": engine.next_position,
-        "oldest active entry": engine.oldest,
-        "twigs": twigs_for(engine.next_position),
-        "pruned twigs": store.log.base.first_twig,
-        "heights that can be proved": f"{store.first_height} to {store.final.height}",
-        "log": f"{store.log.size:,} bytes in {store.log.segments} files",
-        "recovery": store.recovery.reason or "nothing was cut off",
-    }
-    state.close()
+    with opened(options.folder) as store:
+        engine = store.stand_at_final()
+        rows = {
+            "height": store.final.height,
+            "state root": store.final.root.hex(),
+            "live keys": engine.live,
+            "entries ever appended": engine.next_position,
+            "oldest active entry": engine.oldest,
+            "twigs": twigs_for(engine.next_position),
+            "pruned twigs": store.log.base.first_twig,
+            "heights that can be proved": f"{store.first_height} to {store.final.height}",
+            "log": f"{store.log.size:,} bytes in {store.log.segments} files",
+            "recovery": store.recovery.reason or "nothing was cut off",
+        }
     for name, value in rows.items():
         print(f"{name:27}{value}")
     return ExitCode.PASS
 
 
 def _get(options: Any) -> int:
-    state = open_state(options.folder)
-    value = state.store.final.get(options.key)
-    state.close()
+    with opened(options.folder) as store:
+        value = store.final.get(options.key)
     print("absent" if value is None else value.hex())
     return ExitCode.FAIL if value is None else ExitCode.PASS
 
 
 def _scan(options: Any) -> int:
-    state = open_state(options.folder)
-    found = list(state.store.final.scan(options.prefix))
-    state.close()
+    with opened(options.folder) as store:
+        found = list(store.final.scan(options.prefix))
     for key, value in found[: options.limit]:
         print(f"{key.hex()}  {_shortened(value)}")
     if len(found) > options.limit:
@@ -225,31 +206,23 @@ def _scan(options: Any) -> int:
 
 def _check(options: Any) -> int:
     try:
-        state = open_state(options.folder)
+        with opened(options.folder) as store:
+            height, root, recovery = store.final.height, store.final.root, store.recovery
     except BadInput as error:
         print(f"fail: {error}")
         return ExitCode.FAIL
-    store = state.store
-    print(f"pass: the log gives height {store.final.height} and state root {store.final.root.hex()}, as recorded")
-    if store.recovery.reason:
-        print(f"cut off {store.recovery.dropped_bytes} bytes: {store.recovery.reason}")
-    state.close()
+    print(f"pass: the log gives height {height} and state root {root.hex()}, as recorded")
+    if recovery.reason:
+        print(f"cut off {recovery.dropped_bytes} bytes: {recovery.reason}")
     return ExitCode.PASS
 
 
 def _diff(options: Any) -> int:
     if options.folder.resolve() == options.other.resolve():
         raise BadInput("both folders are the same")
-    first = open_state(options.folder)
-    try:
-        second = open_state(options.other)
-    except BadInput:
-        first.close()
-        raise
-    heights = (first.store.final.height, second.store.final.height)
-    found = list(islice(differing_keys(first.store, second.store), DIFFERENCES_SHOWN + 1))
-    first.close()
-    second.close()
+    with opened(options.folder) as first, opened(options.other) as second:
+        heights = (first.final.height, second.final.height)
+        found = list(islice(differing_keys(first, second), DIFFERENCES_SHOWN + 1))
     if heights[0] != heights[1]:
         print(f"heights {heights[0]} and {heights[1]}")
     for key, mine, other in found[:DIFFERENCES_SHOWN]:

@@ -11,35 +11,27 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.files import write_for_user
-from cluster.disks.memory import MemoryDisk
+from cluster.tools.actors.local_chain import BareChain
 from cluster.tools.inspect.t8n_input import InputBlock, read_blocks, read_genesis
 from validator.chain.block import CallbackReceipt, Event, FireReceipt, MessageReceipt, TransactionReceipt
-from validator.chain.genesis import Genesis
 from validator.chain.records import (
     ACCOUNT,
-    GLOBALS,
     LONG_PUBLISHED,
     LONG_STORAGE,
     PUBLISHED,
     PYTHON_CODE,
     STORAGE,
-    TIMER,
     Account,
     Actor,
-    Globals,
-    Timer,
     actor_key,
     decode_record,
-    long_storage_entry,
 )
 from validator.chain.transactions import Transaction, unsigned_hash
-from validator.primitives.types import ADDRESS_BYTES, Height, address_text
+from validator.primitives.types import address_text
 from validator.pvm.runtime.machine import PythonVm
 from validator.scheduler.calendar import count_tiers
-from validator.scheduler.index import SchedulerIndex
-from validator.state import LogStateStore, View
-from validator.transition.genesis_block import genesis_batch
-from validator.transition.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
+from validator.state import View
+from validator.transition.transition import NotAdmitted, Outcome, PreparedTransaction, Transition
 
 NUMERIC_FIELDS: Final = frozenset({"needed", "balance", "stated", "clamped", "results_needed"})
 """Fields of protocol events that are numbers."""
@@ -51,63 +43,20 @@ def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
     """Process the blocks and write the outcome. Raises :class:`~cluster.common.errors.BadInput`, and writes nothing."""
     genesis = read_genesis(genesis_path)
     blocks = read_blocks(blocks_path, genesis)
-    conformance = Conformance(genesis)
-    shown = [conformance.process(entry.block) for entry in blocks for _ in range(entry.times)]
-    text = json.dumps({"blocks": shown, "final": conformance.final()}) + "\n"
-    write_for_user(out_path, text)
+    chain = BareChain(genesis, PythonVm())
+    shown = [_process(chain, block) for block in blocks for _ in range(block.times)]
+    write_for_user(out_path, json.dumps({"blocks": shown, "final": _final_page(chain)}) + "\n")
 
 
-class Conformance:
-    """A chain without consensus, block after block."""
-
-    def __init__(self, genesis: Genesis) -> None:
-        self._genesis = genesis
-        self._store = LogStateStore.open(MemoryDisk())
-        self._store.commit(self._store.final.derive(Height(0), genesis_batch(genesis)))
-        self._index = SchedulerIndex.rebuild(genesis, self._store.final)
-        self._vm = PythonVm()
-
-    def process(self, block: InputBlock) -> Page:
-        """Process the next block; a transaction that is not admitted is reported as ``rejected``."""
-        height = Height(self._store.final.height + 1)
-        context = BlockContext(height, block.proposer, self._genesis, explains=True)
-        transition = Transition(self._store.final, self._index, context, self._vm)
-        transition.start()
-        shown = [_execute(transition, transaction) for transaction in block.transactions]
-        outcome = transition.finish()
-        self._store.commit(outcome.view)
-        self._index.advance(outcome.changes)
-        self._index.settle(height)
-        parameters = transition.terms.parameters
-        tiers = count_tiers(self._index.timers_rows(), height, parameters)
-        return {**_block_page(outcome), "txs": shown, "tiers": tiers}
-
-    def final(self) -> Page:
-        """The state after the last block."""
-        view = self._store.final
-        data = view.get(GLOBALS)
-        assert data is not None
-        chain: Globals = decode_record(GLOBALS, data)
-        page = {
-            "accounts": self._accounts(view),
-            "storage": _entries(view, STORAGE, LONG_STORAGE),
-            "timers": _timers(view),
-            "burned": chain.burned,
-            "state_root": view.root.hex(),
-        }
-        if published := _entries(view, PUBLISHED, LONG_PUBLISHED):
-            page["published"] = published
-        return page
-
-    def _accounts(self, view: View) -> Page:
-        """Every account of the genesis, and every other with a balance or nonce."""
-        given = {*self._genesis.accounts, *self._genesis.actors}
-        shown: Page = {}
-        for key, value in view.scan(ACCOUNT):
-            account: Account = decode_record(key, value)
-            if key[1:] in given or account.balance or account.nonce:
-                shown[address_text(key[1:])] = {"balance": account.balance, "nonce": account.nonce}
-        return shown
+def _process(chain: BareChain, block: InputBlock) -> Page:
+    """Process the next block; a transaction that is not admitted is reported as ``rejected``."""
+    transition = chain.begin(block.proposer)
+    transition.start()
+    shown = [_execute(transition, transaction) for transaction in block.transactions]
+    outcome = transition.finish()
+    chain.commit(outcome)
+    tiers = count_tiers(chain.index.timers_rows(), chain.view.height, transition.terms.parameters)
+    return {**_block_page(outcome), "txs": shown, "tiers": tiers}
 
 
 def _execute(transition: Transition, transaction: Transaction) -> Page:
@@ -119,6 +68,31 @@ def _execute(transition: Transition, transaction: Transaction) -> Page:
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------
+
+
+def _final_page(chain: BareChain) -> Page:
+    """The state after the last block."""
+    page = {
+        "accounts": _accounts(chain),
+        "storage": _entries(chain, STORAGE, LONG_STORAGE),
+        "timers": _timers(chain),
+        "burned": chain.globals.burned,
+        "state_root": chain.view.root.hex(),
+    }
+    if published := _entries(chain, PUBLISHED, LONG_PUBLISHED):
+        page["published"] = published
+    return page
+
+
+def _accounts(chain: BareChain) -> Page:
+    """Every account of the genesis, and every other with a balance or nonce."""
+    given = {*chain.genesis.accounts, *chain.genesis.actors}
+    shown: Page = {}
+    for key, value in chain.view.scan(ACCOUNT):
+        account: Account = decode_record(key, value)
+        if key[1:] in given or account.balance or account.nonce:
+            shown[address_text(key[1:])] = {"balance": account.balance, "nonce": account.nonce}
+    return shown
 
 
 def _block_page(outcome: Outcome) -> Page:
@@ -149,7 +123,7 @@ def _block_page(outcome: Outcome) -> Page:
 
 
 def _outcome_page(receipt: TransactionReceipt | FireReceipt | MessageReceipt | CallbackReceipt) -> Page:
-    """How a handler ended and what it used."""
+    """The end of a handler, and its use."""
     return {
         "status": "ok" if receipt.ok else "reverted",
         "error": receipt.error or None,
@@ -159,11 +133,11 @@ def _outcome_page(receipt: TransactionReceipt | FireReceipt | MessageReceipt | C
 
 
 def _run_page(receipt: TransactionReceipt | FireReceipt) -> Page:
-    return {**_outcome_page(receipt), "fee": _number(receipt.burned) + _number(receipt.tip)}
+    return {**_outcome_page(receipt), "fee": int.from_bytes(receipt.burned) + int.from_bytes(receipt.tip)}
 
 
 def _fire_page(fire: FireReceipt) -> Page:
-    return {"timer_id": fire.timer_id.hex(), **_run_page(fire), "tip": _number(fire.tip_per_cycle)}
+    return {"timer_id": fire.timer_id.hex(), **_run_page(fire), "tip": int.from_bytes(fire.tip_per_cycle)}
 
 
 def _message_page(message: MessageReceipt) -> Page:
@@ -187,16 +161,12 @@ def _event_page(event: Event) -> Page:
     return shown
 
 
-def _entries(view: View, plain: bytes, hashed: bytes) -> Page:
+def _entries(chain: BareChain, plain: bytes, hashed: bytes) -> Page:
     """Stored or published values by actor: text of scripts, hex of programs."""
     shown: Page = {}
-    for prefix in (plain, hashed):
-        for key, value in view.scan(prefix):
-            address, name = key[1 : 1 + ADDRESS_BYTES], key[1 + ADDRESS_BYTES :]
-            if prefix == hashed:
-                name, value = long_storage_entry(value)
-            page = shown.setdefault(address_text(address), {})
-            page[name.decode()] = {"hex": value.hex()} if _runs_program(view, address) else value.decode()
+    for actor, name, value in chain.values(plain, hashed):
+        text = {"hex": value.hex()} if _runs_program(chain.view, actor) else value.decode()
+        shown.setdefault(address_text(actor), {})[name.decode()] = text
     return shown
 
 
@@ -208,21 +178,16 @@ def _runs_program(view: View, address: bytes) -> bool:
     return actor.code.startswith(PYTHON_CODE)
 
 
-def _timers(view: View) -> list[Page]:
-    timers: list[Timer] = [decode_record(key, value) for key, value in view.scan(TIMER)]
-    timers.sort(key=lambda timer: (timer.due_height(view.height), timer.trigger_height, timer.sequence))
+def _timers(chain: BareChain) -> list[Page]:
+    height = chain.view.height
     return [
         {
             "timer_id": timer.timer_id.hex(),
             "actor": address_text(timer.actor),
             "trigger_height": timer.trigger_height,
-            "due_height": timer.due_height(view.height),
-            "deferrals": timer.due_height(view.height) - timer.trigger_height,
+            "due_height": timer.due_height(height),
+            "deferrals": timer.due_height(height) - timer.trigger_height,
             "expires_at": timer.expires_at,
         }
-        for timer in timers
+        for timer in sorted(chain.timers(), key=lambda timer: timer.due_height(height))
     ]
-
-
-def _number(data: bytes) -> int:
-    return int.from_bytes(data, "big")

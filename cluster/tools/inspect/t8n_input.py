@@ -66,18 +66,11 @@ _ARGUMENTS: Final = {48: {"timer_id"}, 49: {"config"}, 50: {"timer_id", "new_exp
 
 @dataclass(frozen=True, slots=True)
 class InputBlock:
-    """A block to process."""
+    """A block to process, ``times`` times in a row: one with transactions once, an empty one as often as wanted."""
 
     proposer: Address
-    transactions: tuple[Transaction, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class InputBlocks:
-    """The same block, ``times`` times in a row: a block with transactions once, an empty one as often as wanted."""
-
-    block: InputBlock
-    times: int
+    transactions: tuple[Transaction, ...] = ()
+    times: int = 1
 
 
 def read_genesis(path: Path) -> Genesis:
@@ -85,7 +78,7 @@ def read_genesis(path: Path) -> Genesis:
     return _read(path, _genesis)
 
 
-def read_blocks(path: Path, genesis: Genesis) -> list[InputBlocks]:
+def read_blocks(path: Path, genesis: Genesis) -> list[InputBlock]:
     """The blocks of a file. Raises :class:`BadInput`."""
     return _read(path, lambda given: _blocks(given, genesis))
 
@@ -106,7 +99,7 @@ def _genesis(given: Any) -> Genesis:
     return Genesis(chain_id=CHAIN_ID, validators=(NO_VALIDATOR,), **chain_fields(fields))
 
 
-def _blocks(given: Any, genesis: Genesis) -> list[InputBlocks]:
+def _blocks(given: Any, genesis: Genesis) -> list[InputBlock]:
     listed = json_input.sequence(given, "$")
     blocks = [_block(item, f"[{i}]", genesis) for i, item in enumerate(listed)]
     if sum(entry.times for entry in blocks) > MAX_BLOCKS:
@@ -114,17 +107,17 @@ def _blocks(given: Any, genesis: Genesis) -> list[InputBlocks]:
     return blocks
 
 
-def _block(given: Any, path: str, genesis: Genesis) -> InputBlocks:
+def _block(given: Any, path: str, genesis: Genesis) -> InputBlock:
     fields = json_input.mapping(given, path, {"proposer", "txs", "empty"}, {"proposer"})
     proposer = json_input.address(fields["proposer"], f"{path}.proposer")
     if ("txs" in fields) == ("empty" in fields):
         raise Wrong(f"{path}: expected exactly one of 'txs' and 'empty'")
     if "empty" in fields:
         times = json_input.integer(fields["empty"], f"{path}.empty", MAX_BLOCKS + 1)
-        return InputBlocks(InputBlock(proposer, ()), times)
+        return InputBlock(proposer, times=times)
     listed = json_input.sequence(fields["txs"], f"{path}.txs")
     transactions = (_transaction(item, f"{path}.txs[{i}]", genesis) for i, item in enumerate(listed))
-    return InputBlocks(InputBlock(proposer, tuple(transactions)), 1)
+    return InputBlock(proposer, tuple(transactions))
 
 
 def _transaction(given: Any, path: str, genesis: Genesis) -> Transaction:

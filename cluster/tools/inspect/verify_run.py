@@ -36,7 +36,10 @@ def verify_run(folder: Path, pythons: Sequence[str] = (), hash_seeds: Sequence[i
     run.
     """
     run = read_run(folder)
-    codes = [_compare_with_result(run)]
+    codes = []
+    if (difference := difference_from_result(run)) is not None:
+        print(f"fail: {difference}", flush=True)
+        codes.append(ExitCode.FAIL)
     for python in pythons or [sys.executable]:
         try:
             check_interpreter(python)
@@ -51,15 +54,6 @@ def verify_run(folder: Path, pythons: Sequence[str] = (), hash_seeds: Sequence[i
 def other_hash_seed() -> int:
     """A hash seed that is not this process's."""
     return HASH_SEED + (os.environ.get("PYTHONHASHSEED") == str(HASH_SEED))
-
-
-def _compare_with_result(run: ArchivedRun) -> ExitCode:
-    """Whether the archive holds the result's blocks; prints a line if it does not."""
-    difference = difference_from_result(run)
-    if difference is not None:
-        print(f"fail: {difference}", flush=True)
-        return ExitCode.FAIL
-    return ExitCode.PASS
 
 
 def _shadow(run: ArchivedRun, folder: Path, python: str, hash_seed: int) -> ExitCode:

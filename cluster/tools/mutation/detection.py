@@ -79,7 +79,7 @@ class Kill:
     """In how many of them a check fails on the data of a live run, by the check's name, and for ``safety`` by its rule.
     Empty for a mutant of the harness."""
     runs: int = 0
-    """How often the mutated line ran with that seed, in all validators."""
+    """Number of runs of the mutated line with that seed, in all validators."""
     passes_unmutated: bool = False
     detail: str = ""
     """The check's detail; of a survivor, why it was not caught."""
@@ -210,5 +210,5 @@ def _run(where: Detection, mutant: str | None, seed: int) -> tuple[RunRecord, Ve
 
 
 def mutant_runs(record: RunRecord) -> int:
-    """How often the mutated line ran in a run."""
+    """Number of runs of the mutated line."""
     return sum(validator.mutant_runs for validator in record.validators)

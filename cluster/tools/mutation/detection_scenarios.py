@@ -11,11 +11,10 @@ from typing import Any, Final
 
 from cluster.misbehaviour.mutants.base import ALL, VALIDATORS, Detection
 from cluster.scenario import Scenario
+from cluster.tools.sweeps.strains import Fields, call, program
 
 MAX_SEEDS: Final = 12
 """Seeds that are tried for one mutant at most."""
-
-Fields = dict[str, Any]
 
 _LOAD: Final[Fields] = {
     "users": [
@@ -63,17 +62,6 @@ def _slow_disks(height: int, until: int) -> Fields:
     return {"kind": "slow_disk", "target": targets, "at_height": height, "until_height": until, "sync_ms": 60}
 
 
-def _call(handler: str, payload: Any, **more: Any) -> Fields:
-    return {"handler": handler, "payload": payload, **more}
-
-
-def _program(
-    name: str, interval_ms: int, setup: list[Fields], calls: list[Fields] | None = None, **more: Any
-) -> Fields:
-    options = {"program": name, "setup": setup, "calls": calls or []}
-    return {"workload": "program", "interval_ms": interval_ms, "options": options, **more}
-
-
 _NARROW: Final[Fields] = _TINY_CALENDAR | {
     "LANE_TIMER_CYCLES": 300_000,
     "MAX_CYCLES_PER_FIRE": 50_000,
@@ -106,7 +94,7 @@ _FEW_QUERIES: Final[Fields] = {
     "GBA_MAX_CYCLES": 10_000,
     "GBA_BUDGET_CYCLES": 10_000,
 }
-_BEAT: Final[Fields] = _call("start", {"every": 1, "times": None, "agent": {"actor": 1}})
+_BEAT: Final[Fields] = call("start", {"every": 1, "times": None, "agent": {"actor": 1}})
 _WIPED: Final[Fields] = {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}
 
 DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
@@ -153,19 +141,19 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         "A contract bids for others by what an oracle publishes; some of the oracle's calls run out after that.",
         load={
             "users": [
-                _program(
+                program(
                     "price_oracle",
                     500,
-                    [_call("start", {"every": 20, "pair": "x"}), _call("subscribe", {"actor": 2})],
+                    [call("start", {"every": 20, "pair": "x"}), call("subscribe", {"actor": 2})],
                     [
-                        _call("push", {"random": [900, 1_100]}),
-                        _call("push", {"random": [2_000, 9_000]}, gas_limit=30_000),
+                        call("push", {"random": [900, 1_100]}),
+                        call("push", {"random": [2_000, 9_000]}, gas_limit=30_000),
                     ],
                 ),
-                _program("bidding_agent", 1_000, [_call("init", {"actor": 0})]),
-                _program("liquidation_bot", 1_000, [_call("init", {"deposit": 1, "oracle": {"actor": 0}})]),
-                _program(
-                    "heartbeat", 1_000, [_call("start", {"every": 1, "times": None, "agent": {"actor": 1}})], count=3
+                program("bidding_agent", 1_000, [call("init", {"actor": 0})]),
+                program("liquidation_bot", 1_000, [call("init", {"deposit": 1, "oracle": {"actor": 0}})]),
+                program(
+                    "heartbeat", 1_000, [call("start", {"every": 1, "times": None, "agent": {"actor": 1}})], count=3
                 ),
             ]
         },
@@ -181,14 +169,14 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         chain={"params": _TINY_CALENDAR | _FEW_QUERIES},
         load={
             "users": [
-                _program(
+                program(
                     "price_oracle",
                     200,
-                    [_call("start", {"every": 20, "pair": "x"})],
-                    [_call("push", {"random": [900, 9_000]})],
+                    [call("start", {"every": 20, "pair": "x"})],
+                    [call("push", {"random": [900, 9_000]})],
                 ),
-                _program("bidding_agent", 1_000, [_call("init", {"actor": 0})]),
-                _program("heartbeat", 500, [_BEAT], [_BEAT], count=10),
+                program("bidding_agent", 1_000, [call("init", {"actor": 0})]),
+                program("heartbeat", 500, [_BEAT], [_BEAT], count=10),
             ]
         },
         faults=[_bad_links(4, 28)],

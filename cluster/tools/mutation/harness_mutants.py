@@ -99,34 +99,17 @@ def _blind_check(original: Callable[[Books], Check]) -> Plant:
     return plant
 
 
-def _without_certificates(counter: RunCounter) -> AbstractContextManager[None]:
-    def believes(_monitor: SafetyMonitor, _certificate: object) -> bool:
-        counter.ran()
-        return True
+def _always_answers(owner: Any, name: str, answer: Any) -> Plant:
+    """A function of the harness gives the same answer, whatever it is shown."""
 
-    return _replaced(SafetyMonitor, "_is_signed", believes)
+    def plant(counter: RunCounter) -> AbstractContextManager[None]:
+        def blind(*_: object) -> Any:
+            counter.ran()
+            return answer
 
+        return _replaced(owner, name, blind)
 
-def _without_ancestry(counter: RunCounter) -> AbstractContextManager[None]:
-    def no_problems(_monitor: SafetyMonitor, _height: int, _header: object) -> list[str]:
-        counter.ran()
-        return []
-
-    return _replaced(SafetyMonitor, "_ancestry_problems", no_problems)
-
-
-def _without_work(counter: RunCounter) -> AbstractContextManager[None]:
-    def looks_away(_phase: PhaseRules, _context: object) -> None:
-        counter.ran()
-
-    return _replaced(PhaseRules, "check_nothing_was_passed_over", looks_away)
-
-
-def _without_fire_times(counter: RunCounter) -> AbstractContextManager[None]:
-    def looks_away(_timers: TimerRegister, _context: object, _fire: object, _life: object) -> None:
-        counter.ran()
-
-    return _replaced(TimerRegister, "_check_fire_time", looks_away)
+    return plant
 
 
 def _burns_twice(counter: RunCounter) -> AbstractContextManager[None]:
@@ -138,14 +121,6 @@ def _burns_twice(counter: RunCounter) -> AbstractContextManager[None]:
         counter.runs += burned > 0
 
     return _replaced(Accounts, "pay", pays)
-
-
-def _always_takes_effect(counter: RunCounter) -> AbstractContextManager[None]:
-    def seen(_plan: object, _counts: object) -> tuple[bool, str]:
-        counter.ran()
-        return True, "it was there"
-
-    return _replaced(fault_engine, "seen_on_links", seen)
 
 
 HARNESS_MUTANTS: dict[str, HarnessMutant] = {
@@ -167,25 +142,25 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
             "monitor-without-certificates",
             "the monitor takes every certificate for signed",
             KnownAnswer(Detection("calm", ALL), "safety", Outcome.FAIL, "quorum-of-2f", "certificates"),
-            _without_certificates,
+            _always_answers(SafetyMonitor, "_is_signed", True),
         ),
         HarnessMutant(
             "monitor-without-ancestry",
             "the monitor looks at no final block's ancestry",
             KnownAnswer(Detection("bad-links", ALL), "safety", Outcome.FAIL, "skips-without-nullification", "ancestry"),
-            _without_ancestry,
+            _always_answers(SafetyMonitor, "_ancestry_problems", ()),
         ),
         HarnessMutant(
             "books-without-work-conservation",
             "the books do not look for timers that were passed over",
             KnownAnswer(Detection("calm", ALL), "timers", Outcome.FAIL, "passes-over-the-second"),
-            _without_work,
+            _always_answers(PhaseRules, "check_nothing_was_passed_over", None),
         ),
         HarnessMutant(
             "books-without-fire-times",
             "the books never look at when a timer fires",
             KnownAnswer(Detection("calm", ()), "coverage", Outcome.PASS),
-            _without_fire_times,
+            _always_answers(TimerRegister, "_check_fire_time", None),
         ),
         HarnessMutant(
             "books-burn-twice",
@@ -197,7 +172,7 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
             "effect-without-observation",
             "a fault of links counts as having taken effect, whatever was observed",
             KnownAnswer(Detection("idle-fault", ()), "faults", Outcome.INCONCLUSIVE),
-            _always_takes_effect,
+            _always_answers(fault_engine, "seen_on_links", (True, "it was there")),
         ),
     )
 }

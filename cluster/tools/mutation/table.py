@@ -8,6 +8,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from cluster.tools.console.output import print_line
 from cluster.tools.mutation.detection import Kill
 
 DETAIL_SHOWN: Final = 300
@@ -24,18 +25,8 @@ def live_words(kill: Kill) -> str:
 def print_table(console: Console, kills: Sequence[Kill]) -> None:
     """The table, then what is to be said of survivors, then the sum."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (
-        "mutant",
-        "area",
-        "caught by",
-        "scenario",
-        "seed",
-        "line ran",
-        *COUNTS,
-        "without it",
-        "live",
-        "seconds",
-    ):
+    headings = ("mutant", "area", "caught by", "scenario", "seed", "line ran", *COUNTS, "without it", "live", "seconds")
+    for heading in headings:
         right = heading in ("seed", "line ran", *COUNTS, "seconds")
         table.add_column(heading, justify="right" if right else "left", overflow="fold")
     for kill in kills:
@@ -48,17 +39,10 @@ def print_table(console: Console, kills: Sequence[Kill]) -> None:
     console.print(table, markup=False)
     survivors = [kill for kill in kills if not kill.caught]
     for kill in survivors:
-        console.print(
-            f"survived  {kill.name} ({kill.description}): {kill.seeds_tried} seeds, expected {kill.invariant}; at last"
-            f" {kill.detail[:DETAIL_SHOWN]}",
-            style="red",
-            markup=False,
-            soft_wrap=True,
-        )
+        what = f"{kill.name} ({kill.description}): {kill.seeds_tried} seeds, expected {kill.invariant}"
+        text = f"survived  {what}; at last {kill.detail[:DETAIL_SHOWN]}"
+        console.print(text, style="red", markup=False, soft_wrap=True)
     seconds = sum(kill.seconds for kill in kills)
-    console.print(
-        f"{len(kills)} planted, {len(kills) - len(survivors)} caught, {len(survivors)} survived;"
-        f" {seconds:,.0f} s of work",
-        markup=False,
-        soft_wrap=True,
-    )
+    caught = len(kills) - len(survivors)
+    summary = f"{len(kills)} planted, {caught} caught, {len(survivors)} survived; {seconds:,.0f} s of work"
+    print_line(console, summary)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cluster.common.limits import MAX_HEIGHTS
 from cluster.tools.console.options import add_change_options, parse_seed, whole_number
+from cluster.tools.console.output import console
 
 DEFAULT_RUNS: Final = 300
 MAX_RUNS: Final = 1_000_000
@@ -85,12 +86,9 @@ def _kinds(text: str) -> list[str]:
 
 
 def _shrink(options: Any) -> int:
-    from rich.console import Console
-
     from cluster.tools.rerun.shrink import shrink
 
-    console = Console(file=sys.stdout, highlight=False)
-    return shrink(options.given, options.seed, options.out, options.runs, options.check, options.saying, console)
+    return shrink(options.given, options.seed, options.out, options.runs, options.check, options.saying, console())
 
 
 def _replay(options: Any) -> int:

@@ -58,8 +58,7 @@ def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None,
         simulation.origin = origin
         return nullcontext(simulation.run())
 
-    verdict, _ = perform_run(scenario, "sim", out, perform, None)
-    return verdict.exit_code
+    return perform_run(scenario, "sim", out, perform, None)
 
 
 def forked_scenario(origin: RecordedRun, height: int, changes: Sequence[Change], seed: int | None) -> Scenario:

@@ -38,10 +38,6 @@ class Player:
         self._checkpoint = checkpoint
         self._is_begun = False
 
-    @property
-    def now_us(self) -> int:
-        return self.simulation.clock.now_us
-
     def advance(self) -> list[Entry] | None:
         """Perform the next event; returns its entries, or ``None`` if the run is over."""
         self._checkpoint()
@@ -53,13 +49,9 @@ class Player:
             return None
         return list(self._entries)
 
-    def next_event_us(self) -> int:
-        """Time of the next event."""
-        return self.simulation.clock.next_us
-
     def entries(self, shown: Filter) -> Iterator[Entry]:
         """The selected entries, up to the filter's end."""
-        while shown.until_us is None or self.next_event_us() <= shown.until_us:
+        while shown.until_us is None or self.simulation.clock.next_us <= shown.until_us:
             found = self.advance()
             if found is None:
                 return

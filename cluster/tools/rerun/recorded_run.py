@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
-from cluster.record.folder import RESULT_FILE, SCENARIO_FILE, seed_of
+from cluster.record.folder import RESULT_FILE, SCENARIO_FILE, read_result, seed_of
 from cluster.scenario import Scenario, load_scenario
 
 
@@ -42,7 +41,9 @@ def read_recorded(folder: Path) -> RecordedRun:
     """Read a run's folder. Raises :class:`BadInput` if it holds no finished run of the simulator."""
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder: expected that of a run, such as runs/latest")
-    result = _read_result(folder / RESULT_FILE)
+    if not (folder / RESULT_FILE).exists():
+        raise BadInput(f"{folder}: holds no finished run: it has no {RESULT_FILE}")
+    result = read_result(folder)
     if result.get("backend") == "live":
         raise BadInput(f"{folder}: was a live run: only simulated runs repeat")
     try:
@@ -66,17 +67,3 @@ def _typed(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError
     return value
-
-
-def _read_result(path: Path) -> dict[str, Any]:
-    try:
-        result = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadInput(f"{path.parent}: holds no finished run: it has no {RESULT_FILE}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    except ValueError as error:
-        raise BadInput(f"{path}: no JSON: {error}") from None
-    if not isinstance(result, dict):
-        raise BadInput(f"{path}: expected an object")
-    return result

@@ -86,7 +86,7 @@ def _split(items: list[T], parts: int) -> list[list[T]]:
 # --- places in fields -----------------------------------------------------------------------------------------------
 
 
-def _at(fields: Any, path: Path) -> Any:
+def value_at(fields: Any, path: Path) -> Any:
     """The value at a path, ``None`` if there is none."""
     for step in path:
         try:
@@ -98,7 +98,7 @@ def _at(fields: Any, path: Path) -> Any:
 
 def _with(fields: Fields, path: Path, value: Any) -> Fields:
     changed = copy.deepcopy(fields)
-    _at(changed, path[:-1])[path[-1]] = copy.deepcopy(value)
+    value_at(changed, path[:-1])[path[-1]] = copy.deepcopy(value)
     return changed
 
 
@@ -106,13 +106,13 @@ def _without(fields: Fields, path: Path) -> Fields:
     """Without what is at a path, nor mappings and lists that are empty then; items of the validators' list become
     empty, so that the others keep their places."""
     changed = copy.deepcopy(fields)
-    del _at(changed, path[:-1])[path[-1]]
+    del value_at(changed, path[:-1])[path[-1]]
     for length in range(len(path) - 1, 0, -1):
         inner = path[:length]
-        if _at(changed, inner) or isinstance(inner[-1], int):
+        if value_at(changed, inner) or isinstance(inner[-1], int):
             break
-        del _at(changed, inner[:-1])[inner[-1]]
-    nodes = _at(changed, ("validators", "nodes"))
+        del value_at(changed, inner[:-1])[inner[-1]]
+    nodes = value_at(changed, ("validators", "nodes"))
     if nodes is not None and not any(nodes):
         del changed["validators"]["nodes"]
     return changed
@@ -157,7 +157,7 @@ def _height(fields: Fields, holds: Holds) -> Fields:
 
 def _lists(fields: Fields, holds: Holds) -> Fields:
     for path in LISTS:
-        items = _at(fields, path)
+        items = value_at(fields, path)
         if items:
             base = fields
             kept = ddmin(items, lambda part, base=base, path=path: holds(_with_list(base, path, part)))  # type: ignore[misc]
@@ -173,7 +173,7 @@ def _sections(fields: Fields, holds: Holds) -> Fields:
     for name in ("description", "links", "load", "chain", "success", "consensus"):
         if name in fields:
             smaller = _without(fields, (name,))
-            signatures = _at(fields, ("consensus", "signatures"))
+            signatures = value_at(fields, ("consensus", "signatures"))
             if name == "consensus" and signatures is not None:
                 smaller["consensus"] = {"signatures": signatures}
             if smaller != fields and holds(smaller):
@@ -184,7 +184,7 @@ def _sections(fields: Fields, holds: Holds) -> Fields:
 def _settings(fields: Fields, holds: Holds) -> Fields:
     """From the end to the beginning, so that what is left out moves nothing that is still to be tried."""
     for path in list(_leaves(fields)):
-        if path not in KEPT and _at(fields, path) is not None:
+        if path not in KEPT and value_at(fields, path) is not None:
             smaller = _without(fields, path)
             if holds(smaller):
                 fields = smaller
@@ -193,7 +193,7 @@ def _settings(fields: Fields, holds: Holds) -> Fields:
 
 def _numbers(fields: Fields, holds: Holds) -> Fields:
     for path in list(_leaves(fields)):
-        value, least = _at(fields, path), LEAST.get(str(path[-1]))
+        value, least = value_at(fields, path), LEAST.get(str(path[-1]))
         if path[0] not in ("faults", "load") or least is None or not isinstance(value, int):
             continue
         for tried in _smaller(value, least):
@@ -234,7 +234,7 @@ def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) ->
         section["hosts"] = min(section["hosts"], max(len(kept), 1))
     known = {names[index]: scenario.validators.node(index).name or f"validator-{at}" for at, index in enumerate(kept)}
     for path in (("faults",), ("forks",), ("links", "regions"), ("validators", "epochs")):
-        found = _at(changed, path)
+        found = value_at(changed, path)
         if found:
             renamed = _renamed(found, known, frozenset(names))
             changed = _with(changed, path, renamed) if renamed else _without(changed, path)
@@ -242,7 +242,7 @@ def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) ->
 
 
 def _renamed(value: Any, known: dict[str, str], names: frozenset[str]) -> Any:
-    """With the new names of those that are known; where no name is left, what cannot be without goes too."""
+    """With the new names of those that are known; if no name is left, what cannot be without goes too."""
     if isinstance(value, dict):
         renamed = {name: _renamed(inner, known, names) for name, inner in value.items()}
         is_lost = any(inner == [] and value[name] for name, inner in renamed.items())

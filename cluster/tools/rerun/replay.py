@@ -15,10 +15,9 @@ from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.suggestions import unknown
 from cluster.simulation.driver import CHECKPOINT_DIGITS, Simulation
-from cluster.tools.console.output import LastingOutput
 from cluster.tools.rerun.player import Filter, Player
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
-from cluster.tools.rerun.step import step
+from cluster.tools.rerun.step import Stepper
 from cluster.tools.rerun.watched_simulation import KINDS, Entry
 
 SHOWN_DIGITS: Final = CHECKPOINT_DIGITS
@@ -61,7 +60,7 @@ def replay(folder: Path, shown: Filter, validators: list[str], is_forced: bool, 
             print(f"stampede: {run.difference(problem)}", file=sys.stderr)
         player = Player(run, interrupts.checkpoint)
         if is_stepped:
-            step(player, shown, sys.stdin, sys.stdout)
+            Stepper(player, shown, sys.stdout).run(sys.stdin)
         else:
             _print(player.entries(shown), sys.stdout)
     return ExitCode.PASS
@@ -77,12 +76,11 @@ def _indexes(run: RecordedRun, validators: list[str]) -> frozenset[int]:
 
 def _print(entries: Iterator[Entry], output: TextIO) -> None:
     """Write the lines until the reader disappears."""
-    lasting = LastingOutput(output)
     for entry in entries:
-        lasting.write(entry.line() + "\n")
-        if lasting.is_gone:
+        output.write(entry.line() + "\n")
+        if getattr(output, "is_gone", False):
             return
-    lasting.flush()
+    output.flush()
 
 
 def parse_kinds(text: str) -> list[str]:

@@ -12,6 +12,7 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,8 +31,9 @@ from cluster.common.wording import counted
 from cluster.scenario import Scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import differences
 from cluster.simulation.driver import simulate
+from cluster.tools.console.output import print_line
 from cluster.tools.rerun.recorded_run import read_recorded
-from cluster.tools.rerun.reduce import Fields, reduce_fields
+from cluster.tools.rerun.reduce import Fields, reduce_fields, value_at
 
 HEAD_CHARACTERS: Final = 60
 """Of an exception's message, in which numbers do not count."""
@@ -52,7 +54,7 @@ class _UsedUp(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a run failed."""
+    """One failure of a run."""
 
     name: str
     """Name of the check; of a crash the exception's type and the beginning of its message."""
@@ -175,11 +177,8 @@ def shrink(
     check_target(subject.target)
     with Interrupts() as interrupts:
         failure = _failure(subject, check, interrupts.checkpoint)
-        console.print(f"{subject.source}, seed {subject.seed}: {failure.text}", soft_wrap=True, markup=False)
-
-        def tell(line: str) -> None:
-            console.print(line, soft_wrap=True, markup=False)
-
+        tell = partial(print_line, console)
+        tell(f"{subject.source}, seed {subject.seed}: {failure.text}")
         shrinker = Shrinker(subject, failure, runs, interrupts.checkpoint, tell)
         fields = shrinker.shrink()
         text = scenario_text(subject, failure, shrinker, fields)
@@ -283,17 +282,11 @@ def changes_made(before: Scenario, after: Scenario) -> Iterator[str]:
     for change in differences(large, small):
         if change.path.partition(".")[0] in ("faults", "forks", "seed") or change.path in _COUNTED:
             continue
-        old = change.path and _value(large, change.path)
+        old = value_at(large, tuple(change.path.split(".")))
         yield f"{change.path}: {_short(old)} → {'default' if change.removes else _short(change.value)}"
 
 
 _COUNTED: Final = frozenset({"validators.count", "validators.nodes", "validators.epochs", "load.users"})
-
-
-def _value(fields: Any, path: str) -> Any:
-    for name in path.split("."):
-        fields = fields.get(name) if isinstance(fields, dict) else None
-    return fields
 
 
 def _short(value: Any) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TextIO
 
-from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.simulation.machine import Machine
 from cluster.tools.rerun.player import Filter, Player, parse_time_us
 from cluster.tools.rerun.watched_simulation import head
@@ -19,13 +18,8 @@ s [NAME]    print the state of a validator, or of all
 q           quit"""
 
 
-def step(player: Player, shown: Filter, commands: TextIO, output: TextIO) -> None:
-    """Obey commands until their end, or until the run is over."""
-    Stepper(player, shown, output).run(commands)
-
-
 class Stepper:
-    """One session."""
+    """One session at a terminal."""
 
     def __init__(self, player: Player, shown: Filter, output: TextIO) -> None:
         self._player, self._shown, self._output = player, shown, output
@@ -33,6 +27,7 @@ class Stepper:
         self._is_over = False
 
     def run(self, commands: TextIO) -> None:
+        """Obey commands until their end, or until the run is over."""
         self._say(f"{self._player.run.folder}: {self._player.run.events:,} events; ? lists the commands")
         while not self._is_over:
             self._output.write("> ")
@@ -72,7 +67,7 @@ class Stepper:
 
     def _to_time(self, argument: str) -> None:
         until_us = parse_time_us(argument)
-        while self._player.next_event_us() <= until_us and next(self._events(), None) is not None:
+        while self._player.simulation.clock.next_us <= until_us and next(self._events(), None) is not None:
             pass
 
     def _events(self) -> Iterator[bool]:
@@ -81,7 +76,7 @@ class Stepper:
             entries = self._player.advance()
             if entries is None:
                 self._is_over = True
-                self._say(f"the run is over at {self._player.now_us / MICROSECONDS_PER_MILLISECOND:,.3f} ms")
+                self._say(f"the run is over at {self._player.simulation.clock.now_ms:,.3f} ms")
                 return
             lines = [entry.line() for entry in entries if self._shown.takes(entry)]
             for line in lines:

@@ -1,102 +1,49 @@
 """A simulation with observers: an entry for everything that each validator receives, does and makes final.
 
 The observers of :class:`WatchedSimulation` change nothing, so its digest is that of the run. An entry has a time
-(milliseconds of virtual time), a kind, the validators concerned, and a text. Kinds:
-
-==============  ======================================================================================================
-kind            entry
-==============  ======================================================================================================
-vote            a vote arrives (``a → b``), or is lost (``a ✗ b``); likewise the other messages
-proposal        a leader's block
-certificate     a certificate of votes
-request         a request for certificates, blocks, a snapshot or a view
-block           blocks on request
-snapshot        a snapshot's offer and chunks, and view reports to a joining validator
-transactions    transactions from validator to validator
-garbage         bytes that are no message
-load            transactions of the load's users
-job             the executor begins or ends a job
-timer           a timer expires
-sync            the journal is durable
-final           a block is final
-machine         a validator starts, stops, pauses, resumes, joins or diverges
-evidence        proof of misbehaviour
-drop            something was dropped, and why
-fault           a fault begins or ends
-==============  ======================================================================================================
+(milliseconds of virtual time), a kind (:data:`KINDS`), the validators concerned, and a text.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.common.wording import counted
 from cluster.faults.link_model import Links
-from cluster.record.run import Sample
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from consensus import messages as consensus
 from consensus.messages import VoteKind
-from validator.chain.messages import (
-    BlockRequest,
-    BlockResponse,
-    ChunkRequest,
-    ChunkResponse,
-    ConsensusMessage,
-    FinalBlocksRequest,
-    FinalBlocksResponse,
-    PeerMessage,
-    SnapshotOffer,
-    SnapshotRequest,
-    TransactionsMessage,
-    ViewReport,
-    ViewRequest,
-    decode_message,
-)
-from validator.node.events import (
-    BlockFinal,
-    Completed,
-    Diverged,
-    Effect,
-    Event,
-    EvidenceFound,
-    Joined,
-    Message,
-    PeerFault,
-    Run,
-    Submit,
-    Synced,
-    Timeout,
-    TransactionDropped,
-    TransactionRefused,
-)
+from validator.chain import messages
+from validator.node import events
 from validator.node.executor import jobs
 from validator.primitives.codec import CodecError
 
-KINDS: Final = (
-    "vote",
-    "proposal",
-    "certificate",
-    "request",
-    "block",
-    "snapshot",
-    "transactions",
-    "garbage",
-    "load",
-    "job",
-    "timer",
-    "sync",
-    "final",
-    "machine",
-    "evidence",
-    "drop",
-    "fault",
-)
+KINDS: Final = {
+    "vote": "a vote arrives (``a → b``), or is lost (``a ✗ b``); likewise the other messages",
+    "proposal": "a leader's block",
+    "certificate": "a certificate of votes",
+    "request": "a request for certificates, blocks, a snapshot or a view",
+    "block": "blocks on request",
+    "snapshot": "a snapshot's offer and chunks, and view reports to a joining validator",
+    "transactions": "transactions from validator to validator",
+    "garbage": "bytes that are no message",
+    "load": "transactions of the load's users",
+    "job": "the executor begins or ends a job",
+    "timer": "a timer expires",
+    "sync": "the journal is durable",
+    "final": "a block is final",
+    "machine": "a validator starts, stops, pauses, resumes, joins or diverges",
+    "evidence": "proof of misbehaviour",
+    "drop": "something was dropped, and why",
+    "fault": "a fault begins or ends",
+}
 DIGEST_DIGITS: Final = 8
 CERTIFICATE_WORDS: Final = {
     VoteKind.NOTARIZE: "notarization",
@@ -154,48 +101,48 @@ class WatchedMachine(Machine):
         self.say("machine", f"resumes, {len(self.held):,} events waited")
         Machine.go_on(self)
 
-    def deliver(self, event: Event) -> None:
-        if not self.is_paused and self.is_running and not isinstance(event, Message):
+    def deliver(self, event: events.Event) -> None:
+        if not self.is_paused and self.is_running and not isinstance(event, events.Message):
             self._say_event(event)
         Machine.deliver(self, event)
 
-    def _say_event(self, event: Event) -> None:
+    def _say_event(self, event: events.Event) -> None:
         match event:
-            case Timeout(timer):
+            case events.Timeout(timer):
                 of_view = f" of view {timer.number}" if timer.number else ""
                 self.say("timer", f"timer {timer.owner}{of_view} expires")
-            case Synced(token):
+            case events.Synced(token):
                 self.say("sync", f"journal is durable up to {token}")
-            case Completed(result):
+            case events.Completed(result):
                 self.say("job", f"is done: {describe_result(result)}")
-            case Submit(transactions=transactions):
+            case events.Submit(transactions=transactions):
                 self.say("load", f"gets {counted(len(transactions), 'transaction')} from a user")
             case _:
                 pass
 
-    def _perform(self, effect: Effect) -> None:
+    def _perform(self, effect: events.Effect) -> None:
         match effect:
-            case BlockFinal():
+            case events.BlockFinal():
                 self.say(
                     "final",
                     f"height {effect.height}, view {effect.view}, block {head(effect.digest)}:"
                     f" {counted(effect.transactions, 'transaction')}, {counted(effect.fires, 'fire')},"
                     f" state {head(effect.state_root)}",
                 )
-            case Run(job):
+            case events.Run(job):
                 self.say("job", f"begins: {describe_job(job)}")
-            case Diverged(height, reason=reason):
+            case events.Diverged(height, reason=reason):
                 self.say("machine", f"diverged at height {height}: {reason}")
-            case Joined(height):
+            case events.Joined(height):
                 self.say("machine", f"has the snapshot of height {height}")
-            case EvidenceFound(kind, culprit):
+            case events.EvidenceFound(kind, culprit):
                 self.say("evidence", f"proves {kind} of validator {culprit}")
-            case PeerFault(peer, reason):
+            case events.PeerFault(peer, reason):
                 self.say("drop", f"drops what validator {peer} sent: {reason}")
-            case TransactionRefused(digest, reason, peer):
+            case events.TransactionRefused(digest, reason, peer):
                 whose = "a user" if peer is None else f"validator {peer}"
                 self.say("load", f"refuses transaction {head(digest)} of {whose}: {reason}")
-            case TransactionDropped(digest, reason):
+            case events.TransactionDropped(digest, reason):
                 self.say("load", f"drops transaction {head(digest)} from its mempool: {reason}")
             case _:
                 pass
@@ -222,18 +169,13 @@ class WatchedSimulation(Simulation):
 
     machine_class = WatchedMachine
 
-    def __init__(
-        self, scenario: Scenario, seed: int, on_entry: Callable[[Entry], None], checkpoint: Any = None
-    ) -> None:
+    def __init__(self, scenario: Scenario, seed: int, on_entry: Callable[[Entry], None]) -> None:
         self._names = scenario.validators.names
         self._on_entry = on_entry
-        super().__init__(scenario, seed, "", _ignore_sample, self._on_fault, checkpoint=checkpoint)
+        super().__init__(scenario, seed, "", on_notice=partial(self._note, "fault", ()))
 
     def _note(self, kind: str, whom: tuple[int, ...], text: str) -> None:
         self._on_entry(Entry(self.clock.now_us, kind, whom, text))
-
-    def _on_fault(self, text: str) -> None:
-        self._note("fault", (), text)
 
     def _make_links(self) -> Links:
         return _WatchedLinks(self.scenario.network, self.random)
@@ -267,10 +209,6 @@ class WatchedSimulation(Simulation):
         super()._deliver(sender, recipient, payload)
 
 
-def _ignore_sample(_: Sample) -> None:
-    """There is no progress line."""
-
-
 # --- texts ----------------------------------------------------------------------------------------------------------
 
 
@@ -282,8 +220,8 @@ def head(digest: bytes) -> str:
 def describe(payload: bytes, names: Sequence[str]) -> tuple[str, str]:
     """A message's kind and its text."""
     try:
-        message = decode_message(payload)
-        if isinstance(message, ConsensusMessage):
+        message = messages.decode_message(payload)
+        if isinstance(message, messages.ConsensusMessage):
             return _consensus(consensus.decode(message.payload), names)
     except (CodecError, consensus.MessageError):
         return "garbage", f"{len(payload):,} bytes that are no message"
@@ -317,34 +255,34 @@ def _certificate(certificate: consensus.AnyCertificate) -> str:
     return f"{what} of view {certificate.view}{block if block != ', block none' else ''}, signed by {signers}"
 
 
-def _other(message: PeerMessage) -> tuple[str, str]:
+def _other(message: messages.PeerMessage) -> tuple[str, str]:
     match message:
-        case TransactionsMessage(transactions):
+        case messages.TransactionsMessage(transactions):
             return "transactions", counted(len(transactions), "transaction")
-        case BlockRequest(digest):
+        case messages.BlockRequest(digest):
             return "request", f"for block {head(digest)}"
-        case FinalBlocksRequest(first, most):
+        case messages.FinalBlocksRequest(first, most):
             return "request", f"for final blocks from height {first} on, at most {most}"
-        case SnapshotRequest():
+        case messages.SnapshotRequest():
             return "request", "for a snapshot"
-        case ChunkRequest(height, chunk, offset):
+        case messages.ChunkRequest(height, chunk, offset):
             start = f" from byte {offset:,} on" if offset else ""
             return "request", f"for chunk {chunk} of the snapshot of height {height}{start}"
-        case ViewRequest():
+        case messages.ViewRequest():
             return "request", "for the current view"
-        case BlockResponse(body):
+        case messages.BlockResponse(body):
             return "block", f"of {len(body):,} bytes"
-        case FinalBlocksResponse(bodies, links):
+        case messages.FinalBlocksResponse(bodies, links):
             return (
                 "block",
                 f"{counted(len(bodies), 'final block')}, {counted(len(links), 'header')} up to a finalization",
             )
-        case SnapshotOffer(manifest=manifest):
+        case messages.SnapshotOffer(manifest=manifest):
             return "snapshot", f"offer with a manifest of {len(manifest):,} bytes"
-        case ChunkResponse(height, chunk, data, total=total):
+        case messages.ChunkResponse(height, chunk, data, total=total):
             whole = f" of {total:,}" if total != len(data) else ""
             return "snapshot", f"chunk {chunk} of height {height}, {len(data):,}{whole} bytes"
-        case ViewReport():
+        case messages.ViewReport():
             return "snapshot", "the current view"
         case _:
             return "garbage", type(message).__name__

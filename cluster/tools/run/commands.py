@@ -83,7 +83,7 @@ def _add_run_options(command: argparse.ArgumentParser) -> None:
 def _run(options: Any) -> int:
     from cluster.tools.run.running import LiveOptions, run_scenario
 
-    verdict, _ = run_scenario(
+    return run_scenario(
         options.scenario,
         options.backend,
         options.seed,
@@ -92,15 +92,13 @@ def _run(options: Any) -> int:
         options.changes,
         LiveOptions(keep=options.keep, served=Served(options.bind)),
     )
-    return verdict.exit_code
 
 
 def _up(options: Any) -> int:
     from cluster.tools.run.running import LiveOptions, run_scenario
 
     live = LiveOptions(run_until_stopped=True, served=Served(options.bind, options.port), faucet=options.faucet)
-    verdict, _ = run_scenario(options.scenario, "live", options.seed, options.out, changes=options.changes, live=live)
-    return verdict.exit_code
+    return run_scenario(options.scenario, "live", options.seed, options.out, changes=options.changes, live=live)
 
 
 def _inject(options: Any) -> int:

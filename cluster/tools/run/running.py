@@ -6,14 +6,12 @@ Signals are deferred while the run's folder exists and is incomplete: they end t
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TextIO, cast
 
 from rich.console import Console
 
@@ -21,24 +19,21 @@ from cluster.audit.books import keep_books
 from cluster.checks.run import Judge, Judged, judge_run
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.checkout import checkout_commit
-from cluster.common.errors import BadInput, HarnessError
+from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome, worst
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, claim_run_folder, new_run_folder, point_latest
-from cluster.record.run import Backend, RunRecord, Sample
+from cluster.record.run import Backend, RunRecord
 from cluster.report.results import finish_run, reproduce_command
 from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.files import find_scenario
 from cluster.scenario.overrides import Change, options_of, parse_setting
-from cluster.tools.console.output import LastingOutput
 from cluster.tools.console.terminal import Progress, print_kept, print_verdict
 from validator.primitives.types import ValidatorError
 from validator.transition.genesis_block import GenesisError
 
-OnSample = Callable[[Sample], None]
-OnNotice = Callable[[str], None]
 Perform = Callable[[Path, Progress, Interrupts], AbstractContextManager[RunRecord]]
 """``perform(folder, progress, interrupts)`` runs it and gives the record; the context's end stops the testnet."""
 
@@ -64,10 +59,10 @@ def run_scenario(
     twice: bool = False,
     changes: Sequence[Change] = (),
     live: LiveOptions = LiveOptions(),
-) -> tuple[Verdict, Path]:
-    """Run a scenario file, show its progress and its verdict, write its folder.
+) -> ExitCode:
+    """Run a scenario file, show its progress and its verdict, write its folder. Returns the verdict's exit code.
 
-    Returns the verdict and the folder. ``seed`` overrides the scenario's. With ``twice`` the simulator runs it twice
+    ``seed`` overrides the scenario's. With ``twice`` the simulator runs it twice
     and compares every event. ``changes`` apply to the scenario, and the folder has the result. Raises
     :class:`~cluster.common.errors.HarnessError` if it cannot be run, or if the two runs differ.
     """
@@ -88,8 +83,7 @@ def run_scenario(
     chosen = scenario.seed if seed is None else seed
 
     def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
-        watch = progress.update, progress.notice
-        return drive(scenario, backend, chosen, folder, *watch, interrupts, twice=twice, live=live)
+        return drive(scenario, backend, chosen, folder, progress, interrupts, twice=twice, live=live)
 
     return perform_run(scenario, backend, out, perform, None if changes else scenario_path, live)
 
@@ -102,16 +96,15 @@ def perform_run(
     source: Path | None,
     live: LiveOptions = LiveOptions(),
     judge: Judge | None = None,
-) -> tuple[Verdict, Path]:
-    """Run ``perform``, show its progress and its verdict, write its folder.
+) -> ExitCode:
+    """Run ``perform``, show its progress and its verdict, write its folder. Returns the verdict's exit code.
 
     ``source`` is the scenario's file, ``None`` if the file does not say what ran; ``judge`` adds the checks of a drill.
-    Returns the verdict and the folder.
     """
     with Interrupts() as interrupts, ExitStack() as testnet:
         is_users = out is not None and out.exists()
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
-        console = Console(file=cast(TextIO, LastingOutput(sys.stdout)), soft_wrap=False)
+        console = Console()
         progress = Progress(
             console, None if live.run_until_stopped else scenario.stop.height, backend, scenario.validators.names
         )
@@ -130,16 +123,13 @@ def perform_run(
             refresh_index(folder)
         except OSError as error:
             console.print(f"runs/ is not up to date: {error.strerror}", style="yellow")
-        print_verdict(console, verdict, _report(folder), reproduce_command(record, folder, source))
+        report = folder / REPORT_FILE
+        reproduce = reproduce_command(record, folder, source)
+        print_verdict(console, verdict, report if report.exists() else None, reproduce)
         if live.keep and verdict.outcome is not Outcome.PASS and not record.interrupted:
             print_kept(console, folder / ENDPOINTS_FILE)
             interrupts.wait_for_one()
-    return verdict, folder
-
-
-def _report(folder: Path) -> Path | None:
-    report = folder / REPORT_FILE
-    return report if report.exists() else None
+    return verdict.exit_code
 
 
 def drive(
@@ -147,8 +137,7 @@ def drive(
     backend: Backend,
     seed: int,
     folder: Path,
-    on_sample: OnSample,
-    on_notice: OnNotice,
+    progress: Progress,
     interrupts: Interrupts,
     *,
     twice: bool = False,
@@ -158,28 +147,19 @@ def drive(
 
     A live testnet stays up, idle, until the context ends.
     """
-    commit = checkout_commit()
+    commit, watch = checkout_commit(), (progress.update, progress.notice)
     if twice:
         from cluster.simulation.determinism import simulate_twice
 
-        return nullcontext(simulate_twice(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint))
+        return nullcontext(simulate_twice(scenario, seed, commit, *watch, interrupts.checkpoint))
     if backend == "sim":
         from cluster.simulation.driver import simulate
 
-        return nullcontext(simulate(scenario, seed, commit, on_sample, on_notice, interrupts.checkpoint))
+        return nullcontext(simulate(scenario, seed, commit, *watch, interrupts.checkpoint))
     from cluster.live.driver.driver import live_testnet
 
-    return live_testnet(
-        scenario,
-        seed,
-        commit,
-        folder,
-        on_sample,
-        on_notice,
-        interrupts,
-        threading.Event() if live.run_until_stopped else None,
-        live.served,
-    )
+    stopping = threading.Event() if live.run_until_stopped else None
+    return live_testnet(scenario, seed, commit, folder, *watch, interrupts, stopping, live.served)
 
 
 def finish(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.common.limits import MAX_SEED
 from cluster.tools.console.options import add_change_options, whole_number
+from cluster.tools.console.output import console, print_line
 
 MAX_SEEDS: Final = 1_000_000
 """In one sweep."""
@@ -88,8 +88,6 @@ def _fuzz(options: Any) -> int:
 
 def run_task(task: Any, name: str, options: Any) -> int:
     """Run the sweep with these options; returns the exit code."""
-    from rich.console import Console
-
     from cluster.common.files import check_target, write_for_user
     from cluster.record.folder import new_run_folder
     from cluster.report.run_index import refresh_index
@@ -105,12 +103,12 @@ def run_task(task: Any, name: str, options: Any) -> int:
             check_target(file)
     folder = options.out or new_run_folder(name, datetime.now(UTC))
     workers = options.workers or default_workers()
-    console = Console(file=sys.stdout, highlight=False)
-    summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, console, wanted)
+    output = console()
+    summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, output, wanted)
     try:
         refresh_index(folder)
     except OSError as error:
-        console.print(f"the index of runs is not up to date: {error.strerror}", soft_wrap=True, markup=False)
+        print_line(output, f"the index of runs is not up to date: {error.strerror}")
     if options.json is not None:
         write_for_user(options.json, json.dumps(summary.page(), indent=2) + "\n")
     if options.junit is not None:

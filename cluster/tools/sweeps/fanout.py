@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, Final, TypeVar
 
 from cluster.common.errors import HarnessError
@@ -34,38 +34,27 @@ def fan_out(
     except SystemExit:
         raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM
     interrupts.install()
+    ray, left = session.ray, iter(seeds)
+    running: dict[Any, int] = {}
     try:
-        yield from _drain(session, run, iter(seeds), workers, interrupts, what)
+        task, shared = ray.remote(num_cpus=1, max_retries=0)(_call), ray.put(run)
+        while True:
+            while len(running) < workers and (seed := next(left, None)) is not None:
+                running[task.remote(shared, seed)] = seed
+            if not running:
+                return
+            interrupts.checkpoint()
+            session.check()
+            ended, _ = ray.wait(list(running), num_returns=1, timeout=POLL_S)
+            for answer in ended:
+                seed = running.pop(answer)
+                try:
+                    result = ray.get(answer)
+                except ray.exceptions.RayError as error:
+                    raise HarnessError(f"{what} {seed} crashed: {one_line(error)}") from error
+                yield seed, result
     finally:
         session.close([])
-
-
-def _drain(
-    session: RaySession,
-    run: Callable[[int], T],
-    seeds: Iterator[int],
-    workers: int,
-    interrupts: Interrupts,
-    what: str,
-) -> Generator[tuple[int, T], None, None]:
-    ray = session.ray
-    task, shared = ray.remote(num_cpus=1, max_retries=0)(_call), ray.put(run)
-    running: dict[Any, int] = {}
-    while True:
-        while len(running) < workers and (seed := next(seeds, None)) is not None:
-            running[task.remote(shared, seed)] = seed
-        if not running:
-            return
-        interrupts.checkpoint()
-        session.check()
-        ended, _ = ray.wait(list(running), num_returns=1, timeout=POLL_S)
-        for answer in ended:
-            seed = running.pop(answer)
-            try:
-                result = ray.get(answer)
-            except ray.exceptions.RayError as error:
-                raise HarnessError(f"{what} {seed} crashed: {one_line(error)}") from error
-            yield seed, result
 
 
 def _call(run: Callable[[int], T], seed: int) -> T:

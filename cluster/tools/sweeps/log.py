@@ -6,15 +6,17 @@ A line that a crash left incomplete is cut off; its seed runs again.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from io import BufferedRandom
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
 from cluster.common.errors import BadInput
 from cluster.record.folder import SWEEP_LOG_FILE
 from cluster.tools.sweeps.outcome import SeedOutcome
+
+T = TypeVar("T")
 
 
 class SweepLog:
@@ -35,7 +37,11 @@ class SweepLog:
             self._file: BufferedRandom = self._path.open("r+b")
         except OSError as error:
             raise BadInput(f"{self._path}: cannot be opened: {error.strerror}") from None
-        self._recover(task)
+        try:
+            self._recover(task)
+        except BadInput:
+            self._file.close()
+            raise
 
     def add(self, outcome: SeedOutcome) -> None:
         """Append the outcome of a seed."""
@@ -54,23 +60,17 @@ class SweepLog:
         if not lines:
             self._write(msgspec.json.encode({"task": task, "commit": self._commit}))
             return
-        self._take(lines, task)
+        if differs := self._what_differs(self._decoded(1, lines[0], dict[str, str]), task):
+            raise BadInput(f"{self._path}: {differs}")
+        for number, line in enumerate(lines[1:], start=2):
+            outcome = self._decoded(number, line, SeedOutcome)
+            self.outcomes[outcome.seed] = outcome
 
-    def _take(self, lines: Iterable[bytes], task: str) -> None:
-        begun: dict[str, str] = {}
-        for number, line in enumerate(lines, start=1):
-            try:
-                if number == 1:
-                    begun = msgspec.json.decode(line, type=dict[str, str])
-                else:
-                    outcome = msgspec.json.decode(line, type=SeedOutcome)
-                    self.outcomes[outcome.seed] = outcome
-            except msgspec.MsgspecError as error:
-                self._file.close()
-                raise BadInput(f"{self._path}: line {number}: {error}") from None
-            if number == 1 and (differs := self._what_differs(begun, task)):
-                self._file.close()
-                raise BadInput(f"{self._path}: {differs}")
+    def _decoded(self, number: int, line: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(line, type=kind)
+        except msgspec.MsgspecError as error:
+            raise BadInput(f"{self._path}: line {number}: {error}") from None
 
     def _what_differs(self, begun: dict[str, str], task: str) -> str:
         other, commit = begun.get("task"), begun.get("commit", "")

@@ -74,6 +74,7 @@ LIARS: Final = 0.25
 OUTSIDERS: Final = 0.7
 """Share of those with the behaviour ``outsider``, if a committee leaves out a byzantine validator."""
 STRAINS: Final = (keep_little, crowd, hurry, storm, run_programs, aim)
+CLOCK_SPEEDS: Final = (0.2, 0.5, 0.9, 1.1, 2.0, 5.0)
 SURELY_REACHED: Final = 30
 """A view that every run reaches."""
 
@@ -308,10 +309,8 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/upgrade")
         if random.random() >= UPGRADES:
             return []
-        height, down_ms = (
-            random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT),
-            random.randint(0, 4 * self.interval_ms),
-        )
+        height = random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT)
+        down_ms = random.randint(0, 4 * self.interval_ms)
         return [{"kind": "upgrade", "at_height": height, "down_ms": down_ms, "heights_between": random.choice([1, 2])}]
 
     def cuts(self) -> list[Fields]:
@@ -319,10 +318,8 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/cuts")
         if random.random() >= CUTS:
             return []
-        height, for_ms = (
-            random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT),
-            round(self.view_change_ms * random.uniform(1.5, 5.0)),
-        )
+        height = random.randrange(FIRST_FAULT_HEIGHT, LAST_FAULT_HEIGHT)
+        for_ms = round(self.view_change_ms * random.uniform(1.5, 5.0))
         drawn = random.sample(self.targets, len(self.targets))
         middle = len(drawn) // 2
         shape: Fields = {"kind": "cut", "from": drawn[:1], "to": drawn[1 : 1 + random.randint(1, middle)]}
@@ -342,39 +339,29 @@ class _Drawing:
     def makers(self) -> dict[str, Callable[[], Fields]]:
         """For each kind of fault, its fields besides kind and begin."""
         return {
-            "kill": lambda: {
-                "target": self.target(),
-                "down_ms": self.lasting_ms(),
-                "reorders": self.random.random() < 0.3,
-            },
+            "kill": lambda: {**self.outage(), "reorders": self.random.random() < 0.3},
             "wipe": lambda: {"target": "random", "down_ms": self.lasting_ms()},
-            "disk_full": lambda: {"target": self.target(), "down_ms": self.lasting_ms()},
-            "failed_sync": lambda: {"target": self.target(), "down_ms": self.lasting_ms()},
+            "disk_full": self.outage,
+            "failed_sync": self.outage,
             "bit_rot": lambda: {"target": "random", "down_ms": self.lasting_ms()},
-            "pause": lambda: {"target": self.target(), "for_ms": self.lasting_ms()},
-            "slow_disk": lambda: {
-                "target": self.target(),
-                "for_ms": self.lasting_ms(),
-                "sync_ms": self.random.randint(2, self.leader_timeout_ms),
-            },
-            "slow_execution": lambda: {
-                "target": self.target(),
-                "for_ms": self.lasting_ms(),
-                "job_ms": self.random.randint(2, self.leader_timeout_ms),
-            },
-            "clock_skew": lambda: {
-                "target": self.target(),
-                "for_ms": self.lasting_ms(),
-                "clock_speed": self.random.choice([0.2, 0.5, 0.9, 1.1, 2.0, 5.0]),
-            },
+            "pause": self.hindrance,
+            "slow_disk": lambda: {**self.hindrance(), "sync_ms": self.random.randint(2, self.leader_timeout_ms)},
+            "slow_execution": lambda: {**self.hindrance(), "job_ms": self.random.randint(2, self.leader_timeout_ms)},
+            "clock_skew": lambda: {**self.hindrance(), "clock_speed": self.random.choice(CLOCK_SPEEDS)},
             "partition": lambda: {"groups": self.groups(), "for_ms": self.lasting_ms()},
-            "one_way_partition": lambda: {**self.some("from"), "for_ms": self.lasting_ms()},
+            "one_way_partition": lambda: {"from": self.some(), "for_ms": self.lasting_ms()},
             "degrade": lambda: {**self.worse(), "for_ms": self.lasting_ms()},
             "leader_delay": lambda: {
                 "delay_ms": self.random.randint(1, self.leader_timeout_ms),
                 "for_ms": self.lasting_ms(),
             },
         }
+
+    def outage(self) -> Fields:
+        return {"target": self.target(), "down_ms": self.lasting_ms()}
+
+    def hindrance(self) -> Fields:
+        return {"target": self.target(), "for_ms": self.lasting_ms()}
 
     def lasting_ms(self) -> int:
         """Longer than a view change, so that the fault takes effect."""
@@ -386,15 +373,15 @@ class _Drawing:
             return self.targets
         if choice != "some":
             return choice
-        return self.random.sample(self.targets, self.random.randint(1, fault_bound(self.count) + 1))
+        return self.some()
 
     def groups(self) -> list[list[str]]:
         names = self.random.sample(self.targets, len(self.targets))
         cut = self.random.randint(1, len(names) - 1)
         return [names[:cut], names[cut:]]
 
-    def some(self, field: str) -> Fields:
-        return {field: self.random.sample(self.targets, self.random.randint(1, fault_bound(self.count) + 1))}
+    def some(self) -> list[str]:
+        return self.random.sample(self.targets, self.random.randint(1, fault_bound(self.count) + 1))
 
     def worse(self) -> Fields:
         drawn: Fields = {

@@ -1,7 +1,6 @@
 """Runs the seeds of a sweep: progress, interruption, continuation, a summary.
 
-A :class:`Task` is plain data of which a worker process makes the scenario of a seed. A failing seed leaves a run
-folder, with its report and the command that runs it again.
+A failing seed leaves a run folder, with its report and the command that runs it again.
 """
 
 from __future__ import annotations
@@ -11,10 +10,11 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -27,12 +27,13 @@ from cluster.common.outcome import Outcome
 from cluster.record.folder import SCENARIO_FILE, SWEEP_SUMMARY_FILE
 from cluster.report.junit import Case, junit_xml
 from cluster.report.results import finish_run
-from cluster.scenario import Scenario
 from cluster.scenario.files import scenario_text
+from cluster.tools.console.output import print_line
 from cluster.tools.console.terminal import can_redraw
 from cluster.tools.sweeps.fanout import fan_out
 from cluster.tools.sweeps.log import SweepLog
 from cluster.tools.sweeps.outcome import SeedOutcome, crashed, judge
+from cluster.tools.sweeps.tasks import AnyTask
 
 TRACEBACK_FILE: Final = "traceback.txt"
 """In the folder of a seed that crashed."""
@@ -51,24 +52,6 @@ SHOWN: Final = 10
 """Failed seeds that a summary lists."""
 TENTHS: Final = 10
 """Lines of progress without a terminal."""
-
-
-class Task(Protocol):
-    """The task of a sweep. Plain data, since it is sent to worker processes."""
-
-    @property
-    def title(self) -> str:
-        """A short name; tasks with the same title run the same scenarios."""
-
-    @property
-    def shared(self) -> Scenario | None:
-        """The scenario of all seeds; ``None`` if each has its own."""
-
-    def scenario(self, seed: int) -> Scenario:
-        """The scenario of a seed. Raises :class:`~cluster.common.errors.BadInput`."""
-
-    def command(self, seed: int) -> str:
-        """The one command that runs a seed again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,14 +118,14 @@ class Summary:
         }
 
 
-def check_task(task: Task, seed: int) -> None:
+def check_task(task: AnyTask, seed: int) -> None:
     """Check that a seed can run. Raises :class:`BadInput`."""
     scenario = task.scenario(seed)
     if scenario.simulator_problem:
         raise BadInput(f"{scenario.name}: {scenario.simulator_problem}")
 
 
-def run_seed(task: Task, folder: str, commit: str, seed: int) -> SeedOutcome:
+def run_seed(task: AnyTask, folder: str, commit: str, seed: int) -> SeedOutcome:
     """Run one seed, in a worker process. A failing or crashing seed leaves ``<folder>/seed-<seed>``."""
     from cluster.simulation.driver import simulate
 
@@ -160,7 +143,7 @@ def run_seed(task: Task, folder: str, commit: str, seed: int) -> SeedOutcome:
 
 
 def sweep(
-    task: Task,
+    task: AnyTask,
     seeds: Sequence[int],
     folder: Path,
     workers: int,
@@ -170,12 +153,11 @@ def sweep(
 ) -> Summary:
     """Run all seeds that the folder's log does not hold yet. Raises :class:`~cluster.common.errors.HarnessError`."""
     commit = checkout_commit()
-    log = SweepLog(folder, task.title, commit)
-    if task.shared is not None:
-        write_for_user(folder / SCENARIO_FILE, scenario_text(task.shared, None))
-    left = [seed for seed in seeds if seed not in log.outcomes]
     interrupted = False
-    try:
+    with closing(SweepLog(folder, task.title, commit)) as log:
+        if task.shared is not None:
+            write_for_user(folder / SCENARIO_FILE, scenario_text(task.shared, None))
+        left = [seed for seed in seeds if seed not in log.outcomes]
         with Interrupts() as interrupts, _progress(console, len(seeds)) as progress:
             bar = progress.add_task(task.title, total=len(seeds), completed=len(seeds) - len(left))
             run = partial(run_seed, task, str(folder), commit)
@@ -190,8 +172,6 @@ def sweep(
                 _run_all(run, left, workers, stop_on_fail, interrupts, log, show)
             except KeyboardInterrupt:
                 interrupted = True
-    finally:
-        log.close()
     wanted = set(seeds)
     outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
     summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit)
@@ -211,18 +191,15 @@ def _run_all(
 ) -> None:
     if not seeds:
         return
-    ended = fan_out(run, seeds, workers, interrupts)
-    try:
+    with closing(fan_out(run, seeds, workers, interrupts)) as ended:
         for _, outcome in ended:
             log.add(outcome)
             show(outcome)
             if outcome.failed and stop_on_fail:
                 return
-    finally:
-        ended.close()
 
 
-def sweep_xml(task: Task, summary: Summary) -> str:
+def sweep_xml(task: AnyTask, summary: Summary) -> str:
     """The sweep as JUnit XML: a test case per seed."""
     cases = [
         Case(
@@ -278,39 +255,38 @@ class PlainProgress:
 
     def _print(self, line: str) -> None:
         if not can_redraw(self._console):
-            self._console.print(line, soft_wrap=True, markup=False)
+            print_line(self._console, line)
 
 
 def _word(outcome: SeedOutcome) -> str:
     return "failed" if outcome.failed else "passed" if outcome.passed else "undecided"
 
 
-def _show(progress: Progress, bar: Any, task: Task, outcome: SeedOutcome, commit: str) -> None:
+def _show(progress: Progress, bar: Any, task: AnyTask, outcome: SeedOutcome, commit: str) -> None:
     progress.advance(bar)
     if not outcome.passed:
-        progress.console.print(f"seed {outcome.seed} {_word(outcome)}: {outcome.why}", soft_wrap=True, markup=False)
-        progress.console.print(f"  again  {_again(task, outcome, commit)}", soft_wrap=True, markup=False)
+        print_line(progress.console, f"seed {outcome.seed} {_word(outcome)}: {outcome.why}")
+        print_line(progress.console, f"  again  {_again(task, outcome, commit)}")
 
 
-def _again(task: Task, outcome: SeedOutcome, commit: str) -> str:
+def _again(task: AnyTask, outcome: SeedOutcome, commit: str) -> str:
     return f"{task.command(outcome.seed)}  # at commit {commit}"
 
 
-def print_summary(console: Console, task: Task, summary: Summary) -> None:
+def print_summary(console: Console, task: AnyTask, summary: Summary) -> None:
     """Print the summary of a sweep."""
     seconds = sum(outcome.seconds for outcome in summary.outcomes)
-    heights = sum(outcome.heights for outcome in summary.outcomes)
-    fires = sum(outcome.fires for outcome in summary.outcomes)
+    totals = summary.page()
     ran = f"{len(summary.outcomes)} of {summary.wanted}" if summary.interrupted else f"{len(summary.outcomes)}"
-    console.print(
+    print_line(
+        console,
         f"{task.title}: {ran} seeds, {len(summary.passed)} passed, {len(summary.failed)} failed,"
-        f" {len(summary.undecided)} undecided; {heights:,} heights, {fires:,} fires, {seconds:,.0f} s of work",
-        soft_wrap=True,
-        markup=False,
+        f" {len(summary.undecided)} undecided; {totals['heights']:,} heights, {totals['fires']:,} fires,"
+        f" {seconds:,.0f} s of work",
     )
-    faults = ", ".join(f"{kind} {count:,}" for kind, count in sorted(summary.faults.items()))
-    console.print(f"faults that took effect  {faults or 'none'}", soft_wrap=True, markup=False)
+    faults = ", ".join(f"{kind} {count:,}" for kind, count in totals["faults"].items())
+    print_line(console, f"faults that took effect  {faults or 'none'}")
     seen = ", ".join(f"{metric} {count:,}" for metric, count in summary.seen.items() if count)
-    console.print(f"seeds that had           {seen or 'none'}", soft_wrap=True, markup=False)
+    print_line(console, f"seeds that had           {seen or 'none'}")
     for outcome in summary.failed[:SHOWN]:
-        console.print(f"again  {_again(task, outcome, summary.commit)}", soft_wrap=True, markup=False)
+        print_line(console, f"again  {_again(task, outcome, summary.commit)}")

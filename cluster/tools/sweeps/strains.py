@@ -75,17 +75,17 @@ def run_programs(_: Random, fields: Fields) -> None:
     users = fields["load"]["users"]
     oracle = sum(group.get("count", 1) for group in users)
     bot, agent = oracle + 1, oracle + 3
-    feeds = [_call("start", {"every": 4, "pair": "CBY/USD"}), _call("subscribe", {"actor": bot})]
-    debt = _call("open_position", {"collateral": 1_000, "debt": 900_000}) | {"value": 1_000}
-    bidder = [_call("init", {"deposit": 1_000, "oracle": {"actor": oracle}}), debt]
-    calls = [_call("collect", None), _call("top_up", None) | {"value": 10}]
-    members = [_call("init", {"fee": 1_000, "period": 3}), _call("join", None) | {"value": 3_000}]
+    feeds = [call("start", {"every": 4, "pair": "CBY/USD"}), call("subscribe", {"actor": bot})]
+    debt = call("open_position", {"collateral": 1_000, "debt": 900_000}, value=1_000)
+    bidder = [call("init", {"deposit": 1_000, "oracle": {"actor": oracle}}), debt]
+    calls = [call("collect", None), call("top_up", None, value=10)]
+    members = [call("init", {"fee": 1_000, "period": 3}), call("join", None, value=3_000)]
     users += [
-        _program("price_oracle", 400, feeds),
-        _program("liquidation_bot", 200, bidder),
-        _program("subscription", 600, members, calls),
-        _program("bidding_agent", 1_000, [_call("init", {"actor": oracle})]),
-        _program("heartbeat", 1_000, [_call("start", {"every": 2, "times": None, "agent": {"actor": agent}})]),
+        program("price_oracle", 400, feeds),
+        program("liquidation_bot", 200, bidder),
+        program("subscription", 600, members, calls),
+        program("bidding_agent", 1_000, [call("init", {"actor": oracle})]),
+        program("heartbeat", 1_000, [call("start", {"every": 2, "times": None, "agent": {"actor": agent}})]),
         {"workload": "runner", "count": 3, "interval_ms": 200, "options": {"serves": oracle}},
     ]
 
@@ -99,10 +99,12 @@ def aim(random: Random, fields: Fields) -> None:
             fault["of"] = random.choice(["journal", "blocks", "state"])
 
 
-def _call(handler: str, payload: Any) -> Fields:
-    return {"handler": handler, "payload": payload}
+def call(handler: str, payload: Any, **more: Any) -> Fields:
+    """A call of a program's users, with further fields."""
+    return {"handler": handler, "payload": payload, **more}
 
 
-def _program(name: str, interval_ms: int, setup: list[Fields], calls: list[Fields] | None = None) -> Fields:
+def program(name: str, interval_ms: int, setup: list[Fields], calls: list[Fields] | None = None, **more: Any) -> Fields:
+    """Users of a shipped program, with further fields."""
     options = {"program": name, "setup": setup, "calls": calls or []}
-    return {"workload": "program", "interval_ms": interval_ms, "options": options}
+    return {"workload": "program", "interval_ms": interval_ms, "options": options, **more}

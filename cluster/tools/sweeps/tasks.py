@@ -38,10 +38,12 @@ class ScenarioTask:
 
     @property
     def title(self) -> str:
+        """A short name; tasks with the same title run the same scenarios."""
         return f"{SWEEP} {self.shared.name} {blake3(self.scenario_json.encode()).hexdigest()[:NAMED_DIGITS]}"
 
     @property
     def shared(self) -> Scenario:
+        """The scenario of all seeds."""
         return Scenario.model_validate_json(self.scenario_json)
 
     def scenario(self, seed: int) -> Scenario:
@@ -49,10 +51,8 @@ class ScenarioTask:
         return self.shared
 
     def command(self, seed: int) -> str:
-        """A run of the scenario with that seed."""
-        return " ".join(
-            ("stampede run", shlex.quote(self.path), "--backend sim", f"--seed {seed}", *self.changes),
-        )
+        """The one command that runs a seed again."""
+        return " ".join(["stampede run", shlex.quote(self.path), "--backend sim", f"--seed {seed}", *self.changes])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,12 @@ class FuzzTask:
         return random_scenario(seed, self.protocol)
 
     def command(self, seed: int) -> str:
-        """The seed alone, again."""
+        """The one command that runs a seed again."""
         return f"stampede fuzz --protocol {self.protocol} --seeds {seed}:{seed + 1}"
+
+
+AnyTask = ScenarioTask | FuzzTask
+"""The task of a sweep. Plain data, since it is sent to worker processes."""
 
 
 def scenario_name(title: str) -> str:

@@ -12,7 +12,7 @@ from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.record.run import Backend
 from cluster.scenario import Scenario
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
-from cluster.tools.drills.expectations import heights_apart, straight_replay, unmet
+from cluster.tools.drills.expectations import STRAIGHT_REPLAY, heights_apart, unmet
 from consensus.types import fault_bound
 
 MIXED: Final = "mixed"
@@ -72,7 +72,7 @@ class Byzantine(Drill):
                 "every validator that left a proof of its guilt is proven guilty, and no other is",
                 self._judge_proven,
             ),
-            straight_replay(),
+            STRAIGHT_REPLAY,
         ]
 
     @staticmethod

@@ -57,8 +57,10 @@ def _of_the_culprit(judge: Callable[[Books, Culprit], Judgement]) -> Callable[[B
     """Inconclusive unless exactly one validator has a bug."""
 
     def judged(books: Books) -> Judgement:
-        culprit = _only_culprit(books)
-        return (Outcome.INCONCLUSIVE, culprit) if isinstance(culprit, str) else judge(books, culprit)
+        culprits = _culprits(books.record.scenario)
+        if len(culprits) != 1:
+            return Outcome.INCONCLUSIVE, f"{len(culprits)} validators have a planted bug, expected one"
+        return judge(books, culprits[0])
 
     return judged
 
@@ -169,14 +171,6 @@ def _culprits(scenario: Scenario) -> list[Culprit]:
     section = scenario.validators
     bugs = ((index, name, section.node(index).mutant) for index, name in enumerate(section.names))
     return [Culprit(index, name, bug) for index, name, bug in bugs if bug is not None]
-
-
-def _only_culprit(books: Books) -> Culprit | str:
-    """The culprit, or the reason why there is not exactly one."""
-    culprits = _culprits(books.record.scenario)
-    if len(culprits) == 1:
-        return culprits[0]
-    return f"{len(culprits)} validators have a planted bug, expected one"
 
 
 def _runs(books: Books, culprit: Culprit) -> int:

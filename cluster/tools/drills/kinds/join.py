@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
 from cluster.checks.quorums import HEIGHTS_UNTIL_IT_VOTES
-from cluster.common.outcome import Outcome, worst
+from cluster.common.outcome import Outcome
 from cluster.record.run import JoinRecord, ValidatorRecord
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import validators_of
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
-from cluster.tools.drills.expectations import headers, straight_replay, unmet
+from cluster.tools.drills.expectations import STRAIGHT_REPLAY, headers, together, unmet
 from consensus.leader import ELECTIONS
 from consensus.types import View
 
@@ -58,29 +59,20 @@ class Join(Drill):
             Expectation(
                 "snapshot",
                 "it takes the state from at least two peers, and executes no block below the snapshot's height",
-                self._judge_snapshot,
+                partial(_of_all, _took_snapshot),
             ),
-            Expectation("takes_part", "afterwards it proposes blocks that become final", self._judge_takes_part),
-            straight_replay(),
+            Expectation("takes_part", "afterwards it proposes blocks that become final", partial(_of_all, _takes_part)),
+            STRAIGHT_REPLAY,
         ]
 
-    @staticmethod
-    def _judge_snapshot(books: Books) -> Judgement:
-        return _of_all(books, _took_snapshot)
 
-    @staticmethod
-    def _judge_takes_part(books: Books) -> Judgement:
-        return _of_all(books, _takes_part)
-
-
-def _of_all(books: Books, judge: Callable[[Books, JoinRecord, ValidatorRecord], Judgement]) -> Judgement:
+def _of_all(judge: Callable[[Books, JoinRecord, ValidatorRecord], Judgement], books: Books) -> Judgement:
     """Judge every validator that was to join."""
     found = {validator.name: validator for validator in books.record.validators}
     judged = [judge(books, join, found[join.target]) for join in books.record.joins if join.target in found]
     if not judged:
         return Outcome.INCONCLUSIVE, "no validator joined"
-    outcome = worst(each for each, _ in judged)
-    return outcome, "; ".join(text for each, text in judged if each is outcome)
+    return together(judged)
 
 
 def _took_snapshot(_: Books, join: JoinRecord, validator: ValidatorRecord) -> Judgement:

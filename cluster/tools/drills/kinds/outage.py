@@ -26,7 +26,7 @@ from cluster.tools.drills.base import (
     one_too_many,
     option,
 )
-from cluster.tools.drills.expectations import KILL, down_at_once, overlapping, rate, timers_once, unmet
+from cluster.tools.drills.expectations import KILL, TIMERS_ONCE, down_at_once, overlapping, rate, unmet
 from consensus.types import quorum
 
 AT_HEIGHT: Final = 20
@@ -91,7 +91,7 @@ class Outage(Drill):
                 f" block rate reaches {self.pace_percent} % of the earlier one",
                 self._judge_recovery,
             ),
-            timers_once(),
+            TIMERS_ONCE,
         ]
 
     @staticmethod

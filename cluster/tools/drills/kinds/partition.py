@@ -8,13 +8,13 @@ from typing import ClassVar, Final
 
 from cluster.audit.books import Books
 from cluster.checks.metrics.recovery import active_committees_during, first_finalizations
-from cluster.common.outcome import Outcome, worst
+from cluster.common.outcome import Outcome
 from cluster.record.run import Backend, FaultRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.base import kind_of
 from cluster.scenario.sections.faults import PartitionFault
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
-from cluster.tools.drills.expectations import faults_of, heights_apart, overlapping, timers_once, unmet
+from cluster.tools.drills.expectations import TIMERS_ONCE, faults_of, heights_apart, overlapping, together, unmet
 from consensus.types import quorum
 
 AT_HEIGHT: Final = 15
@@ -64,7 +64,7 @@ class Partition(Drill):
                 "afterwards all validators have the same blocks, and new ones become final",
                 self._judge_one_again,
             ),
-            timers_once(),
+            TIMERS_ONCE,
         ]
 
     @staticmethod
@@ -72,9 +72,7 @@ class Partition(Drill):
         partitions = faults_of(books, PARTITION)
         if not partitions:
             return Outcome.INCONCLUSIVE, "the scenario has no partition"
-        judged = [_judge_partition(books, fault) for fault in partitions]
-        outcome = worst(each for each, _ in judged)
-        return outcome, "; ".join(text for each, text in judged if each is outcome)
+        return together([_judge_partition(books, fault) for fault in partitions])
 
     @staticmethod
     def _judge_one_again(books: Books) -> Judgement:

@@ -15,7 +15,7 @@ from cluster.audit.books import Books
 from cluster.common.outcome import Outcome
 from cluster.scenario import Scenario
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, names_of, option
-from cluster.tools.drills.expectations import straight_replay, timers_once
+from cluster.tools.drills.expectations import STRAIGHT_REPLAY, TIMERS_ONCE
 
 FEWEST_VALIDATORS: Final = 4
 FIRST_HEIGHT: Final = 10
@@ -65,8 +65,8 @@ class Reorg(Drill):
                 f"honest validators give up branches of executed blocks, one of at least {self.depth} blocks",
                 self._judge_depth,
             ),
-            straight_replay(),
-            timers_once(),
+            STRAIGHT_REPLAY,
+            TIMERS_ONCE,
         ]
 
     def _judge_depth(self, books: Books) -> Judgement:

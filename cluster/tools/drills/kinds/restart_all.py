@@ -15,7 +15,7 @@ from cluster.record.run import Finalization
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import RECOVERED_BY_SNAPSHOT
 from cluster.tools.drills.base import STARTING_S, TIMEOUT_S, Drill, Expectation, Judgement, kills, names_of, option
-from cluster.tools.drills.expectations import KILL, down_at_once, faults_of, straight_replay, timers_once
+from cluster.tools.drills.expectations import KILL, STRAIGHT_REPLAY, TIMERS_ONCE, down_at_once, faults_of
 
 EVERY_HEIGHTS: Final = 12
 
@@ -54,8 +54,8 @@ class RestartAll(Drill):
                 "every validator finds its final blocks on its disk, and finalises no height twice",
                 self._judge_durable,
             ),
-            straight_replay(),
-            timers_once(),
+            STRAIGHT_REPLAY,
+            TIMERS_ONCE,
         ]
 
     @staticmethod

@@ -17,7 +17,7 @@ from cluster.common.outcome import Outcome
 from cluster.common.quantiles import counted_quantile, quantile
 from cluster.scenario import Scenario
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
-from cluster.tools.drills.expectations import receipts_of, timers_once, unmet
+from cluster.tools.drills.expectations import TIMERS_ONCE, receipts_of, unmet
 from loadgen.workloads.storm import ONE_RISE_PERCENT, StormOptions
 from loadgen.workloads.storm import Storm as StormWorkload
 
@@ -87,7 +87,7 @@ class Storm(Drill):
                 f"95 % of the blocks are final within {self.finality_ms:,} ms after their proposal",
                 self._judge_finality,
             ),
-            timers_once(),
+            TIMERS_ONCE,
         ]
 
     def _judge_storm(self, books: Books) -> Judgement:

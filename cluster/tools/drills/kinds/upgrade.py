@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
 from cluster.checks.metrics.recovery import first_finalizations
-from cluster.common.outcome import Outcome, worst
+from cluster.common.outcome import Outcome
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KEYWORDS, UpgradeFault
 from cluster.tools.drills.base import TIMEOUT_S, Drill, Expectation, Judgement, option
-from cluster.tools.drills.expectations import straight_replay, timers_once, unmet
+from cluster.tools.drills.expectations import STRAIGHT_REPLAY, TIMERS_ONCE, together, unmet
 
 AT_HEIGHT: Final = 10
 VERSION: Final = "2"
@@ -60,8 +60,8 @@ class Upgrade(Drill):
                 f" {scenario.success.stall_ms:,} ms",
                 self._judge_upgraded,
             ),
-            straight_replay(),
-            timers_once(),
+            STRAIGHT_REPLAY,
+            TIMERS_ONCE,
         ]
 
     @staticmethod
@@ -85,9 +85,7 @@ class Upgrade(Drill):
             return Outcome.INCONCLUSIVE, "the upgrade was not over at the end"
         if others := [name for name in record.scenario.validators.names if name not in expected]:
             return Outcome.INCONCLUSIVE, f"{', '.join(others)} was not to get another version, or was absent"
-        paces = [_judge_pace(books, plan, fault) for plan, fault in begun]
-        outcome = worst(each for each, _ in paces)
-        return outcome, "; ".join(text for each, text in paces if each is outcome)
+        return together([_judge_pace(books, plan, fault) for plan, fault in begun])
 
 
 def _upgrades(books: Books) -> list[tuple[UpgradeFault, FaultRecord]]:

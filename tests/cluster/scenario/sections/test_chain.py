@@ -136,12 +136,12 @@ def test_nobody_is_put_into_the_place_of_a_user() -> None:
 
 
 def test_explain_lists_them_with_their_addresses() -> None:
-    (table,) = (each for each in outline(scenario(chain=CHAIN)).tables if each.title.startswith("Accounts"))
+    (table,) = (each for each in outline(scenario(chain=CHAIN)) if each.title.startswith("Accounts"))
     alice = f"0x{seed_address('alice').hex()}"
     assert table.rows[0] == ("seed:alice", alice, f"{10**24:,}", "account, may give system instructions")
     assert [row[0] for row in table.rows] == ["seed:alice", ADDRESS, KEY.hex(), "seed:faucet", "auction", "script"]
     assert table.rows[4][3] == "actor, token, bidding agent builtin:fixed"
-    assert not [each for each in outline(scenario()).tables if each.title.startswith("Accounts")]
+    assert not [each for each in outline(scenario()) if each.title.startswith("Accounts")]
 
 
 def test_reports_call_actors_by_their_names() -> None:

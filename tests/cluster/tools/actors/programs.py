@@ -6,8 +6,8 @@ from pathlib import Path
 
 from cluster.tools.actors.programs import ProgramFile
 from cluster.tools.actors.session import Limits, Session, play
-from validator.pvm.runtime.machine import Vm
 from validator.pvm.language.subset import parse
+from validator.pvm.runtime.machine import Vm
 
 LIMITS = Limits(balance=10**18, gas_limit=1_000_000)
 

@@ -21,13 +21,12 @@ from pathlib import Path
 
 from cluster.tools.actors.stub import stub_text
 from cluster.tools.cli.main import main
-from validator.primitives import costs
+from validator.execution.bidding import MIN_QUERY_CYCLES
+from validator.primitives import costs, limits
 from validator.primitives.params import DEFAULTS
-from validator.primitives import limits
 from validator.pvm.compiler import weights
 from validator.pvm.language.api import BUILTINS, HOST_CALLS, HOST_READS, METHODS, STATIC_METHODS, Signature
 from validator.pvm.language.names import REFUSED
-from validator.execution.bidding import MIN_QUERY_CYCLES
 
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = ROOT / "docs" / "actors.md"
@@ -110,12 +109,12 @@ WEIGHTS = {
     "TASK": "`self.spawn`",
     "TASK_TURN": "`self.pause()`, and waiting for a task",
     "TASK_LEVEL": "each method that is awaited above one that pauses or waits, on top",
-    "OPERATION": "an operation on texts, lists, tuples, dicts, arithmetic and indices with True and False, a comparison of "
-    "anything but two integers or a literal, besides its size; of `zip` each argument",
+    "OPERATION": "an operation on texts, lists, tuples, dicts, arithmetic and indices with True and False, a "
+    "comparison of anything but two integers or a literal, besides its size; of `zip` each argument",
     "WIDE_TEXT": "a character of a text that is not ASCII counts for so many where it is copied or taken out of it",
     "WIDE_CODING": "a character or byte counts for so many where such a text becomes bytes, or bytes become one",
-    "SEARCHED_PLACES": "looking for a part in a text: 4 × the text's size, and the places where it may begin × the part's "
-    "size, up to so many places",
+    "SEARCHED_PLACES": "looking for a part in a text: 4 × the text's size, and the places where it may begin × the "
+    "part's size, up to so many places",
     "SEARCHED_PART": "where there are more places: no more than this of the part's size counts",
     "SPLIT": "`split` looks so often for its part",
     "REPLACED": "`replace` looks so often for its part",
@@ -140,7 +139,8 @@ WEIGHTS = {
     "METHOD_PARTS_INCLUDED": "names, numbers and operations in a method that entering it includes (no cycles)",
     "BUILTIN": "a builtin or a value's method, besides the call",
     "DEPLOY_CYCLES_PER_BYTE": "each byte of a program that is deployed",
-    "DEPLOY_CYCLES_PER_TOKEN": "each word, number, sign or string of it, comments apart, beyond those that its bytes pay for",
+    "DEPLOY_CYCLES_PER_TOKEN": "each word, number, sign or string of it, comments apart, beyond those that its bytes "
+    "pay for",
     "LOAD": "a program's first run in a block, besides its size",
 }
 PER_CYCLE = {
@@ -180,7 +180,10 @@ TABULATED = {"INTEGER_LIMIT", "DICT_KEY_LIMIT", "MAX_LOADED_CYCLES"}
 
 
 AROUND = {
-    f"each byte of a handler's or an event's name beyond {costs.NAME_BYTES_INCLUDED}, in a call that gives one": (1, ""),
+    f"each byte of a handler's or an event's name beyond {costs.NAME_BYTES_INCLUDED}, in a call that gives one": (
+        1,
+        "",
+    ),
     "reading height, sender, balance, …": (costs.READ_CONTEXT_CYCLES, ""),
     "a transaction": (DEFAULTS.tx_base_cycles, "bytes of the payload, or of the program"),
     "a fire": (DEFAULTS.fire_base_cycles, ""),

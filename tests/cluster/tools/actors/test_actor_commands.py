@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from cluster.common.errors import ExitCode
 from cluster.tools.actors.commands import MAX_BLOCKS
 from cluster.tools.cli.main import main
-from cluster.common.errors import ExitCode
 from tests.cluster.tools.actors.programs import BUSY, COUNTER
 from validator.primitives.params import DEFAULTS
-from validator.pvm.deployment import deploy_cycles
 from validator.pvm.compiler.programs import load_cycles
+from validator.pvm.deployment import deploy_cycles
 
 WRONG = """import os
 
@@ -188,13 +188,15 @@ def test_handlers_that_nobody_can_call_are_warned_of(capsys: pytest.CaptureFixtu
     assert [line.removeprefix("unheard.py:") for line in lines[:-1]] == [
         "5:9: warning: a timer that names no handler calls handle_timer, and there is none; name one, or write it",
         "6:46: warning: no handler 'tikc'; did you mean tick?",
-        "7:48: warning: no handler 'help'; help(self, amount) is a helper: a handler has one parameter, and it is called "
-        "payload",
+        "7:48: warning: no handler 'help'; help(self, amount) is a helper: a handler has one parameter, and it is "
+        "called payload",
         "8:33: warning: no handler 'stop'; handlers are: start, tick",
         "10:35: warning: no handler 'get_gas_bid'; the chain asks it for bids, and nobody else can",
     ]
     assert lines[-1].startswith("unheard.py: Unheard is fine but for 5 warnings: handlers start, tick; ")
-    listening = UNHEARD.replace("def help(self, amount)", "def handle_timer(self, payload)").replace("self.help(1)", "pass")
+    listening = UNHEARD.replace("def help(self, amount)", "def handle_timer(self, payload)").replace(
+        "self.help(1)", "pass"
+    )
     (folder / "unheard.py").write_text(listening, encoding="utf-8")
     assert "handle_timer" not in actor(capsys, "check", "unheard.py")[1][0]
 
@@ -222,8 +224,8 @@ def test_a_bid_that_loading_leaves_few_cycles_for_is_warned_of(
     code, lines = actor(capsys, "check", "long.py")
     assert code == ExitCode.PASS and len(lines) == 2
     assert lines[0] == (
-        f"long.py:403:5: warning: get_gas_bid has 10,000 cycles, of which loading the program takes {price:,}; make the "
-        "program shorter, or let the default agent bid"
+        f"long.py:403:5: warning: get_gas_bid has 10,000 cycles, of which loading the program takes {price:,}; make "
+        "the program shorter, or let the default agent bid"
     )
     (folder / "long.py").write_text(head + fitting + bid, encoding="utf-8")
     assert load_cycles(head + fitting + bid) <= DEFAULTS.gba_max_cycles // 2
@@ -347,7 +349,10 @@ def test_where_the_json_cannot_go_is_said_before_the_run(
         ),
         (["run", "counter.py", "--blocks", str(MAX_BLOCKS + 1)], "argument --blocks: "),
         (["run", "counter.py", "--blocks", "9" * 9_999], "argument --blocks: "),
-        (["run", "counter.py", "--balance", "1e3"], "argument --balance: '1e3' is not a valid amount: expected an integer from 0 to "),
+        (
+            ["run", "counter.py", "--balance", "1e3"],
+            "argument --balance: '1e3' is not a valid amount: expected an integer from 0 to ",
+        ),
         (
             ["run", "counter.py", "--gas-limit", "999"],
             "argument --gas-limit: '999' is not a valid gas limit: expected an integer from 1,000 to ",

@@ -13,10 +13,10 @@ from cluster.tools.actors.local_chain import FUNDS, LocalChain
 from cluster.tools.actors.session import actors_of, plan_calls
 from cluster.tools.actors.values import show, value_from_json, value_to_json
 from tests.cluster.tools.actors.programs import BUSY, COUNTER, file_of, played
-from validator.pvm.runtime.machine import PythonVm
-from validator.pvm.runtime.values import decode_value, encode_value
 from validator.chain.records import ACCOUNT, Account, decode_record
 from validator.primitives.types import Address
+from validator.pvm.runtime.machine import PythonVm
+from validator.pvm.runtime.values import decode_value, encode_value
 
 KNOWN = {"Counter": Address(b"\x07" * 20)}
 

@@ -17,9 +17,9 @@ from cluster.tools.actors.show import print_profile
 from cluster.tools.cli.main import main
 from tests.cluster.tools.actors.programs import BUSY, COUNTER, LIMITS, played
 from validator.primitives import costs
-from validator.pvm.runtime.machine import PythonVm
 from validator.pvm.compiler.programs import load_cycles
 from validator.pvm.compiler.weights import HOST_CALL, KECCAK, OPERATION, OWN_CALL, VALUE_NODE
+from validator.pvm.runtime.machine import PythonVm
 
 KINDS = {"deploy", "call", "bid", "fire", "message"}
 CALLS = ("start=1", "start", 'tell={"address_of": "Busy"}', "forever", "Busy.start", "Busy.sort=3", "earn")

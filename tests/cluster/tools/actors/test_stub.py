@@ -27,7 +27,9 @@ class Mistakes(Actor):
 
 
 def test_the_committed_stub_is_up_to_date(tmp_path: Path) -> None:
-    assert STUB.read_text(encoding="utf-8") == stub_text(), "write it anew: python -m tests.cluster.tools.actors.reference"
+    assert STUB.read_text(encoding="utf-8") == stub_text(), (
+        "write it anew: python -m tests.cluster.tools.actors.reference"
+    )
     assert main(["actor", "stub", "--out", str(tmp_path / "stub.pyi")]) == 0
     assert (tmp_path / "stub.pyi").read_text(encoding="utf-8") == stub_text()
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import stampede_command
 from cluster.common.checkout import checkout_commit
-from cluster.tools.cli import entry
 from cluster.tools.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -30,9 +30,10 @@ class Interrupting:
 def test_an_interrupt_while_the_command_is_loaded_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("PYTHONSAFEPATH", "1")  # which it sets
     monkeypatch.delitem(sys.modules, "cluster.tools.cli.main", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Interrupting, *sys.meta_path])
-    assert entry.main() == 3
+    assert stampede_command.main() == 3
     assert capsys.readouterr().err == "stampede: interrupted\n"
 
 
@@ -46,7 +47,7 @@ def test_the_options_of_all_commands_are_known_without_loading_what_performs_the
 def test_what_a_terminals_encoding_lacks_is_written_out(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("name: a\nvalidators: 30\nfaults: [{kind: kill, target: bob, at_height: 3}]\n")
-    code = "import sys; from cluster.tools.cli import entry; sys.exit(entry.main())"
+    code = "import sys; import stampede_command; sys.exit(stampede_command.main())"
     command = [sys.executable, "-c", code, "validate", str(path)]
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -57,7 +58,7 @@ def test_what_a_terminals_encoding_lacks_is_written_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [["schema"], ["explain", "scenarios/smoke.yaml"], ["--help"]])
 def test_a_reader_that_has_seen_enough_ends_nothing(arguments: list[str]) -> None:
     """As ``stampede … | head`` does: the pipe is closed before anything is written."""
-    code = "import sys; from cluster.tools.cli import entry; sys.exit(entry.main())"
+    code = "import sys; import stampede_command; sys.exit(stampede_command.main())"
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "w") as closed:
@@ -77,7 +78,7 @@ def test_a_command_that_is_misspelt_is_guessed(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("flag", ["-b", "-bb"])
 def test_a_python_that_cannot_run_programs_is_one_line(flag: str) -> None:
-    code = "import sys; from cluster.tools.cli import entry; sys.exit(entry.main())"
+    code = "import sys; import stampede_command; sys.exit(stampede_command.main())"
     command = [sys.executable, flag, "-c", code, "validate", "scenarios/smoke.yaml"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")

@@ -49,7 +49,6 @@ def test_plain_lines_come_at_a_limited_rate() -> None:
 def test_the_line_holds_rates_of_the_last_seconds() -> None:
     console, _ = plain_console()
     progress = Progress(console, 12, "sim", NAMES, Clock())
-    assert progress.line() == "waiting for the first block"
     for sample in make_samples(make_record(), every_ms=250.0):
         progress.update(sample)
     line = progress.line()

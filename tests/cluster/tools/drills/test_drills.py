@@ -22,7 +22,7 @@ from cluster.scenario import change_scenario
 from cluster.scenario.overrides import Change
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
-from cluster.tools.drills.base import PREFIX, Drill, default_of
+from cluster.tools.drills.base import PREFIX, Drill
 from cluster.tools.drills.kinds.byzantine import Byzantine
 from cluster.tools.drills.kinds.divergence import BUGS, Divergence
 from cluster.tools.drills.kinds.join import Join
@@ -154,7 +154,7 @@ def test_defaults_are_what_the_command_has() -> None:
         for each in fields(drill):
             assert each.metadata["text"]
             if not each.metadata["choices"]:
-                assert each.metadata["least"] <= default_of(each) <= each.metadata["most"]
+                assert each.metadata["least"] <= each.default <= each.metadata["most"]
 
 
 def test_a_command_names_what_is_not_the_default() -> None:
@@ -558,7 +558,7 @@ def test_the_reference_has_every_drill_and_option() -> None:
         section = section.partition("\n## ")[0]
         assert section, name
         for each in fields(drill):
-            metadata, default = each.metadata, default_of(each)
+            metadata, default = each.metadata, each.default
             values = ", ".join(f"`{choice}`" for choice in metadata["choices"])
             values = values or f"{metadata['least']:,} to {metadata['most']:,}"
             row = f"| `--{each.name.replace('_', '-')}` | `{default}` | {values} | {metadata['text']}"

@@ -13,8 +13,8 @@ from cluster.checks.metrics.recovery import first_finalizations
 from cluster.checks.run import CHECKS
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate
-from cluster.tools.explain.distances import distances
-from cluster.tools.explain.outline import Outline, block_ms, outline
+from cluster.tools.explain.distances import Table, distances
+from cluster.tools.explain.outline import block_ms, outline
 
 ROOT = Path(__file__).resolve().parents[4]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
@@ -75,19 +75,19 @@ FULL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def everything() -> Outline:
+def everything() -> list[Table]:
     return outline(Scenario.model_validate(FULL))
 
 
-def rows(found: Outline, title: str) -> list[tuple[str, ...]]:
-    return list(next(table.rows for table in found.tables if table.title == title))
+def rows(found: list[Table], title: str) -> list[tuple[str, ...]]:
+    return list(next(table.rows for table in found if table.title == title))
 
 
-def words(found: Outline, title: str) -> str:
+def words(found: list[Table], title: str) -> str:
     return "\n".join(" ".join(row) for row in rows(found, title))
 
 
-def test_what_is_particular_to_validators(everything: Outline) -> None:
+def test_what_is_particular_to_validators(everything: list[Table]) -> None:
     told = [(name, host, region, special) for _, name, host, region, special in rows(everything, "Validators")]
     assert told[:5] == [
         ("anna", "0", "us-east", "planted bug double-fire"),
@@ -103,14 +103,14 @@ def test_of_many_validators_only_the_particular_ones_are_listed() -> None:
     assert [row[1] for row in rows(found, "Validators")] == ["validator-1"]
 
 
-def test_committees_with_their_quorums(everything: Outline) -> None:
+def test_committees_with_their_quorums(everything: list[Table]) -> None:
     assert rows(everything, "Committees") == [
         ("from view 1", "all", "7", "2", "5"),
         ("from view 20", "anna, validator-1, validator-2, validator-3", "4", "1", "3"),
     ]
 
 
-def test_what_happens_is_in_the_order_of_time(everything: Outline) -> None:
+def test_what_happens_is_in_the_order_of_time(everything: list[Table]) -> None:
     timeline = rows(everything, "Timeline")
     heights = [int(when.split()[1]) for when, _, _ in timeline if when.startswith("height")]
     assert heights == sorted(heights)
@@ -143,29 +143,29 @@ def test_what_happens_is_in_the_order_of_time(everything: Outline) -> None:
         "the load stops then 5 blocks to drain",
     ],
 )
-def test_each_moment_is_told(everything: Outline, line: str) -> None:
+def test_each_moment_is_told(everything: list[Table], line: str) -> None:
     assert line in words(everything, "Timeline")
 
 
-def test_what_must_be_reached_and_what_it_means_otherwise(everything: Outline) -> None:
+def test_what_must_be_reached_and_what_it_means_otherwise(everything: list[Table]) -> None:
     told = rows(everything, "Success criteria")
     assert ("fires", "at least 10", "fail") in told
     assert ("lateness_blocks", "at most 2; up to 5 % may be outside", "fail") in told
     assert ("committed transactions", "at least 50", "inconclusive") in told
 
 
-def test_every_check_is_told(everything: Outline) -> None:
+def test_every_check_is_told(everything: list[Table]) -> None:
     told = rows(everything, "Checks")
     assert [f"check_{name}" for name, _ in told] == [check.__name__ for check in CHECKS]
     assert all(what and ":mod:" not in what for _, what in told)
 
 
-def test_where_it_runs(everything: Outline) -> None:
+def test_where_it_runs(everything: list[Table]) -> None:
     assert rows(everything, "Backends")[1][1].startswith("no: forks: only the simulator")
     assert rows(outline(Scenario(name="a")), "Backends") == [("simulator", "yes"), ("live testnet", "yes")]
 
 
-def test_metrics_follow_from_the_scenario(everything: Outline) -> None:
+def test_metrics_follow_from_the_scenario(everything: list[Table]) -> None:
     told = {row[0]: row[1] for row in rows(everything, "Estimates")}
     assert told["faulty validators tolerated"] == "f = 2 of 7"
     assert told["quorum"] == "5 of 7"
@@ -176,10 +176,10 @@ def test_metrics_follow_from_the_scenario(everything: Outline) -> None:
 def test_every_shipped_scenario_can_be_told(path: Path) -> None:
     scenario = load_scenario(path)
     found = outline(scenario)
-    assert [table.title for table in found.tables][:3] == ["Backends", "Validators", "Committees"] or (
+    assert [table.title for table in found][:3] == ["Backends", "Validators", "Committees"] or (
         scenario.validators.count > 12
     )
-    assert all(len(row) == len(table.columns) for table in found.tables for row in table.rows)
+    assert all(len(row) == len(table.columns) for table in found for row in table.rows)
 
 
 # --- estimates ------------------------------------------------------------------------------------------------------
@@ -219,22 +219,22 @@ def test_where_no_quorum_can_be_reached_there_is_an_estimate_all_the_same() -> N
 
 def test_few_validators_have_a_row_each_and_regions_are_put_together() -> None:
     plain = distances(Scenario.model_validate({"name": "a", "links": {"topology": "ring"}}).network)
-    assert plain.groups == ("validator-0", "validator-1", "validator-2", "validator-3")
-    assert plain.cells[0] == ("", "20", "40", "20")
+    assert plain.columns[1:] == ("validator-0", "validator-1", "validator-2", "validator-3")
+    assert plain.rows[0] == ("validator-0", "", "20", "40", "20")
     assert plain.note.startswith(
         "milliseconds of one message; 4 links; the median path leads over 1, the longest over 2"
     )
     regions = distances(Scenario.model_validate(FULL).network)
-    assert regions.groups == ("us-east", "(no region)", "eu-west")
-    assert regions.cells[0] == ("1", "20", "41.5")
+    assert regions.columns[1:] == ("us-east", "(no region)", "eu-west")
+    assert regions.rows[0] == ("us-east", "1", "20", "41.5")
 
 
 def test_many_validators_are_one_row() -> None:
     many = distances(Scenario.model_validate({"name": "a", "validators": 200, "links": {"topology": "ring"}}).network)
-    assert (many.groups, many.cells) == (("all",), (("20–140",),))
+    assert (many.columns[1:], many.rows) == (("all",), (("all", "20–140"),))
 
 
 def test_where_there_is_no_way_it_says_so() -> None:
     edges = {"kind": "edges", "edges": [["validator-0", "validator-1"]], "allow_disconnected": True}
     cut = distances(Scenario.model_validate({"name": "a", "links": {"topology": edges}}).network)
-    assert cut.cells[0] == ("", "20", "cut", "cut")
+    assert cut.rows[0] == ("validator-0", "", "20", "cut", "cut")

@@ -28,7 +28,7 @@ def scenario(**fields: Any) -> Scenario:
 
 
 def table(given: Scenario, title: str, backend: Backend | None = None) -> dict[str, str]:
-    found = next((table for table in outline(given, backend).tables if table.title == title), None)
+    found = next((table for table in outline(given, backend) if table.title == title), None)
     return {row[0]: row[1] for row in found.rows} if found is not None else {}
 
 

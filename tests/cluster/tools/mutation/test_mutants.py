@@ -277,8 +277,8 @@ def test_the_table_shows_each_and_explains_survivors() -> None:
         (["--json", "nowhere/kills.json"], "nowhere/kills.json: cannot be written: nowhere: No such file or directory"),
         (["--junit", "/"], "/: cannot be written: is a folder"),
         (["--workers", "0"], "'0' is not a valid number of workers"),
-        (["--seeds", "0"], "'0' is no number of seeds: expected 1 to 1000"),
-        (["--seeds", "1001"], "'1001' is no number of seeds: expected 1 to 1000"),
+        (["--seeds", "0"], "'0' is not a valid number of seeds: expected an integer from 1 to 1,000"),
+        (["--seeds", "1001"], "'1001' is not a valid number of seeds: expected an integer from 1 to 1,000"),
         (["--only"], "expected at least one argument"),
     ],
 )

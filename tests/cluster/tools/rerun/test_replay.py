@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO, cast
 
 import pytest
 
@@ -19,10 +20,11 @@ from cluster.scenario import Scenario
 from cluster.simulation import machine
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
+from cluster.tools.console.output import LastingOutput
 from cluster.tools.rerun.player import Filter, Player, parse_time_us
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
 from cluster.tools.rerun.replay import _print, check_repeats
-from cluster.tools.rerun.step import step
+from cluster.tools.rerun.step import Stepper
 from cluster.tools.rerun.watched_simulation import KINDS, Entry, describe
 from consensus import messages as consensus
 from consensus.messages import VoteKind
@@ -127,7 +129,10 @@ def test_a_reader_that_has_seen_enough_ends_it(entries: list[Entry]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w", buffering=1, encoding="utf-8") as output:
-        _print(iter(entries), output)
+        lasting = LastingOutput(output)
+        left = iter(entries)
+        _print(left, cast(TextIO, lasting))
+        assert lasting.is_gone and next(left, None) is not None
 
 
 VOTE = consensus.Vote(
@@ -258,7 +263,7 @@ def test_times() -> None:
 
 def stepped(recorded: RecordedRun, commands: str, shown: Filter = ALL) -> list[str]:
     output = io.StringIO()
-    step(Player(recorded, nothing), shown, io.StringIO(commands), output)
+    Stepper(Player(recorded, nothing), shown, output).run(io.StringIO(commands))
     return output.getvalue().splitlines()
 
 
