@@ -57,9 +57,8 @@ class Garbage(Behaviour):
             self._certificate_request,
         )
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         yield send
-        assert isinstance(send, Send)
         self._view = max(self._view, getattr(message, "view", 1))
         random = self.context.random
         for _ in range(PIECES_AT_A_TIME):
