@@ -23,6 +23,7 @@ from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.status import Tally, status_page
 from cluster.scenario.node_setup import Pace
+from cluster.scenario.sections.release import Release
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.own_clock import OwnClock
 from validator.chain.messages import Reading
@@ -123,6 +124,8 @@ class Machine:
     """While the machine joins by a snapshot."""
     byzantine: ByzantineValidator | None = None
     """The wrapper of a validator that breaks the protocol on purpose."""
+    release: Release = field(default_factory=Release)
+    """The code of its next start."""
     incarnation: int = 0
     is_paused: bool = False
     pace: Pace = USUAL_PACE
