@@ -218,7 +218,11 @@ def _parameter(name: str, default: Any) -> Schema:
 def _add_short_forms(schema: Schema, definitions: dict[str, Schema]) -> None:
     validators, node = definitions["ValidatorsSection"], definitions["NodeSection"]
     count = {key: validators["properties"]["count"][key] for key in ("type", "minimum", "maximum")}
-    nodes = {"type": "array", "minItems": 1, "items": {"anyOf": [_reference("NodeSection"), {"type": "null"}]}}
+    nodes = {
+        "type": "array",
+        "minItems": 1,
+        "items": {"anyOf": [{"$ref": f"#/{DEFINITIONS}/NodeSection"}, {"type": "null"}]},
+    }
     _add_alternatives(schema["properties"]["validators"], count, nodes)
     behaviours = node["properties"]["byzantine"]
     _add_alternatives(behaviours, {"type": "string", "enum": behaviours["items"]["enum"]})
@@ -234,10 +238,6 @@ def _add_short_forms(schema: Schema, definitions: dict[str, Schema]) -> None:
     for section in ("ActorSection", _options_name("program")):
         _add_alternatives(definitions[section]["properties"]["program"], name)
     _add_alternatives(definitions[_options_name("governance")]["properties"]["deploys"]["items"], name)
-
-
-def _reference(name: str) -> Schema:
-    return {"$ref": f"#/{DEFINITIONS}/{name}"}
 
 
 def _add_alternatives(schema: Schema, *short: Schema) -> None:

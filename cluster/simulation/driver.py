@@ -306,16 +306,11 @@ class Simulation:
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
         content, machine = self._reader.read(payload), self.machines[recipient]
         rebroadcast_ms = self.scenario.consensus.rebroadcast_ms
-        self.watches.deliver(self.machines[sender], machine, payload, content, self._is_sound, rebroadcast_ms)
+        self.watches.deliver(self.machines[sender], machine, payload, content, rebroadcast_ms)
         twin = self._twins.get(recipient)
         if twin is not None:  # it stands somewhere else
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
             self.clock.after(delay_us, f"{sender}>{recipient} twin", payload, lambda: twin.receive(sender, payload))
-
-    def _is_sound(self, machine: Machine) -> bool:
-        """Whether a validator is honest and runs the code without a mutant."""
-        planted = self.scenario.validators.node(machine.index).mutant
-        return machine.byzantine is None and planted is None and machine.release.mutant is None
 
     def _observe(self, index: int, effect: Effect) -> None:
         machine, watches = self.machines[index], self.watches

@@ -237,14 +237,11 @@ class Machine:
                 for effect in bare.node.handle(event) if around is None else around.handle(bare, event):
                     self._perform(effect)
                 if bare.node.view != self.view:
-                    self._enter_view(bare.node.view)
+                    self.view = bare.node.view
+                    if self.entered is not None:
+                        self.entered(self.index, self.view)
         except ValidatorError as error:
             self._fail(error)
-
-    def _enter_view(self, view: int) -> None:
-        self.view = view
-        if self.entered is not None:
-            self.entered(self.index, view)
 
     def _hold(self, call: Callable[[], None], is_message: bool) -> None:
         if self.is_running and self.held.add(call, is_message):

@@ -140,21 +140,30 @@ def _unsigned_timeouts(validators: ValidatorSet, namespace: bytes) -> ValidatorS
 # --- certificates ----------------------------------------------------------------------------------------------------
 
 
-class _JudgesCarelessly(MutatedEngine):
+class JudgesOtherwise(MutatedEngine):
+    """An engine that believes a certificate if :meth:`judge` does."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        holds = self._accountability.holds
+        self._accountability.holds = lambda certificate: self.judge(certificate, holds(certificate))
+
+    def judge(self, certificate: AnyCertificate, is_good: bool) -> bool:
+        raise NotImplementedError
+
+
+class _JudgesCarelessly(JudgesOtherwise):
     """An engine that believes certificates that hold among the validators as ``careless`` sees them."""
 
     careless: Careless
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._seen = self.careless(self._member.validators, self._member.namespace)
-        holds = self._accountability.holds
-        self._accountability.holds = lambda certificate: holds(certificate) or self._seems_good(certificate)
-
-    def _seems_good(self, certificate: AnyCertificate) -> bool:
-        seems = verify_signed(certificate, self._seen, self._member.namespace)
-        self.counter.runs += seems
-        return seems
+    def judge(self, certificate: AnyCertificate, is_good: bool) -> bool:
+        if is_good:
+            return True
+        namespace = self._member.namespace
+        seems_good = verify_signed(certificate, self.careless(self._member.validators, namespace), namespace)
+        self.counter.runs += seems_good
+        return seems_good
 
 
 @MUTANTS.engine("counts-outsiders", Detection("outsider", ALL))
@@ -181,7 +190,7 @@ class CountsOutsiders(MutatedEngine):
 
 
 def _repeats_in(payload: bytes) -> Certificate | None:
-    """The certificate in a payload that cannot be read, where its signers not being distinct may be why."""
+    """The certificate in a payload that cannot be read, perhaps since its signers are not distinct."""
     try:
         message = decode_message(payload)
         if isinstance(message, ConsensusMessage):
@@ -219,22 +228,17 @@ class CountsNames(Mutated, Node):
 
 
 @MUTANTS.engine("trusts-high-certificates", Detection("false-high-certificate", ALL, "hotstuff"))
-class TrustsHighCertificates(MutatedEngine):
+class TrustsHighCertificates(JudgesOtherwise):
     """HotStuff: does not look at the certificate inside a timeout or a timeout certificate"""
 
     _trusts = False
-
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        holds = self._accountability.holds
-        self._accountability.holds = lambda certificate: self._trust(certificate, holds(certificate))
 
     def _on_timeout_vote(self, sender: ValidatorIndex, timeout: Timeout) -> None:
         self._trusts = True
         super()._on_timeout_vote(sender, timeout)
         self._trusts = False
 
-    def _trust(self, certificate: AnyCertificate, is_good: bool) -> bool:
+    def judge(self, certificate: AnyCertificate, is_good: bool) -> bool:
         wrong = self._trusts
         if isinstance(certificate, TimeoutCertificate):
             bare = msgspec.structs.replace(certificate, high=None)

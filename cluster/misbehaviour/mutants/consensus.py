@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, MutatedEngine, RunCounter
-from cluster.misbehaviour.mutants.certificates import with_committees
+from cluster.misbehaviour.mutants.certificates import JudgesOtherwise, with_committees
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, TimerKind
 from consensus.journal import decode_record
 from consensus.keys import Committee, ValidatorSet
@@ -133,15 +133,10 @@ class TakesAnyView(MutatedEngine):
 
 
 @MUTANTS.engine("unchecked-certificates", Detection("forger", ALL), "safety", "certificates")
-class ChecksNoCertificate(MutatedEngine):
+class ChecksNoCertificate(JudgesOtherwise):
     """believes a certificate without looking at its signatures"""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        holds = self._accountability.holds
-        self._accountability.holds = lambda certificate: self._takes(holds(certificate), certificate)
-
-    def _takes(self, is_good: bool, certificate: AnyCertificate) -> bool:
+    def judge(self, certificate: AnyCertificate, is_good: bool) -> bool:
         if not isinstance(certificate, Certificate):
             return is_good
         self.counter.runs += not is_good
@@ -313,7 +308,7 @@ class TimesOutTooSoon(MutatedEngine):
     """HotStuff: who lost its journal times out before it knows a block as new as what it may have finalized"""
 
     def _give_up(self, round_: Round) -> None:
-        """Takes its abstention for over where the view is, certified block or not."""
+        """Takes its abstention for over once the view is past it, certified block or not."""
         through = self._member.abstain_through
         if self._high.view < through < round_.view:
             self.counter.ran()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cluster.faults.link_model import LINK_QUEUE_BYTES, Link, Links
-from cluster.scenario import LinksSection
 from cluster.scenario.network import Network
+from cluster.scenario.sections.links import LinksSection
 
 NAMES = ["a", "b", "c", "d"]
 

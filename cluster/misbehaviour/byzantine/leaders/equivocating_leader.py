@@ -1,6 +1,6 @@
 """``equivocating-leader``: two valid blocks in one view, each to its half of the peers.
 
-The second block is built by the validator's own executor on the same parent, without transactions; where the first has
+The second block is built by the validator's own executor on the same parent, without transactions; if the first has
 none either, the two are the same and there is nothing to equivocate with. The leader stands by both: whoever got one
 hears nothing of the other from it.
 """

@@ -1,6 +1,6 @@
 """``forgetful-leader``: builds on the newest final block, as if it had never heard of the notarized ones above it.
 
-It breaks no rule that anybody could prove: that block is final, and where every view since has a nullification, Simplex
+It breaks no rule that anybody could prove: that block is final, and if every view since has a nullification, Simplex
 lets a leader skip all of them. So a whole branch of notarized blocks is given up for one block, and everybody has to go
 back. In HotStuff a timeout certificate names the block that must not be skipped, and the proposal is refused.
 """

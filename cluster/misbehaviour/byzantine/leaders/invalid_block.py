@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, send_consensus
-from consensus.messages import Message, Proposal, Vote, VoteKind
+from consensus.messages import Message, Proposal, VoteKind
 from consensus.types import Digest
 from validator.chain.block import MAX_BLOCK_BYTES, Block, Header, decode_block, header_hash, transactions_root
 from validator.chain.transactions import transaction_hash
@@ -44,7 +44,7 @@ class InvalidBlock(Behaviour):
         if spoilt is not None:
             yield send_consensus(send.recipient, spoilt)
             self.count_effect()
-        elif isinstance(message, Vote) and self._contradicts(message):
+        elif self._spoilt is not None and message == self._spoilt[0].vote:
             pass  # the good block was never proposed to anybody
         else:
             yield send
@@ -61,9 +61,6 @@ class InvalidBlock(Behaviour):
             spoilt = msgspec.structs.replace(proposal, digest=digest, body=encode(block), vote=vote)
             self._spoilt = (proposal, spoilt)
         return self._spoilt[1]
-
-    def _contradicts(self, vote: Vote) -> bool:
-        return self._spoilt is not None and vote == self._spoilt[0].vote
 
 
 class FalseHeader(InvalidBlock):
