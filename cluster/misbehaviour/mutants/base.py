@@ -124,17 +124,8 @@ class MutantTable:
         rule: str = "",
     ) -> Callable[[Made], Made]:
         def enter(made: Made) -> Made:
-            self._mutants.append(
-                Mutant(
-                    name,
-                    self._area,
-                    made.__doc__ or "",
-                    caught_by or self._caught_by,
-                    detection,
-                    rule or self._rule,
-                    **{field: maker(made)},
-                )
-            )
+            check, broken, made_by = caught_by or self._caught_by, rule or self._rule, {field: maker(made)}
+            self._mutants.append(Mutant(name, self._area, made.__doc__ or "", check, detection, broken, **made_by))
             return made
 
         return enter
