@@ -174,7 +174,7 @@ class ValidatorSet:
         return self.epochs if is_scheduled else (everybody, *self.epochs)
 
     def committee(self, view: View) -> Committee:
-        """Who votes and leads in a view."""
+        """The validators that vote and lead in a view."""
         committees = self.committees
         if len(committees) == 1:
             return committees[0]

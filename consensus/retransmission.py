@@ -1,4 +1,4 @@
-"""Which certificates a validator sends, and how it repeats what may have been lost. Rules of both protocols:
+"""Certificates sent to peers, and the repetition of messages that may have been lost. Rules of both protocols:
 
 8. **Rebroadcast.** While a view lasts, every ``rebroadcast_ms`` a validator broadcasts its votes of the view (a leader
    its whole proposal, while it has it), its finalize votes of the ``finality_lag`` views before, the certificate that

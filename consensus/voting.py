@@ -192,7 +192,7 @@ class VotingEngine(ABC):
         return self.certificates.final.view
 
     def leader(self, view: View) -> ValidatorIndex:
-        """Who may propose in ``view``."""
+        """The validator that may propose in ``view``."""
         return self._member.election.leader(view)
 
     @property

@@ -296,7 +296,7 @@ class BiddingRound:
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _agent_of(self, party: Party) -> Address | None:
-        """Who bids for a party; ``None`` if nobody but the default agent does."""
+        """The bidder of a party; ``None`` if nobody but the default agent bids."""
         record = self._renamed.get(party.actor)
         return self.index.parties.agent_of(party) if record is None else agent_of(party, record)
 

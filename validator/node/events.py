@@ -137,7 +137,7 @@ class TransactionRefused(msgspec.Struct, frozen=True):
     transaction_hash: Hash
     reason: str
     peer: int | None
-    """Who gossiped it; ``None`` of a client's."""
+    """The peer that gossiped it; ``None`` of a client's."""
 
 
 class TransactionDropped(msgspec.Struct, frozen=True):

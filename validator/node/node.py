@@ -73,7 +73,7 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class NodeIdentity:
-    """Who a node is."""
+    """The identity of a node."""
 
     index: int
     signer: Signer
@@ -87,7 +87,7 @@ class NodeIdentity:
 
 @dataclass(frozen=True, slots=True)
 class FinalPoint:
-    """Where a node's chain begins after recovery: its newest archived block, or the genesis."""
+    """The start of a node's chain after recovery: its newest archived block, or the genesis."""
 
     digest: Hash
     height: Height
@@ -149,7 +149,7 @@ class Node:
 
     @property
     def leader(self) -> int:
-        """Who leads the current view."""
+        """The leader of the current view."""
         return self._engine.leader(self._engine.view)
 
     @property

@@ -79,7 +79,7 @@ SPEC_STEPS: Final = {
     StepKind.SUPPLIES: 6,
     StepKind.PRICES: 6,
 }
-"""Which step of SPEC §3 each is part of."""
+"""The step of SPEC §3 that each is part of."""
 
 
 class LongValue(msgspec.Struct, frozen=True, array_like=True):

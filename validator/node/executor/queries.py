@@ -88,7 +88,7 @@ class Cursor(NamedTuple):
 
 
 class EventFilter(NamedTuple):
-    """Which events are wanted; ``None`` stands for all."""
+    """The events that are wanted; ``None`` stands for all."""
 
     actor: bytes | None = None
     name: str | None = None
@@ -398,7 +398,7 @@ class StatePages:
         }
 
     def validators(self) -> Page:
-        """Who votes: all that checking a certificate takes."""
+        """The voters: all that checking a certificate takes."""
         genesis = self._chain.genesis
         return {
             "chain_id": genesis.chain_id,

@@ -17,7 +17,7 @@ from validator.chain.messages import ViewReport
 
 @dataclass(slots=True)
 class PastViews:
-    """What peers report to one join."""
+    """The reports of peers to one join."""
 
     validators: ValidatorSet
     namespace: bytes

@@ -134,7 +134,7 @@ class Departed(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a transaction stands among those that compete for room; the greater, the better."""
+    """The rank of a transaction among those that compete for room; the greater, the better."""
 
     is_runnable: bool
     is_near: bool

@@ -1,4 +1,4 @@
-"""Which variables and expressions can hold nothing but integers: for these, compiled code needs no tests."""
+"""Variables and expressions that can hold nothing but integers: for these, compiled code needs no tests."""
 
 from __future__ import annotations
 
