@@ -47,8 +47,6 @@ class Link:
     reordered: int = 0
     waited: int = 0
     """Messages that waited for those before them."""
-    overflowed: int = 0
-    """Messages that found the queue full; among the dropped."""
 
     @property
     def is_clear(self) -> bool:
@@ -75,7 +73,7 @@ class Link:
         for name, value in changes.items():
             field, scale = _UNITS[name]
             fields[field] = value * scale if field in ("loss", "duplication", "reordering") else round(value * scale)
-        counts = dict.fromkeys(("sent", "dropped", "duplicated", "reordered", "waited", "overflowed"), 0)
+        counts = dict.fromkeys(("sent", "dropped", "duplicated", "reordered", "waited"), 0)
         return replace(self, **fields, **counts)  # type: ignore[arg-type]
 
 
@@ -100,18 +98,15 @@ class Links:
         """Every kind of link that there is or was, in the order in which they came."""
         self._random = random
         self._changes: list[Change] = []
-        self._take(network)
         self._free_at_us: dict[int, int] = {}
         """When a link of bounded bandwidth has sent everything that it took, by sender and receiver."""
-
-    def _take(self, network: Network) -> None:
-        self._network = network
-        self._by_quality: dict[Quality | None, Link] = {}
-        self._rows: list[list[Link] | None] = [None] * len(network.names)
+        self.become(network)
 
     def become(self, network: Network) -> None:
         """From now on the scenario's links are others; what is changed about links stays changed."""
-        self._take(network)
+        self._network = network
+        self._by_quality: dict[Quality | None, Link] = {}
+        self._rows: list[list[Link] | None] = [None] * len(network.names)
 
     @property
     def sent(self) -> int:
@@ -176,7 +171,6 @@ class Links:
         if free_at_us > now_us:
             if (free_at_us - now_us) * link.bytes_per_second > LINK_QUEUE_BYTES * MICROSECONDS_PER_SECOND:
                 link.dropped += 1
-                link.overflowed += 1
                 return -1
             link.waited += 1
         left_at_us = max(free_at_us, now_us) + -(-size * MICROSECONDS_PER_SECOND // link.bytes_per_second)

@@ -8,24 +8,10 @@ fields.
 from __future__ import annotations
 
 from cluster.scenario.files import change_scenario, fault_to_add, load_scenario, minimal_fields, scenario_from
-from cluster.scenario.model import Scenario, StopSection, StorageSection
-from cluster.scenario.sections.chain import ChainSection
-from cluster.scenario.sections.consensus import ConsensusSection
-from cluster.scenario.sections.links import LinksSection
-from cluster.scenario.sections.success import SuccessSection
-from cluster.scenario.sections.validators import EpochSection, NodeSection, ValidatorsSection
+from cluster.scenario.model import Scenario
 
 __all__ = [
-    "ChainSection",
-    "ConsensusSection",
-    "EpochSection",
-    "LinksSection",
-    "NodeSection",
     "Scenario",
-    "StopSection",
-    "StorageSection",
-    "SuccessSection",
-    "ValidatorsSection",
     "change_scenario",
     "fault_to_add",
     "load_scenario",

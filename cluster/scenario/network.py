@@ -160,8 +160,6 @@ class Network:
                 graph.add_edges_from(self._region_edges(topology))
             case EdgesTopology():
                 graph.add_edges_from(self._listed(topology))
-            case FullTopology():
-                graph.add_edges_from(combinations(range(count), 2))
         return graph
 
     def _drawn(self, topology: RandomRegularTopology | SmallWorldTopology, seed: int) -> nx.Graph:

@@ -20,15 +20,13 @@ import yaml
 
 from cluster.common.strict_yaml import NoYaml, parse
 from cluster.common.wording import counted
+from cluster.scenario.fields import Step
 
 _STEP: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d{1,5}|\+)\]")
 _PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+|\[(\d{1,5}|\+)\])*")
 APPEND: Final = "+"
 SHOWN_CHARACTERS: Final = 200
 """Of a quoted text."""
-
-Step = str | int
-"""A field, the position of an item, or :data:`APPEND` in brackets."""
 
 
 class SettingError(ValueError):

@@ -218,7 +218,11 @@ def _parameter(name: str, default: Any) -> Schema:
 def _add_short_forms(schema: Schema, definitions: dict[str, Schema]) -> None:
     validators, node = definitions["ValidatorsSection"], definitions["NodeSection"]
     count = {key: validators["properties"]["count"][key] for key in ("type", "minimum", "maximum")}
-    nodes = {"type": "array", "minItems": 1, "items": {"anyOf": [_reference("NodeSection"), {"type": "null"}]}}
+    nodes = {
+        "type": "array",
+        "minItems": 1,
+        "items": {"anyOf": [{"$ref": f"#/{DEFINITIONS}/NodeSection"}, {"type": "null"}]},
+    }
     _add_alternatives(schema["properties"]["validators"], count, nodes)
     behaviours = node["properties"]["byzantine"]
     _add_alternatives(behaviours, {"type": "string", "enum": behaviours["items"]["enum"]})
@@ -226,21 +230,14 @@ def _add_short_forms(schema: Schema, definitions: dict[str, Schema]) -> None:
     pair = definitions["EdgeSection"]["properties"]["between"]
     short_pair = {key: value for key, value in pair.items() if key != "description"}
     edges["items"] = {"anyOf": [edges["items"], short_pair]}
+    edge_list = {key: edges[key] for key in ("items", "minItems", "maxItems")}
     topology = definitions["LinksSection"]["properties"]["topology"]
-    _add_alternatives(topology, {"type": "string", "enum": list(TOPOLOGY_NAMES)}, {"type": "array", **_items(edges)})
+    _add_alternatives(topology, {"type": "string", "enum": list(TOPOLOGY_NAMES)}, {"type": "array", **edge_list})
     definitions["FullTopology"]["required"] = ["kind"]
     name = {"type": "string", "minLength": 1}
     for section in ("ActorSection", _options_name("program")):
         _add_alternatives(definitions[section]["properties"]["program"], name)
     _add_alternatives(definitions[_options_name("governance")]["properties"]["deploys"]["items"], name)
-
-
-def _items(edges: Schema) -> Schema:
-    return {key: edges[key] for key in ("items", "minItems", "maxItems")}
-
-
-def _reference(name: str) -> Schema:
-    return {"$ref": f"#/{DEFINITIONS}/{name}"}
 
 
 def _add_alternatives(schema: Schema, *short: Schema) -> None:

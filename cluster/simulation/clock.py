@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -32,17 +33,15 @@ class _Call(NamedTuple):
     run: Callable[[], None]
 
 
+@dataclass(slots=True, eq=False)
 class _Deliveries:
     """The deliveries of one message that are still to come, the next one last."""
 
-    __slots__ = ("message", "payload", "places", "sender")
-
-    def __init__(self, sender: int, message: int, payload: bytes, places: list[tuple[int, int, int]]) -> None:
-        self.sender = sender
-        self.message = message
-        self.payload = payload
-        self.places = places
-        """Of each: when, the number that orders it among what is at the same time, and the recipient."""
+    sender: int
+    message: int
+    payload: bytes
+    places: list[tuple[int, int, int]]
+    """Of each: when, the number that orders it among what is at the same time, and the recipient."""
 
 
 _Entry = tuple[int, int, _Call | _Deliveries]

@@ -33,23 +33,14 @@ class NotDeterministic(HarnessError):
     exit_code = ExitCode.FAIL
 
 
-class Comparison:
-    """Takes the events of one run, and holds them against those of another."""
+def compare(line: str, others: Iterator[str]) -> None:
+    """Hold the next event of one run against that of another; an empty line says that the run is over.
 
-    def __init__(self, other: Iterator[str]) -> None:
-        self._other = other
-
-    def take(self, line: str) -> None:
-        """The next event of the one run. Raises :class:`NotDeterministic` if the other run's is another."""
-        other = next(self._other, "")
-        if other != line:
-            raise NotDeterministic(_difference(line, other))
-
-    def finish(self) -> None:
-        """The one run is over. Raises :class:`NotDeterministic` if the other has more events."""
-        other = next(self._other, "")
-        if other:
-            raise NotDeterministic(_difference("", other))
+    Raises :class:`NotDeterministic` if they differ.
+    """
+    other = next(others, "")
+    if other != line:
+        raise NotDeterministic(_difference(line, other))
 
 
 def simulate_twice(
@@ -79,12 +70,12 @@ def simulate_twice(
         try:
             process.stdin.write(arguments)
             process.stdin.close()
-            comparison = Comparison(line.rstrip("\n") for line in process.stdout)
+            others = (line.rstrip("\n") for line in process.stdout)
             simulation = Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint)
-            simulation.on_event = comparison.take
+            simulation.on_event = lambda line: compare(line, others)
             record = simulation.run()
             if not record.interrupted:
-                comparison.finish()
+                compare("", others)
         finally:
             process.kill()
     if on_notice is not None and not record.interrupted:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -21,12 +20,6 @@ CLIENT_DELAY_US: Final = 2 * MICROSECONDS_PER_MILLISECOND
 LOAD_STARTS_MS: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class _Submission:
-    user: LoadUser
-    wires: tuple[bytes, ...]
-
-
 class Load:
     """The users of a run. They speak to the validators that are there from the genesis on."""
 
@@ -38,7 +31,8 @@ class Load:
         self._random = random
         self._served = [machine for machine in machines if machine.index not in scenario.validators.late]
         self._users = scenario.load.build_users(record.seed, genesis.chain_id, genesis.parameters)
-        self._submissions: dict[int, _Submission] = {}
+        self._submissions: dict[int, tuple[LoadUser, tuple[bytes, ...]]] = {}
+        """By request, the user and its transactions."""
         self._request = 0
 
     def begin(self) -> None:
@@ -53,14 +47,14 @@ class Load:
 
     def on_reply(self, machine: Machine, request: int, results: Sequence[SubmitResult], promises: PromiseWatch) -> None:
         """A validator answers a client, and promises to keep the transactions that it took."""
-        submission = self._submissions.pop(request)
+        user, wires = self._submissions.pop(request)
         taken: dict[bytes, bytes] = {}
-        for wire, result in zip(submission.wires, results, strict=True):
+        for wire, result in zip(wires, results, strict=True):
             if result.error is None:
                 taken[result.transaction_hash] = wire
             else:
                 self._counts.transactions_rejected += 1
-                submission.user.rejected(wire)
+                user.rejected(wire)
         if taken:
             assert machine.validator is not None, "it answers"
             height, is_honest = machine.validator.node.height, machine.byzantine is None
@@ -85,18 +79,18 @@ class Load:
         self._counts.requests += 1
         self._request += 1
         request = self._request
-        self._submissions[request] = _Submission(user, wires)
+        self._submissions[request] = user, wires
         label = f"submit {user.number}>{machine.index}"
         self._clock.after(CLIENT_DELAY_US, label, b"".join(wires), lambda: self._submit(machine, request))
 
     def _submit(self, machine: Machine, request: int) -> None:
-        submission = self._submissions[request]
+        user, wires = self._submissions[request]
         if machine.is_up:
-            self._counts.transactions_sent += len(submission.wires)
-            machine.submit(request, submission.wires)
+            self._counts.transactions_sent += len(wires)
+            machine.submit(request, wires)
         else:
             self._counts.failures += 1
-            submission.user.undelivered(list(submission.wires))
+            user.undelivered(list(wires))
 
 
 def _observation(validator: Validator, user: LoadUser) -> Observation:

@@ -23,6 +23,7 @@ from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.status import Tally, status_page
 from cluster.scenario.node_setup import Pace
+from cluster.scenario.sections.release import Release
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.own_clock import OwnClock
 from validator.chain.messages import Reading
@@ -123,6 +124,8 @@ class Machine:
     """While the machine joins by a snapshot."""
     byzantine: ByzantineValidator | None = None
     """The wrapper of a validator that breaks the protocol on purpose."""
+    release: Release = field(default_factory=Release)
+    """The code of its next start."""
     incarnation: int = 0
     is_paused: bool = False
     pace: Pace = USUAL_PACE
@@ -234,14 +237,11 @@ class Machine:
                 for effect in bare.node.handle(event) if around is None else around.handle(bare, event):
                     self._perform(effect)
                 if bare.node.view != self.view:
-                    self._enter_view(bare.node.view)
+                    self.view = bare.node.view
+                    if self.entered is not None:
+                        self.entered(self.index, self.view)
         except ValidatorError as error:
             self._fail(error)
-
-    def _enter_view(self, view: int) -> None:
-        self.view = view
-        if self.entered is not None:
-            self.entered(self.index, view)
 
     def _hold(self, call: Callable[[], None], is_message: bool) -> None:
         if self.is_running and self.held.add(call, is_message):

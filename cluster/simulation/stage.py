@@ -75,8 +75,6 @@ class SimulatedStage:
     machines: Sequence[Machine]
     join: Callable[[int, MemoryDisk], SnapshotJoin]
     """How a machine without state joins."""
-    install: Callable[[int, Release], None]
-    """Lets a machine run other code from its next start on."""
     best_height: Callable[[], int]
     notice: Callable[[str], None]
     keep_blocks: Callable[[int], None]
@@ -144,9 +142,10 @@ class SimulatedStage:
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
         for index in indices:
-            if self.machines[index].is_running:
-                self.machines[index].shut_down()
-            self.install(index, release)
+            machine = self.machines[index]
+            if machine.is_running:
+                machine.shut_down()
+            machine.release, machine.tally.version = release, release.version
 
     def runs(self, index: int, release: Release) -> bool:
         return self.machines[index].tally.version == release.version

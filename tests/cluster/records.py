@@ -28,8 +28,9 @@ from cluster.record.run import (
     Supply,
     ValidatorRecord,
 )
-from cluster.scenario import NodeSection, Scenario
+from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KillFault
+from cluster.scenario.sections.validators import NodeSection
 from loadgen.workloads.script import encode_script, schedule
 from validator.chain.block import (
     Block,

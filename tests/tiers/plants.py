@@ -6,6 +6,7 @@ original did. Processes that a test starts run the original.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -137,8 +138,12 @@ def _overridden(original: Any, replacement: Any) -> list[Place]:
     if not isinstance(original, type):
         return [(sys.modules[original.__module__], original.__name__)]
     found = []
-    for name, value in vars(replacement).items():
-        owner = next((base for base in original.__mro__ if name in vars(base)), object)
+    mro = replacement.__mro__
+    for name in dict.fromkeys(name for derived in mro[: mro.index(original)] for name in vars(derived)):
+        value, owner = (
+            inspect.getattr_static(replacement, name),
+            next((base for base in original.__mro__ if name in vars(base)), object),
+        )
         if callable(_function_of(value)) and not isinstance(value, type) and owner is not object:
             found.append((owner, name))
     return found

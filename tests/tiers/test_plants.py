@@ -32,8 +32,8 @@ def test_each_replaces_something_that_a_test_can_reach(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("double-fire", "_double_fire.<locals>.DoubleFire True _double_fire.<locals>.DoubleFirePhase"),
-        ("wrong-balance", "wrong_balance.<locals>.WrongBalance True TimerPhase"),
+        ("double-fire", "DoubleFire True DoubleFire"),
+        ("wrong-balance", "WrongBalance True TimerPhase"),
         (CONTROL, "Transition True TimerPhase"),
     ],
 )

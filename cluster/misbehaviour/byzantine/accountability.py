@@ -7,7 +7,7 @@ at; or if somebody got a vote that contradicts the one in a true certificate.
 
 from __future__ import annotations
 
-from cluster.misbehaviour.byzantine.base import BehaviourContext, consensus_message, forget_old, vote_of
+from cluster.misbehaviour.byzantine.base import BehaviourContext, consensus_content, forget_old, vote_of
 from consensus.certificates import verify_certificate
 from consensus.messages import Certificate, Message, Proposal, Vote, conflict, verify_vote
 from validator.chain.block import MAX_BLOCK_BYTES
@@ -31,7 +31,7 @@ class Accountability:
 
     def note_sent(self, send: Send, view: int) -> None:
         """A message leaves while the validator is in ``view``."""
-        message = consensus_message(send)
+        message = consensus_content(send.payload)
         vote = None if message is None else vote_of(message)
         if isinstance(message, Certificate):
             self.note_certificate(message)

@@ -11,7 +11,7 @@ field ``vote`` (a proposal, say) is taken for what it is worth without knowing i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, ClassVar, Final, cast
@@ -22,6 +22,7 @@ from consensus.keys import Signer, ValidatorSet
 from consensus.messages import (
     SIGNATURE_BYTES,
     Message,
+    Proposal,
     Vote,
     VoteKind,
     encode,
@@ -135,17 +136,25 @@ class Behaviour:
         """Whether an event answers the behaviour's own effect, and is not for the validator."""
         return False
 
-    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        """Further effects, after the validator took an event; ``heard`` is the consensus message in it."""
-        return []
+    def react(self, event: Event) -> Iterable[Effect]:
+        """Further effects, after the validator took an event."""
+        return ()
+
+    def hear(self, heard: Heard) -> Iterable[Effect]:
+        """Further effects, after the validator took a consensus message."""
+        return ()
 
     def alter(self, effect: Effect) -> list[Effect]:
         """The effects that replace one of the validator, or of the behaviour before this one."""
-        said = consensus_message(effect)
-        return [effect] if said is None else list(self.say(effect, said))
+        return list(self.send(effect)) if isinstance(effect, Send) else [effect]
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
-        """The effects in place of the sending of a consensus message; ``send`` is the :class:`Send` that carries it."""
+    def send(self, send: Send) -> Iterable[Effect]:
+        """The effects in place of the sending of a message."""
+        message = consensus_content(send.payload)
+        return [send] if message is None else self.say(send, message)
+
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
+        """The effects in place of the sending of a consensus message, which ``send`` carries."""
         yield send
 
     # --- helpers --------------------------------------------------------------------------------------------------
@@ -157,17 +166,36 @@ class Behaviour:
         return vote is not None and vote.signer == self.context.index
 
 
-def consensus_message(effect: Effect) -> Message | None:
-    """The consensus message that an effect sends, or ``None``."""
-    return consensus_content(effect.payload) if isinstance(effect, Send) else None
+class EachView(Behaviour):
+    """A behaviour that lies once in each view, when it hears its proposal or makes it: ahead of the votes for it."""
+
+    def __init__(self, context: BehaviourContext) -> None:
+        super().__init__(context)
+        self._begun: dict[View, None] = {}
+
+    def lie(self, view: View) -> Iterator[Effect]:
+        """The messages that it adds in a view."""
+        raise NotImplementedError
+
+    def hear(self, heard: Heard) -> Iterator[Effect]:
+        return self._begin(heard.message)
+
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
+        yield from self._begin(message)
+        yield send
+
+    def _begin(self, message: Message) -> Iterator[Effect]:
+        if not isinstance(message, Proposal) or message.view in self._begun:
+            return
+        self._begun[message.view] = None
+        forget_first(self._begun)
+        yield from self.lie(message.view)
 
 
-def peer_message(effect: Effect) -> PeerMessage | None:
-    """The message that an effect sends, in its envelope, or ``None``."""
-    if not isinstance(effect, Send):
-        return None
+def peer_message(payload: bytes) -> PeerMessage | None:
+    """The message in a payload, in its envelope, or ``None``."""
     try:
-        return decode_message(effect.payload)
+        return decode_message(payload)
     except CodecError:
         return None
 
@@ -204,11 +232,6 @@ def send_consensus_unchecked(recipient: int | None, message: Message) -> Send:
     return send_peer_message(recipient, ConsensusMessage(msgspec.msgpack.encode(message)))
 
 
-def recipient_of(send: Effect) -> int | None:
-    assert isinstance(send, Send)
-    return send.recipient
-
-
 def vote_of(message: object) -> Vote | None:
     """The vote that a message is, or that it carries; ``None`` for messages of other kinds."""
     if isinstance(message, Vote):
@@ -226,6 +249,12 @@ def forget_old(by_view: dict[int, Any]) -> None:
     """Keep the newest views only."""
     while len(by_view) > VIEWS_REMEMBERED:
         del by_view[min(by_view)]
+
+
+def forget_first(by_view: dict[View, Any]) -> None:
+    """Keep the views that came last. The newest may be views far ahead that somebody made up."""
+    while len(by_view) > VIEWS_REMEMBERED:
+        del by_view[next(iter(by_view))]
 
 
 def first_half(peers: Sequence[int], view: int) -> list[int]:

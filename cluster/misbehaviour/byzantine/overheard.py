@@ -1,16 +1,14 @@
 """True signatures of others, as one validator heard them: the material of lies that are almost true.
 
 Votes are kept by view, kind, parent view and digest; certificates of blocks by view. All of it was checked, so that
-what a behaviour makes of it is wrong in one respect and in no other. Of more than :data:`VIEWS_REMEMBERED` views, those
-that were heard of first are forgotten.
+what a behaviour makes of it is wrong in one respect and in no other. The views that were heard of first are forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, BehaviourContext, vote_of
+from cluster.misbehaviour.byzantine.base import BehaviourContext, forget_first, vote_of
 from consensus.certificates import verify_certificate
 from consensus.messages import NO_DIGEST, Certificate, Message, TimeoutCertificate, Vote, VoteKind, verify_vote
 from consensus.types import Digest, Signature, ValidatorIndex, View
@@ -40,7 +38,7 @@ class Overheard:
             return None
         subject = (vote.kind, vote.parent_view, vote.digest)
         self._votes.setdefault(vote.view, {}).setdefault(subject, {})[vote.signer] = vote.signature
-        _forget_first(self._votes)
+        forget_first(self._votes)
         return vote
 
     def signatures(self, vote: Vote) -> dict[ValidatorIndex, Signature]:
@@ -71,7 +69,7 @@ class Overheard:
         is_new = certificate.view not in self._certified and certificate.digest != NO_DIGEST
         if is_new and verify_certificate(certificate, at.validators, at.namespace):
             self._certified[certificate.view] = certificate
-            _forget_first(self._certified)
+            forget_first(self._certified)
 
 
 def _block_certificates(message: Message) -> Iterator[Certificate]:
@@ -81,12 +79,6 @@ def _block_certificates(message: Message) -> Iterator[Certificate]:
     carried = getattr(message, "high", None)
     if isinstance(carried, Certificate):
         yield carried
-
-
-def _forget_first(by_view: dict[View, Any]) -> None:
-    """Not the lowest: views far ahead that somebody made up would stay for ever."""
-    while len(by_view) > VIEWS_REMEMBERED:
-        del by_view[next(iter(by_view))]
 
 
 def timeout_certificate(view: View, high: Certificate | None, signatures: list[TimeoutSignature]) -> TimeoutCertificate:

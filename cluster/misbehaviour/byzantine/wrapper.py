@@ -46,7 +46,9 @@ class ByzantineValidator:
         heard = heard_in(event)
         for behaviour in self._behaviours:
             effects = [altered for effect in effects for altered in behaviour.alter(effect)]
-            effects += behaviour.react(event, heard)
+            effects += behaviour.react(event)
+            if heard is not None:
+                effects += behaviour.hear(heard)
         if heard is not None:
             self.accountability.note_certificate(heard.message)
         for effect in effects:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar
 
 from consensus.protocols import EngineType
-from validator.node.assembly import Parts
+from validator.execution.timer_phase import TimerPhase
+from validator.node.assembly import PRODUCTION, Parts
+from validator.node.executor.executor import Executor
+from validator.node.joining.snapshot_join import SnapshotJoin
+from validator.node.node import Node
+from validator.transition.transition import Transition
 
 VALIDATORS: Final = 4
 ONE: Final = (1,)
@@ -67,11 +72,22 @@ class Mutant:
     """Makes the mutated consensus engine, likewise."""
 
 
-Maker = TypeVar("Maker", bound=Callable[..., Any])
+class Mutated:
+    """The base of mutated classes. Each validator has a class of its own of them, with its counter."""
+
+    __slots__ = ()
+    counter: ClassVar[RunCounter]
+
+
+MutatedEngine: Any = Mutated
+"""The base of mutated engines. They stand before the protocol that the chain runs, and so cannot be typed narrowly."""
+
+Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 class MutantTable:
-    """The mutants of a module. Its methods decorate the functions that make the mutated parts or the mutated engine.
+    """The mutants of a module. Its methods decorate the classes with the bugs, or functions that make all parts; their
+    docstrings describe the bugs.
 
     ``caught_by`` and ``rule`` are those of mutants that name no others.
     """
@@ -85,20 +101,48 @@ class MutantTable:
     def __iter__(self) -> Iterator[Mutant]:
         return iter(self._mutants)
 
-    def parts(self, *given: Any, **more: Any) -> Callable[[Maker], Maker]:
-        """Enter a mutant by what makes its parts; ``given`` are the fields after ``kind`` of :meth:`_entering`."""
-        return self._entering("parts", *given, **more)
+    def part(self, *given: Any) -> Callable[[Made], Made]:
+        """Enter a mutant by a class that is derived from :class:`Mutated` and one that a validator is made of;
+        ``given`` are the fields after ``maker`` of :meth:`_entering`."""
+        return self._entering("parts", lambda part: lambda counter: parts_with(_counted(counter, part)), *given)
 
-    def engine(self, *given: Any, **more: Any) -> Callable[[Maker], Maker]:
-        """Enter a mutant by what makes its consensus engine; likewise."""
-        return self._entering("engine", *given, **more)
+    def parts(self, *given: Any) -> Callable[[Made], Made]:
+        """Enter a mutant by a function that takes a :class:`RunCounter` and makes its parts; likewise."""
+        return self._entering("parts", lambda make: make, *given)
+
+    def engine(self, *given: Any, **more: Any) -> Callable[[Made], Made]:
+        """Enter a mutant by a class that is derived from :data:`MutatedEngine`; likewise."""
+        return self._entering("engine", lambda own: lambda base, counter: _counted(counter, own, base), *given, **more)
 
     def _entering(
-        self, kind: str, name: str, description: str, detection: Detection, caught_by: str = "", rule: str = ""
-    ) -> Callable[[Maker], Maker]:
-        def enter(make: Maker) -> Maker:
-            check, made = caught_by or self._caught_by, {kind: cast(Any, make)}
-            self._mutants.append(Mutant(name, self._area, description, check, detection, rule or self._rule, **made))
-            return make
+        self,
+        field: str,
+        maker: Callable[[Any], Any],
+        name: str,
+        detection: Detection,
+        caught_by: str = "",
+        rule: str = "",
+    ) -> Callable[[Made], Made]:
+        def enter(made: Made) -> Made:
+            check, broken, made_by = caught_by or self._caught_by, rule or self._rule, {field: maker(made)}
+            self._mutants.append(Mutant(name, self._area, made.__doc__ or "", check, detection, broken, **made_by))
+            return made
 
         return enter
+
+
+def _counted(counter: RunCounter, *bases: type) -> type:
+    return type(bases[0].__name__, bases, {"counter": counter})
+
+
+def parts_with(part: Any) -> Parts:
+    """The production's parts, but for one class, which stands in the place of the class that it is derived from."""
+    for field in fields(Parts):
+        original = getattr(PRODUCTION, field.name)
+        if isinstance(original, type) and issubclass(part, original):
+            return Parts(**{field.name: part})
+    for holder in (Executor, Node, SnapshotJoin, Transition, TimerPhase):
+        for name, original in vars(holder).items():
+            if name.endswith("_class") and issubclass(part, original):
+                return parts_with(type(part.__name__, (holder,), {name: part}))
+    raise TypeError(f"{part.__name__} stands in the place of no part")

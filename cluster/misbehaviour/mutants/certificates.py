@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cluster.misbehaviour.byzantine.base import SISTER_CHAIN
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated, MutatedEngine
 from consensus.certificates import verify_signed
 from consensus.interface import FUTURE, NOT_A_MEMBER, STALE
 from consensus.keys import Committee, ValidatorSet
@@ -30,11 +30,9 @@ from consensus.messages import (
     verify_vote,
     vote_signing_bytes,
 )
-from consensus.protocols import EngineType
 from consensus.types import GENESIS_VIEW, Digest, Signature, ValidatorIndex, View
 from consensus.voting import Ancestry
 from validator.chain.messages import ConsensusMessage, Reading, decode_message
-from validator.node.assembly import Parts
 from validator.node.node import Node
 from validator.primitives.codec import CodecError
 
@@ -44,9 +42,6 @@ VIEWS_BACK = 32
 CERTIFICATES = "certificates"
 ANCESTRY = "ancestry"
 """Rules of the monitor (:mod:`cluster.simulation.watches.safety_monitor`)."""
-
-# The bases are the protocol that the chain runs: what is built here cannot be typed more narrowly.
-
 
 # --- who may sign, how many must, and what a signature is for --------------------------------------------------------
 
@@ -91,7 +86,7 @@ class _Open(Committee):
         return True
 
 
-def _with_committees(kind: type[Committee]) -> Careless:
+def with_committees(kind: type[Committee]) -> Careless:
     """The validators, with such committees."""
 
     class WithCommittees(ValidatorSet):
@@ -145,55 +140,57 @@ def _unsigned_timeouts(validators: ValidatorSet, namespace: bytes) -> ValidatorS
 # --- certificates ----------------------------------------------------------------------------------------------------
 
 
-def _judged_by(careless: Careless) -> Callable[[Any, RunCounter], EngineType]:
-    """An engine that believes certificates that hold among such validators."""
+class JudgesOtherwise(MutatedEngine):
+    """An engine that believes a certificate if :meth:`judge` does."""
 
-    def make(base: Any, counter: RunCounter) -> EngineType:
-        class JudgesCarelessly(base):
-            def __init__(self, *given: Any, **named: Any) -> None:
-                super().__init__(*given, **named)
-                self._careless = careless(self._member.validators, self._member.namespace)
-                holds = self._accountability.holds
-                self._accountability.holds = lambda certificate: holds(certificate) or self._seems_good(certificate)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        holds = self._accountability.holds
+        self._accountability.holds = lambda certificate: self.judge(certificate, holds(certificate))
 
-            def _seems_good(self, certificate: AnyCertificate) -> bool:
-                seems = verify_signed(certificate, self._careless, self._member.namespace)
-                counter.runs += seems
-                return seems
-
-        return JudgesCarelessly
-
-    return make
+    def judge(self, certificate: AnyCertificate, is_good: bool) -> bool:
+        raise NotImplementedError
 
 
-@MUTANTS.engine(
-    "counts-outsiders", "counts votes of validators that are not in the committee", Detection("outsider", ALL)
-)
-def _counts_outsiders(base: Any, counter: RunCounter) -> EngineType:
-    class CountsOutsiders(base):
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            rounds = self._rounds
-            right = rounds.fault_of_vote
+class _JudgesCarelessly(JudgesOtherwise):
+    """An engine that believes certificates that hold among the validators as ``careless`` sees them."""
 
-            def fault_of_vote(sender: ValidatorIndex, vote: Vote) -> str | None:
-                reason: str | None = right(sender, vote)
-                if reason != NOT_A_MEMBER:
-                    return reason
-                if vote.view > self.view + self._config.view_window:
-                    return FUTURE
-                if vote.view <= rounds.floor():
-                    return STALE
-                counter.ran()
-                return None
+    careless: Careless
 
-            rounds.fault_of_vote = fault_of_vote
+    def judge(self, certificate: AnyCertificate, is_good: bool) -> bool:
+        if is_good:
+            return True
+        namespace = self._member.namespace
+        seems_good = verify_signed(certificate, self.careless(self._member.validators, namespace), namespace)
+        self.counter.runs += seems_good
+        return seems_good
 
-    return CountsOutsiders
+
+@MUTANTS.engine("counts-outsiders", Detection("outsider", ALL))
+class CountsOutsiders(MutatedEngine):
+    """counts votes of validators that are not in the committee"""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        rounds = self._rounds
+        right = rounds.fault_of_vote
+
+        def fault_of_vote(sender: ValidatorIndex, vote: Vote) -> str | None:
+            reason: str | None = right(sender, vote)
+            if reason != NOT_A_MEMBER:
+                return reason
+            if vote.view > self.view + self._config.view_window:
+                return FUTURE
+            if vote.view <= rounds.floor():
+                return STALE
+            self.counter.ran()
+            return None
+
+        rounds.fault_of_vote = fault_of_vote
 
 
 def _repeats_in(payload: bytes) -> Certificate | None:
-    """The certificate in a payload that cannot be read, where its signers not being distinct may be why."""
+    """The certificate in a payload that cannot be read, perhaps since its signers are not distinct."""
     try:
         message = decode_message(payload)
         if isinstance(message, ConsensusMessage):
@@ -203,128 +200,119 @@ def _repeats_in(payload: bytes) -> Certificate | None:
     return None
 
 
-@MUTANTS.parts("counts-names", "counts a signer as often as a certificate names it", Detection("double-signer", ALL))
-def _counts_names(counter: RunCounter) -> Parts:
-    """A node that counts the names in a certificate; of a signer that is named twice it keeps one signature."""
+@MUTANTS.part("counts-names", Detection("double-signer", ALL))
+class CountsNames(Mutated, Node):
+    """counts a signer as often as a certificate names it"""
 
-    class CountsNames(Node):
-        def _on_message(self, sender: int, payload: bytes, message: Reading | None) -> None:
-            repeats = _repeats_in(payload) if message is None else None
-            if repeats is None:
-                super()._on_message(sender, payload, message)
-                return
-            once = msgspec.structs.replace(repeats, signatures=tuple(dict(repeats.signatures).items()))
-            accountability: Any = self._engine._accountability
-            accountability.holds = lambda certificate: self._seems_good(certificate, len(repeats.signatures))
-            super()._on_message(sender, payload, once)
-            del accountability.holds
+    def _on_message(self, sender: int, payload: bytes, message: Reading | None) -> None:
+        """Of a signer that is named twice it keeps one signature."""
+        repeats = _repeats_in(payload) if message is None else None
+        if repeats is None:
+            super()._on_message(sender, payload, message)
+            return
+        once = msgspec.structs.replace(repeats, signatures=tuple(dict(repeats.signatures).items()))
+        accountability: Any = self._engine._accountability
+        accountability.holds = lambda certificate: self._seems_good(certificate, len(repeats.signatures))
+        super()._on_message(sender, payload, once)
+        del accountability.holds
 
-        def _seems_good(self, certificate: Certificate, names: int) -> bool:
-            engine: Any = self._engine
-            validators, namespace = engine._member.validators, engine._member.namespace
-            are_good = all(verify_vote(vote, validators, namespace) for vote in certificate.votes())
-            counter.runs += are_good
-            return are_good and names >= validators.committee(certificate.view).quorum
-
-    return Parts(node=CountsNames)
+    def _seems_good(self, certificate: Certificate, names: int) -> bool:
+        engine: Any = self._engine
+        validators, namespace = engine._member.validators, engine._member.namespace
+        are_good = all(verify_vote(vote, validators, namespace) for vote in certificate.votes())
+        self.counter.runs += are_good
+        return are_good and names >= validators.committee(certificate.view).quorum
 
 
 # --- HotStuff: timeouts and what justifies a parent ------------------------------------------------------------------
 
 
-@MUTANTS.engine(
-    "trusts-high-certificates",
-    "HotStuff: does not look at the certificate inside a timeout or a timeout certificate",
-    Detection("false-high-certificate", ALL, "hotstuff"),
-)
-def _trusts_high_certificates(base: Any, counter: RunCounter) -> EngineType:
-    class TrustsHighCertificates(base):
-        _trusts = False
+@MUTANTS.engine("trusts-high-certificates", Detection("false-high-certificate", ALL, "hotstuff"))
+class TrustsHighCertificates(JudgesOtherwise):
+    """HotStuff: does not look at the certificate inside a timeout or a timeout certificate"""
 
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            holds = self._accountability.holds
-            self._accountability.holds = lambda certificate: self._trust(certificate, holds(certificate))
+    _trusts = False
 
-        def _on_timeout_vote(self, sender: ValidatorIndex, timeout: Timeout) -> None:
-            self._trusts = True
-            super()._on_timeout_vote(sender, timeout)
-            self._trusts = False
+    def _on_timeout_vote(self, sender: ValidatorIndex, timeout: Timeout) -> None:
+        self._trusts = True
+        super()._on_timeout_vote(sender, timeout)
+        self._trusts = False
 
-        def _trust(self, certificate: AnyCertificate, is_good: bool) -> bool:
-            wrong = self._trusts
-            if isinstance(certificate, TimeoutCertificate):
-                bare = msgspec.structs.replace(certificate, high=None)
-                wrong = verify_signed(bare, self._member.validators, self._member.namespace)
-            counter.runs += wrong and not is_good
-            return is_good or wrong
-
-    return TrustsHighCertificates
+    def judge(self, certificate: AnyCertificate, is_good: bool) -> bool:
+        wrong = self._trusts
+        if isinstance(certificate, TimeoutCertificate):
+            bare = msgspec.structs.replace(certificate, high=None)
+            wrong = verify_signed(bare, self._member.validators, self._member.namespace)
+        self.counter.runs += wrong and not is_good
+        return is_good or wrong
 
 
-@MUTANTS.engine(
-    "no-high-certificate",
-    "HotStuff: takes a timeout certificate's word that the block that it names is final",
-    Detection("understated-timeouts", ALL, "hotstuff"),
-)
-def _needs_no_certified_block(base: Any, counter: RunCounter) -> EngineType:
-    class NeedsNoCertifiedBlock(base):
-        def _on_timeout_certificate(self, sender: ValidatorIndex, certificate: TimeoutCertificate) -> None:
-            is_bare = certificate.high is None and certificate.high_view > self.final_view
-            if is_bare and certificate.view > self.final_view and self._is_news(certificate):
-                if verify_signed(certificate, self._member.validators, self._member.namespace):
-                    counter.ran()
-                    self._accept(certificate)
-            else:
-                super()._on_timeout_certificate(sender, certificate)
+@MUTANTS.engine("no-high-certificate", Detection("understated-timeouts", ALL, "hotstuff"))
+class NeedsNoCertifiedBlock(MutatedEngine):
+    """HotStuff: takes a timeout certificate's word that the block that it names is final"""
 
-    return NeedsNoCertifiedBlock
+    def _on_timeout_certificate(self, sender: ValidatorIndex, certificate: TimeoutCertificate) -> None:
+        is_bare = certificate.high is None and certificate.high_view > self.final_view
+        if is_bare and certificate.view > self.final_view and self._is_news(certificate):
+            if verify_signed(certificate, self._member.validators, self._member.namespace):
+                self.counter.ran()
+                self._accept(certificate)
+        else:
+            super()._on_timeout_certificate(sender, certificate)
 
 
-@MUTANTS.engine(
-    "any-parent-justified",
-    "HotStuff: with a timeout certificate of the view before it votes for a block on any parent",
-    Detection("lock-breaker", ALL, "hotstuff"),
-    rule=ANCESTRY,
-)
-def _any_parent_is_justified(base: Any, counter: RunCounter) -> EngineType:
-    class AnyParentIsJustified(base):
-        def _ancestry_of(self, proposal: Proposal) -> Ancestry:
-            right: Ancestry = super()._ancestry_of(proposal)
-            parent = self.certificates.block(proposal.parent_view)
-            is_known = parent is not None and parent.digest == proposal.parent_digest
-            is_timed_out = View(proposal.view - 1) in self.certificates.skips
-            if right.parent is None and is_known and is_timed_out and proposal.parent_view >= self.final_view:
-                counter.ran()
-                return Ancestry(parent)
-            return right
+@MUTANTS.engine("any-parent-justified", Detection("lock-breaker", ALL, "hotstuff"), rule=ANCESTRY)
+class AnyParentIsJustified(MutatedEngine):
+    """HotStuff: with a timeout certificate of the view before it votes for a block on any parent"""
 
-    return AnyParentIsJustified
+    def _ancestry_of(self, proposal: Proposal) -> Ancestry:
+        right: Ancestry = super()._ancestry_of(proposal)
+        parent = self.certificates.block(proposal.parent_view)
+        is_known = parent is not None and parent.digest == proposal.parent_digest
+        is_timed_out = View(proposal.view - 1) in self.certificates.skips
+        if right.parent is None and is_known and is_timed_out and proposal.parent_view >= self.final_view:
+            self.counter.ran()
+            return Ancestry(parent)
+        return right
 
 
-MUTANTS.engine(
-    "one-signature-short",
-    "believes a certificate that is one signature short of a quorum",
-    Detection("short-certificate", ALL),
-)(_judged_by(_with_committees(_OneLess)))
-MUTANTS.engine(
-    "outsiders-in-certificates",
-    "believes a certificate in which validators outside the committee signed",
-    Detection("outsider", ALL),
-)(_judged_by(_with_committees(_Open)))
-MUTANTS.engine(
-    "any-kind-of-vote", "takes a vote's signature for that of a vote of another kind", Detection("kind-replayer", ALL)
-)(_judged_by(_signs_less(_of_other_kinds)))
-MUTANTS.engine(
-    "any-chain", "takes signatures for another chain of the same validators", Detection("sister-chain", ALL)
-)(_judged_by(_signs_less(_of_the_sister_chain)))
-MUTANTS.engine(
-    "unsigned-timeouts",
-    "HotStuff: believes a timeout certificate without looking at its signatures",
-    Detection("timeout-forger", ALL, "hotstuff"),
-)(_judged_by(_unsigned_timeouts))
-MUTANTS.engine(
-    "any-high-view",
-    "HotStuff: takes a timeout's signature for one that names another view",
-    Detection("understated-timeouts", ALL, "hotstuff"),
-)(_judged_by(_signs_less(_of_other_high_views)))
+@MUTANTS.engine("one-signature-short", Detection("short-certificate", ALL))
+class OneSignatureShort(_JudgesCarelessly):
+    """believes a certificate that is one signature short of a quorum"""
+
+    careless = staticmethod(with_committees(_OneLess))
+
+
+@MUTANTS.engine("outsiders-in-certificates", Detection("outsider", ALL))
+class OutsidersInCertificates(_JudgesCarelessly):
+    """believes a certificate in which validators outside the committee signed"""
+
+    careless = staticmethod(with_committees(_Open))
+
+
+@MUTANTS.engine("any-kind-of-vote", Detection("kind-replayer", ALL))
+class AnyKindOfVote(_JudgesCarelessly):
+    """takes a vote's signature for that of a vote of another kind"""
+
+    careless = staticmethod(_signs_less(_of_other_kinds))
+
+
+@MUTANTS.engine("any-chain", Detection("sister-chain", ALL))
+class AnyChain(_JudgesCarelessly):
+    """takes signatures for another chain of the same validators"""
+
+    careless = staticmethod(_signs_less(_of_the_sister_chain))
+
+
+@MUTANTS.engine("unsigned-timeouts", Detection("timeout-forger", ALL, "hotstuff"))
+class UnsignedTimeouts(_JudgesCarelessly):
+    """HotStuff: believes a timeout certificate without looking at its signatures"""
+
+    careless = staticmethod(_unsigned_timeouts)
+
+
+@MUTANTS.engine("any-high-view", Detection("understated-timeouts", ALL, "hotstuff"))
+class AnyHighView(_JudgesCarelessly):
+    """HotStuff: takes a timeout's signature for one that names another view"""
+
+    careless = staticmethod(_signs_less(_of_other_high_views))

@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, MutatedEngine, RunCounter
+from cluster.misbehaviour.mutants.certificates import JudgesOtherwise, with_committees
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, TimerKind
 from consensus.journal import decode_record
-from consensus.keys import Committee
+from consensus.keys import Committee, ValidatorSet
 from consensus.messages import NO_DIGEST, NO_PARENT, AnyCertificate, Certificate, Proposal, Vote, VoteKind
-from consensus.protocols import EngineType
 from consensus.tally import Round, VoteTally
 from consensus.types import GENESIS_VIEW, Token, ValidatorIndex, View
 from consensus.voting import Ancestry
 
-# The bases are the protocol that the chain runs: what is built here cannot be typed more narrowly.
-
-
 MUTANTS = MutantTable(Area.CONSENSUS, "evidence")
 
 
-@MUTANTS.engine(
-    "votes-before-journal", "a vote is sent before it is durable", Detection("leader-restarts", ALL, seeds=8)
-)
-def _votes_before_journal(base: Any, counter: RunCounter) -> EngineType:
-    class VotesBeforeJournal(base):
-        _announced_early: tuple[int, ...] = ()
+@MUTANTS.engine("votes-before-journal", Detection("leader-restarts", ALL, seeds=8))
+class VotesBeforeJournal(MutatedEngine):
+    """a vote is sent before it is durable"""
 
-        def handle(self, event: Event) -> Sequence[Effect]:
-            effects = list(super().handle(event))
-            early = [outgoing for outgoing in self._journal.unsynced if id(outgoing) not in self._announced_early]
-            self._announced_early = tuple(id(outgoing) for outgoing in self._journal.unsynced)
-            for _ in early:
-                counter.ran()
-            return [*(Broadcast(outgoing.message) for outgoing in early), *effects]
+    _announced_early: tuple[int, ...] = ()
 
-    return VotesBeforeJournal
+    def handle(self, event: Event) -> Sequence[Effect]:
+        effects = list(super().handle(event))
+        early = [outgoing for outgoing in self._journal.unsynced if id(outgoing) not in self._announced_early]
+        self._announced_early = tuple(id(outgoing) for outgoing in self._journal.unsynced)
+        for _ in early:
+            self.counter.ran()
+        return [*(Broadcast(outgoing.message) for outgoing in early), *effects]
 
 
 class _SmallCommittee(Committee):
@@ -49,73 +43,51 @@ class _SmallCommittee(Committee):
         return 2 * self.faults_withstood
 
 
+_with_small_committees = with_committees(_SmallCommittee)
+
+
 class _SmallTally(VoteTally):
     """A tally whose certificates need ``2f`` votes."""
 
     counter: RunCounter
 
+    def __init__(self, validators: ValidatorSet, namespace: bytes, view: View) -> None:
+        super().__init__(_with_small_committees(validators, namespace), namespace, view)
+        self._quorum = validators.committee(view).quorum
+
     def _good_quorum(
         self, kind: VoteKind, group: dict[ValidatorIndex, Vote]
     ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
-        committee = self._validators.committee(self.view)
-        validators, self._validators = self._validators, _Few(self._validators, committee)  # type: ignore[assignment]
-        try:
-            signers, forgers = super()._good_quorum(kind, group)
-        finally:
-            self._validators = validators
-        if 0 < len(signers) < committee.quorum:
-            self.counter.ran()
+        signers, forgers = super()._good_quorum(kind, group)
+        self.counter.runs += 0 < len(signers) < self._quorum
         return signers, forgers
 
 
-class _Few:
-    """A set of validators with such committees."""
+@MUTANTS.engine("quorum-of-2f", Detection("calm", ALL), "safety", "certificates")
+class QuorumOfTwoF(MutatedEngine):
+    """2f equal votes make a certificate"""
 
-    def __init__(self, validators: Any, committee: Committee) -> None:
-        self._committee = _SmallCommittee(committee.first_view, committee.members)
-        self.verify = validators.verify
-
-    def committee(self, view: View) -> Committee:
-        return self._committee
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._rounds.tally_class = type("SmallTally", (_SmallTally,), {"counter": self.counter})
 
 
-@MUTANTS.engine("quorum-of-2f", "2f equal votes make a certificate", Detection("calm", ALL), "safety", "certificates")
-def _quorum_of_two_f(base: Any, counter: RunCounter) -> EngineType:
-    class QuorumOfTwoF(base):
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            self._rounds.tally_class = type("SmallTally", (_SmallTally,), {"counter": counter})
+@MUTANTS.engine("finalizes-after-nullify", Detection("bad-links", ALL))
+class FinalizesAfterNullify(MutatedEngine):
+    """votes to finalize a view that it voted to nullify"""
 
-    return QuorumOfTwoF
-
-
-@MUTANTS.engine(
-    "finalizes-after-nullify", "votes to finalize a view that it voted to nullify", Detection("bad-links", ALL)
-)
-def _finalizes_after_nullify(base: Any, counter: RunCounter) -> EngineType:
-    class FinalizesAfterNullify(base):
-        def _finalize(self, notarization: Certificate) -> None:
-            own = self._journal.own.get(notarization.view, {})
-            nullify = own.pop(VoteKind.NULLIFY, None)
-            super()._finalize(notarization)
-            if nullify is not None:
-                counter.runs += VoteKind.FINALIZE in own
-                own[VoteKind.NULLIFY] = nullify
-
-    return FinalizesAfterNullify
-
-
-def _forgets_nullify(base: Any, counter: RunCounter) -> EngineType:
-    class ForgetsNullify(base):
-        def _replay(self, journal: Iterable[bytes]) -> None:
-            super()._replay(_without_votes(journal, lambda vote: vote.kind == self._gives_up, counter))
-
-    return ForgetsNullify
+    def _finalize(self, notarization: Certificate) -> None:
+        own = self._journal.own.get(notarization.view, {})
+        nullify = own.pop(VoteKind.NULLIFY, None)
+        super()._finalize(notarization)
+        if nullify is not None:
+            self.counter.runs += VoteKind.FINALIZE in own
+            own[VoteKind.NULLIFY] = nullify
 
 
 def _without_votes(
     journal: Iterable[bytes], is_forgotten: Callable[[Vote], bool], counter: RunCounter
-) -> Iterable[bytes]:
+) -> Iterator[bytes]:
     for encoded in journal:
         record = decode_record(encoded)
         if isinstance(record, Vote) and is_forgotten(record):
@@ -124,353 +96,235 @@ def _without_votes(
             yield encoded
 
 
-@MUTANTS.engine(
-    "forgets-votes", "a restart replays no votes from the journal", Detection("leader-restarts", ALL, seeds=8)
-)
-def _forgets_votes(base: Any, counter: RunCounter) -> EngineType:
-    class ForgetsVotes(base):
-        def _replay(self, journal: Iterable[bytes]) -> None:
-            super()._replay(_without_votes(journal, lambda vote: True, counter))
+@MUTANTS.engine("forgets-votes", Detection("leader-restarts", ALL, seeds=8))
+class ForgetsVotes(MutatedEngine):
+    """a restart replays no votes from the journal"""
 
-    return ForgetsVotes
+    def _replay(self, journal: Iterable[bytes]) -> None:
+        super()._replay(_without_votes(journal, lambda vote: True, self.counter))
 
 
-@MUTANTS.engine(
-    "skips-without-nullification",
-    "builds and votes on the final block, whatever lies between",
-    Detection("bad-links", ALL, seeds=8),
-    "safety",
-    "ancestry",
-)
-def _skips_without_nullification(base: Any, counter: RunCounter) -> EngineType:
-    class SkipsWithoutNullification(base):
-        def _best_parent(self, view: View) -> Ancestry:
-            return self._counted(super()._best_parent(view), Ancestry(self.certificates.final))
+@MUTANTS.engine("skips-without-nullification", Detection("bad-links", ALL, seeds=8), "safety", "ancestry")
+class SkipsWithoutNullification(MutatedEngine):
+    """builds and votes on the final block, whatever lies between"""
 
-        def _ancestry_of(self, proposal: Proposal) -> Ancestry:
-            parent = self.certificates.block(proposal.parent_view) or self.certificates.final
-            return self._counted(super()._ancestry_of(proposal), Ancestry(parent))
+    def _best_parent(self, view: View) -> Ancestry:
+        return self._counted(super()._best_parent(view), Ancestry(self.certificates.final))
 
-        def _counted(self, right: Ancestry, wrong: Ancestry) -> Ancestry:
-            counter.runs += right != wrong
-            return wrong
+    def _ancestry_of(self, proposal: Proposal) -> Ancestry:
+        parent = self.certificates.block(proposal.parent_view) or self.certificates.final
+        return self._counted(super()._ancestry_of(proposal), Ancestry(parent))
 
-    return SkipsWithoutNullification
+    def _counted(self, right: Ancestry, wrong: Ancestry) -> Ancestry:
+        self.counter.runs += right != wrong
+        return wrong
 
 
-@MUTANTS.engine(
-    "wrong-view-certificate",
-    "a nullification of the view before counts for the current one",
-    Detection("bad-links", ALL),
-    "safety",
-    "certificates",
-)
-def _wrong_view(base: Any, counter: RunCounter) -> EngineType:
-    class TakesAnyView(base):
-        def _on_certificate(self, sender: ValidatorIndex, certificate: Certificate) -> None:
-            if certificate.kind == VoteKind.NULLIFY and certificate.view == self.view - 1:
-                counter.ran()
-                self._accept(msgspec.structs.replace(certificate, view=self.view))
-            else:
-                super()._on_certificate(sender, certificate)
+@MUTANTS.engine("wrong-view-certificate", Detection("bad-links", ALL), "safety", "certificates")
+class TakesAnyView(MutatedEngine):
+    """a nullification of the view before counts for the current one"""
 
-    return TakesAnyView
+    def _on_certificate(self, sender: ValidatorIndex, certificate: Certificate) -> None:
+        if certificate.kind == VoteKind.NULLIFY and certificate.view == self.view - 1:
+            self.counter.ran()
+            self._accept(msgspec.structs.replace(certificate, view=self.view))
+        else:
+            super()._on_certificate(sender, certificate)
 
 
-@MUTANTS.engine(
-    "unchecked-certificates",
-    "believes a certificate without looking at its signatures",
-    Detection("forger", ALL),
-    "safety",
-    "certificates",
-)
-def _unchecked_certificates(base: Any, counter: RunCounter) -> EngineType:
-    class ChecksNoCertificate(base):
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            holds = self._accountability.holds
-            self._accountability.holds = lambda certificate: self._takes(holds(certificate), certificate)
+@MUTANTS.engine("unchecked-certificates", Detection("forger", ALL), "safety", "certificates")
+class ChecksNoCertificate(JudgesOtherwise):
+    """believes a certificate without looking at its signatures"""
 
-        def _takes(self, is_good: bool, certificate: AnyCertificate) -> bool:
-            if not isinstance(certificate, Certificate):
-                return is_good
-            counter.runs += not is_good
-            return True
-
-    return ChecksNoCertificate
+    def judge(self, certificate: AnyCertificate, is_good: bool) -> bool:
+        if not isinstance(certificate, Certificate):
+            return is_good
+        self.counter.runs += not is_good
+        return True
 
 
-@MUTANTS.engine(
-    "proposes-again-after-restart",
-    "a leader that restarts in its view proposes another block",
-    Detection("leader-restarts", ALL, seeds=8),
-)
-def _notarizes_twice(base: Any, counter: RunCounter) -> EngineType:
-    class ProposesTwice(base):
-        def _proceed(self, round_: Round) -> None:
-            """After a restart a leader no longer knows that it proposed."""
-            leads = round_.is_ours and round_.may_vote
-            if leads and round_.building_on is None and VoteKind.NOTARIZE in round_.own:
-                counter.ran()
-                round_.own.pop(VoteKind.NOTARIZE)
-            super()._proceed(round_)
+@MUTANTS.engine("proposes-again-after-restart", Detection("leader-restarts", ALL, seeds=8))
+class ProposesTwice(MutatedEngine):
+    """a leader that restarts in its view proposes another block"""
 
-    return ProposesTwice
+    def _proceed(self, round_: Round) -> None:
+        leads = round_.is_ours and round_.may_vote
+        if leads and round_.building_on is None and VoteKind.NOTARIZE in round_.own:
+            self.counter.ran()
+            round_.own.pop(VoteKind.NOTARIZE)
+        super()._proceed(round_)
 
 
-@MUTANTS.engine(
-    "any-sync-releases-all",
-    "whatever sync ends, every vote that waits for one is sent",
-    Detection("leader-restarts", ALL),
-    "safety",
-    "durable_votes",
-)
-def _any_sync_releases_all(base: Any, counter: RunCounter) -> EngineType:
-    class ReleasesAll(base):
-        def _on_durable(self, token: Token) -> None:
-            tokens = [outgoing.token for outgoing in self._journal.unsynced]
-            counter.runs += any(waiting > token for waiting in tokens)
-            super()._on_durable(max([token, *tokens]))
+@MUTANTS.engine("any-sync-releases-all", Detection("leader-restarts", ALL), "safety", "durable_votes")
+class ReleasesAll(MutatedEngine):
+    """whatever sync ends, every vote that waits for one is sent"""
 
-    return ReleasesAll
+    def _on_durable(self, token: Token) -> None:
+        tokens = [outgoing.token for outgoing in self._journal.unsynced]
+        self.counter.runs += any(waiting > token for waiting in tokens)
+        super()._on_durable(max([token, *tokens]))
 
 
-@MUTANTS.engine(
-    "keeps-certificates",
-    "certificates of views that are long final are never let go",
-    Detection("long", ALL),
-    "safety",
-    "bounded",
-)
-def _keeps_certificates(base: Any, counter: RunCounter) -> EngineType:
-    class KeepsCertificates(base):
-        def _prune(self) -> None:
-            before = {kind: dict(held) for kind, held in self.certificates.by_kind.items()}
-            super()._prune()
-            for kind, held in self.certificates.by_kind.items():
-                counter.runs += len(held) < len(before[kind])
-                held.update(before[kind])
+@MUTANTS.engine("keeps-certificates", Detection("long", ALL), "safety", "bounded")
+class KeepsCertificates(MutatedEngine):
+    """certificates of views that are long final are never let go"""
 
-    return KeepsCertificates
+    def _prune(self) -> None:
+        before = {kind: dict(held) for kind, held in self.certificates.by_kind.items()}
+        super()._prune()
+        for kind, held in self.certificates.by_kind.items():
+            self.counter.runs += len(held) < len(before[kind])
+            held.update(before[kind])
 
 
-@MUTANTS.engine(
-    "helps-nobody",
-    "a vote of a peer that is stuck in a view is not answered",
-    Detection("bad-links", ALL),
-    "safety",
-    "answers",
-)
-def _helps_nobody(base: Any, counter: RunCounter) -> EngineType:
-    class HelpsNobody(base):
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            self._retransmission.help = lambda peer, view: counter.ran()
+@MUTANTS.engine("helps-nobody", Detection("bad-links", ALL), "safety", "answers")
+class HelpsNobody(MutatedEngine):
+    """a vote of a peer that is stuck in a view is not answered"""
 
-    return HelpsNobody
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._retransmission.help = lambda peer, view: self.counter.ran()
 
 
-@MUTANTS.engine(
-    "gives-up-on-unverified",
-    "the leader timer gives a view up whose proposal came and is not verified yet",
-    Detection("bad-links"),
-    "safety",
-    "patience",
-)
-def _gives_up_on_unverified(base: Any, counter: RunCounter) -> EngineType:
-    class GivesUpOnUnverified(base):
-        def _on_timer(self, kind: TimerKind, view: View) -> None:
-            """The leader timer asks whether we voted, and not whether the proposal came."""
-            round_ = self._rounds[self.view]
-            if kind is TimerKind.LEADER and view == self.view and round_.proposal is not None and not round_.own:
-                counter.ran()
-                self._give_up(round_)
-            super()._on_timer(kind, view)
+@MUTANTS.engine("gives-up-on-unverified", Detection("bad-links"), "safety", "patience")
+class GivesUpOnUnverified(MutatedEngine):
+    """the leader timer gives a view up whose proposal came and is not verified yet"""
 
-    return GivesUpOnUnverified
+    def _on_timer(self, kind: TimerKind, view: View) -> None:
+        """The leader timer asks whether we voted, and not whether the proposal came."""
+        round_ = self._rounds[self.view]
+        if kind is TimerKind.LEADER and view == self.view and round_.proposal is not None and not round_.own:
+            self.counter.ran()
+            self._give_up(round_)
+        super()._on_timer(kind, view)
 
 
-@MUTANTS.engine(
-    "gives-up-on-notarized",
-    "HotStuff: the leader timer gives a view up although the proposal came",
-    Detection("bad-links", protocol="hotstuff"),
-    "safety",
-    "patience",
-)
-def _gives_up_on_notarized(base: Any, counter: RunCounter) -> EngineType:
-    class GivesUpOnNotarized(base):
-        def _on_timer(self, kind: TimerKind, view: View) -> None:
-            """The leader timer asks nothing."""
-            round_ = self._rounds[self.view]
-            if kind is TimerKind.LEADER and view == self.view and round_.proposal is not None:
-                counter.ran()
-                self._give_up(round_)
-            super()._on_timer(kind, view)
+@MUTANTS.engine("gives-up-on-notarized", Detection("bad-links", protocol="hotstuff"), "safety", "patience")
+class GivesUpOnNotarized(MutatedEngine):
+    """HotStuff: the leader timer gives a view up although the proposal came"""
 
-    return GivesUpOnNotarized
+    def _on_timer(self, kind: TimerKind, view: View) -> None:
+        round_ = self._rounds[self.view]
+        if kind is TimerKind.LEADER and view == self.view and round_.proposal is not None:
+            self.counter.ran()
+            self._give_up(round_)
+        super()._on_timer(kind, view)
 
 
-@MUTANTS.engine(
-    "keeps-rounds", "votes of views that are long final are never let go", Detection("calm", ALL), "safety", "bounded"
-)
-def _keeps_rounds(base: Any, counter: RunCounter) -> EngineType:
-    class KeepsRounds(base):
-        def _prune(self) -> None:
-            before = dict(self._rounds)
-            super()._prune()
-            counter.runs += len(self._rounds) < len(before)
-            self._rounds.update(before)
+@MUTANTS.engine("keeps-rounds", Detection("calm", ALL), "safety", "bounded")
+class KeepsRounds(MutatedEngine):
+    """votes of views that are long final are never let go"""
 
-    return KeepsRounds
+    def _prune(self) -> None:
+        before = dict(self._rounds)
+        super()._prune()
+        self.counter.runs += len(self._rounds) < len(before)
+        self._rounds.update(before)
 
 
 # --- HotStuff -------------------------------------------------------------------------------------------------------
 
 
-@MUTANTS.engine(
-    "timeout-without-lock",
-    "HotStuff: timeouts name the root, not the highest certified block",
-    Detection("bad-links", ALL, "hotstuff", seeds=8),
-)
-def _times_out_without_lock(base: Any, counter: RunCounter) -> EngineType:
-    class TimesOutWithoutLock(base):
-        _high: Parent
+@MUTANTS.engine("timeout-without-lock", Detection("bad-links", ALL, "hotstuff", seeds=8))
+class TimesOutWithoutLock(MutatedEngine):
+    """HotStuff: timeouts name the root, not the highest certified block"""
 
-        def _give_up(self, round_: Round) -> None:
-            right, self._high = self._high, Parent(NO_PARENT, NO_DIGEST)
-            super()._give_up(round_)
-            self._high = right
-            counter.runs += VoteKind.TIMEOUT in round_.own and right.view != NO_PARENT
+    _high: Parent
 
-    return TimesOutWithoutLock
+    def _give_up(self, round_: Round) -> None:
+        right, self._high = self._high, Parent(NO_PARENT, NO_DIGEST)
+        super()._give_up(round_)
+        self._high = right
+        self.counter.runs += VoteKind.TIMEOUT in round_.own and right.view != NO_PARENT
 
 
-@MUTANTS.engine(
-    "finalizes-after-timeout",
-    "HotStuff: finalizes a view that it timed out of",
-    Detection("bad-links", ALL, "hotstuff", seeds=8),
-)
-def _finalizes_after_timeout(base: Any, counter: RunCounter) -> EngineType:
-    class FinalizesAfterTimeout(base):
-        _timed_out: View
+@MUTANTS.engine("finalizes-after-timeout", Detection("bad-links", ALL, "hotstuff", seeds=8))
+class FinalizesAfterTimeout(MutatedEngine):
+    """HotStuff: finalizes a view that it timed out of"""
 
-        def _finalize(self, notarization: Certificate) -> None:
-            timed_out, self._timed_out = self._timed_out, self.certificates.root.view
-            before = len(self._journal.unsynced)
-            super()._finalize(notarization)
-            self._timed_out = timed_out
-            counter.runs += len(self._journal.unsynced) > before and timed_out >= notarization.view
+    _timed_out: View
 
-    return FinalizesAfterTimeout
+    def _finalize(self, notarization: Certificate) -> None:
+        timed_out, self._timed_out = self._timed_out, self.certificates.root.view
+        before = len(self._journal.unsynced)
+        super()._finalize(notarization)
+        self._timed_out = timed_out
+        self.counter.runs += len(self._journal.unsynced) > before and timed_out >= notarization.view
 
 
-@MUTANTS.engine(
-    "votes-without-lock",
-    "HotStuff: builds and votes on the final block, whatever the timeouts name",
-    Detection("bad-links", ALL, "hotstuff", seeds=8),
-    "safety",
-    "ancestry",
-)
-def _votes_without_lock(base: Any, counter: RunCounter) -> EngineType:
-    class VotesWithoutLock(base):
-        def _best_parent(self, view: View) -> Ancestry:
-            wrong = Ancestry(self._high if self._high.view == view - 1 else self.certificates.final)
-            counter.runs += wrong.parent != self._high
-            return wrong
+@MUTANTS.engine("votes-without-lock", Detection("bad-links", ALL, "hotstuff", seeds=8), "safety", "ancestry")
+class VotesWithoutLock(MutatedEngine):
+    """HotStuff: builds and votes on the final block, whatever the timeouts name"""
 
-        def _ancestry_of(self, proposal: Proposal) -> Ancestry:
-            parent = Parent(proposal.parent_view, proposal.parent_digest)
-            return Ancestry(parent) if parent.view >= self.final_view else Ancestry()
+    def _best_parent(self, view: View) -> Ancestry:
+        wrong = Ancestry(self._high if self._high.view == view - 1 else self.certificates.final)
+        self.counter.runs += wrong.parent != self._high
+        return wrong
 
-    return VotesWithoutLock
+    def _ancestry_of(self, proposal: Proposal) -> Ancestry:
+        parent = Parent(proposal.parent_view, proposal.parent_digest)
+        return Ancestry(parent) if parent.view >= self.final_view else Ancestry()
 
 
-@MUTANTS.engine(
-    "finalizes-in-one-phase",
-    "HotStuff: takes a certified block for a final one",
-    Detection("bad-links", ALL, "hotstuff"),
-    "safety",
-    "proved_final",
-)
-def _one_phase(base: Any, counter: RunCounter) -> EngineType:
-    class FinalizesOnOneCertificate(base):
-        def _learn(self, certificate: AnyCertificate) -> None:
-            super()._learn(certificate)
-            if isinstance(certificate, Certificate) and certificate.view > self.final_view:
-                counter.ran()
-                self.certificates.final = Parent(certificate.view, certificate.digest)
-                self._effects.append(Finalized(certificate))
+@MUTANTS.engine("finalizes-in-one-phase", Detection("bad-links", ALL, "hotstuff"), "safety", "proved_final")
+class FinalizesOnOneCertificate(MutatedEngine):
+    """HotStuff: takes a certified block for a final one"""
 
-    return FinalizesOnOneCertificate
+    def _learn(self, certificate: AnyCertificate) -> None:
+        super()._learn(certificate)
+        if isinstance(certificate, Certificate) and certificate.view > self.final_view:
+            self.counter.ran()
+            self.certificates.final = Parent(certificate.view, certificate.digest)
+            self._effects.append(Finalized(certificate))
 
 
-@MUTANTS.engine(
-    "forgets-lock",
-    "HotStuff: a restart does not replay notarizations from the journal",
-    Detection("outage", ALL, "hotstuff", seeds=12),
-    "safety",
-    "lock",
-)
-def _forgets_lock(base: Any, counter: RunCounter) -> EngineType:
-    class ForgetsLock(base):
-        _high: Parent
+@MUTANTS.engine("forgets-lock", Detection("outage", ALL, "hotstuff", seeds=12), "safety", "lock")
+class ForgetsLock(MutatedEngine):
+    """HotStuff: a restart does not replay notarizations from the journal"""
 
-        def _replay(self, journal: Iterable[bytes]) -> None:
-            super()._replay(journal)
-            counter.runs += len(self.certificates.notarizations)
-            self.certificates.notarizations.clear()
-            self._high = self.certificates.final
+    _high: Parent
 
-    return ForgetsLock
+    def _replay(self, journal: Iterable[bytes]) -> None:
+        super()._replay(journal)
+        self.counter.runs += len(self.certificates.notarizations)
+        self.certificates.notarizations.clear()
+        self._high = self.certificates.final
 
 
-@MUTANTS.engine(
-    "lock-not-journaled",
-    "HotStuff: notarizations are not journaled",
-    Detection("calm", ALL, "hotstuff"),
-    "safety",
-    "lock",
-)
-def _lock_not_journaled(base: Any, counter: RunCounter) -> EngineType:
-    class JournalsNoNotarization(base):
-        def _learn(self, certificate: AnyCertificate) -> None:
-            place = len(self._journal.records)
-            super()._learn(certificate)
-            if certificate.kind == VoteKind.NOTARIZE:
-                counter.ran()
-                del self._journal.records[place]
+@MUTANTS.engine("lock-not-journaled", Detection("calm", ALL, "hotstuff"), "safety", "lock")
+class JournalsNoNotarization(MutatedEngine):
+    """HotStuff: notarizations are not journaled"""
 
-    return JournalsNoNotarization
+    def _learn(self, certificate: AnyCertificate) -> None:
+        place = len(self._journal.records)
+        super()._learn(certificate)
+        if certificate.kind == VoteKind.NOTARIZE:
+            self.counter.ran()
+            del self._journal.records[place]
 
 
-@MUTANTS.engine(
-    "times-out-too-soon",
-    "HotStuff: who lost its journal times out before it knows a block as new as what it may have finalized",
-    Detection("lost-disk", ALL, "hotstuff", seeds=8),
-    "safety",
-    "abstention",
-)
-def _times_out_too_soon(base: Any, counter: RunCounter) -> EngineType:
-    class TimesOutTooSoon(base):
-        def _give_up(self, round_: Round) -> None:
-            """Takes its abstention for over where the view is, certified block or not."""
-            through = self._member.abstain_through
-            if self._high.view < through < round_.view:
-                counter.ran()
-                self._member.abstain_through = GENESIS_VIEW
-            super()._give_up(round_)
-            self._member.abstain_through = through
+@MUTANTS.engine("times-out-too-soon", Detection("lost-disk", ALL, "hotstuff", seeds=8), "safety", "abstention")
+class TimesOutTooSoon(MutatedEngine):
+    """HotStuff: who lost its journal times out before it knows a block as new as what it may have finalized"""
 
-    return TimesOutTooSoon
+    def _give_up(self, round_: Round) -> None:
+        """Takes its abstention for over once the view is past it, certified block or not."""
+        through = self._member.abstain_through
+        if self._high.view < through < round_.view:
+            self.counter.ran()
+            self._member.abstain_through = GENESIS_VIEW
+        super()._give_up(round_)
+        self._member.abstain_through = through
 
 
-MUTANTS.engine(
-    "forgets-nullify", "a restart does not replay nullify votes from the journal", Detection("outage", ALL, seeds=12)
-)(_forgets_nullify)
-MUTANTS.engine(
-    "forgets-timeouts",
-    "HotStuff: a restart does not replay timeouts from the journal",
-    Detection("outage", ALL, "hotstuff", seeds=12),
-    "safety",
-    "own_votes",
-)(_forgets_nullify)
+@MUTANTS.engine("forgets-nullify", Detection("outage", ALL, seeds=12))
+class ForgetsNullify(MutatedEngine):
+    """a restart does not replay nullify votes from the journal"""
+
+    def _replay(self, journal: Iterable[bytes]) -> None:
+        super()._replay(_without_votes(journal, lambda vote: vote.kind == self._gives_up, self.counter))
+
+
+@MUTANTS.engine("forgets-timeouts", Detection("outage", ALL, "hotstuff", seeds=12), "safety", "own_votes")
+class ForgetsTimeouts(ForgetsNullify):
+    """HotStuff: a restart does not replay timeouts from the journal"""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, Mutated, RunCounter, parts_with
 from validator.node.assembly import Parts
-from validator.node.executor.executor import Executor
 from validator.state.engines.plain import PlainEngine
 from validator.state.hashing import ABSENT_TWIG, twig_hash
 from validator.state.merkle import Tree, TreeUndo
@@ -18,17 +17,10 @@ from validator.transition.transition import PreparedTransaction, Transition
 MUTANTS = MutantTable(Area.STATE, "state_roots")
 
 
-def _with_store(store: type[LogStateStore]) -> Parts:
-    class Mutated(Executor):
-        store_class = store
-
-    return Parts(executor=Mutated)
-
-
-@MUTANTS.parts(
-    "root-without-active-bits", "twig roots leave the active bits out", Detection("calm", ALL), "safety", "proofs"
-)
+@MUTANTS.parts("root-without-active-bits", Detection("calm", ALL), "safety", "proofs")
 def _root_without_bits(counter: RunCounter) -> Parts:
+    """twig roots leave the active bits out"""
+
     class TreeWithoutBits(Tree):
         def _put(self, level: int, indexes: list[int], row: list[bytes], undo: TreeUndo) -> None:
             if level == 0:
@@ -54,36 +46,25 @@ def _root_without_bits(counter: RunCounter) -> Parts:
         def open(cls, disk: Disk, *_: Any, **given: Any) -> LogStateStore:
             return super().open(disk, engine=EngineWithoutBits(), **given)
 
-    return _with_store(StoreWithoutBits)
+    return parts_with(StoreWithoutBits)
 
 
-@MUTANTS.parts(
-    "reads-another-branch",
-    "a view reads what the branch has that the engine stands at",
-    Detection("forks", ONE, seeds=12),
-)
-def _reads_another_branch(counter: RunCounter) -> Parts:
-    class ReadsAnotherBranch(LogStateStore):
-        def value(self, view: _StateView, key: bytes) -> bytes | None:
-            """Reads what the engine holds, wherever it stands."""
-            right, wrong = super().value(view, key), self._engine.get(key)
-            counter.runs += right != wrong
-            return wrong
+@MUTANTS.part("reads-another-branch", Detection("forks", ONE, seeds=12))
+class ReadsAnotherBranch(Mutated, LogStateStore):
+    """a view reads what the branch has that the engine stands at"""
 
-    return _with_store(ReadsAnotherBranch)
+    def value(self, view: _StateView, key: bytes) -> bytes | None:
+        right, wrong = super().value(view, key), self._engine.get(key)
+        self.counter.runs += right != wrong
+        return wrong
 
 
-@MUTANTS.parts(
-    "links-not-kept",
-    "a key's link is not written anew when the key behind it comes or goes",
-    Detection("calm", ALL),
-    "safety",
-    "proofs",
-)
+@MUTANTS.parts("links-not-kept", Detection("calm", ALL), "safety", "proofs")
 def _deleted_key_stays_linked(counter: RunCounter) -> Parts:
+    """a key's link is not written anew when the key behind it comes or goes"""
+
     class KeepsLinks(PlainEngine):
         def _relink(self, changed: Any) -> Any:
-            """The key before one that goes, or comes, keeps pointing where it did."""
             order, gone = super()._relink(changed)
             kept = [place for place in order if place in changed]
             counter.runs += len(order) - len(kept)
@@ -94,24 +75,19 @@ def _deleted_key_stays_linked(counter: RunCounter) -> Parts:
         def open(cls, disk: Disk, *_: Any, **given: Any) -> LogStateStore:
             return super().open(disk, engine=KeepsLinks(), **given)
 
-    return _with_store(StoreThatKeepsLinks)
+    return parts_with(StoreThatKeepsLinks)
 
 
 FIRST_HEIGHT = 6
 """The bug sleeps until this height, so that the height which the checks name is not simply the first."""
 
 
-@MUTANTS.parts(
-    "wrong-balance",
-    f"from height {FIRST_HEIGHT} on, a transaction's sender is refunded one unit too much",
-    Detection("calm", ONE),
-)
-def wrong_balance(counter: RunCounter) -> Parts:
-    class WrongBalance(Transition):
-        def execute(self, prepared: PreparedTransaction) -> None:
-            Transition.execute(self, prepared)
-            if self.context.height >= FIRST_HEIGHT:
-                counter.ran()
-                self.world.credit(prepared.transaction.sender, 1)
+@MUTANTS.part("wrong-balance", Detection("calm", ONE))
+class WrongBalance(Mutated, Transition):
+    """from height 6 on, a transaction's sender is refunded one unit too much"""
 
-    return Parts(transition=WrongBalance)
+    def execute(self, prepared: PreparedTransaction) -> None:
+        Transition.execute(self, prepared)
+        if self.context.height >= FIRST_HEIGHT:
+            self.counter.ran()
+            self.world.credit(prepared.transaction.sender, 1)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, RunCounter
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated, RunCounter, parts_with
 from consensus.messages import Vote
 from validator.chain.block import BlockReceipts
 from validator.chain.messages import read_message
 from validator.node.assembly import Parts
 from validator.node.blocks.finality import Finality
 from validator.node.events import ReplaceJournal
-from validator.node.executor.executor import Executor
 from validator.node.joining.past_views import PastViews
 from validator.node.joining.snapshot_join import SnapshotJoin
-from validator.node.node import Node
 from validator.primitives.codec import CodecError, encode
 from validator.state.engine import SectionHead
 from validator.state.hashing import TWIG_LEVELS
@@ -43,20 +41,10 @@ class _Around:
         return getattr(self._disk, name)
 
 
-def _with_store(store: type[LogStateStore]) -> Parts:
-    class Mutated(Executor):
-        store_class = store
-
-    return Parts(executor=Mutated)
-
-
-@MUTANTS.parts(
-    "unsynced-meta",
-    "a commit of the state does not sync its frame and meta record",
-    Detection("restarts", ALL, seeds=8),
-    "no_problems",
-)
+@MUTANTS.parts("unsynced-meta", Detection("restarts", ALL, seeds=8), "no_problems")
 def _unsynced_meta(counter: RunCounter) -> Parts:
+    """a commit of the state does not sync its frame and meta record"""
+
     class NeverSynced(_Around):
         """A log's disk whose syncs do nothing."""
 
@@ -68,116 +56,78 @@ def _unsynced_meta(counter: RunCounter) -> Parts:
             super().__init__(log, *rest)
             log.disk = NeverSynced(log.disk)
 
-    return _with_store(Unsynced)
+    return parts_with(Unsynced)
 
 
-@MUTANTS.parts(
-    "archive-not-synced",
-    "a final block is not durable before its state is",
-    Detection("restarts", ALL, seeds=8),
-    "no_problems",
-)
-def _archive_not_synced(counter: RunCounter) -> Parts:
-    class NotSynced(BlockArchive):
-        def append(self, archived: ArchivedBlock, receipts: BlockReceipts) -> None:
-            counter.ran()
-            self._index(self._disk.append(ARCHIVE_FILE, frame(encode(archived))), receipts)
+@MUTANTS.part("archive-not-synced", Detection("restarts", ALL, seeds=8), "no_problems")
+class NotSynced(Mutated, BlockArchive):
+    """a final block is not durable before its state is"""
 
-    class Mutated(Executor):
-        archive_class = NotSynced
-
-    return Parts(executor=Mutated)
+    def append(self, archived: ArchivedBlock, receipts: BlockReceipts) -> None:
+        self.counter.ran()
+        self._index(self._disk.append(ARCHIVE_FILE, frame(encode(archived))), receipts)
 
 
-@MUTANTS.parts(
-    "prune-before-commit",
-    "what the new state does not need is removed before the new state is durable",
-    Detection("pruning", ALL, seeds=8),
-    "no_problems",
-)
-def _prune_before_commit(counter: RunCounter) -> Parts:
-    class PrunesFirst(LogStateStore):
-        def commit(self, view: View) -> None:
-            """Removes what the new state does not need, before the new state is durable."""
-            count, branch = 0, view.branch()  # type: ignore[attr-defined]
-            if branch:
-                first_twig = SectionHead.decode(branch[-1].step.section, 0).oldest >> TWIG_LEVELS
-                self._stand_at(branch[-1])
-                count = self._log.prunable_segments(first_twig << TWIG_LEVELS, view.height)
-                if count:
-                    counter.ran()
-                    peaks = [self._engine.tree.upper_node(*place) for place in pruned_peaks(first_twig)]
-                    self._log.prune(count, first_twig, peaks)
-                    self._engine.forget(first_twig)
-            super().commit(view)
-            while count and len(self._floors) > 1:
-                self._floors.popleft()
+@MUTANTS.part("prune-before-commit", Detection("pruning", ALL, seeds=8), "no_problems")
+class PrunesFirst(Mutated, LogStateStore):
+    """what the new state does not need is removed before the new state is durable"""
 
-        def _prune(self) -> None:
-            """That was done."""
+    def commit(self, view: View) -> None:
+        count, branch = 0, view.branch()  # type: ignore[attr-defined]
+        if branch:
+            first_twig = SectionHead.decode(branch[-1].step.section, 0).oldest >> TWIG_LEVELS
+            self._stand_at(branch[-1])
+            count = self._log.prunable_segments(first_twig << TWIG_LEVELS, view.height)
+            if count:
+                self.counter.ran()
+                peaks = [self._engine.tree.upper_node(*place) for place in pruned_peaks(first_twig)]
+                self._log.prune(count, first_twig, peaks)
+                self._engine.forget(first_twig)
+        super().commit(view)
+        while count and len(self._floors) > 1:
+            self._floors.popleft()
 
-    return _with_store(PrunesFirst)
+    def _prune(self) -> None:
+        """That was done."""
 
 
-@MUTANTS.parts(
-    "snapshot-chunk-unchecked",
-    "a joining validator takes the chunks of a snapshot as they come",
-    Detection("false-snapshot", (2,)),
-    "no_problems",
-)
-def _unchecked_chunks(counter: RunCounter) -> Parts:
-    class TakesAnyChunk(SnapshotIntake):
-        def take_chunk(self, chunk: int, data: bytes) -> None:
-            try:
-                super().take_chunk(chunk, data)
-            except SnapshotError:
-                counter.ran()
-                self._disk.replace(chunk_name(self._folder, chunk), data)
-                self._missing.discard(chunk)
+@MUTANTS.part("snapshot-chunk-unchecked", Detection("false-snapshot", (2,)), "no_problems")
+class TakesAnyChunk(Mutated, SnapshotIntake):
+    """a joining validator takes the chunks of a snapshot as they come"""
 
-        def install(self) -> None:
-            try:
-                super().install()
-            except SnapshotError:
-                manifest = self.manifest
-                assert manifest is not None, "a snapshot is installed whole"
-                meta = snapshot_meta(manifest.height, self.root, manifest.next_position)
-                begin_with_snapshot(self._disk, self._folder, meta, manifest.first_twig, manifest.peaks)
+    def take_chunk(self, chunk: int, data: bytes) -> None:
+        try:
+            super().take_chunk(chunk, data)
+        except SnapshotError:
+            self.counter.ran()
+            self._disk.replace(chunk_name(self._folder, chunk), data)
+            self._missing.discard(chunk)
 
-    class JoinsBlindly(SnapshotJoin):
-        intake_class = TakesAnyChunk
-
-    return Parts(join=JoinsBlindly)
+    def install(self) -> None:
+        try:
+            super().install()
+        except SnapshotError:
+            manifest = self.manifest
+            assert manifest is not None, "a snapshot is installed whole"
+            meta = snapshot_meta(manifest.height, self.root, manifest.next_position)
+            begin_with_snapshot(self._disk, self._folder, meta, manifest.first_twig, manifest.peaks)
 
 
-@MUTANTS.parts(
-    "journal-dropped-on-replace",
-    "replacing the journal drops the votes above the final block",
-    Detection("long", ALL, seeds=12),
-    "evidence",
-)
-def _journal_dropped(counter: RunCounter) -> Parts:
-    class DropsJournal(Finality):
-        def _replace_journal(self) -> None:
-            """Begins an empty journal: what is archived needs none."""
-            kept: Sequence[bytes] = self.engine.journal_snapshot()
-            counter.runs += bool(kept)
-            self.effects.append(ReplaceJournal(encode_journal((), ())))
+@MUTANTS.part("journal-dropped-on-replace", Detection("long", ALL, seeds=12), "evidence")
+class DropsJournal(Mutated, Finality):
+    """replacing the journal drops the votes above the final block"""
 
-    class MakesFinalWithoutJournal(Node):
-        finality_class = DropsJournal
-
-    return Parts(node=MakesFinalWithoutJournal)
+    def _replace_journal(self) -> None:
+        """Begins an empty journal: what is archived needs none."""
+        kept: Sequence[bytes] = self.engine.journal_snapshot()
+        self.counter.runs += bool(kept)
+        self.effects.append(ReplaceJournal(encode_journal((), ())))
 
 
-@MUTANTS.parts(
-    "journal-read-unsynced",
-    "what a restart reads of the journal is not made durable before it is repeated",
-    Detection("upgrades", ALL, seeds=8),
-    "safety",
-    "durable_votes",
-)
+@MUTANTS.parts("journal-read-unsynced", Detection("upgrades", ALL, seeds=8), "safety", "durable_votes")
 def _journal_as_it_is(counter: RunCounter) -> Parts:
+    """what a restart reads of the journal is not made durable before it is repeated"""
+
     class NeverReplaced(_Around):
         """A disk whose journal stays as it was found."""
 
@@ -194,44 +144,26 @@ def _journal_as_it_is(counter: RunCounter) -> Parts:
     return Parts(journal=read)
 
 
-@MUTANTS.parts(
-    "joins-on-one-word",
-    "one peer's view ends the abstention of who lost its journal",
-    Detection("lost-disk", ALL),
-    "safety",
-    "abstention",
-)
-def _joins_on_one_word(counter: RunCounter) -> Parts:
-    class TakesOneWord(PastViews):
-        @property
-        def are_known(self) -> bool:
-            counter.runs += bool(self.reported) and not super().are_known
-            return bool(self.reported)
+@MUTANTS.part("joins-on-one-word", Detection("lost-disk", ALL), "safety", "abstention")
+class TakesOneWord(Mutated, PastViews):
+    """one peer's view ends the abstention of who lost its journal"""
 
-    class JoinsOnOneWord(SnapshotJoin):
-        views_class = TakesOneWord
-
-    return Parts(join=JoinsOnOneWord)
+    @property
+    def are_known(self) -> bool:
+        self.counter.runs += bool(self.reported) and not super().are_known
+        return bool(self.reported)
 
 
-@MUTANTS.parts(
-    "joins-on-votes",
-    "a vote counts as proof of the view that its sender is in, for who lost its journal",
-    Detection("lost-disk", ALL, seeds=12),
-    "safety",
-    "abstention",
-)
-def _joins_on_votes(counter: RunCounter) -> Parts:
-    class TakesVotes(SnapshotJoin):
-        def _on_message(self, sender: int, payload: bytes) -> None:
-            """Takes a peer to be in the view that it votes in."""
-            try:
-                message = read_message(payload)
-            except CodecError:
-                message = None
-            if isinstance(message, Vote) and sender not in self._views.reported:
-                counter.ran()
-                self._views.reported[sender] = message.view
-            super()._on_message(sender, payload)
+@MUTANTS.part("joins-on-votes", Detection("lost-disk", ALL, seeds=12), "safety", "abstention")
+class TakesVotes(Mutated, SnapshotJoin):
+    """a vote counts as proof of the view that its sender is in, for who lost its journal"""
 
-    return Parts(join=TakesVotes)
+    def _on_message(self, sender: int, payload: bytes) -> None:
+        try:
+            message = read_message(payload)
+        except CodecError:
+            message = None
+        if isinstance(message, Vote) and sender not in self._views.reported:
+            self.counter.ran()
+            self._views.reported[sender] = message.view
+        super()._on_message(sender, payload)

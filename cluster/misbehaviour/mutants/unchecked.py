@@ -6,15 +6,15 @@ Each is provoked by the byzantine behaviour that sends exactly what the check is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from typing import Final
+from dataclasses import fields
+from typing import ClassVar, Final
 
 import msgspec
 
-from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, RunCounter
-from cluster.misbehaviour.mutants.state import wrong_balance
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, Mutated, RunCounter
+from cluster.misbehaviour.mutants.state import WrongBalance
 from consensus import interface as engine_border
 from consensus.keys import ValidatorSet
 from consensus.types import Signature, ValidatorIndex
@@ -30,8 +30,6 @@ from validator.primitives.types import Hash
 from validator.state.intake import SnapshotIntake
 from validator.transition.transition import Outcome, PreparedTransaction, Transition
 
-BASEFEES: Final = ("basefee_cycle", "basefee_cell", "basefee_lane_timer")
-USAGE: Final = ("lane_cycles", "lane_cells", "user_cycles", "user_cells")
 REJOINS: Final = 2
 """The validator that loses its disk, or is down for long, in the scenarios of those that help it."""
 
@@ -53,41 +51,25 @@ def _credulous(validators: ValidatorSet, counter: RunCounter) -> ValidatorSet:
     return Credulous(validators.public_keys, validators.scheme, validators.epochs)
 
 
-@MUTANTS.parts(
-    "unproved-snapshots",
-    "a joining validator takes a snapshot whose block nobody proves final",
-    Detection("unproved-snapshot", (REJOINS,)),
-    "safety",
-    "certificates",
-)
-def _unproved_snapshots(counter: RunCounter) -> Parts:
-    class TakesAnyOffer(SnapshotJoin):
-        def _on_offer(self, sender: int, offer: SnapshotOffer) -> None:
-            right, self._validators = self._validators, _credulous(self._validators, counter)
-            super()._on_offer(sender, offer)
-            self._validators = right
+@MUTANTS.part("unproved-snapshots", Detection("unproved-snapshot", (REJOINS,)), "safety", "certificates")
+class TakesAnyOffer(Mutated, SnapshotJoin):
+    """a joining validator takes a snapshot whose block nobody proves final"""
 
-    return Parts(join=TakesAnyOffer)
+    def _on_offer(self, sender: int, offer: SnapshotOffer) -> None:
+        right, self._validators = self._validators, _credulous(self._validators, self.counter)
+        super()._on_offer(sender, offer)
+        self._validators = right
 
 
-@MUTANTS.parts(
-    "unproved-final-blocks",
-    "who catches up takes blocks for final that nobody proves so",
-    Detection("unproved-blocks", (REJOINS,)),
-    "agreement",
-)
-def _unproved_blocks(counter: RunCounter) -> Parts:
-    class TakesAnyBlocks(CatchUp):
-        def _take_if_proved(self, response: FinalBlocksResponse) -> bool:
-            right, self.validators = self.validators, _credulous(self.validators, counter)
-            is_taken = super()._take_if_proved(response)
-            self.validators = right
-            return is_taken
+@MUTANTS.part("unproved-final-blocks", Detection("unproved-blocks", (REJOINS,)), "agreement")
+class TakesAnyBlocks(Mutated, CatchUp):
+    """who catches up takes blocks for final that nobody proves so"""
 
-    class CatchesUpOnTrust(Node):
-        catch_up_class = TakesAnyBlocks
-
-    return Parts(node=CatchesUpOnTrust)
+    def _take_if_proved(self, response: FinalBlocksResponse) -> bool:
+        right, self.validators = self.validators, _credulous(self.validators, self.counter)
+        is_taken = super()._take_if_proved(response)
+        self.validators = right
+        return is_taken
 
 
 class _AnyRoot(bytes):
@@ -103,90 +85,64 @@ class _AnyRoot(bytes):
         return False
 
 
-@MUTANTS.parts(
-    "manifest-unchecked",
-    "a joining validator does not hold a snapshot's manifest against the header's state root",
-    Detection("false-manifest", (REJOINS,)),
-    "no_problems",
-)
-def _manifest_unheld(counter: RunCounter) -> Parts:
-    class TakesAnyManifest(SnapshotIntake):
-        def take_manifest(self, data: bytes) -> None:
-            with self._any_root() as right:
-                super().take_manifest(data)
-            counter.runs += self.manifest is not None and self.manifest.root != right
+@MUTANTS.part("manifest-unchecked", Detection("false-manifest", (REJOINS,)), "no_problems")
+class TakesAnyManifest(Mutated, SnapshotIntake):
+    """a joining validator does not hold a snapshot's manifest against the header's state root"""
 
-        @contextmanager
-        def _any_root(self) -> Iterator[Hash]:
-            right, self.root = self.root, Hash(_AnyRoot(self.root))
-            try:
-                yield right
-            finally:
-                self.root = right
+    def take_manifest(self, data: bytes) -> None:
+        with self._any_root() as right:
+            super().take_manifest(data)
+        self.counter.runs += self.manifest is not None and self.manifest.root != right
 
-    class JoinsAnyState(SnapshotJoin):
-        intake_class = TakesAnyManifest
-
-    return Parts(join=JoinsAnyState)
+    @contextmanager
+    def _any_root(self) -> Iterator[Hash]:
+        right, self.root = self.root, Hash(_AnyRoot(self.root))
+        try:
+            yield right
+        finally:
+            self.root = right
 
 
 # --- headers ----------------------------------------------------------------------------------------------------------
 
 
-def _not_held(*names: str) -> Callable[[RunCounter], Parts]:
-    """A transition that does not hold these fields of the header against execution."""
+class _HoldsLess(Mutated, Transition):
+    """A transition that does not hold the ``unheld`` fields of the header against execution."""
 
-    def make(counter: RunCounter) -> Parts:
+    unheld: ClassVar[Sequence[str]]
+
+    def apply(self, transactions: Sequence[PreparedTransaction]) -> Outcome:
+        counter, unheld, outcome = self.counter, self.unheld, super().apply(transactions)
+
         class Lenient(Outcome):
             def matches(self, header: Header) -> str | None:
                 gave = self.header_fields()
                 differing = [name for name, value in gave.items() if getattr(header, name) != value]
-                counter.runs += any(name in names for name in differing)
-                return next((name for name in differing if name not in names), None)
+                counter.runs += any(name in unheld for name in differing)
+                return next((name for name in differing if name not in unheld), None)
 
-        class HoldsLess(Transition):
-            def apply(self, transactions: Sequence[PreparedTransaction]) -> Outcome:
-                outcome = super().apply(transactions)
-                return Lenient(**{field.name: getattr(outcome, field.name) for field in fields(outcome)})
-
-        return Parts(transition=HoldsLess)
-
-    return make
+        return Lenient(**{field.name: getattr(outcome, field.name) for field in fields(outcome)})
 
 
-@MUTANTS.parts(
-    "proposer-unchecked",
-    "votes for a block of another proposer than the leader of its view",
-    Detection("false-proposer", ALL),
-    "safety",
-    "leaders",
-)
-def _any_proposer(counter: RunCounter) -> Parts:
-    class TakesAnyProposer(Verification):
-        def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
-            if block.header.proposer == request.proposer:
-                return super()._is_what_was_proposed(request, block)
-            counter.ran()
-            vote = msgspec.structs.replace(request.vote, signer=ValidatorIndex(block.header.proposer))
-            return super()._is_what_was_proposed(msgspec.structs.replace(request, vote=vote), block)
+@MUTANTS.part("proposer-unchecked", Detection("false-proposer", ALL), "safety", "leaders")
+class TakesAnyProposer(Mutated, Verification):
+    """votes for a block of another proposer than the leader of its view"""
 
-    class VerifiesForAnyProposer(Node):
-        verification_class = TakesAnyProposer
-
-    return Parts(node=VerifiesForAnyProposer)
+    def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
+        if block.header.proposer == request.proposer:
+            return super()._is_what_was_proposed(request, block)
+        self.counter.ran()
+        vote = msgspec.structs.replace(request.vote, signer=ValidatorIndex(block.header.proposer))
+        return super()._is_what_was_proposed(msgspec.structs.replace(request, vote=vote), block)
 
 
 # --- whoever is wrong -------------------------------------------------------------------------------------------------
 
 
-@MUTANTS.parts(
-    "diverges-and-goes-on",
-    "who finds that a final block does not execute to its header says so, and goes on taking part",
-    Detection("calm", ONE),
-    "safety",
-    "silence",
-)
+@MUTANTS.parts("diverges-and-goes-on", Detection("calm", ONE), "safety", "silence")
 def _goes_on(counter: RunCounter) -> Parts:
+    """who finds that a final block does not execute to its header says so, and goes on taking part"""
+
     class GoesOn(Node):
         def handle(self, event: Event) -> list[Effect]:
             """As if it had not diverged; what it says of it is the same."""
@@ -197,25 +153,30 @@ def _goes_on(counter: RunCounter) -> Parts:
                 self.diverged = told
             return effects
 
-    wrong = wrong_balance(RunCounter())
-    return replace(wrong, node=GoesOn)
+    class Wrong(WrongBalance):
+        """Not what is counted."""
+
+        counter = RunCounter()
+
+    return Parts(transition=Wrong, node=GoesOn)
 
 
-MUTANTS.parts(
-    "receipts-root-unchecked",
-    "a header's receipts root is not held against execution",
-    Detection("invalid-block-any-field", ALL, seeds=12),
-    "chain",
-)(_not_held("receipts_root"))
-MUTANTS.parts(
-    "basefees-unchecked",
-    "a header's basefees are not held against execution",
-    Detection("invalid-block-any-field", ALL, seeds=12),
-    "conservation",
-)(_not_held(*BASEFEES))
-MUTANTS.parts(
-    "usage-unchecked",
-    "what a header says that its block used is not held against execution",
-    Detection("invalid-block-any-field", ALL, seeds=12),
-    "chain",
-)(_not_held(*USAGE))
+@MUTANTS.part("receipts-root-unchecked", Detection("invalid-block-any-field", ALL, seeds=12), "chain")
+class ReceiptsRootUnchecked(_HoldsLess):
+    """a header's receipts root is not held against execution"""
+
+    unheld = ("receipts_root",)
+
+
+@MUTANTS.part("basefees-unchecked", Detection("invalid-block-any-field", ALL, seeds=12), "conservation")
+class BasefeesUnchecked(_HoldsLess):
+    """a header's basefees are not held against execution"""
+
+    unheld = ("basefee_cycle", "basefee_cell", "basefee_lane_timer")
+
+
+@MUTANTS.part("usage-unchecked", Detection("invalid-block-any-field", ALL, seeds=12), "chain")
+class UsageUnchecked(_HoldsLess):
+    """what a header says that its block used is not held against execution"""
+
+    unheld = ("lane_cycles", "lane_cells", "user_cycles", "user_cells")

@@ -47,7 +47,7 @@ def kind_of(model: type[BaseModel]) -> str:
 
 
 def check_kind(given: Any, what: str, kinds: Collection[str]) -> Any:
-    """What was given. Raises :class:`ValueError` for an unknown kind, where pydantic would list all models."""
+    """The given value. Raises :class:`ValueError` for an unknown kind; pydantic would list all models."""
     if isinstance(given, dict):
         if "kind" not in given:
             raise ValueError(f"kind: is missing; known: {', '.join(kinds)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -385,26 +385,7 @@ LinkFault = PartitionFault | OneWayPartitionFault | CutFault | DegradeFault | Le
 ImpairingFault = PauseFault | SlowDiskFault | SlowExecutionFault | ClockSkewFault
 NodeFault = DownFault | ImpairingFault
 AnyFault = LinkFault | NodeFault | UpgradeFault
-
-KINDS: Final[tuple[type[AnyFault], ...]] = (
-    KillFault,
-    WipeFault,
-    DiskFullFault,
-    FailedSyncFault,
-    BitRotFault,
-    PauseFault,
-    SlowDiskFault,
-    SlowExecutionFault,
-    ClockSkewFault,
-    PartitionFault,
-    OneWayPartitionFault,
-    CutFault,
-    DegradeFault,
-    LeaderDelayFault,
-    UpgradeFault,
-)
-
-
+KINDS: Final[tuple[type[AnyFault], ...]] = get_args(NodeFault | LinkFault | UpgradeFault)
 KIND_NAMES: Final = tuple(kind_of(model) for model in KINDS)
 LASTING_KINDS: Final = frozenset(kind_of(model) for model in KINDS if issubclass(model, _Lasting | UpgradeFault))
 """Faults whose effect is reported at their end."""

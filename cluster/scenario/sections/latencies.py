@@ -37,10 +37,8 @@ class LatencyMatrix:
 
     def latency_ms(self, sender: str, receiver: str) -> float:
         """How long a message takes from one region to another. Raises :class:`KeyError` for an unknown one."""
-        order = list(self.places)
-        if sender not in self.places or receiver not in self.places:
-            raise KeyError(sender if sender not in self.places else receiver)
-        first, second = sorted((order.index(sender), order.index(receiver)))
+        order = {place: position for position, place in enumerate(self.places)}
+        first, second = sorted((order[sender], order[receiver]))
         round_trip_ms = self.within_ms if first == second else self.round_trips_ms[first][second - first - 1]
         return round_trip_ms / 2
 

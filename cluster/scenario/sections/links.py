@@ -7,7 +7,7 @@ latency over them (:mod:`cluster.scenario.network`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -110,16 +110,7 @@ AnyTopology = (
     | RegionsTopology
     | EdgesTopology
 )
-TOPOLOGIES: Final[tuple[type[AnyTopology], ...]] = (
-    FullTopology,
-    RingTopology,
-    StarTopology,
-    RandomRegularTopology,
-    SmallWorldTopology,
-    RegionsTopology,
-    EdgesTopology,
-)
-TOPOLOGY_NAMES: Final = tuple(kind_of(model) for model in TOPOLOGIES)
+TOPOLOGY_NAMES: Final = tuple(kind_of(model) for model in get_args(AnyTopology))
 
 
 def write_out_topology(given: Any) -> Any:

@@ -31,6 +31,7 @@ class Watches:
     ) -> None:
         names, namespace = scenario.validators.names, genesis.chain_id.encode()
         leader = ELECTIONS[scenario.consensus.leader_election](validators, namespace).leader
+        self._mutants = [scenario.validators.node(index).mutant for index in range(len(names))]
         skips = scenario.consensus.protocol == "simplex"
         self.monitor = SafetyMonitor(validators, namespace, genesis, leader, RuleLog(now_ms))
         self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
@@ -50,27 +51,25 @@ class Watches:
             self.promises.passes_on(machine.index, content.transactions, recipient is None)
 
     def deliver(
-        self,
-        sender: Machine,
-        machine: Machine,
-        payload: bytes,
-        content: Reading | None,
-        is_sound: Callable[[Machine], bool],
-        rebroadcast_ms: int,
+        self, sender: Machine, machine: Machine, payload: bytes, content: Reading | None, rebroadcast_ms: int
     ) -> None:
-        """Give a machine a message, and see whether it answers if it has to. ``is_sound`` says of a machine whether it
-        is honest and runs the code without a mutant."""
+        """Give a machine a message, and see whether it answers if it has to."""
         hearing = None
         if machine.joining is not None:
             self.votes.reported(machine.index, sender.index, content)
         if machine.byzantine is None and not machine.is_paused and machine.validator is not None:
-            node, is_good = machine.validator.node, isinstance(content, Proposal) and is_sound(sender)
+            node, is_good = machine.validator.node, isinstance(content, Proposal) and self._is_sound(sender)
             self.patience.hears(machine.index, sender.index, is_good, machine.own_clock.now_ms, content)
             if sender.byzantine is None and node.diverged is None:
                 hearing = self.answers.hears(machine.index, machine.incarnation, node.view, content)
         machine.receive(sender.index, payload, content)
         if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
             self.answers.heard(hearing, machine.own_clock.now_ms, rebroadcast_ms)
+
+    def _is_sound(self, machine: Machine) -> bool:
+        """Whether a validator is honest and runs the code without a mutant."""
+        planted = self._mutants[machine.index]
+        return machine.byzantine is None and planted is None and machine.release.mutant is None
 
     def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
         """A machine's validator, one of ``count``, enters a view."""

@@ -9,7 +9,7 @@ from cluster.checks.run import check_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
-from cluster.scenario import EpochSection
+from cluster.scenario.sections.validators import EpochSection
 from tests.cluster.records import ChainMaker, make_chain
 
 FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS

@@ -13,8 +13,8 @@ from cluster.checks.run import CHECKS, check_run, judge_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
-from cluster.scenario import SuccessSection
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
+from cluster.scenario.sections.success import SuccessSection
 from tests.cluster.records import INTERVAL_MS, make_record, make_scenario, with_kill
 
 FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS

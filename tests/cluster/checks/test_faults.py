@@ -10,7 +10,7 @@ import pytest
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
-from cluster.scenario import EpochSection
+from cluster.scenario.sections.validators import EpochSection
 from tests.cluster.checks.cases import (
     FAIL,
     INCONCLUSIVE,

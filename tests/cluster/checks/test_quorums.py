@@ -8,7 +8,7 @@ import pytest
 
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
-from cluster.scenario import EpochSection, NodeSection
+from cluster.scenario.sections.validators import EpochSection, NodeSection
 from tests.cluster.checks.cases import (
     FAIL,
     INCONCLUSIVE,

@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.scenario import LinksSection, Scenario
+from cluster.scenario import Scenario
 from cluster.scenario.network import Network
 from cluster.scenario.sections.latencies import MATRICES
+from cluster.scenario.sections.links import LinksSection
 
 ROOT = Path(__file__).resolve().parents[3]
 

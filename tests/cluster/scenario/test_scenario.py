@@ -18,10 +18,11 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.strict_yaml import MAX_NESTED
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.misbehaviour.mutants.registry import MUTANTS
-from cluster.scenario import Scenario, ValidatorsSection, load_scenario
+from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import find_scenario, scenario_text
 from cluster.scenario.sections.latencies import MATRICES
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
+from cluster.scenario.sections.validators import ValidatorsSection
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.program import ProgramCall
 from validator.primitives.params import DEFAULTS, GOVERNED, P50Weight, TieBreak, integer_range

@@ -12,9 +12,10 @@ import pytest
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.disks.memory import MemoryDisk
-from cluster.scenario import NodeSection, Scenario, ValidatorsSection, change_scenario, load_scenario
+from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.genesis import chain_id, validator_set
 from cluster.scenario.overrides import Change
+from cluster.scenario.sections.validators import NodeSection, ValidatorsSection
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from consensus.keys import Ed25519Scheme

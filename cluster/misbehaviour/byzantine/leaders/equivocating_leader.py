@@ -1,6 +1,6 @@
 """``equivocating-leader``: two valid blocks in one view, each to its half of the peers.
 
-The second block is built by the validator's own executor on the same parent, without transactions; where the first has
+The second block is built by the validator's own executor on the same parent, without transactions; if the first has
 none either, the two are the same and there is nothing to equivocate with. The leader stands by both: whoever got one
 hears nothing of the other from it.
 """
@@ -15,12 +15,11 @@ from cluster.misbehaviour.byzantine.base import (
     BehaviourContext,
     first_half,
     forget_old,
-    recipient_of,
     send_consensus,
 )
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest
-from validator.node.events import Completed, Effect, Event, Run, Started
+from validator.node.events import Completed, Effect, Event, Run, Send, Started
 from validator.node.executor.jobs import Build, Built
 
 
@@ -54,12 +53,12 @@ class EquivocatingLeader(Behaviour):
             return [Run(replace(effect.job, candidates=())), effect]
         return super().alter(effect)
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         match message:
             case Proposal() if (second := self._second_of(message)) is not None:
                 half = first_half(self.context.peers, message.view)
                 for peer in self.context.peers:
-                    if recipient_of(send) in (None, peer):
+                    if send.recipient in (None, peer):
                         yield send_consensus(peer, message if peer in half else second)
                 self._note_equivocation(message)
             case Vote(kind=VoteKind.NOTARIZE) if self.is_ours(message) and message.view in self._equivocated:

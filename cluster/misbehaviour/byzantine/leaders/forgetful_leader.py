@@ -1,6 +1,6 @@
 """``forgetful-leader``: builds on the newest final block, as if it had never heard of the notarized ones above it.
 
-It breaks no rule that anybody could prove: that block is final, and where every view since has a nullification, Simplex
+It breaks no rule that anybody could prove: that block is final, and if every view since has a nullification, Simplex
 lets a leader skip all of them. So a whole branch of notarized blocks is given up for one block, and everybody has to go
 back. In HotStuff a timeout certificate names the block that must not be skipped, and the proposal is refused.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, forget_old, recipient_of, send_consensus
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, forget_old, send_consensus
 from consensus.messages import Message, Proposal, Vote, VoteKind
 from consensus.types import Digest, View
-from validator.node.events import BlockFinal, Completed, Effect, Event, Run, Started
+from validator.node.events import BlockFinal, Completed, Effect, Event, Run, Send, Started
 from validator.node.executor.jobs import Build, Built, Finalize
 from validator.primitives.types import Hash
 
@@ -62,10 +62,10 @@ class ForgetfulLeader(Behaviour):
                 pass
         return super().alter(effect)
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         match message:
             case Proposal() if self.is_ours(message.vote) and message.view in self._own:
-                yield send_consensus(recipient_of(send), self._forgetful(message))
+                yield send_consensus(send.recipient, self._forgetful(message))
                 self.count_effect()
             case Vote(kind=VoteKind.NOTARIZE) if self.is_ours(message) and message.view in self._own:
                 pass  # for the block that it did not propose

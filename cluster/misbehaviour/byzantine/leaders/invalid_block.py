@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, recipient_of, send_consensus
-from consensus.messages import Message, Proposal, Vote, VoteKind
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, send_consensus
+from consensus.messages import Message, Proposal, VoteKind
 from consensus.types import Digest
 from validator.chain.block import MAX_BLOCK_BYTES, Block, Header, decode_block, header_hash, transactions_root
 from validator.chain.transactions import transaction_hash
-from validator.node.events import Effect
+from validator.node.events import Effect, Send
 from validator.primitives.codec import encode, pack_uint, unpack_uint
 from validator.primitives.types import PRICE_LIMIT
 
@@ -39,12 +39,12 @@ class InvalidBlock(Behaviour):
         """The invalid block in a good one's place."""
         raise NotImplementedError
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         spoilt = self._spoil(message) if isinstance(message, Proposal) and self.is_ours(message.vote) else None
         if spoilt is not None:
-            yield send_consensus(recipient_of(send), spoilt)
+            yield send_consensus(send.recipient, spoilt)
             self.count_effect()
-        elif isinstance(message, Vote) and self._contradicts(message):
+        elif self._spoilt is not None and message == self._spoilt[0].vote:
             pass  # the good block was never proposed to anybody
         else:
             yield send
@@ -61,9 +61,6 @@ class InvalidBlock(Behaviour):
             spoilt = msgspec.structs.replace(proposal, digest=digest, body=encode(block), vote=vote)
             self._spoilt = (proposal, spoilt)
         return self._spoilt[1]
-
-    def _contradicts(self, vote: Vote) -> bool:
-        return self._spoilt is not None and vote == self._spoilt[0].vote
 
 
 class FalseHeader(InvalidBlock):

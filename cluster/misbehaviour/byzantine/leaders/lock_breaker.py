@@ -14,7 +14,7 @@ from cluster.misbehaviour.byzantine.base import BehaviourContext, Heard, forget_
 from cluster.misbehaviour.byzantine.leaders.forgetful_leader import ForgetfulLeader
 from consensus.messages import Certificate, Message, Proposal, Timeout, TimeoutCertificate, VoteKind
 from consensus.types import View
-from validator.node.events import Effect, Event
+from validator.node.events import Effect, Send
 
 
 class LockBreaker(ForgetfulLeader):
@@ -27,12 +27,11 @@ class LockBreaker(ForgetfulLeader):
         self._named: dict[int, View] = {}
         """By view, the high view of its timeout certificate."""
 
-    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        if heard is not None:
-            self._note(heard.message)
-        return super().react(event, heard)
+    def hear(self, heard: Heard) -> list[Effect]:
+        self._note(heard.message)
+        return []
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         self._note(message)
         match message:
             case Certificate(kind=VoteKind.NOTARIZE) | Timeout():

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from cluster.misbehaviour.byzantine.base import Behaviour
 from consensus.messages import Message, Proposal
-from validator.node.events import Effect
+from validator.node.events import Effect, Send
 
 
 class SilentLeader(Behaviour):
     name = "silent-leader"
     description = "as leader, sends no proposal"
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         if isinstance(message, Proposal):
             self.count_effect()
         else:

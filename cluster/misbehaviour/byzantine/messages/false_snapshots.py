@@ -16,7 +16,6 @@ from cluster.misbehaviour.byzantine.base import (
     Behaviour,
     BehaviourContext,
     peer_message,
-    recipient_of,
     send_peer_message,
 )
 from validator.chain.block import decode_block
@@ -35,14 +34,14 @@ class FalseSnapshots(Behaviour):
     name = "false-snapshots"
     description = "gives chunks of snapshots in which one bit is wrong"
 
-    def alter(self, effect: Effect) -> list[Effect]:
-        chunk = peer_message(effect)
+    def send(self, send: Send) -> list[Effect]:
+        chunk = peer_message(send.payload)
         if not isinstance(chunk, ChunkResponse) or not chunk.data:
-            return [effect]
+            return [send]
         data, random = bytearray(chunk.data), self.context.random
         data[random.randrange(len(data))] ^= 1 << random.randrange(8)
         self.count_effect()
-        return [send_peer_message(recipient_of(effect), msgspec.structs.replace(chunk, data=bytes(data)))]
+        return [send_peer_message(send.recipient, msgspec.structs.replace(chunk, data=bytes(data)))]
 
 
 class FalseManifest(Behaviour):
@@ -58,26 +57,26 @@ class FalseManifest(Behaviour):
         self._chunk: tuple[int, bytes] = (0, b"")
         """The height of the snapshot that was offered last, and its false first chunk."""
 
-    def alter(self, effect: Effect) -> list[Effect]:
-        message, peer = peer_message(effect), recipient_of(effect) if isinstance(effect, Send) else None
+    def send(self, send: Send) -> list[Effect]:
+        message, peer = peer_message(send.payload), send.recipient
         if isinstance(message, SnapshotOffer) and peer is not None:
             block = decode_block(message.body)
             if block is None:
-                return [effect]  # another behaviour has made something else of it
+                return [send]  # another behaviour has made something else of it
             height = Height(block.header.height)
             self._offers[peer] = (message, height, Hash(block.header.state_root))
             return [Run(ReadSnapshot(self.context.index, ChunkRequest(height, FIRST_CHUNK)))]
         if isinstance(message, ChunkResponse) and (message.height, message.chunk) == (self._chunk[0], FIRST_CHUNK):
             piece = self._chunk[1][message.offset : message.offset + len(message.data)]
             return [send_peer_message(peer, msgspec.structs.replace(message, data=piece))]
-        return [effect]
+        return [send]
 
     def swallows(self, event: Event) -> bool:
         if isinstance(event, Started):
             self._offers.clear()
         return _is_read_for(event, self.context.index)
 
-    def react(self, event: Event, heard: object) -> list[Effect]:
+    def react(self, event: Event) -> list[Effect]:
         if not isinstance(event, Completed) or not _is_read_for(event, self.context.index):
             return []
         assert isinstance(event.result, SnapshotRead)

@@ -57,9 +57,8 @@ class Garbage(Behaviour):
             self._certificate_request,
         )
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         yield send
-        assert isinstance(send, Send)
         self._view = max(self._view, getattr(message, "view", 1))
         random = self.context.random
         for _ in range(PIECES_AT_A_TIME):
@@ -90,33 +89,25 @@ class Garbage(Behaviour):
 
     def _request(self, random: Random, sent: Send) -> Send:
         first, second = random.choice(EDGES), random.choice(EDGES)
-        return send_peer_message(
-            None,
-            random.choice(
-                (
-                    BlockRequest(_bytes(random)),
-                    FinalBlocksRequest(first, second),
-                    SnapshotRequest(),
-                    ChunkRequest(first, second, first),
-                    ViewRequest(_bytes(random)),
-                )
-            ),
+        requests = (
+            BlockRequest(_bytes(random)),
+            FinalBlocksRequest(first, second),
+            SnapshotRequest(),
+            ChunkRequest(first, second, first),
+            ViewRequest(_bytes(random)),
         )
+        return send_peer_message(None, random.choice(requests))
 
     def _answer(self, random: Random, sent: Send) -> Send:
         first, second = random.choice(EDGES), random.choice(EDGES)
-        return send_peer_message(
-            None,
-            random.choice(
-                (
-                    BlockResponse(_bytes(random)),
-                    FinalBlocksResponse((_bytes(random),), (), _bytes(random)),
-                    SnapshotOffer(_bytes(random), _bytes(random), (), _bytes(random), _bytes(random)),
-                    ChunkResponse(first, second, _bytes(random), first, second),
-                    ViewReport(_bytes(random), _bytes(random)),
-                )
-            ),
+        answers = (
+            BlockResponse(_bytes(random)),
+            FinalBlocksResponse((_bytes(random),), (), _bytes(random)),
+            SnapshotOffer(_bytes(random), _bytes(random), (), _bytes(random), _bytes(random)),
+            ChunkResponse(first, second, _bytes(random), first, second),
+            ViewReport(_bytes(random), _bytes(random)),
         )
+        return send_peer_message(None, random.choice(answers))
 
     def _far_vote(self, random: Random, sent: Send) -> Send:
         ahead = random.choice((random.randint(1, FLOODED_VIEWS), MAX_VIEW))

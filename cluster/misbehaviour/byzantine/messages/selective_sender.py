@@ -15,11 +15,9 @@ class SelectiveSender(Behaviour):
         peers = context.peers
         self._favoured = sorted(context.random.sample(peers, (len(peers) + 1) // 2))
 
-    def alter(self, effect: Effect) -> list[Effect]:
-        if not isinstance(effect, Send):
-            return [effect]
-        addressed = self.context.peers if effect.recipient is None else [effect.recipient]
+    def send(self, send: Send) -> list[Effect]:
+        addressed = self.context.peers if send.recipient is None else [send.recipient]
         reached = [peer for peer in addressed if peer in self._favoured]
         if len(reached) < len(addressed):
             self.count_effect()
-        return [Send(peer, effect.payload) for peer in reached]
+        return [Send(peer, send.payload) for peer in reached]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, Heard
 from consensus.messages import Message
-from validator.node.events import Effect, Event, Send
+from validator.node.events import Effect, Send
 
 REMEMBERED = 256
 """Messages to choose from."""
@@ -24,14 +24,12 @@ class StaleReplayer(Behaviour):
         super().__init__(context)
         self._old: deque[bytes] = deque(maxlen=REMEMBERED)
 
-    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        if heard is not None:
-            self._remember(heard.payload)
+    def hear(self, heard: Heard) -> list[Effect]:
+        self._remember(heard.payload)
         return []
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         yield send
-        assert isinstance(send, Send)
         for _ in range(min(REPLAYED_AT_A_TIME, len(self._old))):
             yield Send(None, self._old[self.context.random.randrange(len(self._old))])
             self.count_effect()

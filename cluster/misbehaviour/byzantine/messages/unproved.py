@@ -15,7 +15,6 @@ from cluster.misbehaviour.byzantine.base import (
     Behaviour,
     BehaviourContext,
     peer_message,
-    recipient_of,
     send_peer_message,
 )
 from consensus.messages import MAX_VIEW, Certificate, VoteKind
@@ -23,20 +22,20 @@ from consensus.messages import encode as encode_consensus
 from consensus.types import Digest, View
 from validator.chain.block import decode_block, header_hash
 from validator.chain.messages import FinalBlocksResponse, PeerMessage, SnapshotOffer
-from validator.node.events import Effect
+from validator.node.events import Effect, Send
 from validator.primitives.codec import encode
 
 
 class Unproved(Behaviour):
     """The base of both."""
 
-    def alter(self, effect: Effect) -> list[Effect]:
-        message = peer_message(effect)
+    def send(self, send: Send) -> list[Effect]:
+        message = peer_message(send.payload)
         lie = None if message is None else self._lie(message)
         if lie is None:
-            return [effect]
+            return [send]
         self.count_effect()
-        return [send_peer_message(recipient_of(effect), lie)]
+        return [send_peer_message(send.recipient, lie)]
 
     def _lie(self, message: PeerMessage) -> PeerMessage | None:
         """The message that replaces another; ``None`` if it stays."""

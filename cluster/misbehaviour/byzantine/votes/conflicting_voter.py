@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, Heard, forget_old, send_consensus, vote_of
 from consensus.messages import Message, Vote, VoteKind
-from validator.node.events import Effect, Event
+from validator.node.events import Effect, Send
 
 TWO_FACED_KINDS = (VoteKind.NOTARIZE, VoteKind.FINALIZE)
 VIEWS_UNTIL_CONTRADICTION = 2
@@ -36,15 +36,15 @@ class ConflictingVoter(Behaviour):
         self._said: dict[int, _Said] = {}
         self._view = 0
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         if isinstance(message, Vote) and self.is_ours(message) and message.kind in TWO_FACED_KINDS:
             self._view = max(self._view, message.view)
             return
         yield send
 
-    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        vote = None if heard is None else vote_of(heard.message)
-        if heard is None or vote is None or vote.signer != heard.sender or vote.kind not in TWO_FACED_KINDS:
+    def hear(self, heard: Heard) -> list[Effect]:
+        vote = vote_of(heard.message)
+        if vote is None or vote.signer != heard.sender or vote.kind not in TWO_FACED_KINDS:
             return []
         return [*self._agree(heard.sender, vote), *self._contradict()]
 

@@ -25,7 +25,7 @@ from cluster.misbehaviour.byzantine.base import (
 from cluster.misbehaviour.byzantine.overheard import Overheard, timeout_certificate
 from consensus.messages import AnyCertificate, Certificate, Message, Vote, VoteKind
 from consensus.types import Signature, ValidatorIndex
-from validator.node.events import Effect, Event, Send
+from validator.node.events import Effect, Send
 
 Signatures = list[tuple[ValidatorIndex, Signature]]
 
@@ -41,12 +41,12 @@ class FalseCertificate(Behaviour):
         self._overheard = Overheard(context)
         self._lied: dict[int, set[VoteKind]] = {}
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         self._overheard.learn(message)
         yield send
 
-    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        vote = None if heard is None else self._overheard.learn(heard.message)
+    def hear(self, heard: Heard) -> list[Effect]:
+        vote = self._overheard.learn(heard.message)
         return [] if vote is None else list(self._answer(vote))
 
     def _answer(self, vote: Vote) -> Iterator[Effect]:

@@ -19,13 +19,12 @@ from collections.abc import Iterator
 from cluster.misbehaviour.byzantine.base import (
     Behaviour,
     BehaviourContext,
+    EachView,
     Heard,
     forget_old,
-    recipient_of,
     send_consensus,
     send_consensus_unchecked,
 )
-from cluster.misbehaviour.byzantine.each_view import EachView
 from cluster.misbehaviour.byzantine.overheard import Overheard, TimeoutSignature, timeout_certificate
 from consensus.messages import (
     MAX_VIEW,
@@ -40,7 +39,7 @@ from consensus.messages import (
     VoteKind,
 )
 from consensus.types import GENESIS_VIEW, Signature, ValidatorIndex, View
-from validator.node.events import Effect, Event, Send
+from validator.node.events import Effect, Send
 
 VIEWS_AHEAD = 4
 """Timeouts with a forged certificate are of a view so far ahead: nobody can have the block that they name."""
@@ -87,22 +86,22 @@ class FalseTimeouts(Behaviour):
         """The lie about a view that all but one of a quorum timed out of; ``None`` if there is none."""
         raise NotImplementedError
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         self._overheard.learn(message)
         match message:
             case Proposal() if self.is_ours(message.vote):
                 self._led[message.view] = None
                 forget_old(self._led)
                 for peer in self._shown(message.view):
-                    if recipient_of(send) in (None, peer):
+                    if send.recipient in (None, peer):
                         yield send_consensus(peer, message)
             case Timeout() if message.vote.view in self._led:
                 pass  # it would complete the quorum of those who saw no block
             case _:
                 yield send
 
-    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        vote = None if heard is None else self._overheard.learn(heard.message)
+    def hear(self, heard: Heard) -> list[Effect]:
+        vote = self._overheard.learn(heard.message)
         if vote is None or vote.kind != VoteKind.TIMEOUT or vote.view in self._lied:
             return []
         committee, timeouts = self.context.validators.committee(vote.view), self._overheard.timeouts(vote.view)
@@ -137,13 +136,13 @@ class FalseHighCertificate(FalseTimeouts):
         self._has_led = True
         """Since the last lie about a view ahead: such a lie makes others deaf to its certificates for their view."""
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         self._has_led = self._has_led or isinstance(message, Proposal)
         yield from super().say(send, message)
 
-    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        effects = super().react(event, heard)
-        if self._has_led and heard is not None and isinstance(heard.message, Proposal):
+    def hear(self, heard: Heard) -> list[Effect]:
+        effects = super().hear(heard)
+        if self._has_led and isinstance(heard.message, Proposal):
             self._has_led = False
             effects += self._ahead(heard.message.view)
         return effects
@@ -166,10 +165,8 @@ class FalseHighCertificate(FalseTimeouts):
 
     def _forged(self, view: View) -> Certificate:
         """A notarization of a block that does not exist."""
-        at = self.context
-        committee = at.validators.committee(view)
-        signatures = tuple((signer, at.random_signature()) for signer in committee.members[: committee.quorum])
-        return Certificate(VoteKind.NOTARIZE, view, View(view - 1), at.random_digest(), signatures)
+        signatures = self.context.forged_signatures(view)
+        return Certificate(VoteKind.NOTARIZE, view, View(view - 1), self.context.random_digest(), signatures)
 
 
 class UnderstatedTimeouts(FalseTimeouts):

@@ -12,12 +12,11 @@ from cluster.misbehaviour.byzantine.base import (
     BehaviourContext,
     Heard,
     forget_old,
-    recipient_of,
     send_consensus,
     vote_of,
 )
 from consensus.messages import NO_DIGEST, NO_PARENT, Message, Timeout, Vote, VoteKind
-from validator.node.events import Effect, Event
+from validator.node.events import Effect, Send
 
 
 class NullifyAndFinalize(Behaviour):
@@ -29,23 +28,22 @@ class NullifyAndFinalize(Behaviour):
         self._blocks: dict[int, Vote] = {}
         """A notarize vote of each view, by whomever."""
 
-    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        self._learn(None if heard is None else vote_of(heard.message))
+    def hear(self, heard: Heard) -> list[Effect]:
+        self._learn(vote_of(heard.message))
         return []
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         yield send
         vote = vote_of(message)
         self._learn(vote)
         if vote is None or not self.is_ours(vote):
             return
-        recipient = recipient_of(send)
         if vote.kind == VoteKind.FINALIZE:
-            yield send_consensus(recipient, self._giving_up(vote.view))
+            yield send_consensus(send.recipient, self._giving_up(vote.view))
         elif vote.digest == NO_DIGEST and vote.view in self._blocks:
             block = self._blocks[vote.view]
             yield send_consensus(
-                recipient, self.context.vote(VoteKind.FINALIZE, block.view, block.parent_view, block.digest)
+                send.recipient, self.context.vote(VoteKind.FINALIZE, block.view, block.parent_view, block.digest)
             )
         else:
             return

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, Heard, forget_old, send_consensus
-from cluster.misbehaviour.byzantine.each_view import EachView
+from cluster.misbehaviour.byzantine.base import Behaviour, BehaviourContext, EachView, Heard, forget_old, send_consensus
 from consensus.certificates import verify_certificate
 from consensus.messages import (
     NO_DIGEST,
@@ -23,7 +22,7 @@ from consensus.messages import (
     VoteKind,
 )
 from consensus.types import GENESIS_VIEW, View
-from validator.node.events import Effect, Event
+from validator.node.events import Effect, Send
 
 
 class KindReplayer(Behaviour):
@@ -34,10 +33,10 @@ class KindReplayer(Behaviour):
         super().__init__(context)
         self._replayed: dict[int, None] = {}
 
-    def react(self, event: Event, heard: Heard | None) -> list[Effect]:
-        return [] if heard is None else list(self._replay(heard.message))
+    def hear(self, heard: Heard) -> Iterator[Effect]:
+        return self._replay(heard.message)
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         yield from self._replay(message)
         yield send
 

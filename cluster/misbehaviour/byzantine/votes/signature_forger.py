@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from cluster.misbehaviour.byzantine.base import Behaviour, recipient_of, send_consensus, vote_of, with_vote
+from cluster.misbehaviour.byzantine.base import Behaviour, send_consensus, vote_of, with_vote
 from consensus.messages import MAX_VIEW, Certificate, Message, Vote, VoteKind
 from consensus.types import ValidatorIndex, View
-from validator.node.events import Effect
+from validator.node.events import Effect, Send
 
 VIEWS_AHEAD = 3
 """Forged certificates are of the view of the vote, and of up to so many views ahead."""
@@ -22,7 +22,7 @@ class SignatureForger(Behaviour):
     name = "signature-forger"
     description = "votes in others' names and with bad signatures, and forges certificates"
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         vote = vote_of(message)
         if vote is not None and self.is_ours(vote):
             at, random = self.context, self.context.random
@@ -30,7 +30,7 @@ class SignatureForger(Behaviour):
             in_anothers_name = msgspec.structs.replace(vote, signer=peer, signature=at.random_signature())
             badly_signed = msgspec.structs.replace(vote, signature=at.random_signature())
             for forged in (with_vote(message, badly_signed), in_anothers_name, self._certificate(vote)):
-                yield send_consensus(recipient_of(send), forged)
+                yield send_consensus(send.recipient, forged)
                 self.count_effect()
         yield send
 

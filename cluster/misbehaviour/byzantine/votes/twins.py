@@ -11,9 +11,8 @@ one key would fight over every stream, so there are no live twins.
 
 from __future__ import annotations
 
-from cluster.misbehaviour.byzantine.base import Behaviour, Score, consensus_message, forget_old, vote_of
+from cluster.misbehaviour.byzantine.base import Behaviour, Score, consensus_content, forget_old, vote_of
 from consensus.messages import Vote, conflict
-from validator.node.events import Send
 
 
 class Twins(Behaviour):
@@ -32,7 +31,7 @@ class TwinWatch:
 
     def note(self, twin: int, payload: bytes) -> None:
         """One of the two, 0 or 1, sends a message."""
-        message = consensus_message(Send(None, payload))
+        message = consensus_content(payload)
         vote = None if message is None else vote_of(message)
         if vote is None:
             return

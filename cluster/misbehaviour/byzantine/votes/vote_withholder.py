@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from cluster.misbehaviour.byzantine.base import Behaviour, vote_of
 from consensus.messages import Message, Proposal
-from validator.node.events import Effect
+from validator.node.events import Effect, Send
 
 
 class VoteWithholder(Behaviour):
     name = "vote-withholder"
     description = "sends no votes besides those in its own proposals"
 
-    def say(self, send: Effect, message: Message) -> Iterator[Effect]:
+    def say(self, send: Send, message: Message) -> Iterator[Effect]:
         if vote_of(message) is None or isinstance(message, Proposal):
             yield send
         else:

@@ -38,11 +38,12 @@ from cluster.record.genesis_file import to_json
 from cluster.record.message_trace import RING_MESSAGES, peek
 from cluster.record.run import RunRecord
 from cluster.record.status import Counted, Tally
-from cluster.scenario import LinksSection, Scenario
+from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.network import Network
 from cluster.scenario.node_setup import Pace, node_config
 from cluster.scenario.sections.faults import LeaderDelayFault, PartitionFault
+from cluster.scenario.sections.links import LinksSection
 from consensus.certificates import verify_finalization
 from consensus.keys import Ed25519Scheme, ValidatorSet
 from consensus.messages import VoteKind

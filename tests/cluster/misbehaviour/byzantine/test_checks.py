@@ -17,8 +17,9 @@ from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import FaultRecord, Finalization, RunRecord
 from cluster.record.status import Tally
-from cluster.scenario import NodeSection, Scenario
+from cluster.scenario import Scenario
 from cluster.scenario.genesis import validator_signer
+from cluster.scenario.sections.validators import NodeSection
 from consensus.keys import KeyedHashScheme
 from consensus.leader import ELECTIONS
 from consensus.messages import Evidence, Vote, VoteKind, conflict, encode_evidence, vote_signing_bytes

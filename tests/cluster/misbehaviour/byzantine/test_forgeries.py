@@ -8,7 +8,7 @@ from functools import cache
 import msgspec
 import pytest
 
-from cluster.misbehaviour.byzantine.base import consensus_message, peer_message, send_consensus, send_peer_message
+from cluster.misbehaviour.byzantine.base import consensus_content, peer_message, send_consensus, send_peer_message
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour
 from cluster.simulation.driver import Simulation
 from consensus.keys import KeyedHashScheme, ValidatorSet
@@ -25,7 +25,7 @@ from validator.chain.messages import (
     SnapshotOffer,
     SnapshotRequest,
 )
-from validator.node.events import Completed, Message, Run
+from validator.node.events import Completed, Effect, Message, Run, Send
 from validator.node.executor.executor import Executor
 from validator.node.executor.jobs import BlocksRead, Build, Job, ReadBlocks, ReadSnapshot, SnapshotRead
 from validator.primitives.codec import encode
@@ -84,6 +84,11 @@ def require_forged(body: bytes, certificate: bytes, true: bytes) -> None:
     assert decode(certificate).kind == VoteKind.FINALIZE  # type: ignore[union-attr]
 
 
+def payload_of(effect: Effect) -> bytes:
+    assert isinstance(effect, Send)
+    return effect.payload
+
+
 # --- headers ----------------------------------------------------------------------------------------------------------
 
 
@@ -98,7 +103,7 @@ def test_a_header_is_false_in_one_field_and_each_has_its_turn() -> None:
         vote = at.vote(VoteKind.NOTARIZE, view, view - 1, digest)
         subject = (View(view), View(view - 1), Digest(good.header.parent_hash), digest)
         (said,) = behaviour.alter(send_consensus(None, Proposal(*subject, encode(good), vote)))
-        message = consensus_message(said)
+        message = consensus_content(payload_of(said))
         assert isinstance(message, Proposal)
         spoilt = msgspec.msgpack.decode(message.body, type=Block)
         assert Hash(message.digest) == header_hash(spoilt.header), "all else fits"
@@ -129,7 +134,7 @@ def test_an_unproved_range_ends_in_a_block_that_is_not_final() -> None:
     assert isinstance(read, BlocksRead)
     true = FinalBlocksResponse(read.bodies, read.links, read.certificate)
     (effect,) = liar("unproved-blocks").alter(send_peer_message(ASKING, true))
-    false = peer_message(effect)
+    false = peer_message(payload_of(effect))
     assert isinstance(false, FinalBlocksResponse)
     assert false.bodies[:-1] == true.bodies[:-1]
     require_forged(false.bodies[-1], false.certificate, true.bodies[-1])
@@ -138,7 +143,7 @@ def test_an_unproved_range_ends_in_a_block_that_is_not_final() -> None:
 def test_an_unproved_snapshot_is_of_the_true_state() -> None:
     true = offered()
     (effect,) = liar("unproved-snapshot").alter(send_peer_message(ASKING, true))
-    false = peer_message(effect)
+    false = peer_message(payload_of(effect))
     assert isinstance(false, SnapshotOffer)
     assert (false.receipts, false.manifest) == (true.receipts, true.manifest)
     require_forged(false.body, false.certificate, true.body)
@@ -168,8 +173,8 @@ def test_a_false_manifest_fits_its_chunk_and_not_the_state_root() -> None:
     assert isinstance(run, Run)
     done = Completed(executor().run(run.job))
     assert behaviour.swallows(done)
-    (effect,) = behaviour.react(done, None)
-    false = peer_message(effect)
+    (effect,) = behaviour.react(done)
+    false = peer_message(payload_of(effect))
     assert isinstance(false, SnapshotOffer)
     assert msgspec.structs.replace(false, manifest=true.manifest) == true
     with pytest.raises(SnapshotError, match="another state root"):
@@ -178,7 +183,7 @@ def test_a_false_manifest_fits_its_chunk_and_not_the_state_root() -> None:
     right, chunk = Manifest.decode(true.manifest, height, root), answer(run.job)
     assert isinstance(chunk, ChunkResponse)
     (effect,) = behaviour.alter(send_peer_message(ASKING, chunk))
-    given = peer_message(effect)
+    given = peer_message(payload_of(effect))
     assert isinstance(given, ChunkResponse)
     assert sum(one != other for one, other in zip(given.data, chunk.data, strict=True)) == 1
     wrong = replace(right, twig_roots=false_roots(false, right))
@@ -211,7 +216,7 @@ def test_an_offer_whose_manifest_is_spoilt_already_is_passed_on() -> None:
     behaviour, spoilt = liar("false-manifest"), msgspec.structs.replace(offered(), manifest=b"noise")
     (run,) = behaviour.alter(send_peer_message(ASKING, spoilt))
     assert isinstance(run, Run)
-    assert behaviour.react(Completed(executor().run(run.job)), None) == [send_peer_message(ASKING, spoilt)]
+    assert behaviour.react(Completed(executor().run(run.job))) == [send_peer_message(ASKING, spoilt)]
 
 
 def test_what_others_read_is_not_swallowed() -> None:

@@ -13,7 +13,7 @@ from cluster.misbehaviour.byzantine.base import (
     SISTER_CHAIN,
     VIEWS_REMEMBERED,
     SisterChain,
-    consensus_message,
+    consensus_content,
     heard_in,
     send_consensus,
 )
@@ -57,14 +57,15 @@ def heard(behaviour: Behaviour, *messages: Message, sender: int = 0) -> list[Sen
     """What it says when it hears these."""
     said: list[Send] = []
     for message in messages:
-        event = Received(sender, send_consensus(None, message).payload)
-        said += [effect for effect in behaviour.react(event, heard_in(event)) if isinstance(effect, Send)]
+        known = heard_in(Received(sender, send_consensus(None, message).payload))
+        assert known is not None
+        said += [effect for effect in behaviour.hear(known) if isinstance(effect, Send)]
     return said
 
 
 def as_sent(send: Send, kind: type[AnyMessage]) -> AnyMessage:
     """A message that no decoder takes, as it was sent."""
-    assert consensus_message(send) is None
+    assert consensus_content(send.payload) is None
     envelope = decode_message(send.payload)
     assert isinstance(envelope, ConsensusMessage)
     return msgspec.msgpack.decode(envelope.payload, type=kind)
@@ -74,7 +75,7 @@ def only(kind: type[AnyMessage], sends: Iterable[Send]) -> AnyMessage:
     """The one message that was sent, and to everybody."""
     (send,) = sends
     assert send.recipient is None
-    message = consensus_message(send)
+    message = consensus_content(send.payload)
     assert isinstance(message, kind)
     return message
 
@@ -157,7 +158,7 @@ def test_certificates_of_a_sister_chain_are_good_there_and_of_every_kind(bench: 
     behaviour = liar("sister-chain", bench)
     kinds: set[VoteKind] = set()
     for view in range(1, 4):
-        lie = consensus_message(heard(behaviour, bench.proposal(view, f"b{view}"))[0])
+        lie = consensus_content(heard(behaviour, bench.proposal(view, f"b{view}"))[0].payload)
         assert isinstance(lie, Certificate | TimeoutCertificate)
         assert lie.view == view
         assert holds(lie, bench, SISTER_CHAIN)
@@ -173,7 +174,7 @@ def test_certificates_of_a_sister_chain_are_good_there_and_of_every_kind(bench: 
 def test_a_forger_of_timeouts_signed_them_alone(bench: Bench) -> None:
     behaviour = liar("timeout-forger", bench)
     (send,) = heard(behaviour, bench.proposal(1, "b1"))
-    lie = consensus_message(send)
+    lie = consensus_content(send.payload)
     assert isinstance(lie, Certificate | TimeoutCertificate)
     assert lie.kind == behaviour.context.gives_up_by
     good = [vote.signer for vote in lie.votes() if verify_vote(vote, bench.validators, NAMESPACE)]
@@ -216,7 +217,7 @@ def test_understated_timeouts_hide_the_highest_block_in_three_ways() -> None:
     heard(behaviour, HOTSTUFF.certificate(NOTARIZE, 2, "b2"))
     lower, inside, bare = lies_of(behaviour, [6, 7, 8])
 
-    signed_for_more = consensus_message(lower)
+    signed_for_more = consensus_content(lower.payload)
     assert isinstance(signed_for_more, TimeoutCertificate)
     assert (signed_for_more.high, signed_for_more.high_view) == (HOTSTUFF.high(2), 2)
     assert not holds(signed_for_more, HOTSTUFF)
@@ -228,7 +229,7 @@ def test_understated_timeouts_hide_the_highest_block_in_three_ways() -> None:
     assert (lower_inside.high, lower_inside.high_view) == (HOTSTUFF.high(5), 6)
     assert are_signed(lower_inside.votes(), HOTSTUFF)
 
-    without = consensus_message(bare)
+    without = consensus_content(bare.payload)
     assert isinstance(without, TimeoutCertificate)
     assert (without.high, without.high_view) == (None, 7)
     assert not verify_timeout_certificate(without, HOTSTUFF.validators, NAMESPACE, View(6))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, consensus_message, heard_in, send_consensus
+from cluster.misbehaviour.byzantine.base import VIEWS_REMEMBERED, consensus_content, heard_in, send_consensus
 from cluster.misbehaviour.byzantine.leaders.equivocating_leader import EquivocatingLeader
 from cluster.misbehaviour.byzantine.messages.garbage import Garbage
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, Behaviour, BehaviourContext, Score
@@ -60,8 +60,9 @@ def test_a_behaviour_itself_remembers_few_views() -> None:
     voter, leader = ConflictingVoter(at), EquivocatingLeader(at)
     for view in range(1, 500):
         payload = send_consensus(None, context_of(simulation, 1).vote(VoteKind.NOTARIZE, view, 0, bytes(32))).payload
-        event = Message(1, payload)
-        voter.react(event, heard_in(event))
+        said = heard_in(Message(1, payload))
+        assert said is not None
+        voter.hear(said)
     assert len(voter._said) <= VIEWS_REMEMBERED
     assert leader._second == {}
 
@@ -73,7 +74,7 @@ def test_every_behaviour_leaves_alone_what_it_is_not_about() -> None:
     for name, behaviour in BEHAVIOURS.items():
         made: Behaviour = behaviour(context_of(simulation, HOSTILE))
         assert made.alter(other) in ([other], []), name
-        assert consensus_message(other) is None
+        assert consensus_content(other.payload) is None
         assert not made.swallows(Message(1, b""))
     nullify = send_consensus(None, context_of(simulation, HOSTILE).vote(VoteKind.NULLIFY, 9, NO_PARENT, NO_DIGEST))
     assert BEHAVIOURS["silent-leader"](context_of(simulation, HOSTILE)).alter(nullify) == [nullify]

@@ -7,10 +7,9 @@ import gc
 import pytest
 
 from cluster.common.limits import COLLECTOR_THRESHOLDS
-from cluster.simulation import signatures
-from cluster.simulation.garbage_collection import collecting_rarely
-from cluster.simulation.shared_reader import SharedReader
-from cluster.simulation.signatures import RememberingScheme
+from cluster.simulation import shared_work
+from cluster.simulation.driver import collecting_rarely
+from cluster.simulation.shared_work import RememberingScheme, SharedReader
 from consensus.keys import KeyedHashScheme
 from consensus.messages import CertificateRequest
 from consensus.messages import encode as encode_consensus
@@ -74,7 +73,7 @@ def test_good_signatures_are_checked_once_and_others_each_time() -> None:
 
 
 def test_the_oldest_good_signatures_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signatures, "REMEMBERED_SIGNATURES", 2)
+    monkeypatch.setattr(shared_work, "REMEMBERED_SIGNATURES", 2)
     counting = Counting()
     scheme = RememberingScheme(counting)
     signer = scheme.signer(bytes(32))
