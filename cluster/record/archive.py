@@ -1,7 +1,7 @@
 """The files of a run for executing it again: final blocks, and how diverged validators executed theirs.
 
 Nothing here needs more than executing a block does, so that a process of another Python can read it
-(:mod:`cluster.shadow`).
+(:mod:`cluster.audit.reexecution.worker`).
 """
 
 from __future__ import annotations
