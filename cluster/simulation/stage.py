@@ -99,6 +99,7 @@ class SimulatedStage:
     # --- links --------------------------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
+        """The simulator asks :mod:`cluster.faults.link_faults` for each message that it sends."""
         self.link_faults.become(faults)
         then()
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from validator.chain.records import Timer
 from validator.primitives.types import Address, TimerId
-from validator.scheduler import kernels
+from validator.scheduler import order
 from validator.scheduler.rows import ROW, SUPPLIED, WORD_BITS, WORD_MASK, Rows, pack_row
 
 TOP: int = 2**96 - 1
@@ -90,7 +90,7 @@ class Terms:
             "bid_max": max((bid[0] for bid in bids), default=0),
             "bid_priority": max((bid[1] for bid in bids), default=0),
         }
-        prices = np.zeros(1, kernels.PRICES)
+        prices = np.zeros(1, order.PRICES)
         for name, value in words.items():
             prices[f"{name}_low"], prices[f"{name}_high"] = value & WORD_MASK, value >> WORD_BITS
         for name in ("height", "floor", "cap", "divisor", "by_id"):
@@ -98,11 +98,11 @@ class Terms:
         return prices
 
     def actors(self) -> npt.NDArray[np.void]:
-        table = np.zeros(len(self.parties), kernels.ACTOR)
+        table = np.zeros(len(self.parties), order.ACTOR)
         for row, party in zip(table, self.parties, strict=True):
             max_fee, priority = party.bid or (0, 0)
             row["recent"] = party.recent
-            row["has_bid"] = 0 if party.bid is None else kernels.BIDS_MAX | kernels.BIDS_PRIORITY
+            row["has_bid"] = 0 if party.bid is None else order.BIDS_MAX | order.BIDS_PRIORITY
             row["max_low"], row["max_high"] = max_fee & WORD_MASK, max_fee >> WORD_BITS
             row["priority_low"], row["priority_high"] = priority & WORD_MASK, priority >> WORD_BITS
         return table

@@ -27,7 +27,7 @@ from validator.primitives.params import TieBreak
 from validator.primitives.types import PRICE_LIMIT
 from validator.pvm.dispatch import program, resolve_handler
 from validator.pvm.runtime.machine import Vm
-from validator.scheduler import kernels
+from validator.scheduler import order
 from validator.scheduler.fairness import FairnessWeights
 from validator.scheduler.index import SchedulerIndex
 from validator.scheduler.pricing import default_bid
@@ -335,7 +335,7 @@ class TimerPhase:
         return self.terms.cap if timer.gas_limit is None else timer.gas_limit
 
     def _kernel_prices(self) -> npt.NDArray[np.void]:
-        prices = np.zeros(1, kernels.PRICES)
+        prices = np.zeros(1, order.PRICES)
         values = {
             "price": self.prices.lane_price,
             "tip": self._default_bid()[1],

@@ -9,7 +9,7 @@ results. It passes events to its parts, and keeps the order in which they act:
 - The engine's ``Finalized`` makes a line of blocks final (:mod:`validator.node.blocks.finality`). Blocks that are not
   here are fetched first (:mod:`validator.node.blocks.catch_up`).
 - Requests of peers are answered (:mod:`validator.node.peer_service`).
-- Transactions come by ``Submit`` and by gossip into the mempool (:mod:`validator.node.pool.admission`).
+- Transactions come by ``Submit`` and by gossip into the mempool (:mod:`validator.node.pool.offers`).
 - If a final block does not execute to its header, this validator computes another state than a quorum does. It reports
   that (``Diverged``) and stops taking part. Continuing would only spread the damage.
 """
@@ -46,8 +46,8 @@ from validator.node.blocks.verification import Verification
 from validator.node.executor import jobs
 from validator.node.outbox import Outbox
 from validator.node.peer_service import PeerService
-from validator.node.pool.admission import Admission
 from validator.node.pool.mempool import Mempool, Refusal
+from validator.node.pool.offers import Offers
 from validator.primitives.codec import CodecError, encode
 from validator.primitives.types import Hash, Height
 from validator.storage.journal import JournalContent, encode_batch
@@ -102,7 +102,7 @@ class Node:
     """One validator's node."""
 
     mempool_class: ClassVar[type[Mempool]] = Mempool
-    admission_class: ClassVar[type[Admission]] = Admission
+    offers_class: ClassVar[type[Offers]] = Offers
     verification_class: ClassVar[type[Verification]] = Verification
     proposals_class: ClassVar[type[Proposals]] = Proposals
     finality_class: ClassVar[type[Finality]] = Finality
@@ -125,7 +125,7 @@ class Node:
         self._engine_events: deque[engine_border.Event] = deque()
         self.diverged: events.Diverged | None = None
         self.mempool = self.mempool_class(identity.genesis)
-        self._admission = self.admission_class(self.mempool)
+        self._offers = self.offers_class(self.mempool)
         self._tree = tree = BlockTree(start.digest, start.height, start.view)
         for body in journal.bodies:
             block = decode_block(body)
@@ -196,7 +196,7 @@ class Node:
             case events.Timeout(timer):
                 self._on_timeout(timer)
             case events.Submit(request, transactions):
-                self._effects += self._admission.submit(request, transactions)
+                self._effects += self._offers.submit(request, transactions)
             case events.Started():
                 self._consensus(engine_border.Start())
 
@@ -250,7 +250,7 @@ class Node:
         if len(transactions) > messages.MAX_GOSSIPED_TRANSACTIONS:
             self._effects.fault(sender, "oversized")
             return
-        effects, is_honest = self._admission.gossip(sender, transactions)
+        effects, is_honest = self._offers.gossip(sender, transactions)
         self._effects += effects
         if not is_honest:
             self._effects.fault(sender, "bad_transactions")
@@ -341,14 +341,14 @@ class Node:
             case jobs.Built():
                 self._proposals.built(result)
             case jobs.Finalized():
-                self._effects += self._admission.settle(result)
+                self._effects += self._offers.settle(result)
                 self._finality.committed(result)
             case jobs.FinalizedInvalid():
                 self._on_divergence(result)
             case jobs.BlocksRead() | jobs.SnapshotRead():
                 self._peer_service.read(result)
             case jobs.AccountsRead():
-                self._effects += self._admission.accounts_read(result)
+                self._effects += self._offers.accounts_read(result)
 
     def _on_executed(self, result: jobs.Executed) -> None:
         held = self._tree.get(result.digest)
@@ -400,7 +400,7 @@ class Node:
             trace=encode(result.trace),
         )
         self._effects.append(self.diverged)
-        self._effects += self._admission.close(Refusal.DIVERGED, _diverged_line(self.diverged))
+        self._effects += self._offers.close(Refusal.DIVERGED, _diverged_line(self.diverged))
 
 
 def _root_records(start: FinalPoint) -> tuple[bytes, ...]:

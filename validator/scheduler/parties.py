@@ -1,4 +1,4 @@
-"""The parties of the index: agents, their last good bids and recent fires, as the kernels read them."""
+"""The parties of the index: agents, their last good bids and recent fires, as the compiled loops read them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from validator.chain.records import Actor, Fires, KeptAnswer
 from validator.primitives.types import Address
-from validator.scheduler import kernels
+from validator.scheduler import order
 from validator.scheduler.agents import OWN, Party, agent_of, may_bid, parties_of
 from validator.scheduler.fairness import FireCounts
 from validator.scheduler.rows import PartyNumbers, words_of
@@ -29,7 +29,7 @@ class Parties:
     def __init__(self) -> None:
         self.fires = FireCounts()
         self.numbers = PartyNumbers()
-        self.table = np.zeros(MIN_PARTIES, kernels.ACTOR)
+        self.table = np.zeros(MIN_PARTIES, order.ACTOR)
         """By the number of a party."""
         self.greatest_bid = (0, 0)
         """Bounds from above of the agents' last good ``(max_fee, priority)``."""
@@ -65,7 +65,7 @@ class Parties:
         known = len(self.numbers)
         number = self.numbers.number(party)
         if number >= len(self.table):
-            self.table = np.concatenate([self.table, np.zeros(len(self.table), kernels.ACTOR)])
+            self.table = np.concatenate([self.table, np.zeros(len(self.table), order.ACTOR)])
         if number == known:
             self.table[number]["recent"] = self.fires.by_actor.get(party.actor, 0)
             self._set_bid(party, self.kept_for(party))
@@ -126,9 +126,7 @@ class Parties:
     def _set_bid(self, party: Party, answer: KeptAnswer) -> None:
         row = self.table[self.number(party)]
         max_fee, priority, _ = answer
-        row["has_bid"] = (0 if max_fee is None else kernels.BIDS_MAX) | (
-            0 if priority is None else kernels.BIDS_PRIORITY
-        )
+        row["has_bid"] = (0 if max_fee is None else order.BIDS_MAX) | (0 if priority is None else order.BIDS_PRIORITY)
         row["max_low"], row["max_high"] = words_of(max_fee or 0)
         row["priority_low"], row["priority_high"] = words_of(priority or 0)
         greatest = self.greatest_bid

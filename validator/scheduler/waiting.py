@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from validator.scheduler import kernels
-from validator.scheduler.kernels import CHUNK, FOUND, SUMMARY
+from validator.scheduler import order
+from validator.scheduler.order import CHUNK, FOUND, SUMMARY
 from validator.scheduler.rows import (
     DEAD,
     HAS_AGENT,
@@ -72,7 +72,7 @@ class WaitingPool:
         """
         triggers, sequences = np.array(places, np.uint64).T
         positions, flags = np.zeros(len(places), np.int64), np.zeros(len(places), np.uint32)
-        missing = kernels.kill(self.rows, self.count, triggers, sequences, positions, flags)
+        missing = order.kill(self.rows, self.count, triggers, sequences, positions, flags)
         assert not missing, "a due timer has a row"
         self.live -= len(places)
         self._stale.update((positions // CHUNK).tolist())
@@ -155,7 +155,7 @@ class WaitingPool:
     def expired(self, height: int, most: int) -> npt.NDArray[np.int64]:
         """Positions of the first living rows that have expired, at most ``most``."""
         found = np.empty(min(most, self.live), np.int64)
-        number = kernels.expired(self.rows, self.count, self.summary(self._cap), np.uint64(height), found)
+        number = order.expired(self.rows, self.count, self.summary(self._cap), np.uint64(height), found)
         return found[:number]
 
     def unsupplied(self, parties: Collection[int]) -> list[bytes]:
@@ -175,7 +175,7 @@ class WaitingPool:
         size = FIRST_BATCH
         while True:
             found = np.zeros(min(size, LARGEST_BATCH), FOUND)
-            number = kernels.best(self.rows, self.count, summary, actors, prices[0], after, found)
+            number = order.best(self.rows, self.count, summary, actors, prices[0], after, found)
             for item in found[:number]:
                 position, score_high, score_low, tip_low, tip_high = item.tolist()
                 yield position, tip_high << WORD_BITS | tip_low, score_high << WORD_BITS | score_low
@@ -190,14 +190,14 @@ class WaitingPool:
             self._cap = cap
             self._stale = set(range((self.count + CHUNK - 1) // CHUNK))
         for chunk in self._stale:
-            kernels.summarize(self.rows, self.count, chunk, np.uint64(cap), self._summary)
+            order.summarize(self.rows, self.count, chunk, np.uint64(cap), self._summary)
         self._stale.clear()
         return self._summary
 
     # --- parts ------------------------------------------------------------------------------------------------------
 
     def _lower_bound(self, trigger: int, sequence: int) -> int:
-        return int(kernels.find(self.rows, self.count, np.uint64(trigger), np.uint64(sequence)))
+        return int(order.find(self.rows, self.count, np.uint64(trigger), np.uint64(sequence)))
 
     def _insert(self, position: int, row: Rows) -> None:
         """A row that was swept comes back: rare, and as slow as it is rare."""

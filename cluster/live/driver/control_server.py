@@ -29,7 +29,7 @@ from cluster.live.driver.faucet import Faucet
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.supervised_host import Host
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.live.web.prometheus import PROMETHEUS, labelled, merge_pages, render_metric
+from cluster.live.web.prometheus_text import PROMETHEUS, labelled, merge_pages, render_metric
 from cluster.live.web.server import Endpoint, Page, Rate, build_application, json_response, read_body, serve
 from cluster.record.folder import FAUCET_TOKEN_FILE, TOKEN_FILE
 from cluster.record.run import RunRecord

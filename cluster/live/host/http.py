@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from cluster.live.host.pages import Pages
 from cluster.live.web.connections import JSON
 from cluster.live.web.event_stream import EventStream
-from cluster.live.web.prometheus import PROMETHEUS, render_metric
+from cluster.live.web.prometheus_text import PROMETHEUS, render_metric
 from cluster.live.web.server import (
     MESSAGEPACK,
     Endpoint,

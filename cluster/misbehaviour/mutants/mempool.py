@@ -9,14 +9,14 @@ from validator.chain.transactions import transaction_hash
 from validator.node.blocks.proposals import Proposals
 from validator.node.events import Effect, Send
 from validator.node.executor.jobs import Built
-from validator.node.pool.admission import Admission, Offer
 from validator.node.pool.mempool import Departed, Departure, Mempool
+from validator.node.pool.offers import Offer, Offers
 
 MUTANTS = MutantTable(Area.NODE, "promises")
 
 
 @MUTANTS.part("keeps-to-itself", Detection("calm", ALL))
-class Selfish(Mutated, Admission):
+class Selfish(Mutated, Offers):
     """a client's transaction is not passed on to the other validators"""
 
     def _judge_one(self, offer: Offer, accounts: Any) -> list[Effect]:

@@ -17,11 +17,11 @@ ROOT = Path(__file__).resolve().parents[3]
 LEFT = """
 from numba.core.registry import CPUDispatcher
 from cluster.tools.warm_up import warm_up
-from validator.scheduler import kernels as scheduler_kernels, overflow
+from validator.scheduler import order, overflow
 from validator.state.engines import kernels as state_kernels
 
 warm_up()
-for module in (scheduler_kernels, overflow, state_kernels):
+for module in (order, overflow, state_kernels):
     for name, found in sorted(vars(module).items()):
         if isinstance(found, CPUDispatcher) and not found.signatures:
             print(f"{module.__name__}.{name}")

@@ -57,7 +57,7 @@ from validator.node.events import (
 from validator.node.evidence import base_digest, contradicts_its_vote, decode_misconduct, verify_misconduct
 from validator.node.executor.executor import Executor, execution_error
 from validator.node.executor.jobs import Finalize
-from validator.node.pool import admission
+from validator.node.pool import offers
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import Hash
 from validator.storage.journal import encode_batch
@@ -114,16 +114,16 @@ def test_a_single_node_is_a_network() -> None:
 
 
 def test_many_transactions_reach_peers_in_messages_that_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admission, "MAX_GOSSIPED_TRANSACTIONS", 3)
+    monkeypatch.setattr(offers, "MAX_GOSSIPED_TRANSACTIONS", 3)
     network = Network().start()
     assert network.submit(0, *[wire(nonce) for nonce in range(8)]) == [None] * 8
     network.run_for(8)
     assert [len(network.validator(index).node.mempool) for index in range(4)] == [8] * 4
     sizes = [len(item) for item in (b"a", b"bb", b"ccc", b"d")]
-    monkeypatch.setattr(admission, "MAX_GOSSIPED_BYTES", 3)
-    batches = list(admission.batches([b"x" * size for size in sizes]))
+    monkeypatch.setattr(offers, "MAX_GOSSIPED_BYTES", 3)
+    batches = list(offers.batches([b"x" * size for size in sizes]))
     assert batches == [(b"x", b"xx"), (b"xxx",), (b"x",)]
-    assert list(admission.batches([])) == []
+    assert list(offers.batches([])) == []
 
 
 # --- catching up ----------------------------------------------------------------------------------------------------

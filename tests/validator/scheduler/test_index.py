@@ -38,12 +38,12 @@ from validator.chain.transactions import Call, ExtendTimer, System, Transaction,
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, Height, TimerId
 from validator.scheduler import calendar as calendar_module
-from validator.scheduler import kernels, waiting
+from validator.scheduler import order, waiting
 from validator.scheduler.calendar import MAX_REMOVED_IN_SMALL, Bucket, Calendar
 from validator.scheduler.fairness import FireCounts
 from validator.scheduler.index import SchedulerIndex
-from validator.scheduler.kernels import CHUNK
 from validator.scheduler.open_timers import OpenTimers
+from validator.scheduler.order import CHUNK
 from validator.scheduler.overflow import OverflowTree
 from validator.scheduler.parties import Parties
 from validator.scheduler.rows import DEAD, ROW, Rows, timer_id_of_row
@@ -269,9 +269,9 @@ def everything(index: SchedulerIndex) -> dict[str, Any]:
 def require_summary(pool: WaitingPool) -> None:
     """What a chunk's summary says is so; for the cap that is known, without which there is none."""
     cap = pool._cap
-    fresh = np.zeros((pool.count + CHUNK - 1) // CHUNK, kernels.SUMMARY)
+    fresh = np.zeros((pool.count + CHUNK - 1) // CHUNK, order.SUMMARY)
     for chunk in range(len(fresh)):
-        kernels.summarize(pool.rows, pool.count, chunk, np.uint64(cap), fresh)
+        order.summarize(pool.rows, pool.count, chunk, np.uint64(cap), fresh)
     assert np.array_equal(pool.summary(cap)[: len(fresh)], fresh)
 
 

@@ -23,8 +23,8 @@ from tests.validator.naive_pool import (
     draw_terms,
     is_supplied,
 )
-from validator.scheduler import kernels, waiting
-from validator.scheduler.kernels import CHUNK
+from validator.scheduler import order, waiting
+from validator.scheduler.order import CHUNK
 from validator.scheduler.rows import DEAD, ROW, WORD_BITS, timer_id_of_row
 from validator.scheduler.waiting import FIRST_BATCH, WaitingPool
 
@@ -91,9 +91,9 @@ class Pools:
             assert expired == model.expired(terms.height, most)
         in_turn = [place(pool.rows[at]) for at in pool.positions(terms.height, terms.cap)]
         assert in_turn == model.in_turn(terms)
-        fresh = np.zeros((pool.count + CHUNK - 1) // CHUNK, kernels.SUMMARY)
+        fresh = np.zeros((pool.count + CHUNK - 1) // CHUNK, order.SUMMARY)
         for chunk in range(len(fresh)):
-            kernels.summarize(pool.rows, pool.count, chunk, np.uint64(terms.cap), fresh)
+            order.summarize(pool.rows, pool.count, chunk, np.uint64(terms.cap), fresh)
         assert np.array_equal(pool.summary(terms.cap)[: len(fresh)], fresh)
         found = pool.best_first(terms.actors(), terms.prices())
         assert [(place(pool.rows[at]), tip, score) for at, tip, score in found] == model.best_first(terms)
@@ -191,10 +191,10 @@ def test_where_a_row_stands() -> None:
     places = [row.place for row in pools.model.rows]
     for at, (trigger, sequence) in enumerate(places):
         assert pools.pool.position_of(trigger, sequence) == at
-        assert kernels.find(rows, count, np.uint64(trigger), np.uint64(sequence)) == at
+        assert order.find(rows, count, np.uint64(trigger), np.uint64(sequence)) == at
     for trigger, sequence in ((0, 0), (2**62, 0), (places[50][0], 0), (places[50][0], 2**62)):
         expected = sum(other < (trigger, sequence) for other in places)
-        assert kernels.find(rows, count, np.uint64(trigger), np.uint64(sequence)) == expected
+        assert order.find(rows, count, np.uint64(trigger), np.uint64(sequence)) == expected
     with pytest.raises(AssertionError):
         pools.pool.position_of(places[-1][0], places[-1][1] + 1)
     with pytest.raises(AssertionError):

@@ -1,1 +1,1 @@
-"""Transactions on their way into a block: admission and the mempool."""
+"""Transactions on their way into a block: offers and the mempool."""

@@ -101,7 +101,7 @@ class Refusal(StrEnum):
     UNAFFORDABLE = "unaffordable"
     MEMPOOL_FULL = "mempool_full"
     BUSY = "busy"
-    """Too many wait for their senders' accounts to be read (:mod:`validator.node.pool.admission`)."""
+    """Too many wait for their senders' accounts to be read (:mod:`validator.node.pool.offers`)."""
     DIVERGED = "diverged"
     """The validator takes part no more."""
 

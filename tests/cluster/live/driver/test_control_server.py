@@ -16,7 +16,7 @@ from cluster.live.control_client import ControlClient, ControlError
 from cluster.live.driver import control_server as control
 from cluster.live.driver.control_server import AddFault, ControlServer, Overview, StopRun
 from cluster.live.web.addresses import Served
-from cluster.live.web.prometheus import merge_pages
+from cluster.live.web.prometheus_text import merge_pages
 from cluster.live.web.server import MAX_CLIENTS, ClientBudgets, Rate
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 

@@ -26,7 +26,7 @@ from cluster.live.host.http import build_app
 from cluster.live.web import connections, event_stream
 from cluster.live.web import server as web
 from cluster.live.web.connections import Connection
-from cluster.live.web.prometheus import render_metric
+from cluster.live.web.prometheus_text import render_metric
 from cluster.live.web.server import serve
 from loadgen.client import NotFound, Refused, ValidatorClient
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread

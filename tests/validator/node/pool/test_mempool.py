@@ -26,7 +26,6 @@ from validator.chain.transactions import (
     transaction_hash,
 )
 from validator.node.pool import mempool as module
-from validator.node.pool.admission import MAX_OFFERED_TRANSACTIONS
 from validator.node.pool.mempool import (
     MAX_BLOCKS_WAITING,
     MAX_NONCES,
@@ -37,6 +36,7 @@ from validator.node.pool.mempool import (
     Refusal,
     Refused,
 )
+from validator.node.pool.offers import MAX_OFFERED_TRANSACTIONS
 from validator.primitives.codec import pack_uint, tagged_hash
 from validator.primitives.types import ZERO_HASH, Address, Hash
 from validator.transition.transition import PreparedTransaction

@@ -53,7 +53,7 @@ class Offer:
         return sum(len(one.wire) for one in self.prepared)
 
 
-class Admission:
+class Offers:
     """The way into one validator's mempool. Each method returns the effects that follow."""
 
     def __init__(self, mempool: Mempool) -> None:

@@ -25,26 +25,26 @@ from validator.node.events import (
     TransactionRefused,
 )
 from validator.node.executor.jobs import AccountsRead, Finalized, ReadAccounts
-from validator.node.pool import admission as module
 from validator.node.pool import mempool as mempool_module
-from validator.node.pool.admission import Admission
+from validator.node.pool import offers as module
 from validator.node.pool.mempool import Mempool, Refusal
+from validator.node.pool.offers import Offers
 
 POOR = USERS[2]
 UNFUNDED_REQUESTS = 20
 
 
 class Desk:
-    """An admission whose reads are answered when the test says so."""
+    """Offers whose reads are answered when the test says so."""
 
     def __init__(self) -> None:
         self.author = Author()
         self.mempool = Mempool(make_genesis())
-        self.admission = Admission(self.mempool)
+        self.offers = Offers(self.mempool)
         self.told: list[Effect] = []
 
     def submit(self, request: int, *wires: bytes) -> list[Effect]:
-        return self._note(self.admission.submit(request, wires))
+        return self._note(self.offers.submit(request, wires))
 
     def read(self) -> list[Effect]:
         """Answer the read that is under way."""
@@ -52,13 +52,13 @@ class Desk:
         assert isinstance(job, ReadAccounts)
         result = self.author.executor.run(job)
         assert isinstance(result, AccountsRead)
-        return self._note(self.admission.accounts_read(result))
+        return self._note(self.offers.accounts_read(result))
 
     def settle(self, *wires: bytes) -> list[Effect]:
         """The next block holds these."""
         final = self.author.finalize(self.author.build(None, *wires).digest)
         assert isinstance(final, Finalized)
-        return self._note(self.admission.settle(final))
+        return self._note(self.offers.settle(final))
 
     def _note(self, effects: list[Effect]) -> list[Effect]:
         self.told += effects
@@ -147,7 +147,7 @@ def test_what_waits_is_answered_when_nothing_is_taken_any_more() -> None:
     desk = Desk()
     desk.submit(1, wire(0))
     desk.submit(2, wire(1))
-    effects = desk.admission.close(Refusal.DIVERGED, "the validator diverged at height 3")
+    effects = desk.offers.close(Refusal.DIVERGED, "the validator diverged at height 3")
     assert answers(effects) == {1: [result(wire(0), Refusal.DIVERGED)], 2: [result(wire(1), Refusal.DIVERGED)]}
     assert len(desk.mempool) == 0
 
@@ -172,7 +172,7 @@ def gossip(*wires: bytes) -> bytes:
 def test_gossip_obeys_the_same_rules_and_goes_no_further() -> None:
     desk = Desk()
     unpaid, spent = wire(0, user=2), wire(2**64 - 1)
-    effects, is_honest = desk.admission.gossip(2, (unpaid, wire(0), spent))
+    effects, is_honest = desk.offers.gossip(2, (unpaid, wire(0), spent))
     assert is_honest and effects == [Run(ReadAccounts((POOR, ALICE)))]
     desk._note(effects)
     effects = desk.read()

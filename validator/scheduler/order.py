@@ -1,4 +1,4 @@
-"""Compiled loops over packed rows: the best among those that wait, the expired ones, the position of a row.
+"""The order of waiting timers, as compiled loops over packed rows: the best, the expired ones, the position of a row.
 
 They are exact: fees are 96-bit integers in two words, scores 128-bit ones, ids are compared whole. Rows stand in the
 order of ``(trigger_height, sequence)``; every :data:`CHUNK` of them have a summary, by which a loop passes over chunks

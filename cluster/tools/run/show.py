@@ -1,0 +1,51 @@
+"""The end of a run on the terminal: the table of checks and the verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cluster.audit.reexecution.describe import lines
+from cluster.checks.verdict import Verdict
+from cluster.common.outcome import Outcome
+from cluster.tools.console.terminal import SIGNS, STYLES
+
+
+def print_verdict(console: Console, verdict: Verdict, report: Path | None, reproduce: str) -> None:
+    """Print the table of checks, the verdict and its reason, the report's path, and without a pass the command that
+    runs it again."""
+    table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for check in verdict.checks:
+        state = Text(f"{SIGNS[check.verdict]} {check.verdict.value}", style=STYLES[check.verdict])
+        if not check.applies:
+            state = Text("– n/a", style="dim")
+        table.add_row(state, check.name, Text(check.detail))
+    console.print()
+    console.print(table)
+    for page in verdict.divergences:
+        console.print()
+        console.print(Text("\n".join(lines(page))), soft_wrap=True)
+    console.print()
+    line = Text.assemble("verdict  ", (verdict.outcome.value, STYLES[verdict.outcome]), _why(verdict))
+    console.print(line, soft_wrap=True)
+    console.print(Text(f"report   {report or 'could not be written'}"), soft_wrap=True)
+    if verdict.outcome is not Outcome.PASS:
+        console.print(Text(f"again    {reproduce}"), soft_wrap=True)
+
+
+def _why(verdict: Verdict) -> str:
+    """The check that decided the verdict, its reason, and the other checks with the same outcome."""
+    alike = [check.name for check in verdict.checks if check.verdict is verdict.outcome]
+    others = f" (so did {', '.join(alike[1:])})" if verdict.reason and alike[1:] else ""
+    return f": {verdict.reason}{others}" if verdict.reason else ""
+
+
+def print_kept(console: Console, endpoints: Path) -> None:
+    """Print that the testnet is still running."""
+    console.print(Text(f"kept     the testnet is idle and still serves its pages (see {endpoints}); Ctrl-C ends it"))
