@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from cluster.live.driver.driver import run_live
 from cluster.record.run import FaultRecord, Finalization, RunRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KIND_NAMES, live_problem
+from cluster.scenario.sections.release import Release
 from cluster.simulation import machine as machine_module
 from cluster.simulation.driver import Simulation, simulate
 from cluster.simulation.machine import Machine
@@ -137,7 +138,12 @@ def fail_nothing(patch: pytest.MonkeyPatch) -> None:
 
 
 def install_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Simulation, "_install", lambda _self, _index, _release: None)
+    right = SimulatedStage.replace
+
+    def replace(stage: SimulatedStage, indices: Sequence[int], _: Release) -> None:
+        right(stage, indices, stage.machines[indices[0]].release)
+
+    patch.setattr(SimulatedStage, "replace", replace)
 
 
 PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
