@@ -128,6 +128,8 @@ def read_result(folder: Path) -> dict[str, Any]:
     path = folder / RESULT_FILE
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise BadInput(f"{folder}: holds no finished run: it has no {RESULT_FILE}") from None
     except OSError as error:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:

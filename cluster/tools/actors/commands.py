@@ -125,7 +125,7 @@ def _check(options: Any) -> int:
             print(printable(f"stampede: {error}"), file=sys.stderr)
             are_fine = False
         else:
-            print("\n".join(result.lines))
+            print("\n".join(result.lines), flush=True)  # the next file may be complained about on stderr
             are_fine = are_fine and result.is_fine
     return ExitCode.PASS if are_fine else ExitCode.BAD_INPUT
 

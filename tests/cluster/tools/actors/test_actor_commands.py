@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -157,6 +158,17 @@ def test_a_file_that_cannot_be_read_is_one_line_and_the_others_are_checked(
         "stampede: .: cannot be read: Is a directory",
     ]
     assert [line.split(" ")[1] for line in captured.out.splitlines()] == ["Counter", "Busy"]
+
+
+def test_reports_and_complaints_stand_in_the_order_of_the_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file, too, where standard output is written in blocks and errors at once."""
+    log = folder / "log"
+    with log.open("a") as output, log.open("a", buffering=1) as errors:
+        monkeypatch.setattr(sys, "stdout", output)
+        monkeypatch.setattr(sys, "stderr", errors)
+        main(["actor", "check", "counter.py", "nowhere.py", "busy.py"])
+    written = log.read_text()
+    assert written.index("Counter") < written.index("nowhere.py") < written.index("Busy")
 
 
 UNHEARD = """class Unheard(Actor):

@@ -125,6 +125,9 @@ def test_a_run_that_does_not_fail_is_one_line(tmp_path: Path, capsys: pytest.Cap
 def test_bad_input_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no such folder or file" in complaint(capsys, str(tmp_path / "none"))
     assert "holds no finished run" in complaint(capsys, str(tmp_path))
+    (tmp_path / "result.json").mkdir()
+    assert "result.json: cannot be read: " in complaint(capsys, str(tmp_path))
+    (tmp_path / "result.json").rmdir()
     (tmp_path / "result.json").write_text('{"backend": "live"}')
     assert "was a live run" in complaint(capsys, str(tmp_path))
     (tmp_path / "result.json").write_text('{"backend": "sim", "seed": 1}')
