@@ -238,7 +238,7 @@ def test_an_archive_whose_items_are_no_blocks_is_refused() -> None:
 def test_a_folder_that_is_no_run_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="no such folder"):
         read_run(tmp_path / "missing")
-    with pytest.raises(BadInput, match="holds no finished run: it has no result.json"):
+    with pytest.raises(BadInput, match="holds no finished run: it has no result"):
         read_run(tmp_path)
     finish_run(make_record(), tmp_path)
     (tmp_path / "result.json").write_text("{")
