@@ -57,4 +57,4 @@ def _processor() -> str:
     except OSError:
         lines = []
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.processor() or "unknown")
+    return next(models, None) or platform.processor() or "unknown"
