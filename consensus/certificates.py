@@ -6,8 +6,7 @@ the newest final block. The functions check certificates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from consensus.interface import Parent
@@ -118,7 +117,8 @@ class CertificateStore:
     def timeout_certificate(self, votes: Sequence[Vote]) -> TimeoutCertificate:
         """The certificate that a quorum of good timeout votes makes, with that of the highest block that they name."""
         high = self.of_block(max(vote.parent_view for vote in votes))
-        return TimeoutCertificate(votes[0].view, high, tuple((v.signer, v.parent_view, v.signature) for v in votes))
+        signed = {vote.signer: (vote.parent_view, vote.signature) for vote in votes}
+        return TimeoutCertificate.of(votes[0].view, high, signed)
 
 
 def verify_certificate(
@@ -128,14 +128,15 @@ def verify_certificate(
 
     Signatures that ``checked`` (of the same view) has found good before are not checked again.
     """
-    if not _is_quorum([signer for signer, _ in certificate.signatures], validators.committee(certificate.view)):
+    signed = certificate.signed
+    if not _is_quorum(signed, validators.committee(certificate.view)):
         return False
     kind, subject = certificate.kind, (certificate.parent_view, certificate.digest)
     message = vote_signing_bytes(namespace, kind, certificate.view, *subject)
     return all(
         (checked is not None and checked.has_checked(kind, subject, signer, signature))
         or validators.verify(signer, message, signature)
-        for signer, signature in certificate.signatures
+        for signer, signature in signed.items()
     )
 
 
@@ -151,7 +152,8 @@ def verify_timeout_certificate(
     A certificate without ``high`` is good for whoever knows that view to be final: ``final_view`` is the newest such.
     Signatures that ``checked`` (of the same view) has found good before are not checked again.
     """
-    if not _is_quorum([signer for signer, _, _ in certificate.signatures], validators.committee(certificate.view)):
+    signed = certificate.signed
+    if not _is_quorum(signed, validators.committee(certificate.view)):
         return False
     high, highest = certificate.high, certificate.high_view
     if high is None and highest > final_view:
@@ -163,7 +165,7 @@ def verify_timeout_certificate(
         or validators.verify(
             signer, vote_signing_bytes(namespace, VoteKind.TIMEOUT, certificate.view, high_view, NO_DIGEST), signature
         )
-        for signer, high_view, signature in certificate.signatures
+        for signer, (high_view, signature) in signed.items()
     )
     return votes_are_good and (high is None or verify_certificate(high, validators, namespace))
 
@@ -196,10 +198,6 @@ def verify_finalization(encoded: bytes, digest: Digest, validators: ValidatorSet
 _OF_BLOCKS: Final = (VoteKind.NOTARIZE, VoteKind.FINALIZE)
 
 
-def _is_quorum(signers: Sequence[ValidatorIndex], committee: Committee) -> bool:
-    """Whether these are a quorum of the committee, strictly ascending."""
-    return (
-        committee.quorum <= len(signers) <= len(committee)
-        and all(left < right for left, right in pairwise(signers))
-        and all(signer in committee for signer in signers)
-    )
+def _is_quorum(signers: Collection[ValidatorIndex], committee: Committee) -> bool:
+    """Whether these are a quorum of the committee."""
+    return committee.quorum <= len(signers) and all(signer in committee for signer in signers)

@@ -34,7 +34,8 @@ the highest view of which it knows a notarization or a finalization. On entering
    carries the certificate of that block; it is broadcast. With it go the validator's notarize vote of ``v`` and its
    finalize votes of ``v - 1`` and ``v - 2``, whose collectors may have failed.
 
-Whoever holds a quorum of equal votes, or of timeout votes of one view, makes a certificate of it and broadcasts it:
+Whoever holds a quorum of equal votes, or of timeout votes of one view, makes a certificate of it. The leaders of the
+next three views broadcast theirs; two of them are those to whom the votes were sent:
 
 5. **Notarization** of a block in view ``v``: vote to **finalize** it, unless this validator has timed out in ``v`` or
    in any later view. The vote goes to the leader of ``v + 2``. Enter ``v + 1`` if that is ahead.

@@ -36,7 +36,7 @@ from consensus.messages import (
 )
 from consensus.types import ConsensusError, Token, View
 
-JOURNAL_VERSION: Final = 1
+JOURNAL_VERSION: Final = 2
 MAX_RECORD_BYTES: Final = 1024 + 2 * MAX_VALIDATORS * (SIGNATURE_BYTES + 16)
 """Larger than any record: a timeout certificate of the largest validator set, with the certificate within."""
 

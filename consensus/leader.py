@@ -20,6 +20,8 @@ from consensus.messages import MAX_VALIDATORS, Vote, VoteKind, vote_signing_byte
 from consensus.types import ConsensusError, Digest, ValidatorIndex, View
 
 ELECTION_CONTEXT: Final = "stampede/consensus/leader/1"
+ANNOUNCERS: Final = 3
+"""The leaders of so many views after its own broadcast a certificate that they make."""
 
 
 class LeaderElection(Protocol):
@@ -89,6 +91,11 @@ class Member:
             raise ConsensusError(f"validator {index} is not in a set of {len(validators)}")
         if self.signer is None or self.signer.public_key != validators.public_keys[index]:
             raise ConsensusError(f"the signer's key is not that of validator {index}")
+
+    def announces(self, view: View) -> bool:
+        """Whether we broadcast the certificates of ``view`` that we make: the leaders of the next views do."""
+        leader, me = self.election.leader, self.index
+        return any(leader(View(view + ahead)) == me for ahead in range(1, ANNOUNCERS + 1))
 
     def may_vote(self, view: View) -> bool:
         """Whether we are in the view's committee, and no vote of ours in it can be forgotten."""

@@ -15,6 +15,9 @@ message                   tag  fields
 :class:`Timeout`            6  vote, high
 ========================  ===  =======================================================================
 
+The signers of a certificate are a bitmap: validator ``i`` is bit ``i % 8``, from the lowest, of byte ``i // 8``. The
+last byte is not zero. The signatures stand one behind the other, in the order of their signers.
+
 Nullify votes are Simplex's alone; timeout votes, and the messages 5 and 6, are HotStuff's alone.
 
 Evidence is made of votes and travels wherever its finder puts it (a block, a report), never between engines; it has
@@ -26,6 +29,7 @@ parent view and digest. A certificate's signatures are the signatures of its vot
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from operator import lt
 from typing import Annotated, Final
@@ -70,12 +74,11 @@ SignerField = Annotated[ValidatorIndex, msgspec.Meta(ge=0, lt=MAX_VALIDATORS)]
 SignatureField = Annotated[Signature, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 DigestField = Annotated[Digest, msgspec.Meta(max_length=DIGEST_BYTES)]
 BodyField = Annotated[bytes, msgspec.Meta(max_length=MAX_BODY_BYTES)]
+SignersField = Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_VALIDATORS // 8)]
 SignaturesField = Annotated[
-    tuple[tuple[SignerField, SignatureField], ...], msgspec.Meta(min_length=1, max_length=MAX_VALIDATORS)
+    bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=MAX_VALIDATORS * SIGNATURE_BYTES)
 ]
-TimeoutSignaturesField = Annotated[
-    tuple[tuple[SignerField, ViewField, SignatureField], ...], msgspec.Meta(min_length=1, max_length=MAX_VALIDATORS)
-]
+HighViewsField = Annotated[tuple[ViewField, ...], msgspec.Meta(min_length=1, max_length=MAX_VALIDATORS)]
 RequestedViewsField = Annotated[tuple[ViewField, ...], msgspec.Meta(min_length=1, max_length=MAX_REQUESTED_VIEWS)]
 
 NO_DIGEST: Final = Digest(b"")
@@ -111,19 +114,33 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True, tag=2, forbid_unkno
 
 
 class Certificate(msgspec.Struct, frozen=True, array_like=True, tag=3, forbid_unknown_fields=True):
-    """A quorum of equal votes. Signers are strictly ascending."""
+    """A quorum of equal votes."""
 
     kind: VoteKind
     view: ViewField
     parent_view: ViewField
     digest: DigestField
+    signers: SignersField
     signatures: SignaturesField
+
+    @classmethod
+    def of(
+        cls, kind: VoteKind, view: View, parent_view: View, digest: Digest, signed: Mapping[ValidatorIndex, Signature]
+    ) -> Certificate:
+        """The certificate of these signatures of one statement, by signer."""
+        signers = sorted(signed)
+        return cls(kind, view, parent_view, digest, bitmap_of(signers), b"".join(map(signed.__getitem__, signers)))
+
+    @property
+    def signed(self) -> dict[ValidatorIndex, Signature]:
+        """Its signatures by signer, ascending."""
+        return dict(zip(signers_in(self.signers), _cut(self.signatures), strict=True))
 
     def votes(self) -> tuple[Vote, ...]:
         """The votes that its signatures are of."""
         return tuple(
             Vote(self.kind, self.view, self.parent_view, self.digest, signer, signature)
-            for signer, signature in self.signatures
+            for signer, signature in self.signed.items()
         )
 
 
@@ -134,7 +151,7 @@ class CertificateRequest(msgspec.Struct, frozen=True, array_like=True, tag=4, fo
 
 
 class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, forbid_unknown_fields=True):
-    """A quorum of timeout votes of one view. Signers are strictly ascending; each signed a high view of its own.
+    """A quorum of timeout votes of one view; each signer signed a high view of its own.
 
     ``high`` certifies the block of the highest of them, as its notarization or its finalization. It is ``None`` if
     that view is known to be final without it, as the genesis view is.
@@ -142,7 +159,18 @@ class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, fo
 
     view: ViewField
     high: Certificate | None
-    signatures: TimeoutSignaturesField
+    signers: SignersField
+    high_views: HighViewsField
+    signatures: SignaturesField
+
+    @classmethod
+    def of(
+        cls, view: View, high: Certificate | None, signed: Mapping[ValidatorIndex, tuple[View, Signature]]
+    ) -> TimeoutCertificate:
+        """The certificate of these high views and signatures, by signer."""
+        signers = sorted(signed)
+        high_views = tuple(signed[signer][0] for signer in signers)
+        return cls(view, high, bitmap_of(signers), high_views, b"".join(signed[signer][1] for signer in signers))
 
     @property
     def kind(self) -> VoteKind:
@@ -152,13 +180,20 @@ class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, fo
     @property
     def high_view(self) -> View:
         """The highest view that any of its signers knew a notarized block of."""
-        return max(high_view for _, high_view, _ in self.signatures)
+        return max(self.high_views)
+
+    @property
+    def signed(self) -> dict[ValidatorIndex, tuple[View, Signature]]:
+        """The high view and the signature of each signer, ascending."""
+        return dict(
+            zip(signers_in(self.signers), zip(self.high_views, _cut(self.signatures), strict=True), strict=True)
+        )
 
     def votes(self) -> tuple[Vote, ...]:
         """The votes that its signatures are of."""
         return tuple(
             Vote(VoteKind.TIMEOUT, self.view, high_view, NO_DIGEST, signer, signature)
-            for signer, high_view, signature in self.signatures
+            for signer, (high_view, signature) in self.signed.items()
         )
 
 
@@ -280,6 +315,29 @@ def vote_signing_bytes(namespace: bytes, kind: VoteKind, view: View, parent_view
     )
 
 
+# --- the signers of a certificate -------------------------------------------------------------------------------------
+
+
+def bitmap_of(signers: Iterable[ValidatorIndex]) -> bytes:
+    """The bitmap of these signers."""
+    bits = 0
+    for signer in signers:
+        bits |= 1 << signer
+    return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
+
+
+def signers_in(bitmap: bytes) -> list[ValidatorIndex]:
+    """The signers of a bitmap, ascending."""
+    digits = bin(int.from_bytes(bitmap, "little"))[:1:-1]
+    return [ValidatorIndex(index) for index, digit in enumerate(digits) if digit == "1"]
+
+
+def _cut(signatures: bytes) -> list[Signature]:
+    """The signatures that stand one behind the other."""
+    starts = range(0, len(signatures), SIGNATURE_BYTES)
+    return [Signature(signatures[start : start + SIGNATURE_BYTES]) for start in starts]
+
+
 # --- fields that belong together -------------------------------------------------------------------------------------
 
 
@@ -351,18 +409,23 @@ def _check_certificate(certificate: Certificate) -> None:
     if certificate.kind == VoteKind.TIMEOUT:
         raise MessageError("timeout votes make a timeout certificate")
     _check_subject(certificate.kind, certificate.view, certificate.parent_view, certificate.digest)
-    signers = tuple([signer for signer, _ in certificate.signatures])
-    _check_ascending(signers, MAX_VALIDATORS, "signers")
-    if {len(signature) for _, signature in certificate.signatures} != {SIGNATURE_BYTES}:
-        raise MessageError("a signature has 64 bytes")
+    _check_signers(certificate)
 
 
 def _check_timeout_certificate(certificate: TimeoutCertificate) -> None:
-    signers = tuple(signer for signer, _, _ in certificate.signatures)
-    _check_ascending(signers, MAX_VALIDATORS, "signers")
-    for vote in certificate.votes():
-        check_vote(vote)
+    _check_signers(certificate)
+    if len(certificate.high_views) * SIGNATURE_BYTES != len(certificate.signatures):
+        raise MessageError("a timeout certificate names a high view for each signature")
+    _check_subject(VoteKind.TIMEOUT, certificate.view, certificate.high_view, NO_DIGEST)
     _check_high(certificate.high, certificate.high_view)
+
+
+def _check_signers(certificate: Certificate | TimeoutCertificate) -> None:
+    bitmap, signatures = certificate.signers, certificate.signatures
+    if not 1 <= len(bitmap) <= MAX_VALIDATORS // 8 or bitmap[-1] == 0:
+        raise MessageError(f"a bitmap of signers has between 1 and {MAX_VALIDATORS // 8} bytes, the last not zero")
+    if int.from_bytes(bitmap, "little").bit_count() * SIGNATURE_BYTES != len(signatures):
+        raise MessageError(f"a certificate has {SIGNATURE_BYTES} bytes of signature for each signer")
 
 
 def _check_timeout(timeout: Timeout) -> None:

@@ -1,9 +1,8 @@
 """Certificates sent to peers, and the repetition of messages that may have been lost. Rules of both protocols:
 
 8. **Rebroadcast.** While a view lasts, every ``rebroadcast_ms`` a validator broadcasts its votes of the view (a leader
-   its whole proposal, while it has it), its finalize votes of the ``finality_lag`` views before, the certificate that
-   opened the view, and the newest finalization. It repeats its open request, to other peers each time. Without a vote
-   in the view, it asks for the certificates of the view.
+   its whole proposal, while it has it) and its finalize votes of the ``finality_lag`` views before. It repeats its open
+   request, to other peers each time. Without a vote in the view, it asks for the certificates of the view.
 9. **Help.** A vote for a view already left (finalize votes aside) that repeats an earlier vote, or that is two or more
    views behind, comes from a peer that is stuck: answer with the certificates of that view, the one that opened our
    view, and the newest finalization. One jump brings the peer level.
@@ -79,17 +78,16 @@ class Retransmission:
         self.announced = {(kind, view) for kind, view in self.announced if view >= recent}
 
     def announce(self, certificate: AnyCertificate) -> None:
-        """Broadcast a certificate that we made."""
-        self._effects.append(Broadcast(certificate))
-        self.announced.add((certificate.kind, certificate.view))
+        """Broadcast a certificate that we made, if that is up to us (:meth:`consensus.leader.Member.announces`)."""
+        if self._member.announces(certificate.view):
+            self._effects.append(Broadcast(certificate))
+            self.announced.add((certificate.kind, certificate.view))
 
     def repeat(self, round_: Round, missing: tuple[View, ...]) -> None:
         """Rule 8: repeat what may have been lost, and the request for certificates that are still ``missing``."""
         self._attempt += 1
         votes = self.open_votes()
         self._effects.extend(Broadcast(self.carrier(vote)) for vote in votes)
-        known = self._certificates
-        self._effects.extend(map(Broadcast, distinct(known.opening(), known.newest_finalization())))
         if not votes:
             self._effects.append(Broadcast(CertificateRequest((round_.view,))))
         round_.requested = ()

@@ -20,7 +20,8 @@ View 0 (or the root given at the start) is final, its block is known to all. On 
    leader has been silent for ``skip_views`` views in which a quorum was heard. A validator that notarized in ``v`` may
    nullify ``v``.
 
-A quorum of equal votes is a certificate. Whoever assembles one broadcasts it:
+A quorum of equal votes is a certificate. Votes go to everyone, so everyone makes its own. The leaders of the next three
+views broadcast theirs, for those that lack a vote:
 
 5. **Notarization** of a block in view ``v``: vote to **finalize** it, unless this validator voted to nullify ``v``,
    knows a nullification of ``v``, or saw the leader of ``v`` equivocate. Enter ``v + 1`` if that is ahead.

@@ -89,8 +89,8 @@ class VoteTally:
         signers, forgers = self._good_quorum(vote.kind, group)
         if not signers:
             return None, forgers
-        signatures = tuple((signer, group[signer].signature) for signer in signers)
-        return Certificate(vote.kind, vote.view, vote.parent_view, vote.digest, signatures), forgers
+        signed = {signer: group[signer].signature for signer in signers}
+        return Certificate.of(vote.kind, vote.view, vote.parent_view, vote.digest, signed), forgers
 
     def assemble_timeouts(self) -> tuple[tuple[Vote, ...], tuple[ValidatorIndex, ...]]:
         """A quorum of good timeout votes, whatever their high views, or none, and the signers found forged."""

@@ -16,6 +16,7 @@ from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate
 
 VOTE_DOMAIN: Final = b"stampede/consensus/vote/1"
 DIGEST_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
 NOTARIZE: Final = 1
 NULLIFY: Final = 2
 FINALIZE: Final = 3
@@ -38,7 +39,7 @@ def is_certified(certificate: AnyCertificate, validators: ValidatorSet, namespac
 
 def highest_named(certificate: TimeoutCertificate) -> int:
     """The highest view that a timeout of the certificate names."""
-    return max(int(named) for _, named, _ in certificate.signatures)
+    return max(map(int, certificate.high_views))
 
 
 def members_of(validators: ValidatorSet, view: int) -> list[int]:
@@ -58,7 +59,7 @@ def _is_of_votes(certificate: Certificate, validators: ValidatorSet, namespace: 
     else:
         fits = kind in (NOTARIZE, FINALIZE) and parent_view < view and len(digest) == DIGEST_BYTES
     message = _signed(namespace, kind, view, parent_view, digest)
-    signatures = [(int(signer), message, bytes(signature)) for signer, signature in certificate.signatures]
+    signatures = [(signer, message, signature) for signer, signature in _signatures(certificate)]
     return fits and _are_of_quorum(signatures, validators, view)
 
 
@@ -66,9 +67,11 @@ def _is_timed_out(
     certificate: TimeoutCertificate, validators: ValidatorSet, namespace: bytes, newest_final: int
 ) -> bool:
     view, high = certificate.view, certificate.high
+    if len(certificate.high_views) != len(_signatures(certificate)):
+        return False
     signatures = [
-        (int(signer), _signed(namespace, TIMEOUT, view, named, b""), bytes(signature))
-        for signer, named, signature in certificate.signatures
+        (signer, _signed(namespace, TIMEOUT, view, named, b""), signature)
+        for (signer, signature), named in zip(_signatures(certificate), certificate.high_views, strict=True)
     ]
     if not _are_of_quorum(signatures, validators, view):
         return False
@@ -77,6 +80,15 @@ def _is_timed_out(
         return highest <= newest_final
     is_of_block = int(high.kind) in (NOTARIZE, FINALIZE) and high.view == highest < view
     return is_of_block and _is_of_votes(high, validators, namespace)
+
+
+def _signatures(certificate: AnyCertificate) -> list[tuple[int, bytes]]:
+    """Each signer of the bitmap with its signature; none if there are more or fewer signatures than signers."""
+    bitmap, joined = certificate.signers, bytes(certificate.signatures)
+    signers = [8 * place + bit for place, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1]
+    if len(joined) != SIGNATURE_BYTES * len(signers):
+        return []
+    return [(signer, joined[SIGNATURE_BYTES * at :][:SIGNATURE_BYTES]) for at, signer in enumerate(signers)]
 
 
 def _are_of_quorum(signatures: list[Signature], validators: ValidatorSet, view: int) -> bool:

@@ -187,7 +187,7 @@ class ProofAudit:
             return f"the certificate in the finality proof of height {height} is of another block"
         namespace = self._record.genesis.chain_id.encode()
         if not is_certified(certificate, self._validators, namespace, GENESIS_VIEW):
-            signers = [signer for signer, _ in certificate.signatures]
+            signers = list(certificate.signed)
             return f"the certificate in the finality proof of height {height} is not signed by a quorum: {signers}"
         return ""
 

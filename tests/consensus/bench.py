@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from blake3 import blake3
@@ -31,6 +31,7 @@ from consensus.keys import Committee, KeyedHashScheme, SignatureScheme, Validato
 from consensus.messages import (
     NO_DIGEST,
     NO_PARENT,
+    AnyCertificate,
     Certificate,
     Message,
     Proposal,
@@ -165,8 +166,8 @@ class Bench:
     ) -> Certificate:
         by = range(self.quorum) if signers is None else signers
         votes = [self.vote(signer, kind, view, name, parent) for signer in by]
-        signatures = tuple((vote.signer, vote.signature) for vote in votes)
-        return Certificate(kind, View(view), votes[0].parent_view, votes[0].digest, signatures)
+        signed = {vote.signer: vote.signature for vote in votes}
+        return Certificate.of(kind, View(view), votes[0].parent_view, votes[0].digest, signed)
 
     def proposal(
         self, view: int, name: str, parent: int | None = None, parent_digest: Digest | None = None
@@ -205,6 +206,21 @@ class Bench:
         return [decode_record(record) for record in self.journal]
 
 
+C = TypeVar("C", Certificate, TimeoutCertificate, AnyCertificate)
+
+
+def resigned(certificate: C, signed: Mapping[Any, Any]) -> C:
+    """The certificate with these signatures, by signer."""
+    if isinstance(certificate, TimeoutCertificate):
+        return TimeoutCertificate.of(certificate.view, certificate.high, signed)
+    return Certificate.of(certificate.kind, certificate.view, certificate.parent_view, certificate.digest, signed)
+
+
+def shortened(certificate: C, signers: int) -> C:
+    """The certificate with the signatures of its first signers alone."""
+    return resigned(certificate, dict(list(certificate.signed.items())[:signers]))
+
+
 class HotStuffBench(Bench):
     """The same with HotStuff on it. Blocks are named ``b<view>`` where nothing else is said."""
 
@@ -222,8 +238,8 @@ class HotStuffBench(Bench):
         by = range(self.quorum) if signers is None else signers
         padded = (0,) * (len(by) - len(highs)) + highs
         votes = [self.vote(signer, TIMEOUT, view, parent=high) for signer, high in zip(by, padded, strict=True)]
-        signatures = tuple((vote.signer, vote.parent_view, vote.signature) for vote in votes)
-        return TimeoutCertificate(View(view), self.high(max(padded)), signatures)
+        signed = {vote.signer: (vote.parent_view, vote.signature) for vote in votes}
+        return TimeoutCertificate.of(View(view), self.high(max(padded)), signed)
 
     def advance_to(self, view: int, notarized: Iterable[int] = ()) -> list[Effect]:
         """Bring the engine into ``view``: those named get blocks, in the others all time out."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from consensus.journal import MAX_RECORD_BYTES, JournalError, decode_record, encode_record
 from consensus.messages import MAX_VALIDATORS, Certificate, CertificateRequest, Timeout, TimeoutCertificate, encode
 from consensus.types import ValidatorIndex, View
-from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, Bench, HotStuffBench
+from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, Bench, HotStuffBench, resigned
 
 BENCH = Bench()
 TIMED_OUT, TIMEOUTS = BENCH.vote(0, TIMEOUT, 3), HotStuffBench().timeouts(5, 3)
@@ -24,13 +23,12 @@ def test_records_come_back() -> None:
 def test_the_largest_certificate_fits() -> None:
     vote = BENCH.vote(0, NOTARIZE, 2**62, "x")
     certificate = BENCH.certificate(NOTARIZE, 2**62, "x")
-    signatures = tuple((signer, vote.signature) for signer in range(MAX_VALIDATORS))
-    largest = msgspec.structs.replace(certificate, signatures=signatures)
+    largest = resigned(certificate, dict.fromkeys(range(MAX_VALIDATORS), vote.signature))
     record = encode_record(largest)
     assert len(record) <= MAX_RECORD_BYTES
     assert isinstance(decode_record(record), Certificate)
-    timeouts = tuple((ValidatorIndex(signer), View(2**62), vote.signature) for signer in range(MAX_VALIDATORS))
-    record = encode_record(TimeoutCertificate(View(2**63 - 1), largest, timeouts))
+    timeouts = {ValidatorIndex(signer): (View(2**62), vote.signature) for signer in range(MAX_VALIDATORS)}
+    record = encode_record(TimeoutCertificate.of(View(2**63 - 1), largest, timeouts))
     assert len(record) <= MAX_RECORD_BYTES
     assert isinstance(decode_record(record), TimeoutCertificate)
 
@@ -39,14 +37,14 @@ def test_the_largest_certificate_fits() -> None:
     "bad",
     [
         b"",
-        b"\x01",
-        b"\x02" + encode_record(BENCH.vote(0, NULLIFY, 3))[1:],
+        b"\x02",
+        b"\x01" + encode_record(BENCH.vote(0, NULLIFY, 3))[1:],
         encode_record(BENCH.vote(0, NULLIFY, 3))[:-1],
         encode_record(BENCH.vote(0, NULLIFY, 3)) + b"\0",
-        b"\x01" + encode(BENCH.proposal(1, "x")),
-        b"\x01" + encode(CertificateRequest((View(1),))),
-        b"\x01" + encode(Timeout(TIMED_OUT, None)),
-        b"\x01" * (MAX_RECORD_BYTES + 1),
+        b"\x02" + encode(BENCH.proposal(1, "x")),
+        b"\x02" + encode(CertificateRequest((View(1),))),
+        b"\x02" + encode(Timeout(TIMED_OUT, None)),
+        b"\x02" * (MAX_RECORD_BYTES + 1),
     ],
     ids=["empty", "version only", "other version", "cut", "longer", "proposal", "request", "timeout", "huge"],
 )

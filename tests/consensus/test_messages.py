@@ -66,7 +66,7 @@ def high_certificates(draw: st.DrawFn, view: View) -> Certificate | None:
         return None
     kind, parent_view = draw(st.sampled_from((NOTARIZE, FINALIZE))), View(draw(st.integers(0, view - 1)))
     members = sorted(draw(st.sets(signers, min_size=1, max_size=4)))
-    return Certificate(kind, view, parent_view, draw(digests), tuple((m, draw(signatures)) for m in members))
+    return Certificate.of(kind, view, parent_view, draw(digests), {m: draw(signatures) for m in members})
 
 
 @st.composite
@@ -82,11 +82,11 @@ def messages(draw: st.DrawFn) -> Message:
             vote = Vote(NOTARIZE, view, parent_view, digest, vote.signer, vote.signature)
             return Proposal(view, parent_view, draw(digests), digest, draw(st.binary(max_size=200)), vote)
         case 3 if kind != TIMEOUT:
-            return Certificate(kind, view, parent_view, digest, tuple((member, draw(signatures)) for member in members))
+            return Certificate.of(kind, view, parent_view, digest, {member: draw(signatures) for member in members})
         case 5:
-            triples = tuple((member, View(draw(st.integers(0, view - 1))), draw(signatures)) for member in members)
-            high = draw(high_certificates(max(high_view for _, high_view, _ in triples)))
-            return TimeoutCertificate(view, high, triples)
+            signed = {member: (View(draw(st.integers(0, view - 1))), draw(signatures)) for member in members}
+            high = draw(high_certificates(max(high_view for high_view, _ in signed.values())))
+            return TimeoutCertificate.of(view, high, signed)
         case 6:
             high_view = View(draw(st.integers(0, view - 1)))
             vote = Vote(TIMEOUT, view, high_view, Digest(b""), vote.signer, vote.signature)
@@ -139,8 +139,13 @@ def test_the_encoding_is_the_documented_one() -> None:
     gave_up = Vote(TIMEOUT, View(7), View(0), Digest(b""), ValidatorIndex(2), Signature(b"s" * 64))
     expected = b"\x97\x01\x04\x07\x00\xc4\x00\x02\xc4\x40" + b"s" * 64
     assert encode(Timeout(gave_up, None)) == b"\x93\x06" + expected + b"\xc0"
-    certificate = TimeoutCertificate(View(7), None, ((ValidatorIndex(2), View(0), Signature(b"s" * 64)),))
-    assert encode(certificate) == b"\x94\x05\x07\xc0\x91\x93\x02\x00\xc4\x40" + b"s" * 64
+    certificate = TimeoutCertificate.of(View(7), None, {ValidatorIndex(2): (View(0), Signature(b"s" * 64))})
+    assert encode(certificate) == b"\x96\x05\x07\xc0\xc4\x01\x04\x91\x00\xc4\x40" + b"s" * 64
+    signed = {ValidatorIndex(9): Signature(b"t" * 64), ValidatorIndex(2): Signature(b"s" * 64)}
+    nullification = Certificate.of(NULLIFY, View(7), View(0), Digest(b""), signed)
+    expected = b"\x97\x03\x02\x07\x00\xc4\x00\xc4\x02\x04\x02\xc4\x80" + b"s" * 64 + b"t" * 64
+    assert encode(nullification) == expected
+    assert list(nullification.signed.items()) == sorted(signed.items())
 
 
 def test_other_encodings_of_a_message_are_refused() -> None:
@@ -192,27 +197,29 @@ PLANTED = {
     "proposal with a finalize vote": broken(PROPOSAL, vote=BENCH.vote(1, FINALIZE, 1, "x")),
     "proposal with a short parent digest": broken(PROPOSAL, parent_digest=b"d"),
     "proposal with a huge body": broken(PROPOSAL, body=bytes(MAX_BODY_BYTES + 1)),
-    "certificate without signatures": broken(CERTIFICATE, signatures=()),
-    "certificate with a signer twice": broken(CERTIFICATE, signatures=CERTIFICATE.signatures[:1] * 3),
-    "certificate out of order": broken(CERTIFICATE, signatures=CERTIFICATE.signatures[::-1]),
-    "certificate with a short signature": broken(CERTIFICATE, signatures=((0, b"s"),)),
+    "certificate without signers": broken(CERTIFICATE, signers=b"", signatures=b""),
+    "certificate without signatures": broken(CERTIFICATE, signatures=b""),
+    "certificate with a signer too few": broken(CERTIFICATE, signers=b"\x03"),
+    "certificate with a signer too many": broken(CERTIFICATE, signers=b"\x0f"),
+    "certificate with a longer bitmap than it needs": broken(CERTIFICATE, signers=CERTIFICATE.signers + b"\0"),
+    "certificate with a bitmap of too many": broken(CERTIFICATE, signers=b"\x03" + bytes(127) + b"\x01"),
+    "certificate with a short signature": broken(CERTIFICATE, signatures=CERTIFICATE.signatures[:-1]),
     "certificate of view 0": broken(CERTIFICATE, view=0),
-    "certificate with a negative signer": broken(CERTIFICATE, signatures=((-1, b"s" * 64),)),
     "timeout vote with a digest": broken(TIMED_OUT, digest=b"d" * 32),
     "timeout vote that names its own view": broken(TIMED_OUT, parent_view=5),
     "certificate of timeouts in the other form": broken(CERTIFICATE, kind=TIMEOUT, digest=b""),
     "timeout with another vote": broken(GIVEN_UP, vote=VOTE),
     "timeout with the certificate of another view": broken(GIVEN_UP, high=broken(CERTIFICATE, view=4)),
     "timeout with a nullification": broken(GIVEN_UP, high=BENCH.certificate(NULLIFY, 3)),
-    "timeout with a broken certificate": broken(GIVEN_UP, high=broken(CERTIFICATE, signatures=())),
-    "timeouts without signatures": broken(TIMEOUTS, signatures=()),
-    "timeouts with a signer twice": broken(TIMEOUTS, signatures=TIMEOUTS.signatures[2:] * 2),
-    "timeouts out of order": broken(TIMEOUTS, signatures=TIMEOUTS.signatures[::-1]),
+    "timeout with a broken certificate": broken(GIVEN_UP, high=broken(CERTIFICATE, signatures=b"")),
+    "timeouts without signatures": broken(TIMEOUTS, signatures=b""),
+    "timeouts with a signer too many": broken(TIMEOUTS, signers=b"\x0f"),
+    "timeouts with a high view too few": broken(TIMEOUTS, high_views=TIMEOUTS.high_views[1:]),
     "timeouts of view 0": broken(TIMEOUTS, view=0),
     "timeouts that name their own view": broken(TIMEOUTS, view=3),
     "timeouts with a lower certificate": broken(TIMEOUTS, high=broken(CERTIFICATE, view=2, parent_view=1)),
     "timeouts with a nullification": broken(TIMEOUTS, high=BENCH.certificate(NULLIFY, 3)),
-    "timeouts with a short signature": broken(TIMEOUTS, signatures=((0, 3, b"s"),)),
+    "timeouts with a short signature": broken(TIMEOUTS, signatures=TIMEOUTS.signatures[:-1]),
     "request for nothing": CertificateRequest(()),
     "request out of order": CertificateRequest((View(2), View(1))),
     "request for one view twice": CertificateRequest((View(2), View(2))),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consensus.interface import Broadcast, Finalized, Parent, SendTo, TimerKind
+from consensus.interface import Finalized, Parent, SendTo, TimerKind
 from consensus.journal import encode_record
 from consensus.messages import Certificate, CertificateRequest
 from consensus.types import View
@@ -29,8 +29,6 @@ def test_the_finalization_of_the_root_is_kept_and_given(bench: type[Bench]) -> N
     assert of(Finalized, engine.effects) == [Finalized(certificate)]
     answers = of(SendTo, engine.receive(2, CertificateRequest((View(ROOT_VIEW),))))
     assert [answer.message for answer in answers] == [certificate]
-    repeated = of(Broadcast, engine.expire(TimerKind.REBROADCAST))
-    assert certificate in [effect.message for effect in repeated], "who is stuck behind hears of it"
 
 
 @pytest.mark.parametrize("bench", BENCHES)

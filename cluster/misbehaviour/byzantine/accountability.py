@@ -55,9 +55,7 @@ class Accountability:
         if not isinstance(certificate, Certificate) or certificate.view in self._expected:
             return
         sent, at = self._sent.get(certificate.view, {}), self._context
-        ours = [signature for signer, signature in certificate.signatures if signer == at.index]
-        subject = (certificate.view, certificate.parent_view, certificate.digest)
-        votes = [Vote(certificate.kind, *subject, at.validators.indices()[at.index], signature) for signature in ours]
+        votes = [vote for vote in certificate.votes() if vote.signer == at.index]
         contradicts = any(conflict(vote, other) is not None for vote in votes for other in sent)
         if contradicts and verify_certificate(certificate, at.validators, at.namespace):
             self._expect(certificate.view)

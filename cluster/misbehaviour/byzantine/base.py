@@ -94,10 +94,10 @@ class BehaviourContext:
         message = vote_signing_bytes(self.namespace if namespace is None else namespace, kind, *subject)
         return Vote(kind, *subject, ValidatorIndex(self.index), self.signer.sign(message))
 
-    def forged_signatures(self, view: View) -> tuple[tuple[ValidatorIndex, Signature], ...]:
+    def forged_signatures(self, view: View) -> dict[ValidatorIndex, Signature]:
         """As many signatures as a quorum of a view's committee gives, none of which anybody made."""
         committee = self.validators.committee(view)
-        return tuple((signer, self.random_signature()) for signer in committee.members[: committee.quorum])
+        return {signer: self.random_signature() for signer in committee.members[: committee.quorum]}
 
     def random_digest(self) -> Digest:
         return Digest(self.random.randbytes(DIGEST_BYTES))

@@ -82,5 +82,6 @@ def _block_certificates(message: Message) -> Iterator[Certificate]:
 
 
 def timeout_certificate(view: View, high: Certificate | None, signatures: list[TimeoutSignature]) -> TimeoutCertificate:
-    """The certificate of these timeouts, in the order of their signers."""
-    return TimeoutCertificate(view, high, tuple(sorted(signatures)))
+    """The certificate of these timeouts."""
+    signed = {signer: (high_view, signature) for signer, high_view, signature in signatures}
+    return TimeoutCertificate.of(view, high, signed)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from cluster.misbehaviour.byzantine.base import SISTER_CHAIN
-from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated, MutatedEngine
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, MutatedEngine
 from consensus.certificates import verify_signed
 from consensus.interface import FUTURE, NOT_A_MEMBER, STALE
 from consensus.keys import Committee, ValidatorSet
@@ -21,20 +21,15 @@ from consensus.messages import (
     NO_DIGEST,
     VOTE_DOMAIN,
     AnyCertificate,
-    Certificate,
     Proposal,
     Timeout,
     TimeoutCertificate,
     Vote,
     VoteKind,
-    verify_vote,
     vote_signing_bytes,
 )
 from consensus.types import GENESIS_VIEW, Digest, Signature, ValidatorIndex, View
 from consensus.voting import Ancestry
-from validator.chain.messages import ConsensusMessage, Reading, decode_message
-from validator.node.node import Node
-from validator.primitives.codec import CodecError
 
 VIEWS_BACK = 32
 """High views below a timeout's own view that are tried for its signature."""
@@ -126,6 +121,16 @@ def _signs_less(alternatives: Alternatives) -> Careless:
     return make
 
 
+def _in_any_name(validators: ValidatorSet, namespace: bytes) -> ValidatorSet:
+    """The validators, a signature of any of them being taken for that of whoever is named."""
+
+    class InAnyName(ValidatorSet):
+        def verify(self, signer: ValidatorIndex, message: bytes, signature: Signature) -> bool:
+            return any(super(InAnyName, self).verify(each, message, signature) for each in self.indices())
+
+    return InAnyName(validators.public_keys, validators.scheme, validators.epochs)
+
+
 def _unsigned_timeouts(validators: ValidatorSet, namespace: bytes) -> ValidatorSet:
     """The validators, their timeouts not being looked at."""
 
@@ -189,41 +194,6 @@ class CountsOutsiders(MutatedEngine):
         rounds.fault_of_vote = fault_of_vote
 
 
-def _repeats_in(payload: bytes) -> Certificate | None:
-    """The certificate in a payload that cannot be read, perhaps since its signers are not distinct."""
-    try:
-        message = decode_message(payload)
-        if isinstance(message, ConsensusMessage):
-            return msgspec.msgpack.decode(message.payload, type=Certificate)
-    except (CodecError, msgspec.DecodeError):
-        pass
-    return None
-
-
-@MUTANTS.part("counts-names", Detection("double-signer", ALL))
-class CountsNames(Mutated, Node):
-    """counts a signer as often as a certificate names it"""
-
-    def _on_message(self, sender: int, payload: bytes, message: Reading | None) -> None:
-        """Of a signer that is named twice it keeps one signature."""
-        repeats = _repeats_in(payload) if message is None else None
-        if repeats is None:
-            super()._on_message(sender, payload, message)
-            return
-        once = msgspec.structs.replace(repeats, signatures=tuple(dict(repeats.signatures).items()))
-        accountability: Any = self._engine._accountability
-        accountability.holds = lambda certificate: self._seems_good(certificate, len(repeats.signatures))
-        super()._on_message(sender, payload, once)
-        del accountability.holds
-
-    def _seems_good(self, certificate: Certificate, names: int) -> bool:
-        engine: Any = self._engine
-        validators, namespace = engine._member.validators, engine._member.namespace
-        are_good = all(verify_vote(vote, validators, namespace) for vote in certificate.votes())
-        self.counter.runs += are_good
-        return are_good and names >= validators.committee(certificate.view).quorum
-
-
 # --- HotStuff: timeouts and what justifies a parent ------------------------------------------------------------------
 
 
@@ -281,6 +251,13 @@ class OneSignatureShort(_JudgesCarelessly):
     """believes a certificate that is one signature short of a quorum"""
 
     careless = staticmethod(with_committees(_OneLess))
+
+
+@MUTANTS.engine("counts-names", Detection("double-signer", ALL))
+class CountsNames(_JudgesCarelessly):
+    """counts the signers that a certificate names, whoever of them signed"""
+
+    careless = staticmethod(_in_any_name)
 
 
 @MUTANTS.engine("outsiders-in-certificates", Detection("outsider", ALL))

@@ -77,7 +77,7 @@ _CROWD: Final[Fields] = {
 
 _LIES: Final[Mapping[str, str]] = {
     "short-certificate": "A validator says certificates that are one signature short.",
-    "double-signer": "A validator says certificates that name it twice.",
+    "double-signer": "A validator says certificates with its signature in another's place.",
     "kind-replayer": "A validator says votes that notarized a block again, as votes that finalize it.",
     "sister-chain": "A validator says certificates of another chain.",
     "timeout-forger": "A validator forges certificates that views were given up.",

@@ -251,7 +251,7 @@ def _vote(vote: consensus.Vote, names: Sequence[str]) -> str:
 def _certificate(certificate: consensus.AnyCertificate) -> str:
     what = CERTIFICATE_WORDS[certificate.kind]
     block = f", block {head(certificate.digest)}" if isinstance(certificate, consensus.Certificate) else ""
-    signers = " ".join(str(entry[0]) for entry in certificate.signatures)
+    signers = " ".join(map(str, certificate.signed))
     return f"{what} of view {certificate.view}{block if block != ', block none' else ''}, signed by {signers}"
 
 

@@ -134,7 +134,10 @@ def certificate_with(**changes: Any) -> Callable[[Finality], Finality]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (certificate_with(signatures=lambda each: each.signatures[:2]), "is not signed by a quorum: [0, "),
+        (
+            certificate_with(signers=lambda _: b"\x03", signatures=lambda each: each.signatures[:128]),
+            "is not signed by a quorum: [0, ",
+        ),
         (certificate_with(kind=lambda _: VoteKind.NOTARIZE), "has no finalization"),
         (certificate_with(view=lambda each: each.view + 1), "is of another block"),
         (certificate_with(digest=lambda _: bytes(32)), "is of another block"),

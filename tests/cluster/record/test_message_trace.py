@@ -67,8 +67,8 @@ def of_consensus(view: int) -> list[tuple[consensus.Message, str]]:
         (vote(VoteKind.NULLIFY, view), "nullify"),
         (vote(VoteKind.TIMEOUT, view), "timeout"),
         (Proposal(number, View(0), DIGEST, DIGEST, b"body" * 100, notarize), "proposal"),
-        (Certificate(VoteKind.NOTARIZE, number, View(0), DIGEST, ((SIGNER, SIGNATURE),)), "certificate"),
-        (TimeoutCertificate(number, high, ((SIGNER, View(0), SIGNATURE),)), "certificate"),
+        (Certificate.of(VoteKind.NOTARIZE, number, View(0), DIGEST, {SIGNER: SIGNATURE}), "certificate"),
+        (TimeoutCertificate.of(number, high, {SIGNER: (View(0), SIGNATURE)}), "certificate"),
         (Timeout(vote(VoteKind.TIMEOUT, view), high), "timeout"),
         (CertificateRequest((number,)), "request"),
     ]

@@ -63,8 +63,8 @@ def test_what_does_not_hang_together_or_is_not_certified_proves_nothing(headers:
     last = headers[3]
     digest, view = Digest(header_hash(last)), View(last.view)
     signed = vote_signing_bytes(NAMESPACE, VoteKind.FINALIZE, view, View(0), digest)
-    signatures = tuple((ValidatorIndex(number), signers[number].sign(signed)) for number in range(3))
-    certificate = encode(Certificate(VoteKind.FINALIZE, view, View(0), digest, signatures))
+    signatures = {ValidatorIndex(number): signers[number].sign(signed) for number in range(3)}
+    certificate = encode(Certificate.of(VoteKind.FINALIZE, view, View(0), digest, signatures))
     assert is_proved(headers[:4], certificate, validators, NAMESPACE)
     assert is_proved([last], certificate, validators, NAMESPACE)
     other = msgspec.structs.replace(headers[1], user_cycles=1)

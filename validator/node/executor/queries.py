@@ -138,7 +138,7 @@ class FinalityPage(NamedTuple):
             "certificate": self.certificate.hex(),
             "certified_view": certificate.view,
             "certified_hash": certificate.digest.hex(),
-            "signers": [signer for signer, _ in certificate.signatures],
+            "signers": list(certificate.signed),
         }
 
 

@@ -81,5 +81,5 @@ def forged_final(context: BehaviourContext, body: bytes) -> tuple[bytes, bytes] 
     block = msgspec.structs.replace(block, header=msgspec.structs.replace(block.header, view=block.header.view + 1))
     view, digest = View(block.header.view), Digest(header_hash(block.header))
     signatures = context.forged_signatures(view)
-    certificate = Certificate(VoteKind.FINALIZE, view, View(view - 1), digest, signatures)
+    certificate = Certificate.of(VoteKind.FINALIZE, view, View(view - 1), digest, signatures)
     return encode(block), encode_consensus(certificate)

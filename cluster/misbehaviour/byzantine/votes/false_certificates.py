@@ -4,8 +4,8 @@ Each is said once a view and kind, as soon as enough peers were heard, and so be
 true one: a liar need not execute the block, nor wait for its disk.
 
 - ``short-certificate``: one signature short of a quorum.
-- ``double-signer``: as many signatures as a quorum has, one of them the liar's own for the second time. Its fields do
-  not fit together, so it goes out unchecked.
+- ``double-signer``: as many signatures as a quorum has, one of them the liar's own for the second time, in the name of
+  a member that did not sign.
 - ``outsider``: the liar votes in views whose committee it is not in, and puts its signature in a member's place.
 """
 
@@ -20,7 +20,6 @@ from cluster.misbehaviour.byzantine.base import (
     Heard,
     forget_old,
     send_consensus,
-    send_consensus_unchecked,
 )
 from cluster.misbehaviour.byzantine.overheard import Overheard, timeout_certificate
 from consensus.messages import AnyCertificate, Certificate, Message, Vote, VoteKind
@@ -61,14 +60,11 @@ class FalseCertificate(Behaviour):
             self._lied.setdefault(vote.view, set()).add(vote.kind)
             forget_old(self._lied)
             self.count_effect()
-            yield self._tell(self._certificate(vote, signatures))
+            yield send_consensus(None, self._certificate(vote, signatures))
 
     def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
         """The signatures of the lie, made of those of peers; none if these are too few, or nothing can be made."""
         raise NotImplementedError
-
-    def _tell(self, certificate: AnyCertificate) -> Send:
-        return send_consensus(None, certificate)
 
     def _own(self, vote: Vote) -> tuple[ValidatorIndex, Signature]:
         """Our signature of the same vote."""
@@ -83,7 +79,7 @@ class FalseCertificate(Behaviour):
 
     def _certificate(self, vote: Vote, signatures: Signatures) -> AnyCertificate:
         if vote.kind != VoteKind.TIMEOUT:
-            return Certificate(vote.kind, vote.view, vote.parent_view, vote.digest, tuple(sorted(signatures)))
+            return Certificate.of(vote.kind, vote.view, vote.parent_view, vote.digest, dict(signatures))
         named = {signer: high_view for signer, high_view, _ in self._overheard.timeouts(vote.view)}
         timeouts = [(signer, named.get(signer, vote.parent_view), signature) for signer, signature in signatures]
         highest = max(high_view for _, high_view, _ in timeouts)
@@ -103,14 +99,13 @@ class ShortCertificate(FalseCertificate):
 
 class DoubleSigner(ShortCertificate):
     name = "double-signer"
-    description = "certificates that name it twice, and so seem to have a quorum"
+    description = "certificates with its own signature in another's place, too, and so as many as a quorum has"
 
     def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
         short = super()._signatures(vote, peers)
-        return [*short, self._own(vote)] if short else []
-
-    def _tell(self, certificate: AnyCertificate) -> Send:
-        return send_consensus_unchecked(None, certificate)
+        signers = {signer for signer, _ in short}
+        others = [member for member in self.context.validators.committee(vote.view).members if member not in signers]
+        return [*short, (others[0], self._own(vote)[1])] if short and others else []
 
 
 class Outsider(FalseCertificate):

@@ -45,13 +45,13 @@ VIEWS_AHEAD = 4
 """Timeouts with a forged certificate are of a view so far ahead: nobody can have the block that they name."""
 
 
-def _forged(at: BehaviourContext, kind: VoteKind, view: View) -> tuple[tuple[ValidatorIndex, Signature], ...]:
+def _forged(at: BehaviourContext, kind: VoteKind, view: View) -> dict[ValidatorIndex, Signature]:
     """Signatures of a quorum that the liar belongs to: its own to give up a view, the others random."""
     committee = at.validators.committee(view)
     ours = ValidatorIndex(at.index)
     signers = sorted([ours, *[member for member in committee.members if member != ours][: committee.quorum - 1]])
     own = at.vote(kind, view, NO_PARENT, NO_DIGEST).signature
-    return tuple((signer, own if signer == ours else at.random_signature()) for signer in signers)
+    return {signer: own if signer == ours else at.random_signature() for signer in signers}
 
 
 class TimeoutForger(EachView):
@@ -66,9 +66,9 @@ class TimeoutForger(EachView):
         kind = self.context.gives_up_by
         signatures = _forged(self.context, kind, view)
         if kind == VoteKind.TIMEOUT:
-            timeouts = tuple((signer, GENESIS_VIEW, signature) for signer, signature in signatures)
-            return TimeoutCertificate(view, None, timeouts)
-        return Certificate(kind, view, NO_PARENT, NO_DIGEST, signatures)
+            timeouts = {signer: (GENESIS_VIEW, signature) for signer, signature in signatures.items()}
+            return TimeoutCertificate.of(view, None, timeouts)
+        return Certificate.of(kind, view, NO_PARENT, NO_DIGEST, signatures)
 
 
 class FalseTimeouts(Behaviour):
@@ -166,7 +166,7 @@ class FalseHighCertificate(FalseTimeouts):
     def _forged(self, view: View) -> Certificate:
         """A notarization of a block that does not exist."""
         signatures = self.context.forged_signatures(view)
-        return Certificate(VoteKind.NOTARIZE, view, View(view - 1), self.context.random_digest(), signatures)
+        return Certificate.of(VoteKind.NOTARIZE, view, View(view - 1), self.context.random_digest(), signatures)
 
 
 class UnderstatedTimeouts(FalseTimeouts):

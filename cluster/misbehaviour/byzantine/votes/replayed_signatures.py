@@ -73,11 +73,11 @@ class SisterCertificates(EachView):
         parent_view = View(view - 1) if is_of_block else NO_PARENT
         digest = self.context.random_digest() if is_of_block else NO_DIGEST
         committee = self.context.validators.committee(view)
-        signed = [
-            (signer, sister.signature(signer, kind, view, parent_view, digest))
+        signed = {
+            signer: sister.signature(signer, kind, view, parent_view, digest)
             for signer in committee.members[: committee.quorum]
-        ]
+        }
         if kind == VoteKind.TIMEOUT:
-            timeouts = tuple((signer, GENESIS_VIEW, signature) for signer, signature in signed)
-            return TimeoutCertificate(view, None, timeouts)
-        return Certificate(kind, view, parent_view, digest, tuple(signed))
+            timeouts = {signer: (GENESIS_VIEW, signature) for signer, signature in signed.items()}
+            return TimeoutCertificate.of(view, None, timeouts)
+        return Certificate.of(kind, view, parent_view, digest, signed)

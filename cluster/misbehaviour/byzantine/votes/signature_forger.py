@@ -39,4 +39,4 @@ class SignatureForger(Behaviour):
         view = View(min(vote.view + random.randrange(VIEWS_AHEAD + 1), MAX_VIEW))
         kind = random.choice((VoteKind.NOTARIZE, VoteKind.FINALIZE))
         signatures = at.forged_signatures(view)
-        return Certificate(kind, view, View(view - 1), at.random_digest(), signatures)
+        return Certificate.of(kind, view, View(view - 1), at.random_digest(), signatures)

@@ -38,7 +38,7 @@ COUNTED: dict[str, set[str]] = {
     "garbage": {"undecodable", "oversized", "bad_block", "bad_transactions"},
     "false-snapshots": {"bad_chunk"},
     "short-certificate": {"bad_certificate"},
-    "double-signer": {"undecodable"},
+    "double-signer": {"bad_certificate"},
     "outsider": {"not_a_member"},
     "kind-replayer": {"bad_certificate"},
     "sister-chain": {"bad_certificate"},

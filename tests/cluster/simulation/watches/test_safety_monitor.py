@@ -24,7 +24,7 @@ from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
 from tests.cluster.records import ChainMaker, make_chain, make_genesis, make_record
-from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, HotStuffBench, block
+from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, HotStuffBench, block, shortened
 from validator.chain.block import Block, Header, header_hash
 from validator.chain.records import TIMER, account_key, timer_key
 from validator.chain.transactions import address_of
@@ -63,7 +63,7 @@ def test_right_certificates_are_believed() -> None:
 
 
 def small(certificate: Certificate) -> Certificate:
-    return msgspec.structs.replace(certificate, signatures=certificate.signatures[:2])
+    return shortened(certificate, 2)
 
 
 @pytest.mark.parametrize(
@@ -130,8 +130,8 @@ def certificate_of(kind: VoteKind, record: BlockRecord, name: str | None = None)
     view = header.view
     digest = Digest(header_hash(header)) if name is None else block(name)
     message = vote_signing_bytes(NAMESPACE, kind, View(view), View(view - 1), digest)
-    signatures = tuple((ValidatorIndex(index), BENCH.signers[index].sign(message)) for index in range(3))
-    return Certificate(kind, View(view), View(view - 1), digest, signatures)
+    signatures = {ValidatorIndex(index): BENCH.signers[index].sign(message) for index in range(3)}
+    return Certificate.of(kind, View(view), View(view - 1), digest, signatures)
 
 
 def test_a_right_chain_is_followed() -> None:

@@ -138,8 +138,8 @@ def test_a_reader_that_has_seen_enough_ends_it(entries: list[Entry]) -> None:
 VOTE = consensus.Vote(
     VoteKind.NOTARIZE, View(3), View(2), Digest(b"\xab" * 32), ValidatorIndex(1), Signature(b"s" * 64)
 )
-CERTIFICATE = consensus.Certificate(
-    VoteKind.NULLIFY, View(3), View(0), Digest(b""), ((ValidatorIndex(0), Signature(b"s" * 64)),)
+CERTIFICATE = consensus.Certificate.of(
+    VoteKind.NULLIFY, View(3), View(0), Digest(b""), {ValidatorIndex(0): Signature(b"s" * 64)}
 )
 
 

@@ -85,10 +85,8 @@ def certificate_of(block: Block) -> bytes:
     """A finalization by all validators."""
     view, digest = View(block.header.view), Digest(header_hash(block.header))
     signed = vote_signing_bytes(CHAIN_ID.encode(), VoteKind.FINALIZE, view, View(view - 1), digest)
-    votes = tuple(
-        (ValidatorIndex(index), Signature(key.sign(signed).signature)) for index, key in enumerate(VALIDATOR_KEYS)
-    )
-    return encode(Certificate(VoteKind.FINALIZE, view, View(view - 1), digest, votes))
+    votes = {ValidatorIndex(index): Signature(key.sign(signed).signature) for index, key in enumerate(VALIDATOR_KEYS)}
+    return encode(Certificate.of(VoteKind.FINALIZE, view, View(view - 1), digest, votes))
 
 
 @pytest.fixture(scope="module")
