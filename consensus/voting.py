@@ -8,7 +8,8 @@ builds, what justifies a proposal, when a view is given up or a block finalized,
 - :class:`~consensus.tally.Rounds`: votes and proposals by view;
 - :class:`~consensus.evidence.Accountability`: checks of peers' votes and certificates, and contradictions in them;
 - :class:`~consensus.journal.VoteJournal`: own votes, and the records that wait for the disk;
-- :class:`~consensus.retransmission.Retransmission`: certificates sent to peers, and all that is sent again.
+- :class:`~consensus.retransmission.Retransmission`: certificates sent to peers, and all that is sent again;
+- :class:`~consensus.pacing.Pacing`: the factor of the timeouts.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ from consensus.messages import (
     VoteKind,
     is_well_formed,
 )
+from consensus.pacing import Pacing
 from consensus.retransmission import Retransmission
 from consensus.tally import Round, Rounds
 from consensus.types import (
@@ -147,6 +149,7 @@ class VotingEngine(ABC):
         self._retransmission = Retransmission(
             member, self.certificates, self._rounds, self._journal, self._finality_lag, self._effects
         )
+        self._pacing = Pacing()
         self._replay(journal)
 
     def configure(self, config: VotingConfig) -> None:
@@ -443,6 +446,7 @@ class VotingEngine(ABC):
         """Rules 5 to 7: act on a good certificate that is news, and enter the next view if that is ahead."""
         self._learn(certificate)
         if certificate.view >= self.view:
+            self._leave_by(certificate)
             self._enter(View(certificate.view + 1))
         else:
             self._prune()
@@ -459,7 +463,14 @@ class VotingEngine(ABC):
             self._finalize(certificate)
         else:
             self.certificates.finalize(certificate)
+            self._pacing.finalized()
             self._effects.append(Finalized(certificate))
+
+    def _leave_by(self, certificate: AnyCertificate) -> None:
+        if certificate.kind == self._gives_up:
+            self._pacing.left_without_block(self._member.validators.committee(certificate.view).faults_withstood)
+        else:
+            self._pacing.left_by_block()
 
     def _enter(self, view: View) -> None:
         for left in self._rounds.values():
@@ -469,10 +480,10 @@ class VotingEngine(ABC):
         self._accountability.renew()
         self._retransmission.enter_view()
         self._prune()
-        round_, config = self._rounds[view], self._config
+        round_, config, factor = self._rounds[view], self._config, self._pacing.factor
         self._effects.append(ViewEntered(view, round_.leader))
-        self._effects.append(StartTimer(TimerKind.LEADER, view, config.leader_timeout_ms))
-        self._effects.append(StartTimer(TimerKind.ADVANCE, view, config.advance_timeout_ms))
+        self._effects.append(StartTimer(TimerKind.LEADER, view, factor * config.leader_timeout_ms))
+        self._effects.append(StartTimer(TimerKind.ADVANCE, view, factor * config.advance_timeout_ms))
         self._effects.append(StartTimer(TimerKind.REBROADCAST, view, config.rebroadcast_ms))
 
     def _prune(self) -> None:

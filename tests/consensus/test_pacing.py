@@ -1,0 +1,90 @@
+"""Timeouts that adapt: alone, in the engines, and in networks slower than every timeout."""
+
+from __future__ import annotations
+
+import pytest
+
+import consensus.pacing
+from consensus.hotstuff import HotStuff
+from consensus.interface import StartTimer, TimerKind, VotingConfig
+from consensus.pacing import FINAL_VIEWS, MAX_FACTOR, Pacing
+from consensus.simplex import Simplex
+from consensus.types import View
+from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, HotStuffBench, of
+from tests.consensus.network import Faults, MakeEngine, Network
+
+LONGEST_HONEST = 3
+"""Views in a row that one faulty leader of four, or chance, may fail."""
+
+
+def failed(pacing: Pacing, views: int) -> int:
+    for _ in range(views):
+        pacing.left_without_block(faults_withstood=1)
+    return pacing.factor
+
+
+def test_timeouts_double_with_each_view_too_many_up_to_the_bound() -> None:
+    pacing = Pacing()
+    assert failed(pacing, LONGEST_HONEST) == 1
+    assert [failed(pacing, 1) for _ in range(6)] == [2, 4, 8, MAX_FACTOR, MAX_FACTOR, MAX_FACTOR]
+
+
+def test_a_block_between_them_makes_failed_views_no_row() -> None:
+    pacing = Pacing()
+    for _ in range(5):
+        assert failed(pacing, LONGEST_HONEST) == 1
+        pacing.left_by_block()
+
+
+def test_finality_takes_one_step_back_at_a_time() -> None:
+    pacing = Pacing()
+    failed(pacing, LONGEST_HONEST + 2)
+    factors = []
+    for _ in range(3 * FINAL_VIEWS):
+        pacing.finalized()
+        factors.append(pacing.factor)
+    assert factors == [4] * (FINAL_VIEWS - 1) + [2] * FINAL_VIEWS + [1] * (FINAL_VIEWS + 1)
+
+
+@pytest.mark.parametrize("bench_type", [Bench, HotStuffBench])
+def test_an_engine_waits_longer_after_failed_views_and_repeats_as_often(bench_type: type[Bench]) -> None:
+    bench = bench_type(config=VotingConfig(leader_timeout_ms=11, advance_timeout_ms=22, rebroadcast_ms=33))
+
+    def delays(view: int) -> dict[TimerKind, int]:
+        effects = bench.advance_to(view)
+        return {timer.kind: timer.delay_ms for timer in of(StartTimer, effects) if timer.view == view}
+
+    usual = {TimerKind.LEADER: 11, TimerKind.ADVANCE: 22, TimerKind.REBROADCAST: 33}
+    assert delays(2 + LONGEST_HONEST - 1) == usual
+    assert delays(2 + LONGEST_HONEST) == usual | {TimerKind.LEADER: 22, TimerKind.ADVANCE: 44}
+    view = 2 + LONGEST_HONEST
+    for each in range(view, view + FINAL_VIEWS):
+        effects = bench.receive(1, bench.certificate(NOTARIZE, each, f"b{each}", each - 1 if each > view else 0))
+        effects += bench.receive(1, bench.certificate(FINALIZE, each, f"b{each}", each - 1 if each > view else 0))
+    assert delays(view + FINAL_VIEWS + 1) == usual
+
+
+@pytest.mark.parametrize("make_engine", [Simplex, HotStuff])
+@pytest.mark.parametrize("silent", [(), (0,)], ids=["all-honest", "one-silent"])
+def test_a_network_slower_than_every_timeout_makes_blocks(
+    make_engine: MakeEngine, silent: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = VotingConfig(leader_timeout_ms=200, advance_timeout_ms=300, rebroadcast_ms=200)
+    slow = Faults(min_delay_ms=400, max_delay_ms=800, healed_at_ms=10**9)
+
+    def blocks(seed: int) -> int:
+        network = Network(4, seed, slow, config=config, silent=silent, make_engine=make_engine)
+        network.run(120_000)
+        return len(network.chain()) - 1
+
+    assert all(blocks(seed) >= 10 for seed in range(3))
+    monkeypatch.setattr(consensus.pacing, "MAX_FACTOR", 1)
+    assert all(blocks(seed) == 0 for seed in range(3)), "without it there is none"
+
+
+def test_the_view_of_a_far_certificate_counts_once() -> None:
+    bench = Bench()
+    bench.advance_to(3)
+    bench.receive(1, bench.certificate(FINALIZE, 40, "b40"))
+    assert bench.engine.view == View(41)
+    assert bench.engine._pacing.factor == 1
