@@ -32,7 +32,6 @@ from cluster.simulation.clock import VirtualClock
 from cluster.simulation.load import Load
 from cluster.simulation.machine import USUAL_PACE, Machine
 from cluster.simulation.recorder import Recorder
-from cluster.simulation.shared_work import RememberingScheme, SharedReader
 from cluster.simulation.stage import SimulatedStage
 from cluster.simulation.watches.watches import Watches
 from consensus.keys import SCHEMES, SignatureScheme
@@ -50,6 +49,7 @@ from validator.node.events import (
 )
 from validator.node.executor.jobs import Build, Execute
 from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, SnapshotJoin
+from validator.node.shared_work import RememberingScheme, SharedReader
 from validator.primitives.types import ValidatorError
 
 MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_PER_MILLISECOND

@@ -55,6 +55,7 @@ from cluster.scenario.sections.faults import BitRotFault, DiskFullFault, FailedS
 from cluster.scenario.sections.release import FIRST_VERSION
 from consensus.keys import Ed25519Scheme
 from validator.node.events import Diverged
+from validator.node.shared_work import RememberingScheme, SharedReader
 from validator.primitives.types import ValidatorError
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ CALL_TIMEOUT_S: Final = 30.0
 """No call into the loop takes longer, but for a bug, which raises."""
 CRASH_EXIT_CODE: Final = 70
 MEASURE_EVERY_S: Final = 0.5
+REMEMBERED_BYTES: Final = 4 << 20
+"""Payload bytes of which a host remembers what they say: a broadcast reaches its validators within milliseconds."""
 NOTES_SUFFIX: Final = ".notes"
 DIVERGENCE_SUFFIX: Final = ".divergence"
 """Of the file with what a validator executed otherwise than its peers, which outlives its process and its disk."""
@@ -160,6 +163,8 @@ class ValidatorHost:
         self._scenario = Scenario.model_validate_json(scenario_json)
         self._version = version
         self._mutant = mutant
+        self._scheme, self._reader = RememberingScheme(Ed25519Scheme()), SharedReader(REMEMBERED_BYTES)
+        """Shared by the validators here."""
         self._validators: list[_RunningValidator] = []
         self._peers: Mapping[int, PeerAddress] = {}
         self._measured = float("-inf")
@@ -274,7 +279,7 @@ class ValidatorHost:
         )
         setup = self._setup(index, name, tally, notes.joins)
         disk = self._disk(data / name, setup.pace)
-        validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally)
+        validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally, reader=self._reader)
         peers = await validator.transport.listen(self._bind)
         server = await _serve_near(validator, self._bind, notes.http_port)
         _write_notes(notes_file, HostNotes(tally.starts, server.port, notes.joins))
@@ -303,7 +308,7 @@ class ValidatorHost:
             _crash(error)
 
     def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
-        scenario, seed, scheme = self._scenario, self._seed, Ed25519Scheme()
+        scenario, seed, scheme = self._scenario, self._seed, self._scheme
         validators = validator_set(scheme, scenario, seed)
         return ValidatorSetup(
             name=name,

@@ -71,6 +71,7 @@ from validator.node.executor.jobs import (
 )
 from validator.node.joining.snapshot_join import JOIN_NONCE_BYTES, JOIN_TIMER, has_joined
 from validator.node.node import NodeConfig
+from validator.node.shared_work import SharedReader
 from validator.storage.disk import Disk
 
 
@@ -133,10 +134,12 @@ class ValidatorLoop:
         on_crash: Callable[[BaseException], None],
         tally: Tally | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        reader: SharedReader | None = None,
     ) -> None:
-        """``sleep`` holds up the executor's thread if its jobs are slow."""
+        """``sleep`` holds up the executor's thread if its jobs are slow. ``reader`` is the process's own."""
         self.setup = setup
         self.tally = Tally() if tally is None else tally
+        self._reader = SharedReader() if reader is None else reader
         self._disk = disk
         self._on_crash = on_crash
         self._validator: Validator | None = None
@@ -250,7 +253,7 @@ class ValidatorLoop:
     def _on_message(self, sender: int, payload: bytes) -> None:
         if not self._frozen:
             self.observations.stamp(False, sender, payload)
-            self._deliver(Message(sender, payload))
+            self._deliver(Message(sender, payload, self._reader.read(payload)))
 
     def _on_written(self, token: int | None) -> None:
         if token is not None:

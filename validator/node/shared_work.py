@@ -1,4 +1,4 @@
-"""Work that a simulation does once for all its validators: reading payloads, and checking signatures.
+"""Work that a driver does once for all validators of a process: reading payloads, and checking signatures.
 
 What is read is frozen throughout, and a function of the bytes alone: it is handed to each recipient with the bytes
 (:class:`validator.node.events.Message`), and whether to believe it is for each of them to find out. What was read is
@@ -28,7 +28,7 @@ REMEMBERED_SIGNATURES: Final = 1 << 15
 
 
 class SharedReader:
-    """One simulation's; its validators do not hold it."""
+    """One driver's; its validators do not hold it."""
 
     def __init__(self, remembered_bytes: int = REMEMBERED_BYTES) -> None:
         self._most = remembered_bytes

@@ -7,14 +7,14 @@ import gc
 import pytest
 
 from cluster.common.limits import COLLECTOR_THRESHOLDS
-from cluster.simulation import shared_work
 from cluster.simulation.driver import collecting_rarely
-from cluster.simulation.shared_work import RememberingScheme, SharedReader
 from consensus.keys import KeyedHashScheme
 from consensus.messages import CertificateRequest
 from consensus.messages import encode as encode_consensus
 from consensus.types import PublicKey, Signature, View
 from validator.chain.messages import BlockRequest, BlockResponse, ConsensusMessage, encode_message, read_message
+from validator.node import shared_work
+from validator.node.shared_work import RememberingScheme, SharedReader
 from validator.primitives.codec import CodecError
 
 
