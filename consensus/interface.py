@@ -241,7 +241,7 @@ class VotingConfig:
     """From entering a view to its leader's proposal: two message delays and the time to build and execute a block."""
     advance_timeout_ms: int = 3_000
     """From entering a view to its certificate."""
-    rebroadcast_ms: int = 1_000
+    rebroadcast_ms: int = 500
     view_window: int = 16
     """Views ahead of the current one for which votes are kept."""
     proposal_window: int = 4

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cluster.audit.books import Books
 from cluster.checks.details import excuse_for, unless_too_slow
-from cluster.checks.metrics.recovery import recovery_of
+from cluster.checks.metrics.recovery import recovery_limit_ms, recovery_of
 from cluster.checks.quorums import progress_during
 from cluster.checks.verdict import Check, Result
 from cluster.common.outcome import Outcome
@@ -63,7 +63,7 @@ def _check_fault(books: Books, fault: FaultRecord) -> Result:
 
 def check_recovery(books: Books) -> Check:
     """Once all faults are over, a quorum finalises a new height within the scenario's bound."""
-    record, limit_ms = books.record, books.record.recovery_ms
+    record, limit_ms = books.record, recovery_limit_ms(books)
     if not any(fault.begun_ms is not None for fault in record.faults):
         return Check.without_cause("recovery", "no fault began")
     found = recovery_of(books)

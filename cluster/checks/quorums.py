@@ -9,7 +9,12 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.checks.details import excuse_for, unless_too_slow
-from cluster.checks.metrics.recovery import active_committees_during, first_finalizations
+from cluster.checks.metrics.recovery import (
+    active_committees_during,
+    first_finalizations,
+    longest_view_change_ms,
+    recovery_limit_ms,
+)
 from cluster.checks.verdict import Result
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
@@ -41,7 +46,7 @@ def progress_during(books: Books, fault: FaultRecord) -> Result:
     committees = active_committees_during(books, fault.begun_ms, fault.ended_ms)
     if fault.is_hard and all(_quorums_lost(committees, [_without_twins(record, fault)], set())):
         # votes may have been cast already for blocks proposed before the fault, or within a view change of its begin
-        proposed, proposed_by = record.proposals, fault.begun_ms + record.view_change_ms
+        proposed, proposed_by = record.proposals, fault.begun_ms + longest_view_change_ms(books)
         until = fault.ended_ms if fault.first_back_ms is None else fault.first_back_ms
         late = [height for height, at in first.items() if proposed_by < proposed.get(height, at) and at <= until]
         if late:
@@ -56,7 +61,7 @@ def progress_during(books: Books, fault: FaultRecord) -> Result:
         or any(other.kind in SLOWING for other in at_once)
     ):
         return Outcome.PASS, text
-    needed_ms = record.recovery_ms * (LOST_ONCE_MORE if record.scenario.links.loss else 1)
+    needed_ms = recovery_limit_ms(books) * (LOST_ONCE_MORE if record.scenario.links.loss else 1)
     if length < needed_ms:
         return (
             Outcome.INCONCLUSIVE,

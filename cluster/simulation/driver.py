@@ -315,8 +315,8 @@ class Simulation:
     def _observe(self, index: int, effect: Effect) -> None:
         machine, watches = self.machines[index], self.watches
         match effect:
-            case Certified(certificate) if machine.byzantine is None:
-                watches.monitor.certified(machine.name, certificate)
+            case Certified(certificate):
+                watches.certified(machine, certificate)
             case BlockFinal(height=height, reorg_depth=depth):
                 self.record.note_reorg(index, height, depth)
                 watches.finalizes(machine, height)

@@ -10,7 +10,8 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.record.run import FaultRecord, RunRecord
-from consensus.types import quorum
+from consensus.pacing import Pacing
+from consensus.types import fault_bound, quorum
 
 VIEWS_UNTIL_FINAL: Final = 8
 """So many views at most may be current at once: the newest one, and that of a block that becomes final by it."""
@@ -50,6 +51,45 @@ def recovery_of(books: Books) -> NetworkRecovery | None:
     healed_ms, healed_height = last.ended_ms or 0.0, record.height_when_healed
     recovered_ms = _quorum_above(books, healed_height)
     return NetworkRecovery(last, healed_ms, healed_height, None if recovered_ms is None else recovered_ms - healed_ms)
+
+
+def recovery_limit_ms(books: Books) -> int:
+    """:attr:`~cluster.record.run.RunRecord.recovery_ms`, with timeouts as long as they can have become.
+
+    Timeouts that shrank too early cost ``2 f + 2`` views more. A limit that the scenario states holds as it is.
+    """
+    record = books.record
+    factor = 1 if record.scenario.success.recovery_ms is not None else longest_timeouts(books)
+    if factor == 1:
+        return record.recovery_ms
+    views = 2 * fault_bound(record.scenario.validators.count) + 2
+    return factor * (record.recovery_ms + views * record.view_change_ms)
+
+
+def longest_view_change_ms(books: Books) -> int:
+    """The time to give up a view, likewise."""
+    return books.record.view_change_ms * longest_timeouts(books)
+
+
+def longest_timeouts(books: Books) -> int:
+    """The highest factor that an honest validator's timeouts can have reached (:class:`consensus.pacing.Pacing`).
+
+    Views between two final blocks, and from the last one to the newest that was seen, count as given up in a row:
+    rather too many than too few.
+    """
+    record, pacing, highest, before = books.record, Pacing(), 1, 0
+    faults = min(fault_bound(len(members)) for members in record.scenario.validators.committees.values())
+    honest = {validator.index for validator in books.judged}
+    newest = record.samples[-1].views if record.samples else ()
+    entered = [view for index, view in enumerate(newest) if view is not None and index in honest]
+    final = [view for _, view in sorted(books.views.items())]
+    for view in [*final, max(entered, default=0)]:
+        for _ in range(view - before - 1):
+            pacing.left_without_block(faults)
+        highest, before = max(highest, pacing.factor), view
+        pacing.left_by_block()
+        pacing.finalized()
+    return highest
 
 
 def active_committees(record: RunRecord, views: tuple[int, int]) -> list[set[str]]:

@@ -120,6 +120,16 @@ class SkipsWithoutNullification(MutatedEngine):
         return wrong
 
 
+@MUTANTS.engine("constant-timeouts", Detection("slow-network", ALL), "safety", "patience")
+class ConstantTimeouts(MutatedEngine):
+    """timeouts stay as configured, however many views fail"""
+
+    def _leave_by(self, certificate: AnyCertificate) -> None:
+        super()._leave_by(certificate)
+        self.counter.runs += self._pacing.factor > 1
+        self._pacing.factor = 1
+
+
 @MUTANTS.engine("wrong-view-certificate", Detection("bad-links", ALL), "safety", "certificates")
 class TakesAnyView(MutatedEngine):
     """a nullification of the view before counts for the current one"""

@@ -1,10 +1,14 @@
-"""The watch of patience: a view must not be given up early if its leader's proposal came.
+"""The watch of patience: a view must not be given up early.
 
-The leader timer gives a view up only if no proposal came. So a validator that holds a good one, or has voted for it,
-waits for its advance timer; Simplex lets it follow the leader, who gave up the view itself. The watch reads each
-validator's own clock, since timers run on it. It counts a proposal as good if the validator heard it in the view, from
-a leader that is honest and runs the code without a mutant, before the leader timer expired; unless it skipped the
-leader for being silent on entering the view, or found the block invalid: if that was wrong, other rules show it.
+Without a proposal of the leader a validator waits for its leader timer. The leader timer gives a view up only if no
+proposal came. So a validator that holds a good one, or has voted for it, waits for its advance timer. Simplex lets it
+follow the leader, who gave up the view itself, and skip one that was silent on entering the view. Both timers are as
+long as the views that failed in a row demand; the watch counts these itself, from the certificates that the validator
+learned (``docs/consensus.md``, "Timeouts that adapt").
+
+The watch reads each validator's own clock, since timers run on it. It counts a proposal as good if the validator heard
+it in the view, from a leader that is honest and runs the code without a mutant, before the leader timer expired; unless
+it skipped the leader, or found the block invalid: if that was wrong, other rules show it.
 
 A view in which a validator was started is not judged: its votes of that view may be from before.
 """
@@ -25,6 +29,10 @@ from validator.chain.messages import Reading
 
 TOLERANCE_MS: Final = 1.0
 """The most that rounding adds to a timer."""
+LONGEST: Final = 16
+"""Factor of the longest timeouts."""
+FINAL_UNTIL_SHORTER: Final = 16
+"""Finalizations after which timeouts are halved."""
 HEARD_VIEWS: Final = 4
 """A leader of whom a vote of one of so many views before was heard counts as silent with nobody."""
 
@@ -44,10 +52,36 @@ class _Waiting:
     """A good proposal came, or the validator voted for one."""
     is_judged: bool = False
     """The view is given up, or no look at it is wanted."""
+    proposed: set[View] = field(default_factory=set)
+    """Views, this one or later, whose leaders' proposals were heard, good or bad."""
     given_up_by_leader: set[View] = field(default_factory=set)
     """Views, this one or later, whose leaders were heard to give them up."""
     last_heard: dict[int, View] = field(default_factory=dict)
     """By peer, the newest view, no later than this one, of a vote of it."""
+
+
+@dataclass(slots=True)
+class _Timeouts:
+    """The factor that a validator's timeouts have, by the certificates that it learned since its start."""
+
+    view: View = GENESIS_VIEW
+    factor: int = 1
+    failed: int = 0
+    """Views in a row."""
+    final: int = 0
+    """Finalizations since the factor changed."""
+
+    def certified(self, kind: VoteKind, view: View, faults_withstood: int) -> None:
+        if kind == VoteKind.FINALIZE:
+            self.final += 1
+            if self.final == FINAL_UNTIL_SHORTER:
+                self.final, self.factor = 0, max(1, self.factor // 2)
+        if view < self.view:
+            return
+        self.view = View(view + 1)
+        self.failed = self.failed + 1 if kind in GIVING_UP else 0
+        if self.failed > 2 * faults_withstood + 1 and self.factor < LONGEST:
+            self.factor, self.final = 2 * self.factor, 0
 
 
 class PatienceWatch:
@@ -59,30 +93,41 @@ class PatienceWatch:
         leader: Callable[[View], int],
         look: Look,
         skips_silent_leaders: bool,
+        faults_withstood: Callable[[View], int],
     ) -> None:
+        """``faults_withstood``: by the committee of a view."""
         self._names = names
+        self._faults_withstood = faults_withstood
         self._leader = leader
         self._tell = look
         self._skips_silent_leaders = skips_silent_leaders
         self._waiting = [_Waiting() for _ in names]
+        self._timeouts = [_Timeouts() for _ in names]
 
     def starts(self, index: int) -> None:
         """A validator is started; ``enters`` follows when it comes to another view."""
         self._waiting[index] = _Waiting(is_judged=True)
 
+    def certified(self, index: int, kind: VoteKind, view: View) -> None:
+        """A validator learned a certificate."""
+        if self._timeouts[index].view != GENESIS_VIEW:  # else it repeats on its start what it knew before
+            self._timeouts[index].certified(kind, view, self._faults_withstood(view))
+
     def enters(self, index: int, view: View, now_ms: float, leader_timeout_ms: int, advance_timeout_ms: int) -> None:
-        """A validator enters a view, when its own clock says ``now_ms``."""
+        """A validator enters a view, when its own clock says ``now_ms``. The timeouts are the configured ones."""
         before = self._waiting[index]
         if before.view == GENESIS_VIEW and before.is_judged:
-            before.view = view
+            before.view, self._timeouts[index] = view, _Timeouts(view)
             return
+        factor = self._timeouts[index].factor
         heard = before.last_heard.get(self._leader(view), GENESIS_VIEW)
         is_skipped = self._skips_silent_leaders and heard < view - HEARD_VIEWS
         self._waiting[index] = _Waiting(
             view,
-            now_ms + leader_timeout_ms,
-            now_ms + advance_timeout_ms,
+            now_ms + factor * leader_timeout_ms,
+            now_ms + factor * advance_timeout_ms,
             is_skipped,
+            proposed={later for later in before.proposed if later >= view},
             given_up_by_leader={later for later in before.given_up_by_leader if later >= view},
             last_heard=before.last_heard,
         )
@@ -98,8 +143,10 @@ class PatienceWatch:
             return
         if vote.kind == VoteKind.NULLIFY:
             waiting.given_up_by_leader.add(vote.view)
-        elif isinstance(message, Proposal) and vote.view == waiting.view and is_sound and not waiting.is_skipped:
-            waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
+        elif isinstance(message, Proposal):
+            waiting.proposed.add(vote.view)
+            if vote.view == waiting.view and is_sound and not waiting.is_skipped:
+                waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
 
     def rejects(self, index: int) -> None:
         """A validator finds the block of its view invalid."""
@@ -114,7 +161,11 @@ class PatienceWatch:
             waiting.must_wait = True
         elif vote.kind in GIVING_UP:
             waiting.is_judged = True
-            left_ms = waiting.waits_until_ms - TOLERANCE_MS - now_ms
+            until_ms, came = waiting.waits_until_ms, "came"
+            if not waiting.must_wait:
+                until_ms, came = waiting.proposal_until_ms, "did not come"
+            is_free = not waiting.must_wait and (waiting.is_skipped or waiting.view in waiting.proposed)
+            left_ms = until_ms - TOLERANCE_MS - now_ms
             follows = waiting.view in waiting.given_up_by_leader
-            what = f"{self._names[index]} gives up view {vote.view}, whose proposal came, {left_ms:,.0f} ms too soon"
-            self._tell(Rule.PATIENCE, not waiting.must_wait or follows or left_ms <= 0, what)
+            what = f"{self._names[index]} gives up view {vote.view}, whose proposal {came}, {left_ms:,.0f} ms too soon"
+            self._tell(Rule.PATIENCE, is_free or follows or left_ms <= 0, what)

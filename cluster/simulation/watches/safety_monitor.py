@@ -26,7 +26,7 @@ ledger             the books of timers and amounts (:mod:`cluster.audit.ledger.l
 proofs             sampled proofs of presence, absence and history verify against headers
 bounded            an engine keeps no more than its bounds (:mod:`cluster.simulation.watches.memory_watch`)
 answers            a peer that is stuck in a view is helped on (:mod:`cluster.simulation.watches.answer_watch`)
-patience           a view whose proposal came is not given up early (:mod:`cluster.simulation.watches.patience_watch`)
+patience           a view is not given up early (:mod:`cluster.simulation.watches.patience_watch`)
 durable_votes,     what a validator says goes with what it must remember (:mod:`cluster.simulation.watches.vote_watch`)
 own_votes, lock,
 abstention

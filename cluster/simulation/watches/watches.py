@@ -16,7 +16,7 @@ from cluster.simulation.watches.safety_monitor import SafetyMonitor
 from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.keys import ValidatorSet
 from consensus.leader import ELECTIONS
-from consensus.messages import Proposal
+from consensus.messages import AnyCertificate, Proposal
 from consensus.types import View
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading, TransactionsMessage
@@ -37,7 +37,9 @@ class Watches:
         self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
         self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms)
         self.answers = AnswerWatch(names, self.monitor.log.look)
-        self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips)
+        self.patience = PatienceWatch(
+            names, leader, self.monitor.log.look, skips, lambda view: validators.committee(view).faults_withstood
+        )
 
     def sends(self, machine: Machine, recipient: int | None, content: Reading | None) -> None:
         """A machine sends a message, to one peer or to all."""
@@ -70,6 +72,12 @@ class Watches:
         """Whether a validator is honest and runs the code without a mutant."""
         planted = self._mutants[machine.index]
         return machine.byzantine is None and planted is None and machine.release.mutant is None
+
+    def certified(self, machine: Machine, certificate: AnyCertificate) -> None:
+        """A machine's validator learned a certificate."""
+        if machine.byzantine is None:
+            self.monitor.certified(machine.name, certificate)
+            self.patience.certified(machine.index, certificate.kind, certificate.view)
 
     def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
         """A machine's validator, one of ``count``, enters a view."""

@@ -182,6 +182,11 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         faults=[_bad_links(4, 28)],
     ),
     "bad-links": _scenario("Messages are late, lost and out of order.", faults=[_bad_links(4, 28)]),
+    "slow-network": _scenario(
+        "Messages take longer than every timeout.",
+        links={"latency_ms": 900.0, "jitter_ms": 200.0},
+        stop={"height": 30, "drain_blocks": 3, "timeout_s": 300},
+    ),
     "idle-fault": _scenario(
         "A fault that cannot take effect: links that lose nothing lose nothing for a while.",
         faults=[{"kind": "degrade", "loss": 0.0, "from": ["validator-0"], "at_height": 8, "for_ms": 1_000}],

@@ -3,7 +3,7 @@
 As in swarm testing, each scenario omits some kinds of faults and some features of the network, so that rare
 combinations occur. The scenarios keep to rules, so that a failing run is a finding:
 
-- Timeouts are long enough for the links: without faults the network makes progress.
+- Timeouts are long enough for the links, or can become so: without faults the network makes progress.
 - Faults end, and the run lasts long enough after the last one (a kill that waits for votes may come later).
 - The validators that lose their disks, are late or byzantine are few enough for every committee.
 
@@ -74,6 +74,11 @@ LIARS: Final = 0.25
 OUTSIDERS: Final = 0.7
 """Share of those with the behaviour ``outsider``, if a committee leaves out a byzantine validator."""
 STRAINS: Final = (keep_little, crowd, hurry, storm, run_programs, aim)
+SLOW_NETWORKS: Final = 0.08
+"""Share of the seeds in which a message takes about as long as every timeout, or longer."""
+SLOW_TIMEOUT_S: Final = 4 * TIMEOUT_S
+QUICK_REPEATS: Final = 0.5
+"""Share of the seeds in which messages are repeated after about two block times."""
 CLOCK_SPEEDS: Final = (0.2, 0.5, 0.9, 1.1, 2.0, 5.0)
 SURELY_REACHED: Final = 30
 """A view that every run reaches."""
@@ -147,6 +152,11 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/governance")
         if random.random() < GOVERNED:
             govern(random, fields)
+        random = Random(f"{self.seed}/{self.protocol}/pace")
+        if random.random() < SLOW_NETWORKS:
+            self.slow_down(random, fields)
+        if random.random() < QUICK_REPEATS:
+            self.repeat_quickly(random, fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------
@@ -222,6 +232,20 @@ class _Drawing:
         interval_ms = pause_ms + self.random.choice([-100, 300])
         users += [{"workload": workload, "count": count, "interval_ms": interval_ms} for workload in others]
         return {"users": users}
+
+    def slow_down(self, random: Random, fields: Fields) -> None:
+        """Make links slower than the timeouts that they begin with."""
+        latency_ms = self.advance_timeout_ms * random.uniform(0.5, 1.5)
+        fields["links"] |= {"latency_ms": latency_ms, "jitter_ms": latency_ms * random.choice([0, 0.2, 0.5])}
+        fields["links"].pop("bandwidth_kbps", None)
+        fields["stop"]["timeout_s"] = SLOW_TIMEOUT_S
+        fields["success"]["stall_ms"] = SLOW_TIMEOUT_S * 1_000
+
+    def repeat_quickly(self, random: Random, fields: Fields) -> None:
+        """Repeat messages after about two block times, unless a behaviour needs it otherwise."""
+        if not any("lock-breaker" in node.get("byzantine", ()) for node in fields["validators"].get("nodes", ())):
+            block_ms = max(2 * fields["links"]["latency_ms"], self.interval_ms)
+            fields["consensus"]["rebroadcast_ms"] = round(block_ms * random.uniform(0.5, 3.0)) + 1
 
     # --- strains ------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.checks.metrics.recovery import active_committees_during, first_finalizations
+from cluster.checks.metrics.recovery import (
+    active_committees_during,
+    first_finalizations,
+    longest_view_change_ms,
+    recovery_limit_ms,
+)
 from cluster.common.outcome import Outcome
 from cluster.record.run import Backend, FaultRecord
 from cluster.scenario import Scenario
@@ -108,14 +113,14 @@ def _is_quorum(side: Collection[str], members: set[str]) -> bool:
 
 def _judge_partition(books: Books, fault: FaultRecord) -> Judgement:
     """Judge the final blocks of each side of one partition."""
-    record, begun_ms = books.record, fault.begun_ms
+    record, begun_ms, view_change_ms = books.record, fault.begun_ms, longest_view_change_ms(books)
     if begun_ms is None:
         return Outcome.INCONCLUSIVE, f"the partition of {fault.target} never began"
     ended_ms = record.duration_ms if fault.ended_ms is None else fault.ended_ms
     committees = active_committees_during(books, begun_ms, ended_ms)
     whole = [side for side in fault.sides if any(_is_quorum(side, members) for members in committees)]
     for side in fault.sides:
-        heights = _finalised(books, side, begun_ms + record.view_change_ms, ended_ms)
+        heights = _finalised(books, side, begun_ms + view_change_ms, ended_ms)
         if heights and side not in whole:
             return Outcome.FAIL, (
                 f"{', '.join(side)} finalised {len(heights)} heights without a quorum, from {min(heights)} on"
@@ -123,9 +128,9 @@ def _judge_partition(books: Books, fault: FaultRecord) -> Judgement:
     if fault.ended_ms is None:
         return Outcome.INCONCLUSIVE, f"the partition of {fault.target} did not end"
     length_ms = ended_ms - begun_ms
-    if length_ms <= record.view_change_ms:
+    if length_ms <= view_change_ms:
         return Outcome.INCONCLUSIVE, (
-            f"it lasted {length_ms:,.0f} ms, and earlier proposals may become final for {record.view_change_ms:,} ms"
+            f"it lasted {length_ms:,.0f} ms, and earlier proposals may become final for {view_change_ms:,} ms"
         )
     counts = []
     for side in fault.sides:
@@ -151,8 +156,8 @@ def _standstill(books: Books, fault: FaultRecord, side: Collection[str], length_
     ]
     if hindered:
         return Outcome.INCONCLUSIVE, f"{stood}, with {', '.join(hindered)} byzantine, a mutant or late"
-    if length_ms < record.recovery_ms:
-        return Outcome.INCONCLUSIVE, f"{stood}; views that fail in a row may take {record.recovery_ms:,} ms"
+    if length_ms < (limit_ms := recovery_limit_ms(books)):
+        return Outcome.INCONCLUSIVE, f"{stood}; views that fail in a row may take {limit_ms:,} ms"
     return Outcome.FAIL, stood
 
 
