@@ -234,8 +234,11 @@ class _Drawing:
         return {"users": users}
 
     def slow_down(self, random: Random, fields: Fields) -> None:
-        """Make links slower than the timeouts that they begin with."""
+        """Make links slower than the timeouts that they begin with, and users as much slower as blocks become."""
         latency_ms = self.advance_timeout_ms * random.uniform(0.5, 1.5)
+        slower = 2 * latency_ms / max(2 * self.latency_ms, self.interval_ms)
+        for group in fields["load"]["users"]:
+            group["interval_ms"] = round(slower * group["interval_ms"])
         fields["links"] |= {"latency_ms": latency_ms, "jitter_ms": latency_ms * random.choice([0, 0.2, 0.5])}
         fields["links"].pop("bandwidth_kbps", None)
         fields["stop"]["timeout_s"] = SLOW_TIMEOUT_S
