@@ -1,11 +1,13 @@
 """Timeouts that adapt to a network that is slower than the configuration assumed.
 
-The configured timeouts are doubled when more views in a row were given up than faulty leaders can fail, and again with
-each further one, up to :data:`MAX_FACTOR` times. They are halved after each :data:`FINAL_VIEWS` finalizations.
+A view *failed* for a validator if a quorum gave it up, or if the validator itself did and left it otherwise. The
+configured timeouts are doubled when more views failed since the last finalization than faulty leaders can fail, and
+again with each further one, up to :data:`MAX_FACTOR` times. They are halved after each :data:`FINAL_VIEWS`
+finalizations.
 
-Of a committee that withstands ``f`` faults, faulty leaders that take turns fail at most ``2 f`` views in a row: in
-Simplex each its own, in HotStuff also the one before, whose votes it was to collect. One more is taken for chance.
-``docs/consensus.md`` has the argument and the bounds.
+Of a committee that withstands ``f`` faults, faulty leaders that take turns fail at most ``2 f`` views between two
+finalizations: in Simplex each its own, in HotStuff also the one before, whose votes it was to collect. One more is
+taken for chance. ``docs/consensus.md`` has the argument and the bounds.
 """
 
 from __future__ import annotations
@@ -22,24 +24,21 @@ class Pacing:
 
     def __init__(self) -> None:
         self.factor = 1
-        self._given_up = 0
-        """Views in a row."""
+        self._failed = 0
+        """Views since the last finalization."""
         self._final = 0
         """Finalizations since the last step."""
 
-    def left_by_block(self) -> None:
-        """A view ended with a block."""
-        self._given_up = 0
-
-    def left_without_block(self, faults_withstood: int) -> None:
-        """A view was given up by a quorum of a committee that withstands so many faults."""
-        self._given_up += 1
-        if self._given_up > 2 * faults_withstood + 1 and self.factor < MAX_FACTOR:
+    def failed(self, faults_withstood: int) -> None:
+        """A view of a committee that withstands so many faults failed."""
+        self._failed += 1
+        if self._failed > 2 * faults_withstood + 1 and self.factor < MAX_FACTOR:
             self.factor *= 2
             self._final = 0
 
     def finalized(self) -> None:
         """A finalization became known."""
+        self._failed = 0
         self._final += 1
         if self._final == FINAL_VIEWS:
             self._final = 0

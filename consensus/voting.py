@@ -467,10 +467,10 @@ class VotingEngine(ABC):
             self._effects.append(Finalized(certificate))
 
     def _leave_by(self, certificate: AnyCertificate) -> None:
-        if certificate.kind == self._gives_up:
-            self._pacing.left_without_block(self._member.validators.committee(certificate.view).faults_withstood)
-        else:
-            self._pacing.left_by_block()
+        """Note whether the current view failed: a quorum gave it up, or we did."""
+        left = self._rounds.get(self.view)
+        if certificate.kind == self._gives_up or (left is not None and self._gives_up in left.own):
+            self._pacing.failed(self._member.validators.committee(self.view).faults_withstood)
 
     def _enter(self, view: View) -> None:
         for left in self._rounds.values():

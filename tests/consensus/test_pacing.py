@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import pytest
 
 import consensus.pacing
@@ -14,12 +16,12 @@ from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, HotStuffBench, of
 from tests.consensus.network import Faults, MakeEngine, Network
 
 LONGEST_HONEST = 3
-"""Views in a row that one faulty leader of four, or chance, may fail."""
+"""Views between two finalizations that one faulty leader of four, or chance, may fail."""
 
 
 def failed(pacing: Pacing, views: int) -> int:
     for _ in range(views):
-        pacing.left_without_block(faults_withstood=1)
+        pacing.failed(faults_withstood=1)
     return pacing.factor
 
 
@@ -29,11 +31,11 @@ def test_timeouts_double_with_each_view_too_many_up_to_the_bound() -> None:
     assert [failed(pacing, 1) for _ in range(6)] == [2, 4, 8, MAX_FACTOR, MAX_FACTOR, MAX_FACTOR]
 
 
-def test_a_block_between_them_makes_failed_views_no_row() -> None:
+def test_failed_views_count_from_the_last_finalization() -> None:
     pacing = Pacing()
     for _ in range(5):
         assert failed(pacing, LONGEST_HONEST) == 1
-        pacing.left_by_block()
+        pacing.finalized()
 
 
 def test_finality_takes_one_step_back_at_a_time() -> None:
@@ -80,6 +82,30 @@ def test_a_network_slower_than_every_timeout_makes_blocks(
     assert all(blocks(seed) >= 10 for seed in range(3))
     monkeypatch.setattr(consensus.pacing, "MAX_FACTOR", 1)
     assert all(blocks(seed) == 0 for seed in range(3)), "without it there is none"
+
+
+@pytest.mark.parametrize("bench_type", [Bench, HotStuffBench])
+def test_a_view_that_we_gave_up_failed_though_others_notarized_its_block(bench_type: type[Bench]) -> None:
+    for gives_up, factor in ((False, 1), (True, 2)):
+        bench = bench_type()
+        view = 1 + LONGEST_HONEST
+        bench.advance_to(view)
+        if gives_up:
+            bench.expire(TimerKind.ADVANCE)
+        bench.receive(1, bench.certificate(NOTARIZE, view, f"b{view}"))
+        assert (bench.engine.view, bench.engine._pacing.factor) == (view + 1, factor)
+
+
+@pytest.mark.parametrize("make_engine", [Simplex, HotStuff])
+def test_silent_leaders_alone_make_nobody_wait_longer(make_engine: MakeEngine) -> None:
+    fast = Faults(min_delay_ms=5, max_delay_ms=10, healed_at_ms=10**9)
+    for silent in combinations(range(7), 2):
+        network = Network(7, 1, fast, config=VotingConfig(), silent=silent, make_engine=make_engine)
+        network.run(60_000)
+        engines = [host.engine for index, host in enumerate(network.hosts) if index not in silent]
+        factors = {engine._pacing.factor for engine in engines if engine is not None}
+        assert factors == {1}, silent
+        assert len(network.chain()) > 10
 
 
 def test_the_view_of_a_far_certificate_counts_once() -> None:

@@ -74,8 +74,8 @@ def longest_view_change_ms(books: Books) -> int:
 def longest_timeouts(books: Books) -> int:
     """The highest factor that an honest validator's timeouts can have reached (:class:`consensus.pacing.Pacing`).
 
-    Views between two final blocks, and from the last one to the newest that was seen, count as given up in a row:
-    rather too many than too few.
+    Views between two final blocks, and from the last one to the newest that was seen, count as failed: rather too many
+    than too few.
     """
     record, pacing, highest, before = books.record, Pacing(), 1, 0
     faults = min(fault_bound(len(members)) for members in record.scenario.validators.committees.values())
@@ -85,9 +85,8 @@ def longest_timeouts(books: Books) -> int:
     final = [view for _, view in sorted(books.views.items())]
     for view in [*final, max(entered, default=0)]:
         for _ in range(view - before - 1):
-            pacing.left_without_block(faults)
+            pacing.failed(faults)
         highest, before = max(highest, pacing.factor), view
-        pacing.left_by_block()
         pacing.finalized()
     return highest
 

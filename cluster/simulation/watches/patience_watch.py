@@ -3,8 +3,8 @@
 Without a proposal of the leader a validator waits for its leader timer. The leader timer gives a view up only if no
 proposal came. So a validator that holds a good one, or has voted for it, waits for its advance timer. Simplex lets it
 follow the leader, who gave up the view itself, and skip one that was silent on entering the view. Both timers are as
-long as the views that failed in a row demand; the watch counts these itself, from the certificates that the validator
-learned (``docs/consensus.md``, "Timeouts that adapt").
+long as the views that failed since the last finalization demand; the watch counts these itself, from the certificates
+that the validator learned and the votes that it sent (``docs/consensus.md``, "Timeouts that adapt").
 
 The watch reads each validator's own clock, since timers run on it. It counts a proposal as good if the validator heard
 it in the view, from a leader that is honest and runs the code without a mutant, before the leader timer expired; unless
@@ -62,24 +62,28 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _Timeouts:
-    """The factor that a validator's timeouts have, by the certificates that it learned since its start."""
+    """The factor that a validator's timeouts have at least, by what it learned and said since its start."""
 
     view: View = GENESIS_VIEW
     factor: int = 1
+    gave_up: bool = False
+    """The validator said so, of the current view."""
     failed: int = 0
-    """Views in a row."""
+    """Views since the last finalization."""
     final: int = 0
     """Finalizations since the factor changed."""
 
     def certified(self, kind: VoteKind, view: View, faults_withstood: int) -> None:
         if kind == VoteKind.FINALIZE:
-            self.final += 1
+            self.failed, self.final = 0, self.final + 1
             if self.final == FINAL_UNTIL_SHORTER:
                 self.final, self.factor = 0, max(1, self.factor // 2)
         if view < self.view:
             return
-        self.view = View(view + 1)
-        self.failed = self.failed + 1 if kind in GIVING_UP else 0
+        failed, self.gave_up, self.view = kind in GIVING_UP or self.gave_up, False, View(view + 1)
+        if not failed:
+            return
+        self.failed += 1
         if self.failed > 2 * faults_withstood + 1 and self.factor < LONGEST:
             self.factor, self.final = 2 * self.factor, 0
 
@@ -155,7 +159,10 @@ class PatienceWatch:
     def sends(self, index: int, now_ms: float, message: Reading | None) -> None:
         """A validator sends a message; only votes of its current view, and what carries one, are of interest."""
         waiting, vote = self._waiting[index], vote_of(message)
-        if vote is None or vote.view != waiting.view or waiting.is_judged:
+        if vote is None or vote.view != waiting.view:
+            return
+        self._timeouts[index].gave_up |= vote.kind in GIVING_UP and vote.view == self._timeouts[index].view
+        if waiting.is_judged:
             return
         if vote.kind == VoteKind.NOTARIZE:
             waiting.must_wait = True

@@ -77,6 +77,7 @@ STRAINS: Final = (keep_little, crowd, hurry, storm, run_programs, aim)
 SLOW_NETWORKS: Final = 0.08
 """Share of the seeds in which a message takes about as long as every timeout, or longer."""
 SLOW_TIMEOUT_S: Final = 4 * TIMEOUT_S
+MAX_RECOVERY_MS: Final = 3_600_000
 QUICK_REPEATS: Final = 0.5
 """Share of the seeds in which messages are repeated after about two block times."""
 CLOCK_SPEEDS: Final = (0.2, 0.5, 0.9, 1.1, 2.0, 5.0)
@@ -234,7 +235,10 @@ class _Drawing:
         return {"users": users}
 
     def slow_down(self, random: Random, fields: Fields) -> None:
-        """Make links slower than the timeouts that they begin with, and users as much slower as blocks become."""
+        """Make links slower than the timeouts that they begin with, and users as much slower as blocks become.
+
+        How soon such a network recovers follows from no setting; that it makes blocks is judged.
+        """
         latency_ms = self.advance_timeout_ms * random.uniform(0.5, 1.5)
         slower = 2 * latency_ms / max(2 * self.latency_ms, self.interval_ms)
         for group in fields["load"]["users"]:
@@ -242,7 +246,7 @@ class _Drawing:
         fields["links"] |= {"latency_ms": latency_ms, "jitter_ms": latency_ms * random.choice([0, 0.2, 0.5])}
         fields["links"].pop("bandwidth_kbps", None)
         fields["stop"]["timeout_s"] = SLOW_TIMEOUT_S
-        fields["success"]["stall_ms"] = SLOW_TIMEOUT_S * 1_000
+        fields["success"] |= {"stall_ms": SLOW_TIMEOUT_S * 1_000, "recovery_ms": MAX_RECOVERY_MS}
 
     def repeat_quickly(self, random: Random, fields: Fields) -> None:
         """Repeat messages after about two block times, unless a behaviour needs it otherwise."""

@@ -170,25 +170,36 @@ def failing(views: int, *, more: tuple[tuple[VoteKind, int], ...] = ()) -> Waiti
 
 
 @pytest.mark.parametrize(("views", "factor"), [(0, 1), (3, 1), (4, 2), (5, 4), (7, 16), (20, 16)])
-def test_timeouts_grow_with_the_views_that_fail_in_a_row(views: int, factor: int) -> None:
+def test_timeouts_grow_with_the_views_that_fail(views: int, factor: int) -> None:
     for now_ms, holds in ((2_000 + factor * LEADER_MS - 3, False), (2_000 + factor * LEADER_MS, True)):
         waiting = failing(views)
         waiting.send(BENCH.vote(ME, NULLIFY, VIEW + 100), now_ms)
         assert [each for _, each, _ in waiting.told] == [holds]
 
 
+def test_a_view_that_it_gave_up_itself_failed() -> None:
+    waiting = failing(3)
+    waiting.send(BENCH.vote(ME, NULLIFY, VIEW + 100), 2_600)
+    waiting.watch.certified(ME, NULLIFY, View(VIEW + 99))
+    assert waiting.watch._timeouts[ME].factor == 2
+    own = failing(3)
+    own.watch.certified(ME, NOTARIZE, View(VIEW + 99))
+    own.send(BENCH.vote(ME, NULLIFY, VIEW + 100), 2_600)
+    own.watch.certified(ME, NOTARIZE, View(VIEW + 100))
+    assert own.watch._timeouts[ME].factor == 2
+
+
 @pytest.mark.parametrize(
     ("more", "factor"),
     [
-        (((NOTARIZE, VIEW + 3), (NULLIFY, VIEW + 4)), 2),
+        (((NOTARIZE, VIEW + 3), (NULLIFY, VIEW + 4)), 4),
+        (((FINALIZE, VIEW + 3), (NULLIFY, VIEW + 4)), 2),
         (tuple((FINALIZE, VIEW + number) for number in range(15)), 2),
         (tuple((FINALIZE, VIEW + number) for number in range(16)), 1),
         (((NULLIFY, VIEW),), 2),
     ],
 )
-def test_a_block_ends_the_row_and_finality_makes_timeouts_shorter(
-    more: tuple[tuple[VoteKind, int], ...], factor: int
-) -> None:
+def test_finality_ends_the_row_and_makes_timeouts_shorter(more: tuple[tuple[VoteKind, int], ...], factor: int) -> None:
     for now_ms, holds in ((2_000 + factor * LEADER_MS - 3, False), (2_000 + factor * LEADER_MS, True)):
         waiting = failing(4, more=more)
         waiting.send(BENCH.vote(ME, NULLIFY, VIEW + 100), now_ms)
