@@ -446,7 +446,8 @@ class VotingEngine(ABC):
         """Rules 5 to 7: act on a good certificate that is news, and enter the next view if that is ahead."""
         self._learn(certificate)
         if certificate.view >= self.view:
-            self._leave_by(certificate)
+            if self._gives_up in (certificate.kind, *self._journal.own.get(self.view, ())):
+                self._pacing.failed(self._member.validators.committee(self.view).faults_withstood)
             self._enter(View(certificate.view + 1))
         else:
             self._prune()
@@ -465,12 +466,6 @@ class VotingEngine(ABC):
             self.certificates.finalize(certificate)
             self._pacing.finalized()
             self._effects.append(Finalized(certificate))
-
-    def _leave_by(self, certificate: AnyCertificate) -> None:
-        """Note whether the current view failed: a quorum gave it up, or we did."""
-        left = self._rounds.get(self.view)
-        if certificate.kind == self._gives_up or (left is not None and self._gives_up in left.own):
-            self._pacing.failed(self._member.validators.committee(self.view).faults_withstood)
 
     def _enter(self, view: View) -> None:
         for left in self._rounds.values():

@@ -124,10 +124,10 @@ class SkipsWithoutNullification(MutatedEngine):
 class ConstantTimeouts(MutatedEngine):
     """timeouts stay as configured, however many views fail"""
 
-    def _leave_by(self, certificate: AnyCertificate) -> None:
-        super()._leave_by(certificate)
+    def _enter(self, view: View) -> None:
         self.counter.runs += self._pacing.factor > 1
         self._pacing.factor = 1
+        super()._enter(view)
 
 
 @MUTANTS.engine("wrong-view-certificate", Detection("bad-links", ALL), "safety", "certificates")
