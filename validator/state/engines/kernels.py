@@ -75,18 +75,27 @@ REPLAYED_FROM: Final = 9
 """The first position whose entry was replayed."""
 COUNTERS: Final = 10
 
+AHEAD: Final = 64
+"""Entries whose records are brought into the cache together."""
+
 NOTHING: Final = 0
 UPDATE: Final = 1
 INSERT: Final = 2
 DELETE: Final = 3
 
 
-def compiled(function: Function) -> Function:
+def compiled(function: Function, forceinline: bool = False) -> Function:
     """Compile a function when it is first called, or take it from where an earlier process has left it."""
     try:
-        return cast(Function, numba.njit(function, nogil=True, cache=True))
+        return cast(Function, numba.njit(function, nogil=True, cache=True, forceinline=forceinline))
     except RuntimeError:  # neither the folder of this file nor the user's cache can be written to
-        return cast(Function, numba.njit(function, nogil=True))
+        return cast(Function, numba.njit(function, nogil=True, forceinline=forceinline))
+
+
+def inlined(function: Function) -> Function:
+    """:func:`compiled`, and made part of each function that calls it: a call would pass every one of :class:`Arrays`
+    on the stack, which takes longer than most of what is called."""
+    return compiled(function, forceinline=True)
 
 
 class Pieces(NamedTuple):
@@ -396,7 +405,7 @@ def _units(key_bytes: Int, value_bytes: Int) -> Int:
     return (12 + key_bytes + value_bytes + 7) >> 3
 
 
-@compiled
+@inlined
 def _take_record(arrays: Arrays, units: Int) -> Int:
     """A free record of at least so many units."""
     number, size = _size_class(units)
@@ -409,7 +418,7 @@ def _take_record(arrays: Arrays, units: Int) -> Int:
     return at
 
 
-@compiled
+@inlined
 def _free_record(arrays: Arrays, at: Int) -> None:
     key_bytes, value_bytes = _lengths(arrays, at)
     number, _ = _size_class(_units(key_bytes, value_bytes))
@@ -417,24 +426,24 @@ def _free_record(arrays: Arrays, at: Int) -> None:
     arrays.free_records[number] = np.uint32(at)
 
 
-@compiled
+@inlined
 def _lengths(arrays: Arrays, at: Int) -> tuple[Int, Int]:
     """Lengths of key and value of the record at a unit."""
     return np.int64(arrays.words[at] >> np.uint64(48)), np.int64(arrays.halves[2 * at + 2])
 
 
-@compiled
+@inlined
 def _position(arrays: Arrays, at: Int) -> Int:
     return np.int64(arrays.words[at] & np.uint64(0xFFFFFFFFFFFF))
 
 
-@compiled
+@inlined
 def _set_head(arrays: Arrays, at: Int, position: Int, key_bytes: Int, value_bytes: Int) -> None:
     arrays.words[at] = np.uint64(position) | (np.uint64(key_bytes) << np.uint64(48))
     arrays.halves[2 * at + 2] = np.uint32(value_bytes)
 
 
-@compiled
+@inlined
 def _set_value(arrays: Arrays, slot: Int, values: Array, start: Int, value_bytes: Int) -> None:
     """Give a slot's record another value, in place if it fits into the same size."""
     at = np.int64(arrays.offsets[slot])
@@ -450,7 +459,7 @@ def _set_value(arrays: Arrays, slot: Int, values: Array, start: Int, value_bytes
     _copy(values, start, arrays.octets, at * 8 + 12 + key_bytes, value_bytes)
 
 
-@compiled
+@inlined
 def _new_slot(arrays: Arrays) -> Int:
     if arrays.counters[5]:
         arrays.counters[5] -= 1
@@ -459,7 +468,7 @@ def _new_slot(arrays: Arrays) -> Int:
     return arrays.counters[4] - 1
 
 
-@compiled
+@inlined
 def _new_record(
     arrays: Arrays, keys: Array, key_start: Int, key_bytes: Int, values: Array, start: Int, value_bytes: Int
 ) -> Int:
@@ -474,7 +483,7 @@ def _new_record(
     return slot
 
 
-@compiled
+@inlined
 def _drop_slot(arrays: Arrays, slot: Int) -> None:
     _free_record(arrays, np.int64(arrays.offsets[slot]))
     arrays.free_slots[arrays.counters[5]] = np.uint32(slot)
@@ -482,7 +491,7 @@ def _drop_slot(arrays: Arrays, slot: Int) -> None:
     arrays.counters[1] -= 1
 
 
-@compiled
+@inlined
 def _save(arrays: Arrays, at: Int, undo: Array, cursor: Int, is_new: bool) -> Int:
     """Copy a record to the undo data; of a new one, the key alone. Returns where the next one goes."""
     key_bytes, value_bytes = _lengths(arrays, at)
@@ -499,7 +508,7 @@ def _save(arrays: Arrays, at: Int, undo: Array, cursor: Int, is_new: bool) -> In
 # --- the index ------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _prefix(hashes: Array, start: Int, mask: Array) -> Int:
     return _read_word(hashes, start) & mask[0]
 
@@ -509,7 +518,7 @@ def _home(prefix: Int, capacity: Int) -> Int:
     return np.int64(((prefix >> np.uint64(32)) * np.uint64(capacity)) >> np.uint64(32))
 
 
-@compiled
+@inlined
 def _same_key(arrays: Arrays, at: Int, keys: Array, start: Int, count: Int) -> bool:
     if np.int64(arrays.words[at] >> np.uint64(48)) != count:
         return False
@@ -559,7 +568,7 @@ def _hash_record(arrays: Arrays, at: Int) -> None:
         words[16 + i] = np.uint32(value[i])
 
 
-@compiled
+@inlined
 def _find(
     arrays: Arrays, prefix: Int, keys: Array, start: Int, count: Int, hashes: Array, hash_start: Int
 ) -> tuple[Int, bool]:
@@ -584,14 +593,14 @@ def _find(
     return place, False
 
 
-@compiled
+@inlined
 def _find_key(arrays: Arrays, keys: Pieces, i: Int, hashes: Array) -> tuple[Int, bool]:
     """:func:`_find` of a key of a batch."""
     prefix = _prefix(hashes, i * 32, arrays.mask)
     return _find(arrays, prefix, keys.octets, keys.starts[i], keys.lengths[i], hashes, i * 32)
 
 
-@compiled
+@inlined
 def _put(arrays: Arrays, place: Int, prefix: Int, slot: Int) -> None:
     """Insert at a place that :func:`_find` gave; what stands there moves up to the next gap."""
     gap = place
@@ -606,7 +615,7 @@ def _put(arrays: Arrays, place: Int, prefix: Int, slot: Int) -> None:
     arrays.prefixes[place] = prefix
 
 
-@compiled
+@inlined
 def _take(arrays: Arrays, place: Int) -> None:
     """Remove what stands at a place; what need not stand behind it moves down."""
     capacity = arrays.counters[6]
@@ -618,7 +627,7 @@ def _take(arrays: Arrays, place: Int) -> None:
     arrays.places[after - 1] = np.uint32(0xFFFFFFFF)
 
 
-@compiled
+@inlined
 def _next_place(arrays: Arrays, place: Int) -> Int:
     """The place of the next key in the ring; there is one."""
     place += 1
@@ -633,7 +642,7 @@ def _next_place(arrays: Arrays, place: Int) -> Int:
     return place
 
 
-@compiled
+@inlined
 def _last_place_below(arrays: Arrays, place: Int) -> Int:
     """The last place below one that holds a key, or the last of all; there is one."""
     place -= 1
@@ -975,14 +984,14 @@ def raise_oldest(arrays: Arrays, position: Int) -> Int:
 # --- the tree -------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _set_bit(arrays: Arrays, position: Int) -> None:
     row, offset = (position >> 11) - arrays.counters[8], position & 2047
     arrays.twigs[row, 32 + (offset >> 3)] |= np.uint8(1 << (offset & 7))
     arrays.dirty[row] = 1
 
 
-@compiled
+@inlined
 def _clear_bit(arrays: Arrays, position: Int) -> None:
     row, offset = (position >> 11) - arrays.counters[8], position & 2047
     if row >= 0:
@@ -1147,12 +1156,54 @@ def entry_spans(data: Array, start: Int, starts: Array, key_lengths: Array, valu
         start += 54 + key_lengths[j] + value_lengths[j]
 
 
-@compiled
+@inlined
 def _replay_deleted(arrays: Arrays, position: Int) -> None:
     """Forget the key whose active entry stands at a position, if it is known."""
     if position >= arrays.counters[9]:
         _drop_slot(arrays, np.int64(arrays.window[position % len(arrays.window)]))
         _clear_bit(arrays, position)
+
+
+@inlined
+def _approach_replaced(arrays: Arrays, data: Array, starts: Array, first: Int, are_new: bool, slots: Array) -> None:
+    """Find the slots of the entries that some entries replace, and have their records brought into the cache: in loops
+    so short that many misses are under way at once. -1 for those from position ``first`` on, and for new keys."""
+    for j in range(len(starts)):
+        previous = np.int64(_read_word(data, starts[j] + 8))  # -1 if there is none
+        is_known = arrays.counters[9] <= previous < first and not are_new
+        slots[j] = np.int64(arrays.window[previous % len(arrays.window)]) if is_known else np.int64(-1)
+    for j in range(len(starts)):
+        if slots[j] >= 0:
+            at = np.int64(arrays.offsets[slots[j]])
+            _fetch(arrays.words, at)
+            _fetch(arrays.words, at + 8)
+
+
+@inlined
+def _replay_entry(
+    arrays: Arrays,
+    data: Array,
+    start: Int,
+    key_bytes: Int,
+    value_bytes: Int,
+    position: Int,
+    are_new: bool,
+    slot: Int,
+) -> None:
+    """Take over one entry; ``slot`` is that of the key, or -1 if it was not found yet."""
+    previous = np.int64(_read_word(data, start + 8))
+    if slot < 0 and previous >= arrays.counters[9] and not are_new:
+        slot = np.int64(arrays.window[previous % len(arrays.window)])
+    if slot >= 0:
+        _clear_bit(arrays, previous)
+        _set_value(arrays, slot, data, start + 54 + key_bytes, value_bytes)
+    else:
+        slot = _new_record(arrays, data, start + 54, key_bytes, data, start + 54 + key_bytes, value_bytes)
+    _set_head(arrays, np.int64(arrays.offsets[slot]), position, key_bytes, value_bytes)
+    arrays.window[position % len(arrays.window)] = np.uint32(slot)
+    if position >= arrays.counters[8] << 11:
+        _set_bit(arrays, position)
+    arrays.counters[0] = position + 1
 
 
 @compiled
@@ -1173,32 +1224,18 @@ def replay_entries(
     names the position of the one that it replaces, so no key is looked up, and the index is made once, at the end
     (:func:`sort_equal`). ``are_new`` says that none of them replaces another that is known.
     """
-    first = arrays.counters[8] << 11
+    slots = np.empty(AHEAD, dtype=np.int64)
     gone = 0
-    for j in range(len(starts)):
-        while gone < len(deleted) and deleted_after[gone] <= j:
-            _replay_deleted(arrays, deleted[gone])
-            gone += 1
-        if j + 8 < len(starts) and not are_new:  # what will be asked for soon is on its way into the cache
-            soon = np.int64(_read_word(data, starts[j + 8] + 8))
-            if arrays.counters[9] <= soon < positions[j]:
-                at = np.int64(arrays.offsets[arrays.window[soon % len(arrays.window)]])
-                _fetch(arrays.words, at)
-                _fetch(arrays.words, at + 8)
-        key_start, key_bytes = starts[j] + 54, key_lengths[j]
-        previous = np.int64(_read_word(data, starts[j] + 8))  # -1 if there is none
-        if previous >= arrays.counters[9] and not are_new:
-            slot = np.int64(arrays.window[previous % len(arrays.window)])
-            _clear_bit(arrays, previous)
-            _set_value(arrays, slot, data, key_start + key_bytes, value_lengths[j])
-        else:
-            slot = _new_record(arrays, data, key_start, key_bytes, data, key_start + key_bytes, value_lengths[j])
-        position = positions[j]
-        _set_head(arrays, np.int64(arrays.offsets[slot]), position, key_bytes, value_lengths[j])
-        arrays.window[position % len(arrays.window)] = np.uint32(slot)
-        if position >= first:
-            _set_bit(arrays, position)
-        arrays.counters[0] = position + 1
+    for begin in range(0, len(starts), AHEAD):
+        end = min(begin + AHEAD, len(starts))
+        _approach_replaced(arrays, data, starts[begin:end], positions[begin], are_new, slots)
+        for j in range(begin, end):
+            while gone < len(deleted) and deleted_after[gone] <= j:
+                _replay_deleted(arrays, deleted[gone])
+                gone += 1
+            _replay_entry(
+                arrays, data, starts[j], key_lengths[j], value_lengths[j], positions[j], are_new, slots[j - begin]
+            )
     while gone < len(deleted):
         _replay_deleted(arrays, deleted[gone])
         gone += 1

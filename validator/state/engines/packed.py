@@ -122,8 +122,7 @@ class PackedEngine:
 
     def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
         starts, key_lengths, value_lengths = entry_spans(np.frombuffer(data, dtype=np.uint8), count)
-        ends: list[int] = (starts + key_lengths + value_lengths + kernels.ENTRY_HEAD_BYTES).tolist()
-        return ends
+        return cast(Sequence[int], (starts + key_lengths + value_lengths + kernels.ENTRY_HEAD_BYTES).data)
 
     def group_nodes(self, data: bytes, count: int) -> tuple[Sequence[int], bytes]:
         ends = np.empty(count, dtype=np.int64)

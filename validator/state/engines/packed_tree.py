@@ -12,7 +12,7 @@ from validator.primitives.types import Hash
 from validator.state.engines import kernels
 from validator.state.engines.hashes import ENTRY_WORDS, entry_spans, hash_entries, words_of
 from validator.state.engines.kernels import Array
-from validator.state.engines.table import Table
+from validator.state.engines.table import Table, room
 from validator.state.hashing import (
     ABSENT_ENTRY_NODES,
     ABSENT_UPPER_NODES,
@@ -205,7 +205,9 @@ class PackedTree:
             twigs[: len(arrays.twigs)] = arrays.twigs
             dirty = np.zeros(len(twigs), dtype=np.uint8)
             dirty[: len(arrays.dirty)] = arrays.dirty
-            groups = np.empty((len(twigs) * kernels.TWIG_GROUPS, kernels.HASH_WORDS), dtype=np.uint32)
+            groups = room(len(twigs) * kernels.TWIG_GROUPS * kernels.HASH_WORDS, np.uint32).reshape(
+                -1, kernels.HASH_WORDS
+            )
             groups[: len(arrays.groups)] = arrays.groups
             self._table.arrays = arrays._replace(twigs=twigs, groups=groups, dirty=dirty)
         while total > self._width:

@@ -99,7 +99,7 @@ class Table:
     def _reserve_arena(self, units: int) -> None:
         arrays = self.arrays
         if units > len(arrays.words):
-            arena = _room(max(units, len(arrays.words) * 5 // 4), np.uint64)
+            arena = room(max(units, len(arrays.words) * 5 // 4), np.uint64)
             used = int(arrays.counters[kernels.BUMP])
             arena[:used] = arrays.words[:used]
             self._forget_views()
@@ -133,7 +133,7 @@ class Table:
         capacity = max(MIN_CAPACITY, needed * 100 // MIN_LOAD)
         top = kernels.spread_top(arrays.places, arrays.prefixes, capacity)
         length = max(capacity + capacity // 64, top) + keys + MIN_CAPACITY
-        places, prefixes = _room(length, np.uint32), _room(length, np.uint64)
+        places, prefixes = room(length, np.uint32), room(length, np.uint64)
         places.fill(kernels.EMPTY)
         top = kernels.rebuild_index(arrays.places, arrays.prefixes, places, prefixes, capacity)
         arrays.counters[kernels.CAPACITY], arrays.counters[kernels.TOP] = capacity, max(top, 0)
@@ -161,7 +161,7 @@ class Table:
     def fit_window(self, size: int) -> None:
         """Give the window another size, with what stands in it between the oldest entry and the end."""
         old = self.arrays.window
-        window = _room(size, np.uint32)
+        window = room(size, np.uint32)
         first, end = self.count(kernels.OLDEST), self.count(kernels.NEXT_POSITION)
         while first < end:
             count = min(end - first, size - first % size, len(old) - first % len(old))
@@ -181,7 +181,7 @@ class Table:
         self.capacity = int(arrays.counters[kernels.CAPACITY])
 
 
-def _room(size: int, dtype: Any) -> Array:
+def room(size: int, dtype: Any) -> Array:
     """An array of its own pages, zero as long as untouched: freed, it goes back to the system whole.
 
     Large ones ask for huge pages. Those are given to private mappings only, while shared ones, which are what a mapping
@@ -197,6 +197,6 @@ def _room(size: int, dtype: Any) -> Array:
 
 
 def _grown(array: Array, size: int) -> Array:
-    grown = _room(size, array.dtype)
+    grown = room(size, array.dtype)
     grown[: len(array)] = array
     return grown
