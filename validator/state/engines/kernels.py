@@ -193,6 +193,7 @@ def instruction(generator: Callable[..., Any]) -> Callable[..., Any]:
     return cast(Callable[..., Any], intrinsic(generator))
 
 
+_BUILDING: Final[Any] = cgutils
 _WORD: Final = ir.IntType(32)
 _VECTOR: Final = ir.VectorType(_WORD, LANES)
 """The same word of sixteen messages."""
@@ -235,6 +236,35 @@ def _data_of(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value) ->
     return context.make_array(kind)(context, builder, array).data
 
 
+def _without_owner(context: Any, builder: ir.IRBuilder, kind: Any, value: ir.Value) -> ir.Value:
+    """The value of a type, with the owner of each array in it left out."""
+    if isinstance(kind, types.BaseTuple):
+        kinds: Any = kind
+        for i, each in enumerate(kinds):
+            part = _without_owner(context, builder, each, builder.extract_value(value, i))
+            value = builder.insert_value(value, part, i)
+        return value
+    if not isinstance(kind, types.Array):
+        return value
+    array = context.make_array(kind)(context, builder, value)
+    array.meminfo = _BUILDING.get_null_value(array.meminfo.type)
+    array.parent = _BUILDING.get_null_value(array.parent.type)
+    return array._getvalue()
+
+
+@instruction
+def _borrowed(_: Any, value: Any) -> Any:
+    """An array, or a tuple of arrays, whose references are not counted: its owner, who called, outlives the call.
+
+    Otherwise each access to an array of a tuple counts up and down, atomically, which takes longer than the access.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return _without_owner(context, builder, signature.args[0], arguments[0])
+
+    return value(value), generate
+
+
 @instruction
 def _compress(_: Any, lanes: Any, addresses: Any) -> Any:
     """Hash the block that begins at each of 16 addresses on to the chaining values in rows 0 to 7 of ``lanes``, whose
@@ -264,7 +294,7 @@ def _copy(_: Any, source: Any, start: Any, target: Any, at: Any, count: Any) -> 
         source, start, target, at, count = arguments
         here = builder.gep(_data_of(context, builder, signature.args[0], source), [start])
         there = builder.gep(_data_of(context, builder, signature.args[2], target), [at])
-        cgutils.raw_memcpy(builder, there, here, count, 1)  # type: ignore[no-untyped-call]
+        _BUILDING.raw_memcpy(builder, there, here, count, 1)
         return context.get_dummy_value()
 
     return types.void(source, types.int64, target, types.int64, types.int64), generate
@@ -317,6 +347,7 @@ def _begin_block(
     octets: Array, starts: Array, lengths: Array, first: Int, count: Int, block: Int, lanes: Lanes
 ) -> None:
     """Put block ``block`` of the messages from ``first`` on into the lanes; what is no whole block is filled up."""
+    lanes = _borrowed(lanes)
     base = octets.ctypes.data
     spare = lanes.spare.ctypes.data
     for lane in range(16):
@@ -347,6 +378,7 @@ def hash_messages(
 
     A hash goes to row ``places[i]`` of ``out``; of a longer message, anything does.
     """
+    lanes = _borrowed(lanes)
     total = len(starts)
     for first in range(0, total, 16):
         count = min(16, total - first)
@@ -368,6 +400,7 @@ def hash_messages(
 @compiled
 def _hash_pairs(nodes: Array, first: Int, count: Int, key: Array, out: Array, out_first: Int, lanes: Lanes) -> None:
     """The parents of ``2 * count`` neighbouring nodes that begin at row ``first``."""
+    lanes = _borrowed(lanes)
     base = nodes.ctypes.data
     for lane in range(16):
         lanes.words[8 * 16 + lane] = np.uint32(64)
@@ -659,12 +692,14 @@ def _last_place_below(arrays: Arrays, place: Int) -> Int:
 @compiled
 def find_one(arrays: Arrays, key: Array, key_hash: Array) -> tuple[Int, bool]:
     """Place of one key in the index, and whether it is there."""
+    arrays = _borrowed(arrays)
     return _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
 
 
 @compiled
 def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> Int:
     """The slot of the key before a place of the ring; there is at least one key."""
+    arrays = _borrowed(arrays)
     place, _ = _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
     return np.int64(arrays.places[_last_place_below(arrays, place)])
 
@@ -694,6 +729,7 @@ def spread_top(places: Array, prefixes: Array, capacity: Int) -> Int:
 @compiled
 def slots_with_prefix(arrays: Arrays, prefix: Array) -> Array:
     """The slots of all keys that begin with some bytes."""
+    arrays = _borrowed(arrays)
     found = np.empty(arrays.counters[1], dtype=np.uint32)
     count = 0
     for place in range(arrays.counters[7] + 1):
@@ -725,6 +761,7 @@ def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
     Each pass is a loop so short that the processor has many of its misses under way at once, while :func:`lookup` and
     what follows would wait for them one by one. The result only keeps the compiler from leaving the reads out.
     """
+    arrays = _borrowed(arrays)
     seen = np.uint64(0)
     here, behind = near[0], near[1]
     for j in range(len(order)):
@@ -769,6 +806,7 @@ def lookup(
     ``order`` is by the hashes' prefixes, and becomes the order by whole hashes. ``found`` are the slots,
     ``found_places`` where in the index these stand.
     """
+    arrays, keys, values = _borrowed(arrays), _borrowed(keys), _borrowed(values)
     for i in range(1, len(order)):
         j = i
         while j and _is_below(hashes, order[j], order[j - 1], arrays.mask):
@@ -821,6 +859,7 @@ def change_ring(
     undo: Array,
 ) -> Int:
     """Remove the keys that go, then add those that come; returns the length of the undo data."""
+    arrays, keys, values = _borrowed(arrays), _borrowed(keys), _borrowed(values)
     cursor = count = 0
     for i in order:
         if actions[i] == 3:
@@ -858,6 +897,7 @@ def touched_places(
 ) -> Int:
     """Places that get an entry, some twice: first those with a new value, whose items go to ``items``, then the
     neighbours below keys that came or went, with item -1. Returns how many there are."""
+    arrays, keys = _borrowed(arrays), _borrowed(keys)
     count = 0
     for i in order:
         if actions[i] == 1 or actions[i] == 2:
@@ -881,6 +921,7 @@ def touched_places(
 @compiled
 def measure(arrays: Arrays, touched: Array, items: Array, value_lengths: Array, next_slots: Array) -> tuple[Int, Int]:
     """Bytes that the entries and the undo data take; finds the next slots."""
+    arrays = _borrowed(arrays)
     entries = undone = 0
     for j in range(len(touched)):
         place = touched[j]
@@ -894,6 +935,7 @@ def measure(arrays: Arrays, touched: Array, items: Array, value_lengths: Array, 
 @compiled
 def key_spans(arrays: Arrays, slots: Array, starts: Array, lengths: Array) -> None:
     """Starts in the arena, and lengths, of the keys of some slots."""
+    arrays = _borrowed(arrays)
     for j in range(len(slots)):
         at = np.int64(arrays.offsets[slots[j]])
         lengths[j] = _lengths(arrays, at)[0]
@@ -903,6 +945,7 @@ def key_spans(arrays: Arrays, slots: Array, starts: Array, lengths: Array) -> No
 @compiled
 def find_slots(arrays: Arrays, slots: Array, hashes: Array, touched: Array) -> None:
     """The places of some slots, whose keys' hashes are given."""
+    arrays = _borrowed(arrays)
     for j in range(len(slots)):
         at = np.int64(arrays.offsets[slots[j]])
         prefix = _prefix(hashes, j * 32, arrays.mask)
@@ -925,6 +968,7 @@ def append_entries(
 ) -> Int:
     """Append an entry of ``sizes[j]`` bytes for each place, encoded to ``section``; returns the end of the undo
     data."""
+    arrays, values = _borrowed(arrays), _borrowed(values)
     cursor = 0
     for j in range(len(touched)):
         slot = np.int64(arrays.places[touched[j]])
@@ -955,6 +999,7 @@ def append_entries(
 @compiled
 def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
     """The slots of the oldest active entries that are to be appended again, at most ``steps``; how many they are."""
+    arrays = _borrowed(arrays)
     count = 0
     position = raise_oldest(arrays, arrays.counters[2])
     while count < steps and position < arrays.counters[0]:
@@ -969,6 +1014,7 @@ def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
 @compiled
 def raise_oldest(arrays: Arrays, position: Int) -> Int:
     """The first active position from one on, or the end."""
+    arrays = _borrowed(arrays)
     end = arrays.counters[0]
     first = arrays.counters[8]
     while position < end:
@@ -1008,6 +1054,7 @@ def extend_leaves(
     ``rows`` holds the leaves behind one spare node, and ``other`` is as large. Returns the first twig, how many there
     are, and whether their roots stand in ``other``.
     """
+    arrays = _borrowed(arrays)
     start, after = first, first + count
     swapped = False
     for level in range(11):
@@ -1037,6 +1084,7 @@ def extend_leaves(
 @compiled
 def hash_levels(levels: Array, count: Int, key: Array, lanes: Lanes) -> None:
     """Hash all levels of a tree: ``count`` nodes, a power of two, come first, behind them their parents, and so on."""
+    lanes = _borrowed(lanes)
     start = 0
     while count > 1:
         _hash_pairs(levels, start, count >> 1, key, levels, start + count, lanes)
@@ -1049,6 +1097,7 @@ def hash_group(data: Array, ends: Array, nodes: Array, entry_key: Array, node_ke
     """Find the ends of up to 32 entries, and hash all nodes of the tree over them; ``nodes`` begins as zeros. Returns
     the length of the longest entry, and does not hash if that is more than 1,024; or -1 if the bytes are not just so
     many entries."""
+    lanes = _borrowed(lanes)
     count = len(ends)
     starts, sizes = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     cursor, most = np.int64(0), np.int64(0)
@@ -1075,6 +1124,7 @@ def hash_group(data: Array, ends: Array, nodes: Array, entry_key: Array, node_ke
 def climb(heap: Array, octets: Array, width: Int, changed: Array, depth: Int, key: Array, lanes: Lanes) -> None:
     """Hash the upper tree above changed twig roots (ascending); ``heap`` holds its levels, ``width`` leaves wide, and
     ``octets`` are its bytes."""
+    lanes = _borrowed(lanes)
     count = len(changed)
     indexes = changed.copy()
     starts, places = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
@@ -1115,6 +1165,7 @@ def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
 @compiled
 def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes: Array, end: Int) -> None:
     """Give every key of the undo data its former record; positions from ``end`` on are no more."""
+    arrays = _borrowed(arrays)
     count = len(starts)
     for j in range(count - 1, -1, -1):
         start, key_bytes = starts[j], lengths[j]
@@ -1224,6 +1275,7 @@ def replay_entries(
     names the position of the one that it replaces, so no key is looked up, and the index is made once, at the end
     (:func:`sort_equal`). ``are_new`` says that none of them replaces another that is known.
     """
+    arrays = _borrowed(arrays)
     slots = np.empty(AHEAD, dtype=np.int64)
     gone = 0
     for begin in range(0, len(starts), AHEAD):
@@ -1244,6 +1296,7 @@ def replay_entries(
 @compiled
 def active_slots(arrays: Arrays, slots: Array) -> Int:
     """The slots of all active entries, in the order of these; how many they are."""
+    arrays = _borrowed(arrays)
     count = 0
     position = raise_oldest(arrays, arrays.counters[8] << 11)
     while position < arrays.counters[0] and count < len(slots):
@@ -1256,6 +1309,7 @@ def active_slots(arrays: Arrays, slots: Array) -> Int:
 @compiled
 def sort_equal(arrays: Arrays, prefixes: Array, slots: Array) -> None:
     """Order slots by the whole hashes of their keys, where the prefixes, which ascend, are equal."""
+    arrays = _borrowed(arrays)
     for i in range(1, len(slots)):
         j = i
         while j and prefixes[j - 1] == prefixes[j] and _is_slot_below(arrays, slots[j], slots[j - 1]):
