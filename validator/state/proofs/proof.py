@@ -219,11 +219,8 @@ def _encode_bits(bits: bytes) -> bytes:
 
 def _encode_siblings(siblings: Sequence[bytes], usual: Sequence[bytes]) -> bytes:
     """A bit for each sibling that is not the usual one, in 8 bytes from the lowest on, then these siblings."""
-    mask, parts, bit = 0, [b""], 1
-    for sibling, absent in zip(siblings, usual, strict=False):
-        if sibling != absent:
-            mask |= bit
-            parts.append(sibling)
-        bit <<= 1
-    parts[0] = _MASK.pack(mask)
-    return b"".join(parts)
+    are_usual = list(map(eq, siblings, usual))
+    if True not in are_usual:
+        return _MASK.pack((1 << len(siblings)) - 1) + b"".join(siblings)
+    mask = sum(1 << i for i, is_usual in enumerate(are_usual) if not is_usual)
+    return _MASK.pack(mask) + b"".join(sibling for i, sibling in enumerate(siblings) if not are_usual[i])

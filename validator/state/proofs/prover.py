@@ -65,6 +65,15 @@ class PastState:
     """Nodes of the upper tree that were others then, by level; the last level holds the root."""
 
 
+def _starts(width: int) -> tuple[int, ...]:
+    """Where the levels begin in a tree over ``width`` nodes whose levels stand one behind the other, the root last."""
+    return tuple(2 * width - (2 * width >> level) for level in range(width.bit_length()))
+
+
+_GROUP_STARTS: Final = _starts(GROUP_ENTRIES)
+_TWIG_STARTS: Final = _starts(TWIG_GROUPS)
+
+
 class _Group(NamedTuple):
     """Up to 32 neighbouring entries, one behind the other, where each ends, and the nodes of the subtree over them."""
 
@@ -101,17 +110,16 @@ class _Twig:
     def node(self, level: int, index: int) -> bytes:
         """A node of the entry tree."""
         if level >= GROUP_LEVELS:
-            return _node_of(self._nodes, TWIG_GROUPS, level - GROUP_LEVELS, index)
-        width = GROUP_ENTRIES >> level
-        return _node_of(self._group(index // width).nodes, GROUP_ENTRIES, level, index % width)
+            at = (_TWIG_STARTS[level - GROUP_LEVELS] + index) * NODE_BYTES
+            return self._nodes[at : at + NODE_BYTES]
+        number, place = divmod(index, GROUP_ENTRIES >> level)
+        at = (_GROUP_STARTS[level] + place) * NODE_BYTES
+        return self._group(number).nodes[at : at + NODE_BYTES]
 
-    def path(self, offset: int) -> tuple[bytes, ...]:
+    def path(self, offset: int) -> list[bytes]:
         """The nodes beside the path from an entry to the root, lowest first."""
         group, place = divmod(offset, GROUP_ENTRIES)
-        nodes = self._group(group).nodes
-        below = [_node_of(nodes, GROUP_ENTRIES, level, place >> level ^ 1) for level in range(GROUP_LEVELS)]
-        above = range(TWIG_LEVELS - GROUP_LEVELS)
-        return (*below, *(_node_of(self._nodes, TWIG_GROUPS, level, group >> level ^ 1) for level in above))
+        return _path_of(self._group(group).nodes, _GROUP_STARTS, place) + _path_of(self._nodes, _TWIG_STARTS, group)
 
     def _group(self, number: int) -> _Group:
         """A group. Raises :class:`DiskError` if the log does not lead to its root."""
@@ -131,10 +139,10 @@ class _Twig:
         return found
 
 
-def _node_of(nodes: bytes, width: int, level: int, index: int) -> bytes:
-    """A node of a tree over ``width`` nodes, whose levels stand one behind the other."""
-    at = (2 * width - (2 * width >> level) + index) * NODE_BYTES
-    return nodes[at : at + NODE_BYTES]
+def _path_of(nodes: bytes, starts: Sequence[int], place: int) -> list[bytes]:
+    """The nodes beside the path from a place of a tree's lowest level up to below its root."""
+    places = [(start + (place >> level ^ 1)) * NODE_BYTES for level, start in enumerate(starts[:-1])]
+    return [nodes[at : at + NODE_BYTES] for at in places]
 
 
 def _lost(log: StateLog, first: int, after: int) -> DiskError:
@@ -157,9 +165,9 @@ class _SnapshotTwig:
         """A node of the entry tree; nothing if it follows from no snapshot, below inactive entries."""
         return self.levels[level][index]
 
-    def path(self, offset: int) -> tuple[bytes, ...]:
+    def path(self, offset: int) -> list[bytes]:
         """The nodes beside the path from an active entry to the root, lowest first."""
-        return tuple(self.levels[level][offset >> level ^ 1] for level in range(TWIG_LEVELS))
+        return [self.levels[level][offset >> level ^ 1] for level in range(TWIG_LEVELS)]
 
 
 class Prover:
@@ -267,7 +275,7 @@ class Prover:
     def _witness(self, position: int, past: PastState) -> Witness:
         index, offset = divmod(position, TWIG_ENTRIES)
         twig = self._twig(index, past.next_position)
-        upper = tuple(self._node(level, index >> level ^ 1, past) for level in range(len(past.upper) - 1))
+        upper = [self._node(level, index >> level ^ 1, past) for level in range(len(past.upper) - 1)]
         return Witness(position, twig.entry(offset), twig.path(offset), self._bits(index, past), upper)
 
     def _twig(self, index: int, end: int) -> _Twig | _SnapshotTwig:

@@ -65,7 +65,7 @@ def grow(store: LogStateStore, seed: int, blocks: int) -> None:
         fork.derive(Height(height + 1), random_batch(rng, 90))
         commit(store, random_batch(rng, rng.choice([1, 50, 200])))
         past[height] = store.final.root, dict(store.final.scan(b""))
-        if height % 5 == 0:
+        if height % 10 == 0:
             for each in past.keys() & {height, store.first_height}:
                 require_all_proofs(store, each, *past[each])
 
@@ -228,7 +228,7 @@ def test_rot_in_a_frame_that_was_read_before_is_noticed(engine: Callable[[int], 
     store.prove(by_position[0][1])
     content = disk.read("state/log-000001")
     for position, key in by_position[40::32]:
-        start = content.index(key + standing.get(key)) if standing.get(key) else content.index(key)
+        start = content.index(key + bytes(7))  # the next entry's height follows
         for at in (start - 54 + 8, start - 6, start - 4, start - 1, start):
             for value in (b"\0", b"\xff"):
                 if content[at : at + 1] == value:
