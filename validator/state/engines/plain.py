@@ -207,18 +207,15 @@ class PlainEngine:
         return ends
 
     def group_nodes(self, data: bytes, count: int) -> tuple[Sequence[int], bytes]:
-        ends, view = self._checked_ends(data, count), memoryview(data)
-        leaves = [entry_hash(view[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
-        return ends, tree_nodes(leaves + [ABSENT] * (GROUP_ENTRIES - count))
-
-    def _checked_ends(self, data: bytes, count: int) -> Sequence[int]:
         try:
             ends = self.entry_ends(data, count)
         except struct.error:
             ends = []
         if not ends or ends[-1] != len(data):
             raise ValueError(f"{len(data)} bytes are not {count} entries")
-        return ends
+        view = memoryview(data)
+        leaves = [entry_hash(view[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+        return ends, tree_nodes(leaves + [ABSENT] * (GROUP_ENTRIES - count))
 
     def twig_nodes(self, roots: bytes) -> bytes:
         return tree_nodes([roots[at : at + NODE_BYTES] for at in range(0, len(roots), NODE_BYTES)])
