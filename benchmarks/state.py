@@ -7,7 +7,11 @@ batch one block that is derived and committed with its fsync. The baselines are
 - ``lmdb``: LMDB with a transaction and an fsync a batch, and no Merkle tree at all;
 - ``plain``: the plain engine of the store, which hashes one node a call.
 
-The goal for memory is one for a million keys: in a ``--quick`` run what a batch takes weighs too much.
+Inserts, proofs and opening are measured in seconds of the processor, whatever else it has to do; everything else in
+seconds of the clock. Most proofs need a twig that none of the last 64 proofs needed. Opening reads the log of all that
+was measured before: twice as many blocks as the inserts alone had.
+
+The goals for memory and opening are for a million keys: in a ``--quick`` run what a batch takes weighs too much.
 ``--full`` adds a store of 10 million keys, which takes some minutes and about 3 GB on the disk.
 """
 
@@ -22,7 +26,7 @@ from hashlib import blake2b
 from pathlib import Path
 from random import Random
 from statistics import median
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, Final
 
 import lmdb
@@ -45,7 +49,7 @@ ENTRIES_PER_MEASUREMENT: Final = 200_000
 MAX_BATCHES: Final = 200
 SMALL: Final = 10_000
 READS: Final = 100_000
-PROOFS: Final = 300
+PROOFS: Final = 20_000
 ROUNDS: Final = 15
 PAGE_BYTES: Final = 4096
 NEVER_PACKED: Final = 2**63
@@ -137,12 +141,14 @@ class Lmdb:
 
 
 def fill(store: Any, keys: int) -> float:
-    """Insert so many keys; the seconds that the store took."""
+    """Insert so many keys; the seconds of the processor that the store took."""
     seconds = 0.0
     for first in range(0, keys, FILL_BATCH):
         numbers = range(first, min(first + FILL_BATCH, keys))
         batch: Batch = {key_of(number): number.to_bytes(VALUE_BYTES, "big") for number in numbers}
-        seconds += timed(store, [batch])
+        started = process_time()
+        store.commit(batch)
+        seconds += process_time() - started
     return seconds
 
 
@@ -183,9 +189,9 @@ def measure_store(keys: int, is_large: bool) -> dict[str, float]:
         if not is_large:
             found.update(measure_reads(ours, keys))
         ours.close()
-        started = perf_counter()
+        started = process_time()
         again = Ours(path, PackedEngine())
-        found["open"] = perf_counter() - started
+        found["open"] = process_time() - started
         again.close()
     return found
 
@@ -215,13 +221,13 @@ def measure_reads(ours: Ours, keys: int) -> dict[str, float]:
     for key in wanted:
         view.get(key)
     reads = READS / (perf_counter() - started)
-    started = perf_counter()
+    started = process_time()
     proofs = [ours.store.prove(key) for key in wanted[:PROOFS]]
-    made = PROOFS / (perf_counter() - started)
-    started = perf_counter()
+    made = PROOFS / (process_time() - started)
+    started = process_time()
     for key, proof in zip(wanted, proofs, strict=False):
         verify(view.root, key, proof)
-    verified = PROOFS / (perf_counter() - started)
+    verified = PROOFS / (process_time() - started)
     size = sum(map(len, proofs)) / PROOFS
     return {"reads": reads, "proofs_made": made, "proofs_verified": verified, "proof_bytes": size}
 
@@ -274,7 +280,7 @@ def measure(size: Size) -> list[Metric]:
     ours = large[f"updates_{BATCH}"]
     return [
         Metric("updates_per_second", ours, "1/s", 300_000),
-        Metric("inserts_per_second", large["inserts"], "1/s", 100_000),
+        Metric("inserts_per_second", large["inserts"], "1/s", 215_000),
         Metric("commit_cost_ratio", large["cost_ratio"], "", 2, at_least=False),
         Metric("ram_bytes_per_key", large["ram"], "bytes", None if size.quick else 64, at_least=False),
         Metric("disk_bytes_per_key", large["disk"], "bytes"),
@@ -285,10 +291,10 @@ def measure(size: Size) -> list[Metric]:
             if f"updates_{size}" in small
         ),
         Metric("reads_per_second", large["reads"], "1/s"),
-        Metric("proofs_made_per_second", large["proofs_made"], "1/s"),
-        Metric("proofs_verified_per_second", large["proofs_verified"], "1/s"),
+        Metric("proofs_made_per_second", large["proofs_made"], "1/s", 10_000),
+        Metric("proofs_verified_per_second", large["proofs_verified"], "1/s", 60_000),
         Metric("proof_bytes", large["proof_bytes"], "bytes"),
-        Metric("open_seconds", large["open"], "s"),
+        Metric("open_seconds", large["open"], "s", None if size.quick else 1.5, at_least=False),
         *(Metric(f"times_as_fast_as_{name}", ours / figure, "×") for name, figure in figures.items()),
         *(
             [

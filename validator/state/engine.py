@@ -97,6 +97,10 @@ class StateTree(Protocol):
     def twig(self, index: int) -> Twig:
         """Parts of twig ``index``, which must not be pruned."""
 
+    def group_roots(self, index: int) -> bytes:
+        """Of the 64 groups of 32 entries in twig ``index``, which must not be pruned nor come from a snapshot, the
+        roots in the entry tree, one behind the other. Those of groups that are not full are none that count."""
+
     def upper_node(self, level: int, index: int) -> bytes:
         """Node of the upper tree, which must not be pruned; level 0 is the twig roots."""
 
@@ -146,8 +150,13 @@ class Engine(Protocol):
     def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
         """The end of each of so many encoded entries; they begin with ``data`` and stand one behind the other."""
 
-    def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
-        """The entry tree over up to 2,048 encoded entries: each level's nodes one behind the other, leaves first."""
+    def group_nodes(self, data: bytes, count: int) -> tuple[Sequence[int], bytes]:
+        """The end of each of up to 32 encoded entries, which are ``data``; and the nodes of the subtree of the entry
+        tree that begins with them, each level's one behind the other, the 32 leaves first. Raises
+        :class:`ValueError` if the bytes are not just so many entries."""
+
+    def twig_nodes(self, roots: bytes) -> bytes:
+        """The nodes of the entry tree from its 64 groups' roots on, each level's one behind the other."""
 
     def forget(self, first_twig: int) -> None:
         """Drop what belongs to pruned twigs alone."""

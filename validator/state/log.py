@@ -29,7 +29,7 @@ from blake3 import blake3
 
 from validator.primitives.types import Hash, Height
 from validator.state.engine import POSITION, SECTION_HEAD, SectionHead
-from validator.state.hashing import EMPTY_ROOT, NODE_BYTES, domain_key, entry_bytes
+from validator.state.hashing import EMPTY_ROOT, GROUP_ENTRIES, NODE_BYTES, domain_key, entry_bytes
 from validator.storage.disk import Disk, DiskError
 
 SLOT_BYTES: Final = 4096
@@ -40,8 +40,9 @@ FRAMES_OFFSET: Final = SLOTS * SLOT_BYTES
 SEGMENT_BYTES: Final = 32 * 1024 * 1024
 """Size from which on a segment takes no further frame."""
 
-REMEMBERED_FRAMES: Final = 512
-"""Frames of which it is remembered where their entries begin, once these were read."""
+REMEMBERED_FRAMES: Final = 4096
+"""Frames of which it is remembered where their groups of entries begin, once these were read: a quarter of a byte an
+entry, and some 400 bytes a frame."""
 
 CHECKSUM_BYTES: Final = 32
 NO_CHECKSUM: Final = bytes(CHECKSUM_BYTES)
@@ -197,6 +198,24 @@ class Section(NamedTuple):
         return [POSITION.unpack_from(self.data, at)[0] for at in range(start, len(self.data), POSITION.size)]
 
 
+class _Marks(NamedTuple):
+    """Where the entries of one block stand in the segment's file."""
+
+    first: int
+    """Position of the first entry."""
+    after: int
+    """Position behind the last one."""
+    offsets: array[int]
+    """Of the first entry, of each that begins a group, and of the end."""
+
+    def offset(self, position: int) -> int:
+        """Where a position's entry begins, or the block ends; a group begins there, or the block begins or ends."""
+        if position == self.after:
+            return self.offsets[-1]
+        assert position == self.first or not position % GROUP_ENTRIES, "what stands within a group is not marked"
+        return self.offsets[position // GROUP_ENTRIES - self.first // GROUP_ENTRIES]
+
+
 @dataclass
 class _Segment:
     """Of the frames of one segment: their offsets, the positions of their first entries, and their last heights."""
@@ -228,7 +247,7 @@ class StateLog:
         self._number = number
         self._meta = recovery.meta
         self._segments: list[_Segment] = []
-        self._starts: OrderedDict[tuple[int, int], list[tuple[int, array[int]]]] = OrderedDict()
+        self._frame_marks: OrderedDict[tuple[int, int], list[_Marks]] = OrderedDict()
         self._usable = True
 
     @classmethod
@@ -416,49 +435,47 @@ class StateLog:
 
     # --- reading back -------------------------------------------------------------------------------------------------
 
-    def entries(self, first: int, after: int, ends_of: EndsOf) -> tuple[bytes, list[int]]:
-        """The encoded entries of positions ``first`` to ``after``, one behind the other and not checked again, and
-        where each ends. Raises :class:`DiskError`."""
+    def entries(self, first: int, after: int, ends_of: EndsOf) -> bytes:
+        """The encoded entries of positions ``first`` to ``after``, one behind the other and not checked again.
+
+        Each of the two is where a group or a block begins or ends. Raises :class:`DiskError`.
+        """
         pieces: list[bytes] = []
-        ends: list[int] = []
-        size = 0
-        for name, starts in self._pieces(first, after, ends_of):
-            pieces.append(self.disk.read(name, starts[0], starts[-1] - starts[0]))
-            shift = starts[0] - size
-            ends += [start - shift for start in starts[1:]]
-            size += len(pieces[-1])
-        if len(ends) != after - first or (ends and ends[-1] != size):
-            raise DiskError(f"{self.folder}: the log no longer holds the entries {first} to {after}")
-        return b"".join(pieces), ends
-
-    def _pieces(self, first: int, after: int, ends_of: EndsOf) -> Iterator[tuple[str, array[int]]]:
-        """The files in which some positions' entries stand, and where in them each begins and the last one ends."""
+        position = first
         for segment in self._segments[self._segment_of(first) :]:
-            for frame in range(max(bisect_right(segment.positions, first) - 1, 0), len(segment.offsets)):
-                base = segment.positions[frame]
-                if base >= after:
-                    return
-                for begin, starts in self._entry_starts(segment, frame, ends_of):
-                    low, high = max(first - begin, 0), min(after - begin, len(starts) - 1)
-                    if low < high:
-                        yield segment_name(self.folder, segment.number), starts[low : high + 1]
+            if position >= after:
+                break
+            name = segment_name(self.folder, segment.number)
+            for frame in range(max(bisect_right(segment.positions, position) - 1, 0), len(segment.offsets)):
+                if position >= after or segment.positions[frame] > position:
+                    break
+                for marks in self._marks(segment, frame, ends_of):
+                    if marks.first <= position < min(after, marks.after):
+                        end = min(after, marks.after)
+                        start = marks.offset(position)
+                        pieces.append(self.disk.read(name, start, marks.offset(end) - start))
+                        position = end
+        if position < after:
+            raise DiskError(f"{self.folder}: the log no longer holds the entries {first} to {after}")
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def _entry_starts(self, segment: _Segment, frame: int, ends_of: EndsOf) -> list[tuple[int, array[int]]]:
-        """Of each section of a frame the first position, and where in the segment's file its entries begin and the last
-        one ends; of the last frames asked for."""
+    def _marks(self, segment: _Segment, frame: int, ends_of: EndsOf) -> list[_Marks]:
+        """Where the entries of a frame stand, block by block; of the last frames asked for."""
         key = (segment.number, segment.offsets[frame])
-        starts = self._starts.pop(key, None)
-        if starts is None:
-            starts, cursor = [], segment.offsets[frame] + FRAME_HEADER_BYTES
+        found = self._frame_marks.pop(key, None)
+        if found is None:
+            found, cursor = [], segment.offsets[frame] + FRAME_HEADER_BYTES
             for section in self._read(segment, frame):
-                begin = cursor + SECTION_HEAD.size
-                ends = ends_of(section.data[SECTION_HEAD.size :], section.head.entries)
-                starts.append((section.first_position, array("Q", [begin, *(begin + end for end in ends)])))
+                begin, first, count = cursor + SECTION_HEAD.size, section.first_position, section.head.entries
+                ends = ends_of(section.data[SECTION_HEAD.size :], count)
+                inner = ends[GROUP_ENTRIES - 1 - first % GROUP_ENTRIES :: GROUP_ENTRIES]
+                offsets = array("Q", [begin, *(begin + end for end in inner), begin + section.head.entries_bytes])
+                found.append(_Marks(first, first + count, offsets))
                 cursor += len(section.data)
-        self._starts[key] = starts
-        if len(self._starts) > REMEMBERED_FRAMES:
-            self._starts.popitem(last=False)
-        return starts
+        self._frame_marks[key] = found
+        if len(self._frame_marks) > REMEMBERED_FRAMES:
+            self._frame_marks.popitem(last=False)
+        return found
 
     def sections_above(self, height: Height) -> Iterator[Section]:
         """The blocks above a height, newest commit first. Raises :class:`DiskError`."""

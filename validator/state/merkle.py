@@ -1,9 +1,11 @@
 """The tree over the entry log, in plain Python: how a state root is kept up to date, forwards and backwards.
 
 A :class:`Tree` is changed in place; each :meth:`Tree.extend` gives what :meth:`Tree.revert` needs to undo it exactly.
-Of the entry hashes only the *frontier* is kept, the complete left siblings on the way up from the next position:
-enough to append, and 12 hashes instead of 4,096 a twig. Whoever needs a path to an old entry rebuilds its twig from
-the log.
+Of the nodes over entries these are kept: the *frontier*, the complete left siblings on the way up from the next
+position, which are enough to append; and the roots of the *groups* of 32 entries, 64 hashes instead of 4,096 a twig.
+Whoever needs a path to an old entry hashes its group anew, from the log, and what is above the groups. A group's root
+counts once the group is full: until then it is written anew with each entry, and after going back it is written again
+before the group is full again. So nothing is undone.
 
 Twigs below :attr:`Tree.first_twig` are pruned: they hold no active entry, and of them only those upper nodes are known
 that are siblings on a path from a twig that is kept (:func:`pruned_peaks`).
@@ -16,7 +18,6 @@ from dataclasses import dataclass, field
 
 from validator.primitives.types import Hash
 from validator.state.hashing import (
-    ABSENT,
     ABSENT_ENTRY_NODES,
     ABSENT_TWIG,
     ABSENT_UPPER_NODES,
@@ -24,7 +25,10 @@ from validator.state.hashing import (
     EMPTY_FRONTIER,
     EMPTY_ROOT,
     ENTRY_NODE_KEY,
+    GROUP_LEVELS,
+    NODE_BYTES,
     TWIG_ENTRIES,
+    TWIG_GROUPS,
     TWIG_LEVELS,
     UPPER_NODE_KEY,
     Frontier,
@@ -61,6 +65,7 @@ class Tree:
         self.frontier = EMPTY_FRONTIER
         self.root: Hash = EMPTY_ROOT
         self._twigs: dict[int, Twig] = {}
+        self._groups: dict[int, bytearray] = {}
         self._upper: dict[tuple[int, int], bytes] = {}
 
     @property
@@ -71,6 +76,10 @@ class Tree:
     def twig(self, index: int) -> Twig:
         """Twig ``index``, or an empty one if no entry stands yet."""
         return self._twigs.get(index, ABSENT_TWIG)
+
+    def group_roots(self, index: int) -> bytes:
+        """The roots of the groups of twig ``index``, one behind the other; only those of full ones count."""
+        return bytes(self._groups.get(index, b""))
 
     def upper_node(self, level: int, index: int) -> bytes:
         """Node of the upper tree; level 0 is the twig roots."""
@@ -96,6 +105,8 @@ class Tree:
         """Drop the nodes of twigs below ``first_twig`` alone; they hold no active entry."""
         for index in [index for index in self._twigs if index < first_twig]:
             del self._twigs[index]
+        for index in [index for index in self._groups if index < first_twig]:
+            del self._groups[index]
         peaks = set(pruned_peaks(first_twig))
         pruned = [(level, i) for level, i in self._upper if (i + 1) << level <= first_twig and (level, i) not in peaks]
         for place in pruned:
@@ -109,7 +120,8 @@ class Tree:
         first = self.next_position
         after = first + len(leaves)
         undo = TreeUndo(first, self.frontier, self.root)
-        self.frontier, entries_roots = append_leaves(first, self.frontier, leaves)
+        self.frontier, entries_roots, groups = append_leaves(first, self.frontier, leaves)
+        self._keep_groups(first >> GROUP_LEVELS, groups)
         bits = self._changed_bits(first, after, deactivated)
         for index in sorted(bits):
             undo.twigs[index] = self._twigs.get(index)
@@ -133,6 +145,14 @@ class Tree:
             else:
                 self._upper[place] = node
         self.next_position, self.frontier, self.root = undo.next_position, undo.frontier, undo.root
+
+    def _keep_groups(self, first: int, roots: Sequence[bytes]) -> None:
+        """Note the roots of the groups from one on."""
+        for number, root in enumerate(roots, start=first):
+            index, group = divmod(number, TWIG_GROUPS)
+            if index not in self._groups:
+                self._groups[index] = bytearray(TWIG_GROUPS * NODE_BYTES)
+            self._groups[index][group * NODE_BYTES : (group + 1) * NODE_BYTES] = root
 
     def _changed_bits(self, first: int, after: int, deactivated: Iterable[int]) -> dict[int, bytearray]:
         """The active bits of every twig in which one changes: ``first`` to ``after`` set, ``deactivated`` cleared."""
@@ -164,14 +184,18 @@ class Tree:
             self._upper[level, index] = node
 
 
-def append_leaves(first: int, frontier: Frontier, leaves: Sequence[bytes]) -> tuple[Frontier, dict[int, bytes]]:
-    """The frontier after the leaves, and the entry roots of the twigs that they fall into."""
+def append_leaves(
+    first: int, frontier: Frontier, leaves: Sequence[bytes]
+) -> tuple[Frontier, dict[int, bytes], list[bytes]]:
+    """The frontier after the leaves, the entry roots of the twigs that they fall into, and the groups' roots."""
     if not leaves:
-        return frontier, {}
+        return frontier, {}, []
     after = first + len(leaves)
     start, row = first, list(leaves)
-    siblings = []
+    siblings, groups = [], list[bytes]()
     for level in range(TWIG_LEVELS):
+        if level == GROUP_LEVELS:
+            groups = list(row)
         if start & 1:
             start -= 1
             row.insert(0, frontier[level])
@@ -181,15 +205,12 @@ def append_leaves(first: int, frontier: Frontier, leaves: Sequence[bytes]) -> tu
             row.append(ABSENT_ENTRY_NODES[level])
         row = hash_pairs(ENTRY_NODE_KEY, row)
         start >>= 1
-    return tuple(siblings), {start + i: root for i, root in enumerate(row)}
+    return tuple(siblings), {start + i: root for i, root in enumerate(row)}, groups
 
 
-def entry_tree(leaves: Sequence[bytes]) -> list[list[bytes]]:
-    """All levels of a twig's entry tree over its entry hashes, the 2,048 leaves first, the root last."""
-    levels = [list(leaves) + [ABSENT] * (TWIG_ENTRIES - len(leaves))]
-    used = len(leaves)
-    for above in range(1, TWIG_LEVELS + 1):
-        used = (used + 1) // 2
-        row = hash_pairs(ENTRY_NODE_KEY, levels[-1][: 2 * used])
-        levels.append(row + [ABSENT_ENTRY_NODES[above]] * ((TWIG_ENTRIES >> above) - used))
-    return levels
+def tree_nodes(lowest: Sequence[bytes]) -> bytes:
+    """All nodes of the tree over a power of two of nodes of an entry tree, each level's one behind the other."""
+    levels = [list(lowest)]
+    while len(levels[-1]) > 1:
+        levels.append(hash_pairs(ENTRY_NODE_KEY, levels[-1]))
+    return b"".join(map(b"".join, levels))

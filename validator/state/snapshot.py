@@ -126,6 +126,8 @@ class SnapshotTwig:
     """The encoded active entries by position."""
     frontier: Frontier
     """Of the last twig: what is needed to append to it."""
+    group_roots: bytes = b""
+    """The roots of its groups, as far as they are known: an engine that hands its state to another one knows them."""
 
 
 def encode_twig(bits: bytes, count: int, entry: Callable[[int], bytes], node: Callable[[int, int], bytes]) -> bytes:

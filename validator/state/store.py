@@ -42,8 +42,8 @@ REMEMBERED_HEIGHTS: Final = 4
 """Heights of which it is remembered how their states differ from the final one: as many can be asked for in turn."""
 
 UNASKED_HEIGHTS: Final = 64
-"""Heights after which all that proofs and snapshots are read with is forgotten, if nobody asked for any: it comes to
-half a megabyte for each of up to 64 twigs, and comes back from the log when it is wanted."""
+"""Heights after which all that proofs and snapshots are read with is forgotten, if nobody asked for any: it comes to a
+third of a megabyte for each of up to 64 twigs of which all was wanted, and comes back from the log."""
 
 PACKED_KEYS: Final = 8_192
 """Live keys from which on the packed engine is the better one: it takes a quarter of the memory by then, and blocks of

@@ -275,7 +275,8 @@ def _active_keys(store: LogStateStore, twig: int) -> Iterator[bytes]:
     if twig < store.log.base.first_twig or first >= after:
         return
     bits = engine.tree.twig(twig).active_bits
-    data, ends = store.log.entries(first, after, engine.entry_ends)
+    data = store.log.entries(first, after, engine.entry_ends)
+    ends = engine.entry_ends(data, after - first)
     for offset, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
         if bits[offset >> 3] >> (offset & 7) & 1:
             yield decode_entry(data[start:end]).key

@@ -86,19 +86,16 @@ def append(table: Table, height: Height, touched: Array, items: Array, columns: 
     arrays, count = table.arrays, len(touched)
     if not count:
         return Part(b"", np.empty((0, 8), dtype=np.uint32), undo)
-    slots = np.empty(count, dtype=np.int64)
-    size, staged, next_staged, undone = kernels.measure(arrays, touched, items, columns.values.lengths, slots)
-    next_hashes = hash_slots(arrays, slots, next_staged)
-    entries, stage = np.empty(size, dtype=np.uint8), np.zeros(staged, dtype=np.uint8)
-    starts, lengths = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    slots, sizes = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    size, undone = kernels.measure(arrays, touched, items, columns.values.lengths, slots)
+    next_hashes = hash_slots(arrays, slots)
+    entries = np.empty(size, dtype=np.uint8)
     saved = np.empty(len(undo) + undone, dtype=np.uint8)
     saved[: len(undo)] = undo
     end = kernels.append_entries(
-        arrays, height, touched, items, columns.values, next_hashes, entries, stage, starts, lengths, saved, len(undo)
+        arrays, height, touched, items, columns.values, next_hashes, entries, sizes, saved, len(undo)
     )
-    encoded = entries.tobytes()
-    leaves = hash_entries(encoded, stage, starts, lengths, arrays)
-    return Part(encoded, leaves, saved[:end])
+    return Part(entries.tobytes(), hash_entries(entries, starts_of(sizes), sizes, arrays), saved[:end])
 
 
 def oldest_places(table: Table, limit: int, most: int) -> Array:
@@ -107,6 +104,6 @@ def oldest_places(table: Table, limit: int, most: int) -> Array:
     slots = slots[: kernels.choose_oldest(table.arrays, limit, most, slots)]
     touched = np.empty(len(slots), dtype=np.int64)
     if len(slots):
-        hashes = hash_slots(table.arrays, slots, len(slots) * KEY_BYTES_LIMIT)
+        hashes = hash_slots(table.arrays, slots)
         kernels.find_slots(table.arrays, slots, hashes, touched)
     return touched

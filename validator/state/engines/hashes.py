@@ -17,7 +17,7 @@ def words_of(key: bytes) -> Array:
 
 
 KEY_WORDS: Final = words_of(KEY_KEY)
-_ENTRY_WORDS: Final = words_of(ENTRY_KEY)
+ENTRY_WORDS: Final = words_of(ENTRY_KEY)
 
 
 def starts_of(lengths: Array) -> Array:
@@ -29,25 +29,20 @@ def starts_of(lengths: Array) -> Array:
 
 def hash_keys(keys: Pieces, arrays: Arrays) -> Array:
     """The hashes of keys, one behind the other, as bytes."""
-    size = int(((keys.lengths + kernels.BLOCK_BYTES - 1) // kernels.BLOCK_BYTES).sum()) * kernels.BLOCK_BYTES
-    stage, stage_starts = np.zeros(size, dtype=np.uint8), np.empty(len(keys.starts), dtype=np.int64)
-    kernels.stage_keys(keys, stage, stage_starts)
-    return _hash_staged(stage, stage_starts, keys.lengths, KEY_WORDS, arrays)
+    return _hash(keys.octets, keys.starts, keys.lengths, KEY_WORDS, arrays).view(np.uint8).ravel()
 
 
-def hash_slots(arrays: Arrays, slots: Array, staged: int) -> Array:
+def hash_slots(arrays: Arrays, slots: Array) -> Array:
     """The hashes of the keys of some slots, one behind the other, as bytes."""
-    stage = np.zeros(staged, dtype=np.uint8)
     starts, lengths = np.empty(len(slots), dtype=np.int64), np.empty(len(slots), dtype=np.int64)
-    kernels.stage_slots(arrays, slots, stage, starts, lengths)
-    return _hash_staged(stage, starts, lengths, KEY_WORDS, arrays)
+    kernels.key_spans(arrays, slots, starts, lengths)
+    return hash_keys(Pieces(arrays.octets, starts, lengths), arrays)
 
 
-def _hash_staged(stage: Array, starts: Array, lengths: Array, key: Array, arrays: Arrays) -> Array:
-    out = np.empty(len(starts) * kernels.HASH_WORDS, dtype=np.uint32)
-    out_starts = np.arange(0, len(out), kernels.HASH_WORDS)
-    kernels.hash_messages(stage.view(np.uint32), starts, lengths, key, out, out_starts, arrays.lanes)
-    return out.view(np.uint8)
+def _hash(octets: Array, starts: Array, lengths: Array, key: Array, arrays: Arrays) -> Array:
+    out = np.empty((len(starts), kernels.HASH_WORDS), dtype=np.uint32)
+    kernels.hash_messages(octets, starts, lengths, key, out, np.arange(len(starts)), arrays.lanes)
+    return out
 
 
 def entry_spans(data: Array, count: int) -> tuple[Array, Array, Array]:
@@ -57,23 +52,10 @@ def entry_spans(data: Array, count: int) -> tuple[Array, Array, Array]:
     return starts, key_lengths, value_lengths
 
 
-def entry_leaves(entries: bytes, sizes: Array, arrays: Arrays) -> Array:
-    """The hashes of encoded entries of these sizes, a row of words each; ``sizes`` is used up."""
-    whole = (sizes + kernels.BLOCK_BYTES - 1) // kernels.BLOCK_BYTES * kernels.BLOCK_BYTES
-    staged = int(whole[sizes <= kernels.MESSAGE_BYTES_LIMIT].sum())
-    stage, stage_starts = np.zeros(staged, dtype=np.uint8), np.empty(len(sizes), dtype=np.int64)
-    kernels.stage_entries(np.frombuffer(entries, dtype=np.uint8), starts_of(sizes), sizes, stage, stage_starts)
-    return hash_entries(entries, stage, stage_starts, sizes, arrays)
-
-
-def hash_entries(encoded: bytes, stage: Array, starts: Array, lengths: Array, arrays: Arrays) -> Array:
-    """The hashes of entries, a row of words each. Those of more than 1,024 bytes, whose lengths are negative, are
-    hashed by the package."""
-    hashes = _hash_staged(stage, starts, np.maximum(lengths, 0), _ENTRY_WORDS, arrays)
-    leaves = hashes.view(np.uint32).reshape(len(lengths), kernels.HASH_WORDS)
-    ends = np.cumsum(np.abs(lengths))
-    data = memoryview(encoded)
-    for j in np.flatnonzero(lengths < 0).tolist():
-        end = int(ends[j])
-        leaves[j] = np.frombuffer(entry_hash(data[end + int(lengths[j]) : end]), dtype=np.uint32)
+def hash_entries(entries: Array, starts: Array, sizes: Array, arrays: Arrays) -> Array:
+    """The hashes of encoded entries, a row of words each. Those of more than 1,024 bytes are hashed by the package."""
+    leaves = _hash(entries, starts, sizes, ENTRY_WORDS, arrays)
+    for j in np.flatnonzero(sizes > kernels.MESSAGE_BYTES_LIMIT).tolist():
+        found = entry_hash(entries[starts[j] : starts[j] + sizes[j]].data)
+        leaves[j] = np.frombuffer(found, dtype=np.uint32)
     return leaves

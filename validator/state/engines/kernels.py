@@ -7,9 +7,9 @@ safe because all of them stand in this one file, whose time and size decide whet
 no interpreted fallback: if numba is missing, the plain engine (:mod:`validator.state.engines.plain`) does the same
 work with the same results, and the tests hold one against the other.
 
-*Hashing.* Messages of up to 1,024 bytes (one BLAKE3 chunk) begin at word borders and are filled up with zeros to whole
-blocks. Sixteen at a time are hashed, a message a lane: inner loops of exactly 16 trips over rows of 16 words, which the
-compiler turns into vector instructions.
+*Hashing.* Messages of up to 1,024 bytes (one BLAKE3 chunk), wherever they lie, sixteen at a time, a message a lane: one
+vector of the processor holds the same word of sixteen messages, and the whole compression is written in such vectors
+(:func:`_compress`), because the compiler does not find them in loops over lanes.
 
 *Index.* A sorted array with gaps: keys by the first 8 bytes of their hashes, at or after the place that the hash asks
 for, and never with a gap between that place and the key. So it is found like in a hash table with linear probing, and
@@ -22,11 +22,14 @@ records are kept in lists by size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = np.ndarray[Any, Any]
@@ -50,9 +53,11 @@ NO_RECORD_POSITION: Final = POSITION_MASK
 ENTRY_HEAD_BYTES: Final = 54
 TWIG_LEVELS: Final = 11
 TWIG_ENTRIES: Final = 2048
-TWIG_ROW_BYTES: Final = 320
-"""A twig's entry root, its active bits, and zeros up to whole blocks."""
 TWIG_BYTES: Final = 288
+"""A twig's entry root and its active bits."""
+GROUP_LEVELS: Final = 5
+TWIG_GROUPS: Final = 64
+"""Groups of 32 entries a twig, whose roots are kept."""
 
 SIZE_CLASSES: Final = 640
 
@@ -70,18 +75,27 @@ REPLAYED_FROM: Final = 9
 """The first position whose entry was replayed."""
 COUNTERS: Final = 10
 
+AHEAD: Final = 64
+"""Entries whose records are brought into the cache together."""
+
 NOTHING: Final = 0
 UPDATE: Final = 1
 INSERT: Final = 2
 DELETE: Final = 3
 
 
-def compiled(function: Function) -> Function:
+def compiled(function: Function, forceinline: bool = False) -> Function:
     """Compile a function when it is first called, or take it from where an earlier process has left it."""
     try:
-        return cast(Function, numba.njit(function, nogil=True, cache=True))
+        return cast(Function, numba.njit(function, nogil=True, cache=True, forceinline=forceinline))
     except RuntimeError:  # neither the folder of this file nor the user's cache can be written to
-        return cast(Function, numba.njit(function, nogil=True))
+        return cast(Function, numba.njit(function, nogil=True, forceinline=forceinline))
+
+
+def inlined(function: Function) -> Function:
+    """:func:`compiled`, and made part of each function that calls it: a call would pass every one of :class:`Arrays`
+    on the stack, which takes longer than most of what is called."""
+    return compiled(function, forceinline=True)
 
 
 class Pieces(NamedTuple):
@@ -91,6 +105,17 @@ class Pieces(NamedTuple):
     starts: Array
     lengths: Array
     """-1 for a value that is deleted."""
+
+
+class Lanes(NamedTuple):
+    """Scratch of the hash."""
+
+    words: Array
+    """Chaining values, block lengths and flags of sixteen messages: ten rows of sixteen words."""
+    addresses: Array
+    """Of the sixteen blocks, i64."""
+    spare: Array
+    """A block a lane, as bytes."""
 
 
 class Arrays(NamedTuple):
@@ -115,6 +140,9 @@ class Arrays(NamedTuple):
     """Slot of each active position, modulo its length, u32."""
     twigs: Array
     """A row of bytes a twig, from ``FIRST_TWIG`` on."""
+    groups: Array
+    """A row of words a group of 32 entries, its root, from ``FIRST_TWIG`` on. That of a group that is not full is none
+    that counts."""
     dirty: Array
     """1 for each of these rows that changed since its hash was made."""
     counters: Array
@@ -122,8 +150,7 @@ class Arrays(NamedTuple):
     """The bits of a hash prefix that count, one u64: all, but in tests of equal prefixes."""
     key_words: Array
     """BLAKE3 key of the kind ``key``, as words."""
-    lanes: Array
-    """Scratch of the hash: state, message and chaining value by lane, u32[48, 16]."""
+    lanes: Lanes
     scratch: Array
     """A block of one key and its hash, as bytes."""
 
@@ -158,139 +185,237 @@ _CORNERS: Final = np.array(
 """The words of the state that each step of a round mixes."""
 
 
+# --- instructions that the language does not have -------------------------------------------------------------------
+
+
+def instruction(generator: Callable[..., Any]) -> Callable[..., Any]:
+    """What compiled functions call, and the compiler's own code stands for."""
+    return cast(Callable[..., Any], intrinsic(generator))
+
+
+_BUILDING: Final[Any] = cgutils
+_WORD: Final = ir.IntType(32)
+_VECTOR: Final = ir.VectorType(_WORD, LANES)
+"""The same word of sixteen messages."""
+
+
+def _vector(value: int) -> ir.Constant:
+    return ir.Constant(_VECTOR, [value] * LANES)
+
+
+def _turned(builder: ir.IRBuilder, vector: ir.Value, bits: int) -> ir.Value:
+    """All words turned right."""
+    return builder.or_(builder.lshr(vector, _vector(bits)), builder.shl(vector, _vector(32 - bits)))
+
+
+def _transposed(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
+    """Sixteen vectors with rows and columns exchanged: four times, the upper half's words go between the lower's."""
+    low = ir.Constant(_VECTOR, [i // 2 + i % 2 * LANES for i in range(LANES)])
+    high = ir.Constant(_VECTOR, [8 + i // 2 + i % 2 * LANES for i in range(LANES)])
+    for _ in range(4):
+        pairs = list(zip(rows[:8], rows[8:], strict=True))
+        rows = [builder.shuffle_vector(*pair, order) for pair in pairs for order in (low, high)]
+    return list(rows)
+
+
+def _mixed(builder: ir.IRBuilder, values: Sequence[ir.Value], message: Sequence[ir.Value], last: Any) -> list[ir.Value]:
+    """The seven rounds of BLAKE3 over 8 words of chaining values; ``last`` are the block's lengths and flags."""
+    state = [*values, *(_vector(int(word)) for word in _IV[:4]), _vector(0), _vector(0), *last]
+    for step in range(7 * len(_CORNERS)):
+        a, b, c, d = _CORNERS[step % 8].tolist()
+        for half in range(2):
+            word = message[_SCHEDULE[step // 8, 2 * (step % 8) + half]]
+            state[a] = builder.add(builder.add(state[a], state[b]), word)
+            state[d] = _turned(builder, builder.xor(state[d], state[a]), 16 >> half)
+            state[c] = builder.add(state[c], state[d])
+            state[b] = _turned(builder, builder.xor(state[b], state[c]), 7 if half else 12)
+    return [builder.xor(low, high) for low, high in zip(state[:8], state[8:], strict=True)]
+
+
+def _data_of(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value) -> ir.Value:
+    return context.make_array(kind)(context, builder, array).data
+
+
+def _without_owner(context: Any, builder: ir.IRBuilder, kind: Any, value: ir.Value) -> ir.Value:
+    """The value of a type, with the owner of each array in it left out."""
+    if isinstance(kind, types.BaseTuple):
+        kinds: Any = kind
+        for i, each in enumerate(kinds):
+            part = _without_owner(context, builder, each, builder.extract_value(value, i))
+            value = builder.insert_value(value, part, i)
+        return value
+    if not isinstance(kind, types.Array):
+        return value
+    array = context.make_array(kind)(context, builder, value)
+    array.meminfo = _BUILDING.get_null_value(array.meminfo.type)
+    array.parent = _BUILDING.get_null_value(array.parent.type)
+    return array._getvalue()
+
+
+@instruction
+def _borrowed(_: Any, value: Any) -> Any:
+    """An array, or a tuple of arrays, whose references are not counted: its owner, who called, outlives the call.
+
+    Otherwise each access to an array of a tuple counts up and down, atomically, which takes longer than the access.
+    """
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        return _without_owner(context, builder, signature.args[0], arguments[0])
+
+    return value(value), generate
+
+
+@instruction
+def _compress(_: Any, lanes: Any, addresses: Any) -> Any:
+    """Hash the block that begins at each of 16 addresses on to the chaining values in rows 0 to 7 of ``lanes``, whose
+    rows 8 and 9 are the blocks' lengths and flags. Lanes that have zero flags keep their values."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        rows, blocks = (_data_of(context, builder, *each) for each in zip(signature.args, arguments, strict=True))
+        pointer, number = _VECTOR.as_pointer(), ir.IntType(64)
+        places = [builder.bitcast(builder.gep(rows, [number(LANES * i)]), pointer) for i in range(10)]
+        values = [builder.load(place, align=4) for place in places]
+        starts = [builder.load(builder.gep(blocks, [number(lane)])) for lane in range(LANES)]
+        message = _transposed(builder, [builder.load(builder.inttoptr(start, pointer), align=1) for start in starts])
+        found = _mixed(builder, values[:8], message, values[8:])
+        is_meant = builder.icmp_unsigned("!=", values[9], _vector(0))
+        for place, before, after in zip(places, values, found, strict=False):
+            builder.store(builder.select(is_meant, after, before), place, align=4)
+        return context.get_dummy_value()
+
+    return types.void(lanes, addresses), generate
+
+
+@instruction
+def _copy(_: Any, source: Any, start: Any, target: Any, at: Any, count: Any) -> Any:
+    """Copy bytes between places that do not overlap."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        source, start, target, at, count = arguments
+        here = builder.gep(_data_of(context, builder, signature.args[0], source), [start])
+        there = builder.gep(_data_of(context, builder, signature.args[2], target), [at])
+        _BUILDING.raw_memcpy(builder, there, here, count, 1)
+        return context.get_dummy_value()
+
+    return types.void(source, types.int64, target, types.int64, types.int64), generate
+
+
+@instruction
+def _read_word(_: Any, octets: Any, at: Any) -> Any:
+    """The big-endian number in 8 bytes."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        place = builder.gep(_data_of(context, builder, signature.args[0], arguments[0]), [arguments[1]])
+        return builder.bswap(builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1))
+
+    return types.uint64(octets, types.int64), generate
+
+
+@instruction
+def _write_word(_: Any, octets: Any, at: Any, value: Any) -> Any:
+    """Write a big-endian number of 8 bytes."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        place = builder.gep(_data_of(context, builder, signature.args[0], arguments[0]), [arguments[1]])
+        builder.store(builder.bswap(arguments[2]), builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(octets, types.int64, types.uint64), generate
+
+
+@instruction
+def _fetch(_: Any, words: Any, at: Any) -> Any:
+    """Have a word brought into the cache, and go on without waiting for it."""
+
+    def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
+        place = builder.gep(_data_of(context, builder, signature.args[0], arguments[0]), [arguments[1]])
+        place = builder.bitcast(place, ir.IntType(8).as_pointer())
+        call = builder.module.declare_intrinsic(
+            "llvm.prefetch", [place.type], ir.FunctionType(ir.VoidType(), [place.type, _WORD, _WORD, _WORD])
+        )
+        builder.call(call, [place, _WORD(1), _WORD(3), _WORD(1)])  # to be written, in all caches, as data
+        return context.get_dummy_value()
+
+    return types.void(words, types.int64), generate
+
+
 # --- hashing --------------------------------------------------------------------------------------------------------
 
 
 @compiled
-def _mix(lanes: Array, a: Int, b: Int, c: Int, d: Int, x: Int, y: Int) -> None:
-    """The quarter round on four rows of 16 lanes; rows 16 to 31 hold the message."""
+def _begin_block(
+    octets: Array, starts: Array, lengths: Array, first: Int, count: Int, block: Int, lanes: Lanes
+) -> None:
+    """Put block ``block`` of the messages from ``first`` on into the lanes; what is no whole block is filled up."""
+    lanes = _borrowed(lanes)
+    base = octets.ctypes.data
+    spare = lanes.spare.ctypes.data
     for lane in range(16):
-        va = np.uint32(lanes[a, lane] + lanes[b, lane] + lanes[x, lane])
-        vd = np.uint32(lanes[d, lane] ^ va)
-        vd = np.uint32((vd >> np.uint32(16)) | (vd << np.uint32(16)))
-        vc = np.uint32(lanes[c, lane] + vd)
-        vb = np.uint32(lanes[b, lane] ^ vc)
-        vb = np.uint32((vb >> np.uint32(12)) | (vb << np.uint32(20)))
-        va = np.uint32(va + vb + lanes[y, lane])
-        vd = np.uint32(vd ^ va)
-        vd = np.uint32((vd >> np.uint32(8)) | (vd << np.uint32(24)))
-        vc = np.uint32(vc + vd)
-        vb = np.uint32(vb ^ vc)
-        vb = np.uint32((vb >> np.uint32(7)) | (vb << np.uint32(25)))
-        lanes[a, lane] = va
-        lanes[b, lane] = vb
-        lanes[c, lane] = vc
-        lanes[d, lane] = vd
-
-
-@compiled
-def _rounds(lanes: Array) -> None:
-    for number in range(7):
-        s = _SCHEDULE[number]
-        _mix(lanes, 0, 4, 8, 12, 16 + s[0], 16 + s[1])
-        _mix(lanes, 1, 5, 9, 13, 16 + s[2], 16 + s[3])
-        _mix(lanes, 2, 6, 10, 14, 16 + s[4], 16 + s[5])
-        _mix(lanes, 3, 7, 11, 15, 16 + s[6], 16 + s[7])
-        _mix(lanes, 0, 5, 10, 15, 16 + s[8], 16 + s[9])
-        _mix(lanes, 1, 6, 11, 12, 16 + s[10], 16 + s[11])
-        _mix(lanes, 2, 7, 8, 13, 16 + s[12], 16 + s[13])
-        _mix(lanes, 3, 4, 9, 14, 16 + s[14], 16 + s[15])
-
-
-@compiled
-def _begin_block(lanes: Array, block: Int, lengths: Array, first: Int, count: Int) -> None:
-    """Fill the state's rows for block ``block`` of the messages in the lanes."""
-    for row in range(8):
-        for lane in range(16):
-            lanes[row, lane] = lanes[32 + row, lane]
-    for row in range(4):
-        for lane in range(16):
-            lanes[8 + row, lane] = _IV[row]
-    for lane in range(16):
-        lanes[12, lane] = np.uint32(0)
-        lanes[13, lane] = np.uint32(0)
+        lanes.addresses[lane] = spare
+        lanes.words[8 * 16 + lane] = np.uint32(0)
+        lanes.words[9 * 16 + lane] = np.uint32(0)
     for lane in range(count):
+        start = starts[first + lane] + block * 64
         rest = lengths[first + lane] - block * 64
-        flags = 16 | (1 if block == 0 else 0) | (2 | 8 if rest <= 64 else 0)
-        lanes[14, lane] = np.uint32(max(min(rest, 64), 0))
-        lanes[15, lane] = np.uint32(flags)
-
-
-@compiled
-def _load_block(lanes: Array, block: Int, words: Array, starts: Array, lengths: Array, first: Int, count: Int) -> None:
-    """Put block ``block`` of the messages in the lanes into the message rows."""
-    for lane in range(count):
-        if block * 64 < lengths[first + lane] or block == 0:
-            base = starts[first + lane] + block * 16
-            for row in range(16):
-                lanes[16 + row, lane] = words[base + row]
-
-
-@compiled
-def _keep_values(lanes: Array, block: Int, lengths: Array, first: Int, count: Int) -> None:
-    """Take over the chaining values of those messages that reach into block ``block``."""
-    for row in range(8):
-        for lane in range(16):
-            lanes[row, lane] ^= lanes[8 + row, lane]
-    for lane in range(count):
-        if block * 64 < lengths[first + lane] or block == 0:
-            for row in range(8):
-                lanes[32 + row, lane] = lanes[row, lane]
+        if lengths[first + lane] > 1024 or (rest <= 0 and block):
+            continue
+        if rest >= 64:
+            lanes.addresses[lane] = base + start
+        else:
+            for i in range(64):
+                lanes.spare[lane * 64 + i] = 0
+            _copy(octets, start, lanes.spare, lane * 64, rest)
+            lanes.addresses[lane] = spare + lane * 64
+        lanes.words[8 * 16 + lane] = np.uint32(min(rest, 64))
+        lanes.words[9 * 16 + lane] = np.uint32(16 | (1 if block == 0 else 0) | (2 | 8 if rest <= 64 else 0))
 
 
 @compiled
 def hash_messages(
-    words: Array, starts: Array, lengths: Array, key: Array, out: Array, out_starts: Array, lanes: Array
+    octets: Array, starts: Array, lengths: Array, key: Array, out: Array, places: Array, lanes: Lanes
 ) -> None:
-    """Keyed BLAKE3 of messages of up to 1,024 bytes that begin at word ``starts[i]``, zero-filled to whole blocks.
+    """Keyed BLAKE3 of the messages of ``lengths[i]`` bytes from byte ``starts[i]`` on, up to 1,024 each.
 
-    A hash goes to the 8 words from ``out_starts[i]`` on; ``words`` and ``out`` may be the same array.
+    A hash goes to row ``places[i]`` of ``out``; of a longer message, anything does.
     """
+    lanes = _borrowed(lanes)
     total = len(starts)
     for first in range(0, total, 16):
         count = min(16, total - first)
         blocks = np.int64(1)
         for lane in range(count):
-            blocks = max(blocks, (lengths[first + lane] + 63) // 64)
+            if lengths[first + lane] <= 1024:
+                blocks = max(blocks, (lengths[first + lane] + 63) // 64)
         for row in range(8):
             for lane in range(16):
-                lanes[32 + row, lane] = key[row]
+                lanes.words[row * 16 + lane] = key[row]
         for block in range(blocks):
-            _begin_block(lanes, block, lengths, first, count)
-            _load_block(lanes, block, words, starts, lengths, first, count)
-            _rounds(lanes)
-            _keep_values(lanes, block, lengths, first, count)
+            _begin_block(octets, starts, lengths, first, count, block, lanes)
+            _compress(lanes.words, lanes.addresses)
         for lane in range(count):
-            at = out_starts[first + lane]
             for row in range(8):
-                out[at + row] = lanes[32 + row, lane]
+                out[places[first + lane], row] = lanes.words[row * 16 + lane]
 
 
 @compiled
-def _hash_pairs(words: Array, start: Int, count: Int, key: Array, out: Array, out_start: Int, lanes: Array) -> None:
-    """The parents of ``2 * count`` neighbouring nodes that begin at word ``start``."""
-    for first in range(0, count, 16):
-        width = min(16, count - first)
+def _hash_pairs(nodes: Array, first: Int, count: Int, key: Array, out: Array, out_first: Int, lanes: Lanes) -> None:
+    """The parents of ``2 * count`` neighbouring nodes that begin at row ``first``."""
+    lanes = _borrowed(lanes)
+    base = nodes.ctypes.data
+    for lane in range(16):
+        lanes.words[8 * 16 + lane] = np.uint32(64)
+        lanes.words[9 * 16 + lane] = np.uint32(27)
+    for done in range(0, count, 16):
+        width = min(16, count - done)
         for row in range(8):
             for lane in range(16):
-                lanes[row, lane] = key[row]
-        for row in range(4):
-            for lane in range(16):
-                lanes[8 + row, lane] = _IV[row]
+                lanes.words[row * 16 + lane] = key[row]
         for lane in range(16):
-            lanes[12, lane] = np.uint32(0)
-            lanes[13, lane] = np.uint32(0)
-            lanes[14, lane] = np.uint32(64)
-            lanes[15, lane] = np.uint32(27)
+            lanes.addresses[lane] = base + (first + 2 * (done + min(lane, width - 1))) * 32
+        _compress(lanes.words, lanes.addresses)
         for lane in range(width):
-            base = start + (first + lane) * 16
-            for row in range(16):
-                lanes[16 + row, lane] = words[base + row]
-        _rounds(lanes)
-        for lane in range(width):
-            at = out_start + (first + lane) * 8
             for row in range(8):
-                out[at + row] = lanes[row, lane] ^ lanes[8 + row, lane]
+                out[out_first + done + lane, row] = lanes.words[row * 16 + lane]
 
 
 # --- records --------------------------------------------------------------------------------------------------------
@@ -313,7 +438,7 @@ def _units(key_bytes: Int, value_bytes: Int) -> Int:
     return (12 + key_bytes + value_bytes + 7) >> 3
 
 
-@compiled
+@inlined
 def _take_record(arrays: Arrays, units: Int) -> Int:
     """A free record of at least so many units."""
     number, size = _size_class(units)
@@ -326,7 +451,7 @@ def _take_record(arrays: Arrays, units: Int) -> Int:
     return at
 
 
-@compiled
+@inlined
 def _free_record(arrays: Arrays, at: Int) -> None:
     key_bytes, value_bytes = _lengths(arrays, at)
     number, _ = _size_class(_units(key_bytes, value_bytes))
@@ -334,30 +459,24 @@ def _free_record(arrays: Arrays, at: Int) -> None:
     arrays.free_records[number] = np.uint32(at)
 
 
-@compiled
+@inlined
 def _lengths(arrays: Arrays, at: Int) -> tuple[Int, Int]:
     """Lengths of key and value of the record at a unit."""
     return np.int64(arrays.words[at] >> np.uint64(48)), np.int64(arrays.halves[2 * at + 2])
 
 
-@compiled
+@inlined
 def _position(arrays: Arrays, at: Int) -> Int:
     return np.int64(arrays.words[at] & np.uint64(0xFFFFFFFFFFFF))
 
 
-@compiled
+@inlined
 def _set_head(arrays: Arrays, at: Int, position: Int, key_bytes: Int, value_bytes: Int) -> None:
     arrays.words[at] = np.uint64(position) | (np.uint64(key_bytes) << np.uint64(48))
     arrays.halves[2 * at + 2] = np.uint32(value_bytes)
 
 
-@compiled
-def _copy(source: Array, start: Int, target: Array, at: Int, count: Int) -> None:
-    for i in range(count):
-        target[at + i] = source[start + i]
-
-
-@compiled
+@inlined
 def _set_value(arrays: Arrays, slot: Int, values: Array, start: Int, value_bytes: Int) -> None:
     """Give a slot's record another value, in place if it fits into the same size."""
     at = np.int64(arrays.offsets[slot])
@@ -373,7 +492,7 @@ def _set_value(arrays: Arrays, slot: Int, values: Array, start: Int, value_bytes
     _copy(values, start, arrays.octets, at * 8 + 12 + key_bytes, value_bytes)
 
 
-@compiled
+@inlined
 def _new_slot(arrays: Arrays) -> Int:
     if arrays.counters[5]:
         arrays.counters[5] -= 1
@@ -382,7 +501,7 @@ def _new_slot(arrays: Arrays) -> Int:
     return arrays.counters[4] - 1
 
 
-@compiled
+@inlined
 def _new_record(
     arrays: Arrays, keys: Array, key_start: Int, key_bytes: Int, values: Array, start: Int, value_bytes: Int
 ) -> Int:
@@ -397,7 +516,7 @@ def _new_record(
     return slot
 
 
-@compiled
+@inlined
 def _drop_slot(arrays: Arrays, slot: Int) -> None:
     _free_record(arrays, np.int64(arrays.offsets[slot]))
     arrays.free_slots[arrays.counters[5]] = np.uint32(slot)
@@ -405,7 +524,7 @@ def _drop_slot(arrays: Arrays, slot: Int) -> None:
     arrays.counters[1] -= 1
 
 
-@compiled
+@inlined
 def _save(arrays: Arrays, at: Int, undo: Array, cursor: Int, is_new: bool) -> Int:
     """Copy a record to the undo data; of a new one, the key alone. Returns where the next one goes."""
     key_bytes, value_bytes = _lengths(arrays, at)
@@ -422,12 +541,9 @@ def _save(arrays: Arrays, at: Int, undo: Array, cursor: Int, is_new: bool) -> In
 # --- the index ------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _prefix(hashes: Array, start: Int, mask: Array) -> Int:
-    value = np.uint64(0)
-    for i in range(8):
-        value = (value << np.uint64(8)) | np.uint64(hashes[start + i])
-    return value & mask[0]
+    return _read_word(hashes, start) & mask[0]
 
 
 @compiled
@@ -435,7 +551,7 @@ def _home(prefix: Int, capacity: Int) -> Int:
     return np.int64(((prefix >> np.uint64(32)) * np.uint64(capacity)) >> np.uint64(32))
 
 
-@compiled
+@inlined
 def _same_key(arrays: Arrays, at: Int, keys: Array, start: Int, count: Int) -> bool:
     if np.int64(arrays.words[at] >> np.uint64(48)) != count:
         return False
@@ -485,7 +601,7 @@ def _hash_record(arrays: Arrays, at: Int) -> None:
         words[16 + i] = np.uint32(value[i])
 
 
-@compiled
+@inlined
 def _find(
     arrays: Arrays, prefix: Int, keys: Array, start: Int, count: Int, hashes: Array, hash_start: Int
 ) -> tuple[Int, bool]:
@@ -510,14 +626,14 @@ def _find(
     return place, False
 
 
-@compiled
+@inlined
 def _find_key(arrays: Arrays, keys: Pieces, i: Int, hashes: Array) -> tuple[Int, bool]:
     """:func:`_find` of a key of a batch."""
     prefix = _prefix(hashes, i * 32, arrays.mask)
     return _find(arrays, prefix, keys.octets, keys.starts[i], keys.lengths[i], hashes, i * 32)
 
 
-@compiled
+@inlined
 def _put(arrays: Arrays, place: Int, prefix: Int, slot: Int) -> None:
     """Insert at a place that :func:`_find` gave; what stands there moves up to the next gap."""
     gap = place
@@ -532,7 +648,7 @@ def _put(arrays: Arrays, place: Int, prefix: Int, slot: Int) -> None:
     arrays.prefixes[place] = prefix
 
 
-@compiled
+@inlined
 def _take(arrays: Arrays, place: Int) -> None:
     """Remove what stands at a place; what need not stand behind it moves down."""
     capacity = arrays.counters[6]
@@ -544,7 +660,7 @@ def _take(arrays: Arrays, place: Int) -> None:
     arrays.places[after - 1] = np.uint32(0xFFFFFFFF)
 
 
-@compiled
+@inlined
 def _next_place(arrays: Arrays, place: Int) -> Int:
     """The place of the next key in the ring; there is one."""
     place += 1
@@ -559,7 +675,7 @@ def _next_place(arrays: Arrays, place: Int) -> Int:
     return place
 
 
-@compiled
+@inlined
 def _last_place_below(arrays: Arrays, place: Int) -> Int:
     """The last place below one that holds a key, or the last of all; there is one."""
     place -= 1
@@ -576,12 +692,14 @@ def _last_place_below(arrays: Arrays, place: Int) -> Int:
 @compiled
 def find_one(arrays: Arrays, key: Array, key_hash: Array) -> tuple[Int, bool]:
     """Place of one key in the index, and whether it is there."""
+    arrays = _borrowed(arrays)
     return _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
 
 
 @compiled
 def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> Int:
     """The slot of the key before a place of the ring; there is at least one key."""
+    arrays = _borrowed(arrays)
     place, _ = _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
     return np.int64(arrays.places[_last_place_below(arrays, place)])
 
@@ -611,6 +729,7 @@ def spread_top(places: Array, prefixes: Array, capacity: Int) -> Int:
 @compiled
 def slots_with_prefix(arrays: Arrays, prefix: Array) -> Array:
     """The slots of all keys that begin with some bytes."""
+    arrays = _borrowed(arrays)
     found = np.empty(arrays.counters[1], dtype=np.uint32)
     count = 0
     for place in range(arrays.counters[7] + 1):
@@ -635,16 +754,6 @@ def slots_with_prefix(arrays: Arrays, prefix: Array) -> Array:
 
 
 @compiled
-def stage_keys(keys: Pieces, stage: Array, stage_starts: Array) -> None:
-    """Copy keys to zeroed whole blocks; ``stage_starts`` are words."""
-    cursor = 0
-    for i in range(len(keys.starts)):
-        stage_starts[i] = cursor >> 2
-        _copy(keys.octets, keys.starts[i], stage, cursor, keys.lengths[i])
-        cursor += (keys.lengths[i] + 63) // 64 * 64
-
-
-@compiled
 def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
     """Bring into the cache what the keys of a batch and those behind them in the ring are looked up by; ``near`` is
     scratch, two rows.
@@ -652,6 +761,7 @@ def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
     Each pass is a loop so short that the processor has many of its misses under way at once, while :func:`lookup` and
     what follows would wait for them one by one. The result only keeps the compiler from leaving the reads out.
     """
+    arrays = _borrowed(arrays)
     seen = np.uint64(0)
     here, behind = near[0], near[1]
     for j in range(len(order)):
@@ -696,6 +806,7 @@ def lookup(
     ``order`` is by the hashes' prefixes, and becomes the order by whole hashes. ``found`` are the slots,
     ``found_places`` where in the index these stand.
     """
+    arrays, keys, values = _borrowed(arrays), _borrowed(keys), _borrowed(values)
     for i in range(1, len(order)):
         j = i
         while j and _is_below(hashes, order[j], order[j - 1], arrays.mask):
@@ -748,6 +859,7 @@ def change_ring(
     undo: Array,
 ) -> Int:
     """Remove the keys that go, then add those that come; returns the length of the undo data."""
+    arrays, keys, values = _borrowed(arrays), _borrowed(keys), _borrowed(values)
     cursor = count = 0
     for i in order:
         if actions[i] == 3:
@@ -785,73 +897,60 @@ def touched_places(
 ) -> Int:
     """Places that get an entry, some twice: first those with a new value, whose items go to ``items``, then the
     neighbours below keys that came or went, with item -1. Returns how many there are."""
+    arrays, keys = _borrowed(arrays), _borrowed(keys)
     count = 0
     for i in order:
         if actions[i] == 1 or actions[i] == 2:
-            touched[count] = found_places[i]
             if not is_same_ring:
-                touched[count], _ = _find_key(arrays, keys, i, hashes)
+                found_places[i], _ = _find_key(arrays, keys, i, hashes)
+            touched[count] = found_places[i]
             items[count] = i
             count += 1
     if arrays.counters[1] == 0 or is_same_ring:
         return count
     for i in order:
         if actions[i] == 2 or actions[i] == 3:
-            place, _ = _find_key(arrays, keys, i, hashes)
-            touched[count] = _last_place_below(arrays, place)
+            if actions[i] == 3:
+                found_places[i], _ = _find_key(arrays, keys, i, hashes)
+            touched[count] = _last_place_below(arrays, found_places[i])
             items[count] = -1
             count += 1
     return count
 
 
 @compiled
-def measure(
-    arrays: Arrays, touched: Array, items: Array, value_lengths: Array, next_slots: Array
-) -> tuple[Int, Int, Int, Int]:
-    """Bytes that the entries, their staged copies, the staged next keys and the undo data take; finds the next
-    slots."""
-    entries = staged = next_staged = undone = 0
+def measure(arrays: Arrays, touched: Array, items: Array, value_lengths: Array, next_slots: Array) -> tuple[Int, Int]:
+    """Bytes that the entries and the undo data take; finds the next slots."""
+    arrays = _borrowed(arrays)
+    entries = undone = 0
     for j in range(len(touched)):
         place = touched[j]
-        at = np.int64(arrays.offsets[arrays.places[place]])
-        key_bytes, value_bytes = _lengths(arrays, at)
+        key_bytes, value_bytes = _lengths(arrays, np.int64(arrays.offsets[arrays.places[place]]))
         undone += _units(key_bytes, value_bytes) * 8
-        size = 54 + key_bytes + (value_lengths[items[j]] if items[j] >= 0 else value_bytes)
-        entries += size
-        if size <= 1024:
-            staged += (size + 63) // 64 * 64
+        entries += 54 + key_bytes + (value_lengths[items[j]] if items[j] >= 0 else value_bytes)
         next_slots[j] = arrays.places[_next_place(arrays, place)]
-        next_staged += (_lengths(arrays, np.int64(arrays.offsets[next_slots[j]]))[0] + 63) // 64 * 64
-    return entries, staged, next_staged, undone
+    return entries, undone
 
 
 @compiled
-def stage_slots(arrays: Arrays, slots: Array, stage: Array, starts: Array, lengths: Array) -> None:
-    """Copy the keys of some slots to zeroed whole blocks."""
-    cursor = 0
+def key_spans(arrays: Arrays, slots: Array, starts: Array, lengths: Array) -> None:
+    """Starts in the arena, and lengths, of the keys of some slots."""
+    arrays = _borrowed(arrays)
     for j in range(len(slots)):
         at = np.int64(arrays.offsets[slots[j]])
         lengths[j] = _lengths(arrays, at)[0]
-        starts[j] = cursor >> 2
-        _copy(arrays.octets, at * 8 + 12, stage, cursor, lengths[j])
-        cursor += (lengths[j] + 63) // 64 * 64
+        starts[j] = at * 8 + 12
 
 
 @compiled
 def find_slots(arrays: Arrays, slots: Array, hashes: Array, touched: Array) -> None:
     """The places of some slots, whose keys' hashes are given."""
+    arrays = _borrowed(arrays)
     for j in range(len(slots)):
         at = np.int64(arrays.offsets[slots[j]])
         prefix = _prefix(hashes, j * 32, arrays.mask)
         key_bytes = _lengths(arrays, at)[0]
         touched[j], _ = _find(arrays, prefix, arrays.octets, at * 8 + 12, key_bytes, hashes, j * 32)
-
-
-@compiled
-def _write_number(target: Array, at: Int, value: Int, count: Int) -> None:
-    """A big-endian number."""
-    for i in range(count):
-        target[at + i] = np.uint8((value >> np.uint64(8 * (count - 1 - i))) & np.uint64(255))
 
 
 @compiled
@@ -863,18 +962,14 @@ def append_entries(
     values: Pieces,
     next_hashes: Array,
     section: Array,
-    stage: Array,
-    starts: Array,
-    lengths: Array,
+    sizes: Array,
     undo: Array,
     undo_cursor: Int,
 ) -> Int:
-    """Append an entry for each place: encoded to ``section``, and staged to be hashed; returns the end of the undo
-    data.
-
-    Entries of more than 1,024 bytes are not staged; their lengths are negative.
-    """
-    cursor = staged = 0
+    """Append an entry of ``sizes[j]`` bytes for each place, encoded to ``section``; returns the end of the undo
+    data."""
+    arrays, values = _borrowed(arrays), _borrowed(values)
+    cursor = 0
     for j in range(len(touched)):
         slot = np.int64(arrays.places[touched[j]])
         at = np.int64(arrays.offsets[slot])
@@ -891,27 +986,20 @@ def append_entries(
         arrays.window[arrays.counters[0] % len(arrays.window)] = np.uint32(slot)
         _set_bit(arrays, arrays.counters[0])
         arrays.counters[0] += 1
-        size = 54 + key_bytes + value_bytes
-        _write_number(section, cursor, np.uint64(height), 8)
-        _write_number(section, cursor + 8, np.uint64(0xFFFFFFFFFFFFFFFF) if is_new else np.uint64(previous), 8)
-        _copy(next_hashes, j * 32, section, cursor + 16, 32)
-        _write_number(section, cursor + 48, np.uint64(key_bytes), 2)
-        _write_number(section, cursor + 50, np.uint64(value_bytes), 4)
+        _write_word(section, cursor, np.uint64(height))
+        _write_word(section, cursor + 8, np.uint64(0xFFFFFFFFFFFFFFFF) if is_new else np.uint64(previous))
+        _write_word(section, cursor + 46, (np.uint64(key_bytes) << np.uint64(32)) | np.uint64(value_bytes))
+        _copy(next_hashes, j * 32, section, cursor + 16, 32)  # after the lengths, which came with two bytes before them
         _copy(arrays.octets, at * 8 + 12, section, cursor + 54, key_bytes + value_bytes)
-        starts[j] = staged >> 2
-        if size <= 1024:
-            lengths[j] = size
-            _copy(section, cursor, stage, staged, size)
-            staged += (size + 63) // 64 * 64
-        else:
-            lengths[j] = -size
-        cursor += size
+        sizes[j] = 54 + key_bytes + value_bytes
+        cursor += sizes[j]
     return undo_cursor
 
 
 @compiled
 def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
     """The slots of the oldest active entries that are to be appended again, at most ``steps``; how many they are."""
+    arrays = _borrowed(arrays)
     count = 0
     position = raise_oldest(arrays, arrays.counters[2])
     while count < steps and position < arrays.counters[0]:
@@ -926,6 +1014,7 @@ def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
 @compiled
 def raise_oldest(arrays: Arrays, position: Int) -> Int:
     """The first active position from one on, or the end."""
+    arrays = _borrowed(arrays)
     end = arrays.counters[0]
     first = arrays.counters[8]
     while position < end:
@@ -941,14 +1030,14 @@ def raise_oldest(arrays: Arrays, position: Int) -> Int:
 # --- the tree -------------------------------------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def _set_bit(arrays: Arrays, position: Int) -> None:
     row, offset = (position >> 11) - arrays.counters[8], position & 2047
     arrays.twigs[row, 32 + (offset >> 3)] |= np.uint8(1 << (offset & 7))
     arrays.dirty[row] = 1
 
 
-@compiled
+@inlined
 def _clear_bit(arrays: Arrays, position: Int) -> None:
     row, offset = (position >> 11) - arrays.counters[8], position & 2047
     if row >= 0:
@@ -958,33 +1047,34 @@ def _clear_bit(arrays: Arrays, position: Int) -> None:
 
 @compiled
 def extend_leaves(
-    first: Int, rows: Array, other: Array, count: Int, frontier: Array, absent: Array, key: Array, lanes: Array
+    arrays: Arrays, first: Int, rows: Array, other: Array, count: Int, frontier: Array, absent: Array, key: Array
 ) -> tuple[Int, Int, bool]:
     """Hash new leaves up to the roots of their twigs, with the frontier beside them, which moves on.
 
-    ``rows`` holds the leaves as words behind one spare node, and ``other`` is as large. Returns the first twig, how
-    many there are, and whether their roots stand in ``other``.
+    ``rows`` holds the leaves behind one spare node, and ``other`` is as large. Returns the first twig, how many there
+    are, and whether their roots stand in ``other``.
     """
+    arrays = _borrowed(arrays)
     start, after = first, first + count
     swapped = False
     for level in range(11):
         here, there = (other, rows) if swapped else (rows, other)
+        if level == 5:
+            begin = start - (arrays.counters[8] << 6)
+            arrays.groups[begin : begin + count] = here[1 : count + 1]
         begin = 1
         if start & 1:
             start -= 1
             begin = 0
-            for i in range(8):
-                here[i] = frontier[level, i]
+            here[0] = frontier[level]
             count += 1
         complete = after >> level
         if complete & 1:
-            for i in range(8):
-                frontier[level, i] = here[(begin + complete - 1 - start) * 8 + i]
+            frontier[level] = here[begin + complete - 1 - start]
         if count & 1:
-            for i in range(8):
-                here[(begin + count) * 8 + i] = absent[level, i]
+            here[begin + count] = absent[level]
             count += 1
-        _hash_pairs(here, begin * 8, count >> 1, key, there, 8, lanes)
+        _hash_pairs(here, begin, count >> 1, key, there, 1, arrays.lanes)
         start >>= 1
         count >>= 1
         swapped = not swapped
@@ -992,21 +1082,53 @@ def extend_leaves(
 
 
 @compiled
-def twig_levels(levels: Array, key: Array, lanes: Array) -> None:
-    """Hash all levels of an entry tree: the 2,048 leaves come first, behind them their parents, up to the root."""
-    start, count = 0, 1024
-    while count:
-        _hash_pairs(levels, start, count, key, levels, start + 16 * count, lanes)
-        start += 16 * count
+def hash_levels(levels: Array, count: Int, key: Array, lanes: Lanes) -> None:
+    """Hash all levels of a tree: ``count`` nodes, a power of two, come first, behind them their parents, and so on."""
+    lanes = _borrowed(lanes)
+    start = 0
+    while count > 1:
+        _hash_pairs(levels, start, count >> 1, key, levels, start + count, lanes)
+        start += count
         count >>= 1
 
 
 @compiled
-def climb(heap: Array, width: Int, changed: Array, depth: Int, key: Array, scratch: Array, lanes: Array) -> None:
-    """Hash the upper tree above changed twig roots (ascending); ``heap`` holds its levels, ``width`` leaves wide."""
-    starts, lengths, out_starts = scratch[0], scratch[1], scratch[2]
+def hash_group(data: Array, ends: Array, nodes: Array, entry_key: Array, node_key: Array, lanes: Lanes) -> Int:
+    """Find the ends of up to 32 entries, and hash all nodes of the tree over them; ``nodes`` begins as zeros. Returns
+    the length of the longest entry, and does not hash if that is more than 1,024; or -1 if the bytes are not just so
+    many entries."""
+    lanes = _borrowed(lanes)
+    count = len(ends)
+    starts, sizes = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    cursor, most = np.int64(0), np.int64(0)
+    for j in range(count):
+        if cursor + 54 > len(data):
+            return np.int64(-1)
+        lengths = _read_word(data, cursor + 46)
+        starts[j] = cursor
+        sizes[j] = (
+            54 + np.int64((lengths >> np.uint64(32)) & np.uint64(0xFFFF)) + np.int64(lengths & np.uint64(0xFFFFFFFF))
+        )
+        cursor += sizes[j]
+        ends[j] = cursor
+        most = max(most, sizes[j])
+    if cursor != len(data):
+        return np.int64(-1)
+    if most <= 1024:
+        hash_messages(data, starts, sizes, entry_key, nodes, np.arange(count), lanes)
+        hash_levels(nodes, 32, node_key, lanes)
+    return most
+
+
+@compiled
+def climb(heap: Array, octets: Array, width: Int, changed: Array, depth: Int, key: Array, lanes: Lanes) -> None:
+    """Hash the upper tree above changed twig roots (ascending); ``heap`` holds its levels, ``width`` leaves wide, and
+    ``octets`` are its bytes."""
+    lanes = _borrowed(lanes)
     count = len(changed)
     indexes = changed.copy()
+    starts, places = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    lengths = np.full(count, 64, dtype=np.int64)
     for level in range(depth):
         parents = 0
         for i in range(count):
@@ -1016,10 +1138,9 @@ def climb(heap: Array, width: Int, changed: Array, depth: Int, key: Array, scrat
                 parents += 1
         count = parents
         for i in range(count):
-            starts[i] = ((width >> level) + 2 * indexes[i]) * 8
-            out_starts[i] = ((width >> (level + 1)) + indexes[i]) * 8
-            lengths[i] = 64
-        hash_messages(heap, starts[:count], lengths[:count], key, heap, out_starts[:count], lanes)
+            starts[i] = ((width >> level) + 2 * indexes[i]) * 32
+            places[i] = (width >> (level + 1)) + indexes[i]
+        hash_messages(octets, starts[:count], lengths[:count], key, heap, places[:count], lanes)
 
 
 # --- back, and again ------------------------------------------------------------------------------------------------
@@ -1044,6 +1165,7 @@ def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
 @compiled
 def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes: Array, end: Int) -> None:
     """Give every key of the undo data its former record; positions from ``end`` on are no more."""
+    arrays = _borrowed(arrays)
     count = len(starts)
     for j in range(count - 1, -1, -1):
         start, key_bytes = starts[j], lengths[j]
@@ -1075,51 +1197,64 @@ def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes
 
 
 @compiled
-def _read_number(data: Array, at: Int, count: Int) -> Int:
-    value: Int = np.int64(0)
-    for i in range(count):
-        value = (value << 8) | np.int64(data[at + i])
-    return value
-
-
-@compiled
 def entry_spans(data: Array, start: Int, starts: Array, key_lengths: Array, value_lengths: Array) -> None:
     """Starts of encoded entries, one behind the other, and the lengths of their keys and values."""
     for j in range(len(starts)):
         starts[j] = start
-        key_lengths[j] = _read_number(data, start + 48, 2)
-        value_lengths[j] = _read_number(data, start + 50, 4)
+        lengths = _read_word(data, start + 46)
+        key_lengths[j] = (lengths >> np.uint64(32)) & np.uint64(0xFFFF)
+        value_lengths[j] = lengths & np.uint64(0xFFFFFFFF)
         start += 54 + key_lengths[j] + value_lengths[j]
 
 
-@compiled
-def stage_entries(data: Array, starts: Array, sizes: Array, stage: Array, stage_starts: Array) -> None:
-    """Copy entries to zeroed whole blocks; those of more than 1,024 bytes get a negative size instead."""
-    cursor = 0
-    for j in range(len(starts)):
-        stage_starts[j] = cursor >> 2
-        if sizes[j] > 1024:
-            sizes[j] = -sizes[j]
-            continue
-        _copy(data, starts[j], stage, cursor, sizes[j])
-        cursor += (sizes[j] + 63) // 64 * 64
-
-
-@compiled
+@inlined
 def _replay_deleted(arrays: Arrays, position: Int) -> None:
     """Forget the key whose active entry stands at a position, if it is known."""
-    if position < arrays.counters[9]:
-        return
-    slot = np.int64(arrays.window[position % len(arrays.window)])
-    at = np.int64(arrays.offsets[slot])
-    _hash_record(arrays, at)
-    key_hash = arrays.scratch[64:96].copy()
-    prefix = _prefix(key_hash, 0, arrays.mask)
-    key_bytes = _lengths(arrays, at)[0]
-    place, _ = _find(arrays, prefix, arrays.octets, at * 8 + 12, key_bytes, key_hash, 0)
-    _take(arrays, place)
-    _drop_slot(arrays, slot)
-    _clear_bit(arrays, position)
+    if position >= arrays.counters[9]:
+        _drop_slot(arrays, np.int64(arrays.window[position % len(arrays.window)]))
+        _clear_bit(arrays, position)
+
+
+@inlined
+def _approach_replaced(arrays: Arrays, data: Array, starts: Array, first: Int, are_new: bool, slots: Array) -> None:
+    """Find the slots of the entries that some entries replace, and have their records brought into the cache: in loops
+    so short that many misses are under way at once. -1 for those from position ``first`` on, and for new keys."""
+    for j in range(len(starts)):
+        previous = np.int64(_read_word(data, starts[j] + 8))  # -1 if there is none
+        is_known = arrays.counters[9] <= previous < first and not are_new
+        slots[j] = np.int64(arrays.window[previous % len(arrays.window)]) if is_known else np.int64(-1)
+    for j in range(len(starts)):
+        if slots[j] >= 0:
+            at = np.int64(arrays.offsets[slots[j]])
+            _fetch(arrays.words, at)
+            _fetch(arrays.words, at + 8)
+
+
+@inlined
+def _replay_entry(
+    arrays: Arrays,
+    data: Array,
+    start: Int,
+    key_bytes: Int,
+    value_bytes: Int,
+    position: Int,
+    are_new: bool,
+    slot: Int,
+) -> None:
+    """Take over one entry; ``slot`` is that of the key, or -1 if it was not found yet."""
+    previous = np.int64(_read_word(data, start + 8))
+    if slot < 0 and previous >= arrays.counters[9] and not are_new:
+        slot = np.int64(arrays.window[previous % len(arrays.window)])
+    if slot >= 0:
+        _clear_bit(arrays, previous)
+        _set_value(arrays, slot, data, start + 54 + key_bytes, value_bytes)
+    else:
+        slot = _new_record(arrays, data, start + 54, key_bytes, data, start + 54 + key_bytes, value_bytes)
+    _set_head(arrays, np.int64(arrays.offsets[slot]), position, key_bytes, value_bytes)
+    arrays.window[position % len(arrays.window)] = np.uint32(slot)
+    if position >= arrays.counters[8] << 11:
+        _set_bit(arrays, position)
+    arrays.counters[0] = position + 1
 
 
 @compiled
@@ -1129,37 +1264,65 @@ def replay_entries(
     starts: Array,
     key_lengths: Array,
     value_lengths: Array,
-    hashes: Array,
     positions: Array,
+    are_new: bool,
     deleted: Array,
     deleted_after: Array,
 ) -> None:
     """Take over entries of the log: their keys have these records from now on, and no others.
 
-    Between them, after ``deleted_after[i]`` entries, the key whose active entry stands at ``deleted[i]`` goes.
+    Between them, after ``deleted_after[i]`` entries, the key whose active entry stands at ``deleted[i]`` goes. An entry
+    names the position of the one that it replaces, so no key is looked up, and the index is made once, at the end
+    (:func:`sort_equal`). ``are_new`` says that none of them replaces another that is known.
     """
-    first = arrays.counters[8] << 11
+    arrays = _borrowed(arrays)
+    slots = np.empty(AHEAD, dtype=np.int64)
     gone = 0
-    for j in range(len(starts)):
-        while gone < len(deleted) and deleted_after[gone] <= j:
-            _replay_deleted(arrays, deleted[gone])
-            gone += 1
-        key_start, key_bytes = starts[j] + 54, key_lengths[j]
-        prefix = _prefix(hashes, j * 32, arrays.mask)
-        place, is_there = _find(arrays, prefix, data, key_start, key_bytes, hashes, j * 32)
-        if is_there:
-            slot = np.int64(arrays.places[place])
-            _clear_bit(arrays, _position(arrays, np.int64(arrays.offsets[slot])))
-            _set_value(arrays, slot, data, key_start + key_bytes, value_lengths[j])
-        else:
-            slot = _new_record(arrays, data, key_start, key_bytes, data, key_start + key_bytes, value_lengths[j])
-            _put(arrays, place, prefix, slot)
-        position = positions[j]
-        _set_head(arrays, np.int64(arrays.offsets[slot]), position, key_bytes, value_lengths[j])
-        arrays.window[position % len(arrays.window)] = np.uint32(slot)
-        if position >= first:
-            _set_bit(arrays, position)
-        arrays.counters[0] = position + 1
+    for begin in range(0, len(starts), AHEAD):
+        end = min(begin + AHEAD, len(starts))
+        _approach_replaced(arrays, data, starts[begin:end], positions[begin], are_new, slots)
+        for j in range(begin, end):
+            while gone < len(deleted) and deleted_after[gone] <= j:
+                _replay_deleted(arrays, deleted[gone])
+                gone += 1
+            _replay_entry(
+                arrays, data, starts[j], key_lengths[j], value_lengths[j], positions[j], are_new, slots[j - begin]
+            )
     while gone < len(deleted):
         _replay_deleted(arrays, deleted[gone])
         gone += 1
+
+
+@compiled
+def active_slots(arrays: Arrays, slots: Array) -> Int:
+    """The slots of all active entries, in the order of these; how many they are."""
+    arrays = _borrowed(arrays)
+    count = 0
+    position = raise_oldest(arrays, arrays.counters[8] << 11)
+    while position < arrays.counters[0] and count < len(slots):
+        slots[count] = arrays.window[position % len(arrays.window)]
+        count += 1
+        position = raise_oldest(arrays, position + 1)
+    return count
+
+
+@compiled
+def sort_equal(arrays: Arrays, prefixes: Array, slots: Array) -> None:
+    """Order slots by the whole hashes of their keys, where the prefixes, which ascend, are equal."""
+    arrays = _borrowed(arrays)
+    for i in range(1, len(slots)):
+        j = i
+        while j and prefixes[j - 1] == prefixes[j] and _is_slot_below(arrays, slots[j], slots[j - 1]):
+            slots[j], slots[j - 1] = slots[j - 1], slots[j]
+            j -= 1
+
+
+@compiled
+def _is_slot_below(arrays: Arrays, a: Int, b: Int) -> bool:
+    _hash_record(arrays, np.int64(arrays.offsets[a]))
+    first = arrays.scratch[64:96].copy()
+    _hash_record(arrays, np.int64(arrays.offsets[b]))
+    for i in range(32):
+        if first[i] != arrays.scratch[64 + i]:
+            return bool(first[i] < arrays.scratch[64 + i])
+    return False

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from blake3 import blake3
@@ -22,7 +22,7 @@ from validator.primitives.types import Hash, Height
 from validator.state.engine import POSITION, SECTION_HEAD, SectionHead, Step
 from validator.state.engines import kernels
 from validator.state.engines.block import append, change_ring, columns_of, oldest_places
-from validator.state.engines.hashes import entry_leaves, entry_spans, hash_keys
+from validator.state.engines.hashes import entry_spans, hash_entries, hash_keys
 from validator.state.engines.kernels import Array, Pieces
 from validator.state.engines.packed_tree import PackedTree, TreeMark
 from validator.state.engines.table import MIN_CAPACITY, RECORD_HEAD, Table
@@ -122,12 +122,15 @@ class PackedEngine:
 
     def entry_ends(self, data: bytes | memoryview, count: int) -> Sequence[int]:
         starts, key_lengths, value_lengths = entry_spans(np.frombuffer(data, dtype=np.uint8), count)
-        ends: list[int] = (starts + key_lengths + value_lengths + kernels.ENTRY_HEAD_BYTES).tolist()
-        return ends
+        return cast(Sequence[int], (starts + key_lengths + value_lengths + kernels.ENTRY_HEAD_BYTES).data)
 
-    def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
-        sizes = np.diff(np.array(ends, dtype=np.int64), prepend=0)
-        return self.tree.levels(entry_leaves(data, sizes, self._table.arrays))
+    def group_nodes(self, data: bytes, count: int) -> tuple[Sequence[int], bytes]:
+        ends = np.empty(count, dtype=np.int64)
+        nodes = self.tree.group_nodes(np.frombuffer(data, dtype=np.uint8), ends)
+        return cast(Sequence[int], ends.data), nodes
+
+    def twig_nodes(self, roots: bytes) -> bytes:
+        return self.tree.nodes_above(np.frombuffer(roots, dtype=np.uint32).reshape(-1, kernels.HASH_WORDS))
 
     # --- one block ----------------------------------------------------------------------------------------------------
 
@@ -212,7 +215,7 @@ class PackedEngine:
                 first_position
             )
             self._is_fresh = False
-        self._pending.append((memoryview(bytes(section))[SECTION_HEAD.size :], head))
+        self._pending.append((section[SECTION_HEAD.size :], head))
         self._pending_bytes += len(section)
         if self._pending_bytes >= REPLAY_BYTES:
             self._absorb()
@@ -222,7 +225,8 @@ class PackedEngine:
         self._is_fresh = False
         nothing = np.empty(0, dtype=np.int64)
         self.tree.reserve(TWIG_ENTRIES)
-        self._take_over(b"".join(twig.entries.values()), np.array(list(twig.entries), dtype=np.int64), nothing, nothing)
+        positions = np.array(list(twig.entries), dtype=np.int64)
+        self._take_over(b"".join(twig.entries.values()), positions, True, nothing, nothing)
         self.tree.load(twig)
         self._table.arrays.counters[kernels.NEXT_POSITION] = (twig.index + 1) * TWIG_ENTRIES
 
@@ -231,6 +235,7 @@ class PackedEngine:
 
     def finish(self) -> None:
         self._absorb()
+        self._table.make_index()
         arrays = self._table.arrays
         arrays.counters[kernels.OLDEST] = kernels.raise_oldest(arrays, max(self.oldest, self._first_kept))
         self.tree.climb(twigs_for(self.next_position))
@@ -252,20 +257,21 @@ class PackedEngine:
         if total or deleted:
             gone = (np.array(deleted, dtype=np.int64), np.array(deleted_after, dtype=np.int64))
             first = self.next_position
-            leaves = self._take_over(entries, np.arange(first, first + total), *gone)
+            leaves = self._take_over(entries, np.arange(first, first + total), False, *gone)
             skipped = min(max(self._first_kept - first, 0), total)
             self.tree.extend(first + skipped, [leaves[skipped:]])
 
-    def _take_over(self, entries: bytes, positions: Array, deleted: Array, deleted_after: Array) -> Array:
+    def _take_over(
+        self, entries: bytes, positions: Array, are_new: bool, deleted: Array, deleted_after: Array
+    ) -> Array:
         """Replay encoded entries, which stand at these positions, with deletions between them; returns their hashes."""
         total = len(positions)
         data = np.frombuffer(entries, dtype=np.uint8)
         starts, key_lengths, value_lengths = entry_spans(data, total)
-        self._reserve(total, len(entries), total + TWIG_ENTRIES)
+        self._table.reserve_records(total, len(entries), total + TWIG_ENTRIES)
+        self.tree.reserve(total + TWIG_ENTRIES)
         arrays = self._table.arrays
-        leaves = entry_leaves(entries, key_lengths + value_lengths + kernels.ENTRY_HEAD_BYTES, arrays)
-        hashes = hash_keys(Pieces(data, starts + kernels.ENTRY_HEAD_BYTES, key_lengths), arrays)
         kernels.replay_entries(
-            arrays, data, starts, key_lengths, value_lengths, hashes, positions, deleted, deleted_after
+            arrays, data, starts, key_lengths, value_lengths, positions, are_new, deleted, deleted_after
         )
-        return leaves
+        return hash_entries(data, starts, key_lengths + value_lengths + kernels.ENTRY_HEAD_BYTES, arrays)

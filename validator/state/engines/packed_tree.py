@@ -10,16 +10,16 @@ import numpy as np
 
 from validator.primitives.types import Hash
 from validator.state.engines import kernels
-from validator.state.engines.hashes import words_of
+from validator.state.engines.hashes import ENTRY_WORDS, entry_spans, hash_entries, words_of
 from validator.state.engines.kernels import Array
-from validator.state.engines.table import Table
+from validator.state.engines.table import Table, room
 from validator.state.hashing import (
     ABSENT_ENTRY_NODES,
     ABSENT_UPPER_NODES,
     BITMAP_BYTES,
     ENTRY_NODE_KEY,
+    GROUP_ENTRIES,
     NODE_BYTES,
-    TWIG_ENTRIES,
     TWIG_KEY,
     TWIG_LEVELS,
     UPPER_NODE_KEY,
@@ -57,7 +57,11 @@ class PackedTree:
         self._frontier = np.zeros((TWIG_LEVELS, 8), dtype=np.uint32)
         self._width = MIN_TWIGS
         self._heap = _empty_heap(MIN_TWIGS)
-        table.arrays = table.arrays._replace(twigs=_empty_twigs(MIN_TWIGS), dirty=np.zeros(MIN_TWIGS, dtype=np.uint8))
+        table.arrays = table.arrays._replace(
+            twigs=_empty_twigs(MIN_TWIGS),
+            groups=np.empty((MIN_TWIGS * kernels.TWIG_GROUPS, kernels.HASH_WORDS), dtype=np.uint32),
+            dirty=np.zeros(MIN_TWIGS, dtype=np.uint8),
+        )
         self.root = self._make_root()
         """The state root, as of the last :meth:`climb`."""
 
@@ -66,6 +70,12 @@ class PackedTree:
         row = self._table.arrays.twigs[index - self._table.count(kernels.FIRST_TWIG)].tobytes()
         return Twig(row[:NODE_BYTES], row[NODE_BYTES : NODE_BYTES + BITMAP_BYTES])
 
+    def group_roots(self, index: int) -> bytes:
+        """The roots of the groups of twig ``index``; only those of full ones count."""
+        row = (index - self._table.count(kernels.FIRST_TWIG)) * kernels.TWIG_GROUPS
+        roots: bytes = self._table.arrays.groups[row : row + kernels.TWIG_GROUPS].tobytes()
+        return roots
+
     def upper_node(self, level: int, index: int) -> bytes:
         """Node of the upper tree, which must not be pruned; level 0 is the twig roots."""
         if index >= self._width >> level:
@@ -73,13 +83,29 @@ class PackedTree:
         node: bytes = self._heap[(self._width >> level) + index].tobytes()
         return node
 
-    def levels(self, leaves: Array) -> list[bytes]:
-        """The entry tree over up to 2,048 entry hashes: each level's nodes one behind the other, leaves first."""
-        levels = np.zeros((2 * TWIG_ENTRIES, kernels.HASH_WORDS), dtype=np.uint32)
-        levels[: len(leaves)] = leaves
-        kernels.twig_levels(levels.reshape(-1), _ENTRY_NODE_WORDS, self._table.arrays.lanes)
-        nodes, rows = levels.tobytes(), [2 * TWIG_ENTRIES - (2 * TWIG_ENTRIES >> level) for level in range(13)]
-        return [nodes[rows[i] * NODE_BYTES : rows[i + 1] * NODE_BYTES] for i in range(TWIG_LEVELS + 1)]
+    def group_nodes(self, data: Array, ends: Array) -> bytes:
+        """The nodes of the subtree over one group's entries, each level's one behind the other; finds their ends.
+        Raises :class:`ValueError` if the bytes are not just so many entries."""
+        nodes = np.zeros((2 * GROUP_ENTRIES - 1, kernels.HASH_WORDS), dtype=np.uint32)
+        arrays = self._table.arrays
+        longest = kernels.hash_group(data, ends, nodes, ENTRY_WORDS, _ENTRY_NODE_WORDS, arrays.lanes)
+        if longest < 0:
+            raise ValueError(f"{len(data)} bytes are not {len(ends)} entries")
+        if longest > kernels.MESSAGE_BYTES_LIMIT:
+            starts, key_lengths, value_lengths = entry_spans(data, len(ends))
+            sizes = key_lengths + value_lengths + kernels.ENTRY_HEAD_BYTES
+            nodes[: len(ends)] = hash_entries(data, starts, sizes, arrays)
+            kernels.hash_levels(nodes, GROUP_ENTRIES, _ENTRY_NODE_WORDS, arrays.lanes)
+        found: bytes = nodes.tobytes()
+        return found
+
+    def nodes_above(self, lowest: Array) -> bytes:
+        """All nodes of the tree over a power of two of nodes of an entry tree, each level's one behind the other."""
+        nodes = np.empty((2 * len(lowest) - 1, kernels.HASH_WORDS), dtype=np.uint32)
+        nodes[: len(lowest)] = lowest
+        kernels.hash_levels(nodes, len(lowest), _ENTRY_NODE_WORDS, self._table.arrays.lanes)
+        found: bytes = nodes.tobytes()
+        return found
 
     # --- one block ----------------------------------------------------------------------------------------------------
 
@@ -94,14 +120,13 @@ class PackedTree:
         if not count:
             return
         arrays = self._table.arrays
-        rows, other = (np.empty((count + 4) * 8, dtype=np.uint32) for _ in range(2))
-        rows[8 : (count + 1) * 8] = np.concatenate(parts).ravel()
+        rows, other = (np.empty((count + 4, kernels.HASH_WORDS), dtype=np.uint32) for _ in range(2))
+        rows[1 : count + 1] = np.concatenate(parts)
         start, twigs, swapped = kernels.extend_leaves(
-            first, rows, other, count, self._frontier, _ABSENT_ENTRY_WORDS, _ENTRY_NODE_WORDS, arrays.lanes
+            arrays, first, rows, other, count, self._frontier, _ABSENT_ENTRY_WORDS, _ENTRY_NODE_WORDS
         )
-        found = (other if swapped else rows)[8 : 8 + twigs * 8].view(np.uint8).reshape(twigs, NODE_BYTES)
         row = start - int(arrays.counters[kernels.FIRST_TWIG])
-        arrays.twigs[row : row + twigs, :NODE_BYTES] = found
+        arrays.twigs[row : row + twigs, :NODE_BYTES] = (other if swapped else rows)[1 : 1 + twigs].view(np.uint8)
 
     def climb(self, twigs: int) -> None:
         """Hash everything above the rows that changed; ``twigs`` is how many there are or were, the larger number."""
@@ -111,19 +136,18 @@ class PackedTree:
             arrays.dirty[rows] = 0
             changed = rows + arrays.counters[kernels.FIRST_TWIG]
             present = rows[changed < twigs_for(self._table.count(kernels.NEXT_POSITION))]
-            words = self._heap.reshape(-1)
             kernels.hash_messages(
-                arrays.twigs.reshape(-1).view(np.uint32),
-                present * (kernels.TWIG_ROW_BYTES // 4),
+                arrays.twigs.reshape(-1),
+                present * kernels.TWIG_BYTES,
                 np.full(len(present), kernels.TWIG_BYTES, dtype=np.int64),
                 _TWIG_WORDS,
-                words,
-                (present + arrays.counters[kernels.FIRST_TWIG] + self._width) * kernels.HASH_WORDS,
+                self._heap,
+                present + arrays.counters[kernels.FIRST_TWIG] + self._width,
                 arrays.lanes,
             )
-            scratch = np.empty((3, len(rows)), dtype=np.int64)
+            octets = self._heap.view(np.uint8).reshape(-1)
             depth = upper_depth(twigs)
-            kernels.climb(words, self._width, changed, depth, _UPPER_NODE_WORDS, scratch, arrays.lanes)
+            kernels.climb(self._heap, octets, self._width, changed, depth, _UPPER_NODE_WORDS, arrays.lanes)
         self.root = self._make_root()
 
     def revert(self, mark: TreeMark, next_position: int) -> None:
@@ -156,6 +180,9 @@ class PackedTree:
         row = twig.index - int(arrays.counters[kernels.FIRST_TWIG])
         arrays.twigs[row, :NODE_BYTES] = np.frombuffer(twig.entries_root, dtype=np.uint8)
         arrays.dirty[row] = 1
+        if twig.group_roots:
+            groups = np.frombuffer(twig.group_roots, dtype=np.uint32).reshape(-1, kernels.HASH_WORDS)
+            arrays.groups[row * kernels.TWIG_GROUPS :][: len(groups)] = groups
         self._frontier = np.stack([words_of(node or bytes(NODE_BYTES)) for node in twig.frontier])
 
     def forget(self, first_twig: int) -> None:
@@ -164,6 +191,8 @@ class PackedTree:
         shift = first_twig - int(arrays.counters[kernels.FIRST_TWIG])
         arrays.twigs[: len(arrays.twigs) - shift] = arrays.twigs[shift:].copy()
         arrays.twigs[len(arrays.twigs) - shift :] = _empty_twigs(1)
+        kept = arrays.groups[shift * kernels.TWIG_GROUPS :].copy()
+        arrays.groups[: len(kept)] = kept
         arrays.counters[kernels.FIRST_TWIG] = first_twig
 
     def reserve(self, entries: int) -> None:
@@ -176,7 +205,11 @@ class PackedTree:
             twigs[: len(arrays.twigs)] = arrays.twigs
             dirty = np.zeros(len(twigs), dtype=np.uint8)
             dirty[: len(arrays.dirty)] = arrays.dirty
-            self._table.arrays = arrays._replace(twigs=twigs, dirty=dirty)
+            groups = room(len(twigs) * kernels.TWIG_GROUPS * kernels.HASH_WORDS, np.uint32).reshape(
+                -1, kernels.HASH_WORDS
+            )
+            groups[: len(arrays.groups)] = arrays.groups
+            self._table.arrays = arrays._replace(twigs=twigs, groups=groups, dirty=dirty)
         while total > self._width:
             heap = _empty_heap(2 * self._width)
             for level in range(self._width.bit_length()):
@@ -187,7 +220,7 @@ class PackedTree:
 
 def _empty_twigs(rows: int) -> Array:
     """Rows of twigs without entries."""
-    twigs = np.zeros((rows, kernels.TWIG_ROW_BYTES), dtype=np.uint8)
+    twigs = np.zeros((rows, kernels.TWIG_BYTES), dtype=np.uint8)
     twigs[:, :NODE_BYTES] = np.frombuffer(ABSENT_ENTRY_NODES[TWIG_LEVELS], dtype=np.uint8)
     return twigs
 

@@ -7,6 +7,7 @@ to another engine (:meth:`PlainEngine.copy_to`).
 
 from __future__ import annotations
 
+import struct
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from validator.state.hashing import (
     ABSENT,
     COMPACTION_SLACK,
     COMPACTION_STEPS,
+    GROUP_ENTRIES,
     NO_POSITION,
+    NODE_BYTES,
     TWIG_ENTRIES,
     TWIG_LEVELS,
     Entry,
@@ -32,7 +35,7 @@ from validator.state.hashing import (
     window_limit,
 )
 from validator.state.interface import Batch
-from validator.state.merkle import Tree, TreeUndo, entry_tree, pruned_peaks
+from validator.state.merkle import Tree, TreeUndo, pruned_peaks, tree_nodes
 from validator.state.snapshot import SnapshotTwig
 
 FEW: Final = 64
@@ -203,10 +206,19 @@ class PlainEngine:
             ends.append(cursor)
         return ends
 
-    def entry_levels(self, data: bytes, ends: Sequence[int]) -> list[bytes]:
+    def group_nodes(self, data: bytes, count: int) -> tuple[Sequence[int], bytes]:
+        try:
+            ends = self.entry_ends(data, count)
+        except struct.error:
+            ends = []
+        if not ends or ends[-1] != len(data):
+            raise ValueError(f"{len(data)} bytes are not {count} entries")
         view = memoryview(data)
         leaves = [entry_hash(view[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
-        return [b"".join(level) for level in entry_tree(leaves)]
+        return ends, tree_nodes(leaves + [ABSENT] * (GROUP_ENTRIES - count))
+
+    def twig_nodes(self, roots: bytes) -> bytes:
+        return tree_nodes([roots[at : at + NODE_BYTES] for at in range(0, len(roots), NODE_BYTES)])
 
     def forget(self, first_twig: int) -> None:
         self._first_position = first_twig * TWIG_ENTRIES
@@ -223,7 +235,8 @@ class PlainEngine:
             entries[position >> TWIG_LEVELS][position] = encoded
         for index, found in entries.items():
             twig = self.tree.twig(index)
-            engine.load_twig(SnapshotTwig(index, twig.entries_root, twig.active_bits, found, self.tree.frontier))
+            groups = self.tree.group_roots(index)
+            engine.load_twig(SnapshotTwig(index, *twig, found, self.tree.frontier, groups))
         engine.end_load(self.next_position)
         engine.finish()
 

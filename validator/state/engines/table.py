@@ -15,14 +15,16 @@ from typing import Any, Final
 import numpy as np
 
 from validator.state.engines import kernels
-from validator.state.engines.hashes import KEY_WORDS
-from validator.state.engines.kernels import Array, Arrays
+from validator.state.engines.hashes import KEY_WORDS, hash_slots
+from validator.state.engines.kernels import Array, Arrays, Lanes
 from validator.state.hashing import NODE_BYTES
 
 MIN_CAPACITY: Final = 1024
 MIN_LOAD: Final = 66
 MAX_LOAD: Final = 86
 """Per cent of the index that are in use after it grew, and when it grows."""
+INDEXED_AT_ONCE: Final = 65_536
+"""Keys whose hashes are held at once while the index is made."""
 HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
 
 RECORD_HEAD: Final = struct.Struct("<QI")
@@ -44,12 +46,17 @@ class Table:
             octets=arena.view(np.uint8),
             free_records=np.full(kernels.SIZE_CLASSES, kernels.EMPTY, dtype=np.uint32),
             window=np.empty(MIN_CAPACITY, dtype=np.uint32),
-            twigs=np.empty((0, kernels.TWIG_ROW_BYTES), dtype=np.uint8),
+            twigs=np.empty((0, kernels.TWIG_BYTES), dtype=np.uint8),
+            groups=np.empty((0, kernels.HASH_WORDS), dtype=np.uint32),
             dirty=np.empty(0, dtype=np.uint8),
             counters=np.zeros(kernels.COUNTERS, dtype=np.int64),
             mask=np.array([mask], dtype=np.uint64),
             key_words=KEY_WORDS,
-            lanes=np.zeros((48, kernels.LANES), dtype=np.uint32),
+            lanes=Lanes(
+                np.zeros(10 * kernels.LANES, dtype=np.uint32),
+                np.zeros(kernels.LANES, dtype=np.int64),
+                np.zeros(kernels.LANES * kernels.BLOCK_BYTES, dtype=np.uint8),
+            ),
             scratch=np.zeros(kernels.BLOCK_BYTES + NODE_BYTES, dtype=np.uint8),
         )
         self.arrays.counters[kernels.CAPACITY] = MIN_CAPACITY
@@ -71,6 +78,11 @@ class Table:
 
     def reserve(self, keys: int, size: int, entries: int) -> None:
         """Make room for so many keys, bytes of keys and values, and entries."""
+        self._reserve_index(keys)
+        self.reserve_records(keys, size, entries)
+
+    def reserve_records(self, keys: int, size: int, entries: int) -> None:
+        """Make room beside the index."""
         counters = self.arrays.counters
         units = (
             (size + keys * (kernels.RECORD_HEAD_BYTES + kernels.UNIT_BYTES)) * 9 // 8 // kernels.UNIT_BYTES
@@ -79,7 +91,6 @@ class Table:
         )
         self._reserve_arena(int(counters[kernels.BUMP]) + units)
         self._reserve_slots(int(counters[kernels.SLOTS_USED]) + keys)
-        self._reserve_index(keys)
         needed = self.count(kernels.NEXT_POSITION) + entries - self.count(kernels.OLDEST)
         if needed > len(self.arrays.window):
             self.fit_window(max(needed, needed * 9 // 8))
@@ -88,7 +99,7 @@ class Table:
     def _reserve_arena(self, units: int) -> None:
         arrays = self.arrays
         if units > len(arrays.words):
-            arena = _room(max(units, len(arrays.words) * 5 // 4), np.uint64)
+            arena = room(max(units, len(arrays.words) * 5 // 4), np.uint64)
             used = int(arrays.counters[kernels.BUMP])
             arena[:used] = arrays.words[:used]
             self._forget_views()
@@ -114,20 +125,43 @@ class Table:
             and not is_sparse
         ):
             return
+        self._spread(needed, keys)
+
+    def _spread(self, needed: int, keys: int) -> None:
+        """Put what the index holds into a new one for ``needed`` keys, up to ``keys`` of which are to come."""
+        arrays = self.arrays
         capacity = max(MIN_CAPACITY, needed * 100 // MIN_LOAD)
         top = kernels.spread_top(arrays.places, arrays.prefixes, capacity)
         length = max(capacity + capacity // 64, top) + keys + MIN_CAPACITY
-        places, prefixes = _room(length, np.uint32), _room(length, np.uint64)
+        places, prefixes = room(length, np.uint32), room(length, np.uint64)
         places.fill(kernels.EMPTY)
         top = kernels.rebuild_index(arrays.places, arrays.prefixes, places, prefixes, capacity)
         arrays.counters[kernels.CAPACITY], arrays.counters[kernels.TOP] = capacity, max(top, 0)
         self._forget_views()
         self.arrays = arrays._replace(places=places, prefixes=prefixes)
 
+    def make_index(self) -> None:
+        """Make the index of all keys that have an active entry, anew."""
+        arrays = self.arrays
+        slots = np.empty(self.count(kernels.LIVE), dtype=np.uint32)
+        slots = slots[: kernels.active_slots(arrays, slots)]
+        prefixes = np.empty(len(slots), dtype=np.uint64)
+        for first in range(0, len(slots), INDEXED_AT_ONCE):
+            hashes = hash_slots(arrays, slots[first : first + INDEXED_AT_ONCE]).reshape(-1, NODE_BYTES)
+            prefixes[first : first + INDEXED_AT_ONCE] = hashes[:, :8].copy().view(">u8").ravel()
+        prefixes &= arrays.mask
+        order = np.argsort(prefixes)
+        prefixes, slots = prefixes[order], slots[order]
+        del order
+        kernels.sort_equal(arrays, prefixes, slots)
+        self.arrays = arrays._replace(places=slots, prefixes=prefixes)
+        self._spread(len(slots), 0)
+        self._look()
+
     def fit_window(self, size: int) -> None:
         """Give the window another size, with what stands in it between the oldest entry and the end."""
         old = self.arrays.window
-        window = _room(size, np.uint32)
+        window = room(size, np.uint32)
         first, end = self.count(kernels.OLDEST), self.count(kernels.NEXT_POSITION)
         while first < end:
             count = min(end - first, size - first % size, len(old) - first % len(old))
@@ -147,7 +181,7 @@ class Table:
         self.capacity = int(arrays.counters[kernels.CAPACITY])
 
 
-def _room(size: int, dtype: Any) -> Array:
+def room(size: int, dtype: Any) -> Array:
     """An array of its own pages, zero as long as untouched: freed, it goes back to the system whole.
 
     Large ones ask for huge pages. Those are given to private mappings only, while shared ones, which are what a mapping
@@ -163,6 +197,6 @@ def _room(size: int, dtype: Any) -> Array:
 
 
 def _grown(array: Array, size: int) -> Array:
-    grown = _room(size, array.dtype)
+    grown = room(size, array.dtype)
     grown[: len(array)] = array
     return grown

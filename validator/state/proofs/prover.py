@@ -2,8 +2,9 @@
 
 The state of an older height is the final one with the blocks above it undone, as far as a proof looks: which entries
 were active then, which key came before which, and the nodes above twigs that have changed since. The log says all of
-that, because entries name those that they replaced. A twig's entry tree is made again from the log, all at once, by the
-engine; the trees of the last few twigs are remembered.
+that, because entries name those that they replaced. Of a twig's entry tree the engine keeps the roots of the groups of
+32 entries; a group is hashed again from the log when it is asked for, and must lead to the root that was kept. So a
+proof costs the hashes of one group, and those above the groups. The last few twigs are remembered.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from validator.primitives.types import Hash, Height
 from validator.state.engine import Engine
 from validator.state.hashing import (
+    ABSENT_ENTRY_NODES,
     ABSENT_UPPER_NODES,
     BITMAP_BYTES,
+    GROUP_ENTRIES,
+    GROUP_LEVELS,
     NO_POSITION,
     NODE_BYTES,
     TWIG_ENTRIES,
+    TWIG_GROUPS,
     TWIG_LEVELS,
     UPPER_NODE_KEY,
     decode_entry,
@@ -60,21 +65,88 @@ class PastState:
     """Nodes of the upper tree that were others then, by level; the last level holds the root."""
 
 
-@dataclass
-class _Twig:
-    """A twig's entries, one behind the other, and the levels of its entry tree, the leaves first."""
+def _starts(width: int) -> tuple[int, ...]:
+    """Where the levels begin in a tree over ``width`` nodes whose levels stand one behind the other, the root last."""
+    return tuple(2 * width - (2 * width >> level) for level in range(width.bit_length()))
+
+
+_GROUP_STARTS: Final = _starts(GROUP_ENTRIES)
+_TWIG_STARTS: Final = _starts(TWIG_GROUPS)
+
+
+class _Group(NamedTuple):
+    """Up to 32 neighbouring entries, one behind the other, where each ends, and the nodes of the subtree over them."""
 
     data: bytes
     ends: Sequence[int]
-    levels: list[bytes]
+    nodes: bytes
+
+    @property
+    def root(self) -> bytes:
+        return self.nodes[-NODE_BYTES:]
+
+
+class _Twig:
+    """A twig's entry tree up to some position; its groups are read as they are asked for."""
+
+    def __init__(self, engine: Engine, log: StateLog, index: int, after: int) -> None:
+        self._engine = engine
+        self._log = log
+        self._first = index * TWIG_ENTRIES
+        self._after = after
+        self._groups: dict[int, _Group] = {}
+        full = (after - self._first) // GROUP_ENTRIES
+        self._roots = engine.tree.group_roots(index)[: full * NODE_BYTES]
+        rest = [ABSENT_ENTRY_NODES[GROUP_LEVELS]] * (TWIG_GROUPS - full)
+        if (after - self._first) % GROUP_ENTRIES:
+            rest[0] = self._group(full).root
+        self._nodes = engine.twig_nodes(b"".join((self._roots, *rest)))
 
     def entry(self, offset: int) -> bytes:
         """The encoded entry at an offset."""
-        return self.data[self.ends[offset - 1] if offset else 0 : self.ends[offset]]
+        group, place = self._group(offset // GROUP_ENTRIES), offset % GROUP_ENTRIES
+        return group.data[group.ends[place - 1] if place else 0 : group.ends[place]]
 
     def node(self, level: int, index: int) -> bytes:
         """A node of the entry tree."""
-        return self.levels[level][index * NODE_BYTES : (index + 1) * NODE_BYTES]
+        if level >= GROUP_LEVELS:
+            at = (_TWIG_STARTS[level - GROUP_LEVELS] + index) * NODE_BYTES
+            return self._nodes[at : at + NODE_BYTES]
+        number, place = divmod(index, GROUP_ENTRIES >> level)
+        at = (_GROUP_STARTS[level] + place) * NODE_BYTES
+        return self._group(number).nodes[at : at + NODE_BYTES]
+
+    def path(self, offset: int) -> list[bytes]:
+        """The nodes beside the path from an entry to the root, lowest first."""
+        group, place = divmod(offset, GROUP_ENTRIES)
+        return _path_of(self._group(group).nodes, _GROUP_STARTS, place) + _path_of(self._nodes, _TWIG_STARTS, group)
+
+    def _group(self, number: int) -> _Group:
+        """A group. Raises :class:`DiskError` if the log does not lead to its root."""
+        found = self._groups.get(number)
+        if found is None:
+            first = self._first + number * GROUP_ENTRIES
+            after = min(first + GROUP_ENTRIES, self._after)
+            data = self._log.entries(first, after, self._engine.entry_ends)
+            try:
+                found = _Group(data, *self._engine.group_nodes(data, after - first))
+            except ValueError:
+                raise _lost(self._log, first, after) from None
+            is_full = after - first == GROUP_ENTRIES
+            if is_full and found.root != self._roots[number * NODE_BYTES : (number + 1) * NODE_BYTES]:
+                raise _lost(self._log, first, after)
+            self._groups[number] = found
+        return found
+
+
+def _path_of(nodes: bytes, starts: Sequence[int], place: int) -> list[bytes]:
+    """The nodes beside the path from a place of a tree's lowest level up to below its root."""
+    places = [(start + (place >> level ^ 1)) * NODE_BYTES for level, start in enumerate(starts[:-1])]
+    return [nodes[at : at + NODE_BYTES] for at in places]
+
+
+def _lost(log: StateLog, first: int, after: int) -> DiskError:
+    return DiskError(f"{log.folder}: the log no longer holds the entries {first} to {after}")
 
 
 @dataclass
@@ -92,6 +164,10 @@ class _SnapshotTwig:
     def node(self, level: int, index: int) -> bytes:
         """A node of the entry tree; nothing if it follows from no snapshot, below inactive entries."""
         return self.levels[level][index]
+
+    def path(self, offset: int) -> list[bytes]:
+        """The nodes beside the path from an active entry to the root, lowest first."""
+        return [self.levels[level][offset >> level ^ 1] for level in range(TWIG_LEVELS)]
 
 
 class Prover:
@@ -199,9 +275,8 @@ class Prover:
     def _witness(self, position: int, past: PastState) -> Witness:
         index, offset = divmod(position, TWIG_ENTRIES)
         twig = self._twig(index, past.next_position)
-        siblings = tuple(twig.node(level, offset >> level ^ 1) for level in range(TWIG_LEVELS))
-        upper = tuple(self._node(level, index >> level ^ 1, past) for level in range(len(past.upper) - 1))
-        return Witness(position, twig.entry(offset), siblings, self._bits(index, past), upper)
+        upper = [self._node(level, index >> level ^ 1, past) for level in range(len(past.upper) - 1)]
+        return Witness(position, twig.entry(offset), twig.path(offset), self._bits(index, past), upper)
 
     def _twig(self, index: int, end: int) -> _Twig | _SnapshotTwig:
         """A twig as it was when the log had ``end`` entries."""
@@ -212,7 +287,7 @@ class Prover:
             twig = self._read_twig(index, after)
             is_whole = after in (first + TWIG_ENTRIES, self._engine.next_position)
             if is_whole and twig.node(TWIG_LEVELS, 0) != self._engine.tree.twig(index).entries_root:
-                raise DiskError(f"{self._log.folder}: the log no longer holds the entries {first} to {after}")
+                raise _lost(self._log, first, after)
         self._twigs[index, after] = twig
         if len(self._twigs) > REMEMBERED_TWIGS:
             self._twigs.popitem(last=False)
@@ -222,13 +297,13 @@ class Prover:
         """A twig up to a position, from the log, and from the snapshot with which that begins."""
         origin, first = self._origin, index * TWIG_ENTRIES
         if origin is None or first >= origin.next_position:
-            data, ends = self._log.entries(first, after, self._engine.entry_ends)
-            return _Twig(data, ends, self._engine.entry_levels(data, ends))
+            return _Twig(self._engine, self._log, index, after)
         chunk = (index - origin.first_twig) // CHUNK_TWIGS
         data = self._log.disk.read(chunk_name(self._log.folder, chunk))
         known, found = known_nodes(origin, chunk, data)[index]
         if after > origin.next_position:
-            data, ends = self._log.entries(origin.next_position, after, self._engine.entry_ends)
+            data = self._log.entries(origin.next_position, after, self._engine.entry_ends)
+            ends = self._engine.entry_ends(data, after - origin.next_position)
             later = enumerate(zip([0, *ends], ends, strict=False), start=origin.next_position)
             found.update((position, data[start:end]) for position, (start, end) in later)
         for position, encoded in found.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,17 @@ from validator.state import HistoryError, LogStateStore
 from validator.state.engine import Engine
 from validator.state.engines.packed import PackedEngine
 from validator.state.engines.plain import PlainEngine
-from validator.state.proofs.proof import Proof, ProofError, Witness, verify
+from validator.state.hashing import (
+    ABSENT_ENTRY_NODES,
+    ABSENT_UPPER_NODES,
+    BITMAP_BYTES,
+    ENTRY_NODE_KEY,
+    TWIG_LEVELS,
+    entry_hash,
+    state_root,
+    twig_hash,
+)
+from validator.state.proofs.proof import Proof, ProofError, Witness, _climb, verify
 from validator.state.store import UNASKED_HEIGHTS
 from validator.storage.disk import DiskError
 
@@ -158,18 +169,19 @@ def test_proofs_of_other_keys_and_heights_are_rejected_or_true() -> None:
             assert is_rejected(ROOT, PRESENT, old, ITEMS[PRESENT])
 
 
-def fields(proof: Proof) -> list[Proof]:
-    """A proof with each of its fields changed."""
-    witness = proof.witness
-    assert isinstance(witness, Witness)
+def proof_of(key: bytes) -> tuple[Proof, Witness]:
+    """The proof of what the final state says about a key, before it is encoded, and its witness."""
+    prover, past = STORE._at(None)
+    proof = prover.prove(key, past)
+    assert isinstance(proof.witness, Witness)
+    return proof, proof.witness
 
-    def with_witness(**changes: object) -> Proof:
-        names = ("position", "entry", "entry_siblings", "active_bits", "upper_siblings")
-        return Proof(
-            proof.next_position,
-            proof.live,
-            Witness(*(changes.get(name, getattr(witness, name)) for name in names)),  # type: ignore[arg-type]
-        )
+
+def fields(proof: Proof, witness: Witness) -> list[Proof]:
+    """A proof with each of its fields changed."""
+
+    def with_witness(**changes: Any) -> Proof:
+        return proof._replace(witness=witness._replace(**changes))
 
     swapped = tuple(reversed(witness.entry_siblings))
     return [
@@ -187,7 +199,7 @@ def fields(proof: Proof) -> list[Proof]:
 
 def test_every_changed_field_is_rejected() -> None:
     for key in (PRESENT, ABSENT_KEY):
-        for forged in fields(Proof.decode(PROOFS[key])):
+        for forged in fields(*proof_of(key)):
             with pytest.raises(ProofError):
                 verify(ROOT, key, forged.encode())
 
@@ -206,9 +218,43 @@ def test_spliced_proofs_are_rejected_or_true(data: st.DataObject) -> None:
     is_rejected(ROOT, first, PROOFS[first][:cut] + PROOFS[second][cut:], ITEMS.get(first))
 
 
-def test_a_proof_is_decoded_to_what_was_encoded() -> None:
-    for proof in PROOFS.values():
-        assert Proof.decode(proof).encode() == proof
+def sparse(items: list[bytes], named: set[int]) -> bytes:
+    """A sparse list that names just these items."""
+    return b"".join((sum(1 << i for i in named).to_bytes(8, "big"), *(items[i] for i in sorted(named))))
+
+
+def test_a_proof_has_one_encoding() -> None:
+    """A usual item that is spelled out, and one beyond the last, change nothing that is hashed."""
+    _, witness = proof_of(PRESENT)
+    words = [witness.active_bits[at : at + 8] for at in range(0, BITMAP_BYTES, 8)]
+    lists = [
+        (words, [bytes(8)] * 32),
+        (list(witness.entry_siblings), list(ABSENT_ENTRY_NODES)),
+        (list(witness.upper_siblings), list(ABSENT_UPPER_NODES)),
+    ]
+    named = [{i for i, item in enumerate(items) if item != usual[i]} for items, usual in lists]
+    encoded = [sparse(items, chosen) for (items, _), chosen in zip(lists, named, strict=True)]
+    head = PROOFS[PRESENT][: -sum(map(len, encoded))]
+    assert head + b"".join(encoded) == PROOFS[PRESENT]
+    for i, (items, usual) in enumerate(lists):
+        spelled_out = {*range(len(items))} - named[i]
+        forged = [sparse([*items, usual[len(items) % 32]], named[i] | {extra}) for extra in {*spelled_out, len(items)}]
+        assert forged
+        for each in forged:
+            with pytest.raises(ProofError, match=r"usual item is spelled out|more items than there are"):
+                verify(ROOT, PRESENT, head + b"".join([*encoded[:i], each, *encoded[i + 1 :]]))
+
+
+def test_a_state_with_live_keys_is_not_proved_empty_by_an_entry_of_no_bytes() -> None:
+    proof, witness = proof_of(ABSENT_KEY)
+    entry_less = proof._replace(witness=witness._replace(entry=b""))
+    with pytest.raises(ProofError):
+        verify(ROOT, ABSENT_KEY, entry_less.encode())
+    beside, bits = ABSENT_ENTRY_NODES[:TWIG_LEVELS], (1).to_bytes(BITMAP_BYTES, "little")
+    forged = Proof(1, 1, Witness(0, b"", beside, bits, ()))
+    root = state_root(1, 1, twig_hash(_climb(ENTRY_NODE_KEY, entry_hash(b""), 0, beside), bits))
+    with pytest.raises(ProofError, match="an entry of 0 bytes"):
+        verify(root, ABSENT_KEY, forged.encode())
 
 
 def test_the_documented_verifier_agrees() -> None:
