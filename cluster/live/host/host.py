@@ -224,6 +224,14 @@ class ValidatorHost:
         """The host's report. Each observation is reported once; messages only ``with_stamps``."""
         return self._call(self._observe(with_stamps))
 
+    def allow_pruning(self, heights: Mapping[int, int]) -> None:
+        """Let validators, by index, prune their blocks up to these heights, down to ``storage.keep_blocks``.
+
+        The auditor has these blocks of theirs, and every validator that is to catch up with its own disk has them, too.
+        A validator that is started anew prunes nothing until this is called again.
+        """
+        self._call(self._allow_pruning(heights))
+
     def freeze(self) -> None:
         """Bring every validator to rest; pages are still served. A recovery ends first; a join is given up."""
         self._call(self._each(_RunningValidator.freeze))
@@ -325,6 +333,10 @@ class ValidatorHost:
         self._peers = addresses
         for running in self._validators:
             running.validator.transport.set_addresses(addresses)
+
+    async def _allow_pruning(self, heights: Mapping[int, int]) -> None:
+        for running in self._validators:
+            running.validator.allow_pruning(heights.get(running.address.index, 0))
 
     def _take(self, injection: Injection) -> None:
         """Unless a newer one came first: calls may overtake each other."""

@@ -196,6 +196,14 @@ class ValidatorLoop:
         self.executor.slow_down(job_ms)
         self.timers.set_speed(clock_speed)
 
+    def allow_pruning(self, height: int) -> None:
+        """Nobody else needs the blocks up to a height (:class:`~validator.node.executor.executor.Executor`).
+
+        A validator that is not there yet is not told: the driver says it again.
+        """
+        if self._validator is not None:
+            self._validator.executor.allow_pruning(height)
+
     async def freeze(self) -> None:
         """Come to rest, once :meth:`recover` has ended: take no more input, and finish the work under way.
 
@@ -242,7 +250,7 @@ class ValidatorLoop:
             leader=node.leader,
             diverged=node.diverged is not None,
             recovered_height=executor.recovered_height,
-            snapshot_height=executor.archive.first_height,
+            snapshot_height=executor.archive.joined_height,
         )
 
     # --- events in ----------------------------------------------------------------------------------------------------

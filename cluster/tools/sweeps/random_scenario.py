@@ -73,6 +73,8 @@ LIARS: Final = 0.25
 """Share of the seeds with one of :data:`LIES`, if a validator can be spared or is byzantine anyway."""
 OUTSIDERS: Final = 0.7
 """Share of those with the behaviour ``outsider``, if a committee leaves out a byzantine validator."""
+KEPT_BLOCKS: Final = (None, 16, 24)
+"""On small disks; ``None`` are all."""
 STRAINS: Final = (keep_little, crowd, hurry, storm, run_programs, aim)
 CLOCK_SPEEDS: Final = (0.2, 0.5, 0.9, 1.1, 2.0, 5.0)
 SURELY_REACHED: Final = 30
@@ -147,6 +149,8 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/governance")
         if random.random() < GOVERNED:
             govern(random, fields)
+        if "storage" in fields:
+            fields["storage"]["keep_blocks"] = Random(f"{self.seed}/{self.protocol}/blocks").choice(KEPT_BLOCKS)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------
