@@ -11,9 +11,12 @@ from validator.chain.messages import read_message
 from validator.node.assembly import Parts
 from validator.node.blocks.finality import Finality
 from validator.node.events import ReplaceJournal
+from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import Finalize, Finalized, FinalizedInvalid
 from validator.node.joining.past_views import PastViews
 from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.primitives.codec import CodecError
+from validator.primitives.types import HEIGHT_LIMIT
 from validator.state.engine import SectionHead
 from validator.state.hashing import TWIG_LEVELS
 from validator.state.intake import SnapshotIntake
@@ -87,6 +90,18 @@ class PrunesFirst(Mutated, LogStateStore):
 
     def _prune(self) -> None:
         """That was done."""
+
+
+@MUTANTS.part("prunes-what-peers-need", Detection("kept-blocks", ALL), "no_problems")
+class PrunesUnreleased(Mutated, Executor):
+    """final blocks are removed though a peer that is down lacks them"""
+
+    def _finalize(self, job: Finalize) -> Finalized | FinalizedInvalid:
+        released, self.prunable_height = self.prunable_height, HEIGHT_LIMIT
+        result = super()._finalize(job)
+        self.prunable_height = released
+        self.counter.runs += self._archive.first_height > released
+        return result
 
 
 @MUTANTS.part("snapshot-chunk-unchecked", Detection("false-snapshot", (2,)), "no_problems")
