@@ -47,6 +47,14 @@ class NotFound(Refused):
     """There is no such thing (status 404)."""
 
 
+class Gone(NotFound):
+    """It is not there any more (status 410)."""
+
+
+ERRORS: Final = {404: NotFound, 410: Gone}
+"""By status; any other one is :class:`Refused` itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class PostResult:
     """The answer to a posted transaction: ``error`` and ``reason`` are ``None`` if the mempool took it."""
@@ -101,7 +109,10 @@ class ValidatorClient:
         return self._json("GET", f"/blocks/{height}")
 
     def blocks(self, first: int, count: int) -> list[BlockTriple]:
-        """Final blocks from height ``first`` on, at most ``count`` (1 to 256), as many as there are."""
+        """Final blocks from height ``first`` on, at most ``count`` (1 to 256), as many as there are.
+
+        Raises :class:`Gone` if the first is not there any more.
+        """
         return self._decode(f"/blocks?from={first}&count={count}", list[BlockTriple])
 
     def finality(self, height: int) -> FinalityProof:
@@ -155,8 +166,7 @@ class ValidatorClient:
             raise ClientError(f"{url}: {' '.join(str(error).split())}") from None
         if answer.status == 200:
             return answer.data
-        kind = NotFound if answer.status == 404 else Refused
-        raise kind(url, answer.status, _reason(answer.data))
+        raise ERRORS.get(answer.status, Refused)(url, answer.status, _reason(answer.data))
 
 
 def json_object(data: bytes) -> Page | None:

@@ -7,13 +7,16 @@ from random import Random
 from typing import Final, NamedTuple
 
 from validator.state.log import FRAMES_OFFSET
-from validator.storage.archive import ARCHIVE_FILE
+from validator.storage.archive import PRUNED_FILE
 from validator.storage.journal import JOURNAL_FILE
+from validator.storage.segments import ARCHIVE_FILE, INDEX_FILE
 
 FINALS_SINCE_ROT: Final = 2
 """So many final blocks at least were committed behind what rots: damage to the last commit looks like a torn write,
 and recovery derives it again from the archive, as it should."""
 STATE_LOG_PREFIX: Final = "state/log-"
+CHECKED: Final = (ARCHIVE_FILE, INDEX_FILE, PRUNED_FILE, JOURNAL_FILE, STATE_LOG_PREFIX)
+"""Beginnings of the names of files that everything is checked of when a validator starts."""
 BITS_PER_BYTE: Final = 8
 
 
@@ -30,7 +33,7 @@ class Rot(NamedTuple):
 
 def may_rot(file: str) -> bool:
     """Whether a file is one that everything is checked of when a validator starts."""
-    return file in (ARCHIVE_FILE, JOURNAL_FILE) or file.startswith(STATE_LOG_PREFIX)
+    return file.startswith(CHECKED)
 
 
 def draw_rot(random: Random, sizes: Mapping[str, int]) -> Rot | None:

@@ -25,7 +25,7 @@ class DirectoryDisk:
     """One validator's data folder: a :class:`~validator.storage.disk.Disk`, which describes the methods.
 
     The folder is made if it is missing. Raises :class:`DiskError` if another one holds it. A handle a file stays open
-    until :meth:`close`.
+    until :meth:`release` or :meth:`close`.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -140,6 +140,9 @@ class DirectoryDisk:
             if path.exists():
                 path.unlink()
                 _sync_folder(path.parent)
+
+    def release(self, name: str) -> None:
+        self._forget(name)
 
     # --- what a disk with faults does otherwise ---------------------------------------------------------------------
 

@@ -146,6 +146,9 @@ class MemoryDisk:
         self._begin(name, 0, "remove")
         self._files.pop(name, None)
 
+    def release(self, name: str) -> None:
+        """Nothing is held for a file."""
+
     def durable_size(self, name: str) -> int:
         """Bytes of the file that a crash leaves alone; 0 if there is none."""
         return len(self._files[name].durable) if name in self._files else 0

@@ -58,7 +58,7 @@ KINDS: Final = tuple(MessageKind)
 _TAGS: Final = {
     2: MessageKind.TRANSACTIONS,
     **dict.fromkeys((3, 5, 7, 9, 11), MessageKind.REQUEST),
-    **dict.fromkeys((4, 6), MessageKind.BLOCK),
+    **dict.fromkeys((4, 6, 13), MessageKind.BLOCK),
     **dict.fromkeys((8, 10, 12), MessageKind.SNAPSHOT),
 }
 """Tags of :mod:`validator.chain.messages`."""

@@ -35,12 +35,23 @@ from validator.transition.genesis_block import GenesisError
 
 
 class StorageSection(Section):
-    """The part of the state's history that a validator's disk keeps."""
+    """The part of the past that a validator's disk keeps."""
 
     segment_kib: Annotated[int, Field(ge=1, le=1_048_576)] = 32_768
-    """Size of a file of the state's log, in KiB; old files are removed whole."""
+    """Size of a file of the state's log or of the archive of blocks, in KiB; old files are removed whole."""
     retained_heights: Annotated[int, Field(ge=8, le=100_000)] = 256
     """Heights below the final one that can be proved and offered as snapshots."""
+    keep_blocks: Annotated[int, Field(ge=8, le=MAX_HEIGHTS)] | None = None
+    """Final blocks that are kept at least; older ones go once auditor and peers have them. By default all are kept."""
+
+    @model_validator(mode="after")
+    def _snapshots_have_blocks_above_them(self) -> StorageSection:
+        if self.keep_blocks is not None and self.keep_blocks < self.retained_heights:
+            raise ValueError(
+                f"keep_blocks: {self.keep_blocks} is below retained_heights ({self.retained_heights}): a validator"
+                " that joins by a snapshot needs the blocks above it"
+            )
+        return self
 
 
 class StopSection(Section):

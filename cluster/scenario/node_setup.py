@@ -73,7 +73,9 @@ def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: s
     mutant = _mutant_of(scenario, index, mutant_name)
     parts = PRODUCTION if mutant is None or mutant.parts is None else mutant.parts(counter)
     section = scenario.storage
-    return replace(parts, storage=StorageConfig(section.segment_kib * 1_024, section.retained_heights))
+    return replace(
+        parts, storage=StorageConfig(section.segment_kib * 1_024, section.retained_heights, section.keep_blocks)
+    )
 
 
 def _mutant_of(scenario: Scenario, index: int, named: str | None) -> Mutant | None:

@@ -320,6 +320,7 @@ class Simulation:
             case BlockFinal(height=height, reorg_depth=depth):
                 self.record.note_reorg(index, height, depth)
                 watches.finalizes(machine, height)
+                self._recorder.keep(machine)
                 self._may_be_over = True
                 self.stage.durable_sizes.on_final(machine)
                 self.faults.on_progress()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from cluster.audit.books import KeptLedger, final_queries, ledger_of
@@ -42,6 +43,8 @@ class Recorder:
         self._clock = clock
         self._on_sample = on_sample
         self._resources = ResourceLog(record)
+        self._kept: dict[int, ValidatorRecord] = {}
+        """The blocks of machines that may prune them, by index."""
 
     def schedule_sample(self) -> None:
         """Take samples from now on."""
@@ -102,13 +105,35 @@ class Recorder:
         record.note_mutants()
         self._ask(watches)
 
+    def keep(self, machine: Machine) -> None:
+        """Take the final blocks of a machine that are new and let it prune them, if it prunes at all."""
+        if self.record.scenario.storage.keep_blocks is None:
+            return
+        assert machine.validator is not None
+        executor = machine.validator.executor
+        first, kept = executor.archive.joined_height + 1, self._kept.get(machine.index)
+        if kept is None or kept.first_height != first:  # another disk
+            kept = self._kept[machine.index] = ValidatorRecord(machine.name, machine.index, first_height=first)
+        taken = executor.pages.blocks(first + len(kept.blocks), ALL_BLOCKS)
+        kept.blocks.extend(BlockRecord(*item) for item in taken)
+        executor.allow_pruning(min(kept.tip, self.lowest_tip()))
+
+    def lowest_tip(self) -> int:
+        """The height up to which every machine has the final blocks, also one that is down and will come back."""
+        late = self.record.scenario.validators.late
+        machines = [machine.index for machine in self._machines if machine.index not in late]
+        return min(self._kept[index].tip if index in self._kept else 0 for index in {*machines, *self._kept})
+
     def record_of(self, machine: Machine) -> ValidatorRecord:
-        """The blocks that a machine serves; none if it is down."""
+        """The blocks that a machine serves, or served before it pruned them; none if it is down."""
         byzantine = tuple(self.record.scenario.validators.node(machine.index).byzantine)
         found = ValidatorRecord(machine.name, machine.index, byzantine=byzantine)
         if machine.validator is not None:
             executor = machine.validator.executor
-            found.first_height = executor.archive.first_height + 1
+            found.first_height = executor.archive.joined_height + 1
+            pruned = executor.archive.first_height - executor.archive.joined_height
+            if pruned:
+                found.blocks.extend(self._kept[machine.index].blocks[:pruned])
             while taken := executor.pages.blocks(found.first_height + len(found.blocks), ALL_BLOCKS):
                 found.blocks.extend(BlockRecord(*item) for item in taken)
         return found
@@ -128,7 +153,9 @@ class Recorder:
             found.balances = {text: pages.account(parse_address(text))["balance"] for text in asked.accounts}
             found.supply = Supply.of(pages.supply())
             found.pending_timers = {text: pages.is_pending(bytes.fromhex(text)) for text in asked.timers}
-            for _ in audit.ask(found, _Pages(pages), answers):
+            pruned = pages.first_block - found.first_height
+            here = replace(found, first_height=pages.first_block, blocks=found.blocks[pruned:])
+            for _ in audit.ask(here, _Pages(pages), answers):
                 pass
         record.monitor = with_answers(record.monitor, proved)
 

@@ -167,7 +167,7 @@ class SimulatedStage:
         if validator is None:
             return None
         executor = validator.executor
-        return Recovery(executor.recovered_height, executor.archive.first_height)
+        return Recovery(executor.recovered_height, executor.archive.joined_height)
 
     def describe_restart(self, indices: Sequence[int]) -> list[str]:
         return []

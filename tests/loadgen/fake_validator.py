@@ -14,7 +14,7 @@ from cluster.live.web.event_stream import EventHub, Subscription
 from cluster.live.web.server import HttpServer, NotReady, serve
 from validator.chain.transactions import Transaction, TransactionError, parse, transaction_hash
 from validator.node.events import SubmitResult
-from validator.node.executor.queries import Cursor, EventFilter, FinalityPage, PlacedEvent
+from validator.node.executor.queries import BlockGone, Cursor, EventFilter, FinalityPage, PlacedEvent
 from validator.primitives.types import Address, Hash, TimerId, address_text
 from validator.state import HistoryError
 
@@ -68,6 +68,8 @@ class FakePages(Pages):
         self._chain = chain
         self._endpoint = endpoint
         self.ready = True
+        self.pruned = 0
+        """Blocks up to this height are not here any more."""
         self.placed: dict[int, list[PlacedEvent]] = {}
         """Events by height, of what streams are fed with."""
         self.hub = EventHub(self._block_events, self._read_page)
@@ -98,12 +100,14 @@ class FakePages(Pages):
 
     def block(self, height: int) -> dict[str, Any] | None:
         self._check_ready()
+        self._check_here(height)
         if not 1 <= height <= self._chain.height:
             return None
         fees = dict.fromkeys(("basefee_cycle", "basefee_cell", "basefee_lane_timer"), BASEFEE)
         return {"height": height, **fees}
 
     def blocks(self, first: int, count: int) -> list[tuple[bytes, bytes, bytes]]:
+        self._check_here(first)
         last = min(self._chain.height, first + count - 1)
         return [(b"block %d" % height, b"receipts", bytes(32)) for height in range(max(1, first), last + 1)]
 
@@ -129,12 +133,15 @@ class FakePages(Pages):
         return None if timer_id == bytes(32) else {"timer_id": timer_id.hex()}
 
     def events(self, start: Cursor | None, wanted: EventFilter) -> dict[str, Any] | None:
+        if start is not None and start.height <= self.pruned:
+            return None
         return {"events": [], "next": str(start or Cursor(1)), "wanted": [str(each) for each in wanted]}
 
     def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
         return self.hub.subscribe(start, wanted)
 
     def finality(self, height: int) -> FinalityPage | None:
+        self._check_here(height)
         return None
 
     async def proof(self, key: bytes, height: int | None) -> dict[str, Any]:
@@ -156,6 +163,12 @@ class FakePages(Pages):
 
     def metrics(self) -> str:
         return "stampede_height 1\n"
+
+    def _check_here(self, height: int) -> None:
+        if height <= self.pruned:
+            raise BlockGone(
+                f"block {height} is not here: the blocks of this validator begin at height {self.pruned + 1}"
+            )
 
     def _check_ready(self) -> None:
         if not self.ready:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from loadgen.client import ClientError, NotFound, Refused, ValidatorClient
+from loadgen.client import ClientError, Gone, NotFound, Refused, ValidatorClient
 
 WAIT_SECONDS = 20.0
 
@@ -81,7 +81,9 @@ def test_results_that_are_none(body: bytes) -> None:
         client.post_transactions([b"one"])
 
 
-@pytest.mark.parametrize(("status", "kind"), [(404, NotFound), (429, Refused), (503, Refused), (302, Refused)])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(404, NotFound), (410, Gone), (429, Refused), (503, Refused), (302, Refused)]
+)
 def test_error_pages(status: int, kind: type[Refused]) -> None:
     with answering(page(status, b'{"error": "what\\nhappened"}')) as client, pytest.raises(kind) as caught:
         client.status()

@@ -62,6 +62,12 @@ class FinalBlocksResponse(msgspec.Struct, frozen=True, array_like=True, tag=6):
     certificate: bytes
 
 
+class BlocksPruned(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    """Final blocks were asked for that are not here any more: the sender's begin at a height."""
+
+    begins_at: int
+
+
 class SnapshotRequest(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """Asks what snapshot of the state a peer offers."""
 
@@ -119,6 +125,7 @@ PeerMessage = (
     | BlockResponse
     | FinalBlocksRequest
     | FinalBlocksResponse
+    | BlocksPruned
     | SnapshotRequest
     | SnapshotOffer
     | ChunkRequest

@@ -67,7 +67,7 @@ def open_validator(
         abstain_through=executor.archive.abstain_through,
         certificate=b"" if archived is None else archived.certificate,
     )
-    if not has_journal(disk) and header.height > executor.archive.first_height:
+    if not has_journal(disk) and header.height > executor.archive.joined_height:
         raise RecoveryError(
             f"{JOURNAL_FILE}: is missing beside {header.height:,} final blocks, and with it what was voted for;"
             " without the whole folder the validator joins anew"

@@ -230,6 +230,8 @@ class Node:
             case messages.FinalBlocksResponse():
                 if self._catch_up.take_final_blocks(sender, message):
                     self._resume_after_blocks()
+            case messages.BlocksPruned(begins_at=begins_at):
+                self._catch_up.take_pruned(sender, begins_at)
             case (
                 messages.BlockRequest()
                 | messages.FinalBlocksRequest()

@@ -66,9 +66,11 @@ class PeerService:
         """Pass on what the executor read for a peer."""
         self._reading_for.discard(result.peer)
         match result:
-            case BlocksRead(peer, bodies, links, certificate):
+            case BlocksRead(peer, bodies, links, certificate, begins_at):
                 if bodies:
                     self.effects.send(peer, messages.FinalBlocksResponse(bodies, links, certificate))
+                elif begins_at:
+                    self.effects.send(peer, messages.BlocksPruned(begins_at))
             case SnapshotRead(peer, response):
                 if response is not None:
                     self.effects.send(peer, response)

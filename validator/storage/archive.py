@@ -1,29 +1,40 @@
 """Final blocks on disk: block, receipts, finalization certificate and own state root, by height.
 
-Append-only, durable before the state that follows from a block is. Offsets, the hashes of transactions and the ids
-of the timers that ended last are kept in memory and rebuilt on open.
+Append-only, durable before the state that follows from a block is. The blocks stand in files of bounded size
+(:mod:`validator.storage.segments`); the oldest files go as wholes (:meth:`BlockArchive.prune`). Offsets are kept in
+memory, and the places of the transactions and of the ends of timers that came last (:mod:`validator.storage.places`);
+all of them are rebuilt on open, from the files' indices and from the blocks of the newest file.
+
+Pruning first writes down, durably, the height that the archive begins behind, and then removes files. Opening ends what
+a crash interrupted. A file that is missing above that height is damage.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final, NamedTuple
 
 import msgspec
 
-from validator.chain.block import Block, BlockReceipts
-from validator.chain.receipts import ended_timers
+from validator.chain.block import Block, BlockReceipts, TransactionReceipt
+from validator.chain.receipts import TimerEnd, ended_timers
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import Hash, Height, TimerId
-from validator.storage.disk import Disk
+from validator.storage.disk import Disk, DiskError
 from validator.storage.frames import frame, read_frame, recover
+from validator.storage.places import Place, Places, keys_of
+from validator.storage.segments import ARCHIVE_FILE, INDEX_FILE, Segment, bases, segment_name
 
-ARCHIVE_FILE: Final = "blocks/archive"
 START_FILE: Final = "blocks/start"
 """The block with which an archive begins whose validator joined by a snapshot: its height and the block itself."""
-
-
+PRUNED_FILE: Final = "blocks/pruned"
+"""The height that an archive begins behind, once blocks were removed: a frame."""
+SEGMENT_BYTES: Final = 32 * 1024 * 1024
+"""Size from which on a file takes no further block."""
+MAX_TRANSACTIONS: Final = 2_097_152
+"""The transactions that became final last: so many are known by their hashes, in 32 MiB."""
 MAX_ENDED_TIMERS: Final = 65_536
-"""The timers that ended last: so many are known by their ids, some 10 MB."""
+"""The timers that ended last: so many are known by their ids, in 1 MiB."""
 
 
 class ArchivedBlock(msgspec.Struct, frozen=True, array_like=True):
@@ -36,11 +47,18 @@ class ArchivedBlock(msgspec.Struct, frozen=True, array_like=True):
     computed_root: bytes
 
 
-class TransactionPlace(NamedTuple):
-    """The place of a final transaction."""
+class PlacedReceipt(NamedTuple):
+    """The receipt of a final transaction, and its place."""
+
+    place: Place
+    receipt: TransactionReceipt
+
+
+class PlacedEnd(NamedTuple):
+    """The end of a timer, and its height."""
 
     height: Height
-    position: int
+    end: TimerEnd
 
 
 class ArchiveStart(msgspec.Struct, frozen=True, array_like=True):
@@ -52,31 +70,52 @@ class ArchiveStart(msgspec.Struct, frozen=True, array_like=True):
     """The last view in which the validator may have voted before it joined, with a journal that it has no more."""
 
 
+class _Pruned(msgspec.Struct, frozen=True, array_like=True):
+    """The content of :data:`PRUNED_FILE`."""
+
+    height: int
+
+
+class _ReceiptsHead(msgspec.Struct, frozen=True, array_like=True):
+    """As much of encoded receipts as shows whose they are."""
+
+    height: int
+
+
+_receipts_head: Final = msgspec.msgpack.Decoder(_ReceiptsHead)
+
+
 def begin_archive(disk: Disk, start: ArchiveStart) -> None:
     """Let the archive of an empty folder begin behind a block, durably."""
     disk.replace(START_FILE, encode(start))
 
 
 class BlockArchive:
-    """The final chain from height 1 on, or from the snapshot on with which the validator joined."""
+    """The final chain from height 1 on, from the snapshot on with which the validator joined, or from where it was
+    pruned."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> None:
+        """Raises :class:`DiskError` if something is damaged or missing, newest block that a crash left torn apart."""
         self._disk = disk
+        self._segment_bytes = segment_bytes
         start = disk.read(START_FILE)
         self._start = decode(start, ArchiveStart) if start else None
-        self._first = self._start.height if self._start is not None else 0
-        """Height below the first block in the file."""
-        self._offsets: list[int] = []
-        self._places: dict[Hash, TransactionPlace] = {}
-        self._ended: dict[TimerId, Height] = {}
-        """Ends of the timers that ended last, in that order."""
-        for record in recover(disk, ARCHIVE_FILE):
-            archived = decode(record.payload, ArchivedBlock)
-            self._index(record.offset, decode(archived.receipts, BlockReceipts))
+        self._transactions = Places(MAX_TRANSACTIONS)
+        self._ended = Places(MAX_ENDED_TIMERS)
+        pruned = disk.size(PRUNED_FILE)
+        self._first = decode(read_frame(disk, PRUNED_FILE, 0), _Pruned).height if pruned else self.joined_height
+        self._segments: list[Segment] = []
+        self._remove_pruned()
+        self._open_segments()
+
+    @property
+    def joined_height(self) -> int:
+        """Height of the snapshot with which the validator joined; 0 without one."""
+        return self._start.height if self._start is not None else 0
 
     @property
     def first_height(self) -> int:
-        """Height of the snapshot with which the validator joined; blocks above it are here. 0 without one."""
+        """Height below the oldest block here that has one below it: blocks above it are here."""
         return self._first
 
     @property
@@ -87,39 +126,148 @@ class BlockArchive:
     @property
     def height(self) -> Height:
         """Height of the newest archived block; 0 if there is none."""
-        return Height(self._first + len(self._offsets))
+        return Height(self._segments[-1].last if self._segments else self._first)
 
     def append(self, archived: ArchivedBlock, receipts: BlockReceipts) -> None:
         """Add the next final block, durably."""
         assert receipts.height == self.height + 1, "final blocks come in order"
-        offset = self._disk.append(ARCHIVE_FILE, frame(encode(archived)))
-        self._disk.sync(ARCHIVE_FILE)
-        self._index(offset, receipts)
+        record = frame(encode(archived))
+        segment = self._segment_to_append()
+        self._write(segment.name, record)
+        self._add(segment, record, receipts)
+
+    def prune(self, height: int) -> None:
+        """Remove the oldest files, as far as all their blocks are at or below a height; the newest file stays."""
+        count = sum(segment.last <= height for segment in self._segments[:-1])
+        if not count:
+            return
+        old, self._segments = self._segments[:count], self._segments[count:]
+        self._first = self._segments[0].base
+        self._disk.replace(PRUNED_FILE, frame(encode(_Pruned(self._first))))
+        for segment in old:
+            segment.remove(self._disk)
+        self._transactions.forget(self._first)
+        self._ended.forget(self._first)
 
     def get(self, height: int) -> ArchivedBlock | None:
-        """The block at a height, or ``None``."""
-        if self._start is not None and height == self._first:
+        """The block at a height, or ``None``. Raises :class:`DiskError` if it is damaged."""
+        if self._start is not None and height == self._first == self._start.height:
             return self._start.block
         if not self._first < height <= self.height:
             return None
-        return decode(read_frame(self._disk, ARCHIVE_FILE, self._offsets[height - 1 - self._first]), ArchivedBlock)
+        segment = self._segments[bisect_left(self._segments, height, key=lambda segment: segment.last)]
+        archived = decode(segment.read(self._disk, height), ArchivedBlock)
+        found = _receipts_head.decode(archived.receipts).height
+        if found != height:
+            raise _other_height(segment, segment.offsets[height - 1 - segment.base], found, height)
+        return archived
 
     def block(self, height: int) -> Block | None:
         archived = self.get(height)
         return None if archived is None else decode(archived.block, Block)
 
-    def place_of(self, transaction_hash: Hash) -> TransactionPlace | None:
-        return self._places.get(transaction_hash)
+    def receipts(self, height: int) -> BlockReceipts | None:
+        archived = self.get(height)
+        return None if archived is None else decode(archived.receipts, BlockReceipts)
 
-    def end_of(self, timer_id: TimerId) -> Height | None:
-        """The height at which a timer ended; ``None`` if it is not among the last :data:`MAX_ENDED_TIMERS` that did."""
-        return self._ended.get(timer_id)
+    def find_receipt(self, transaction_hash: Hash) -> PlacedReceipt | None:
+        """The receipt of a transaction; ``None`` if it is in no block here, or not among the last
+        :data:`MAX_TRANSACTIONS`."""
+        for place in self._transactions.find(transaction_hash):
+            receipts = self.receipts(place.height)
+            assert receipts is not None, "places below the first block are forgotten"
+            receipt = receipts.transactions[place.position]
+            if receipt.transaction_hash == transaction_hash:
+                return PlacedReceipt(place, receipt)
+        return None
 
-    def _index(self, offset: int, receipts: BlockReceipts) -> None:
-        self._offsets.append(offset)
-        for position, receipt in enumerate(receipts.transactions):
-            self._places[Hash(receipt.transaction_hash)] = TransactionPlace(Height(receipts.height), position)
-        for timer_id, _ in ended_timers(receipts):
-            self._ended[timer_id] = Height(receipts.height)
-        while len(self._ended) > MAX_ENDED_TIMERS:
-            del self._ended[next(iter(self._ended))]
+    def find_end(self, timer_id: TimerId) -> PlacedEnd | None:
+        """The end of a timer; ``None`` if it is in no block here, or not among the last :data:`MAX_ENDED_TIMERS`."""
+        for place in self._ended.find(timer_id):
+            receipts = self.receipts(place.height)
+            assert receipts is not None, "places below the first block are forgotten"
+            for ended, end in ended_timers(receipts):
+                if ended == timer_id:
+                    return PlacedEnd(place.height, end)
+        return None
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _segment_to_append(self) -> Segment:
+        newest = self._segments[-1] if self._segments else None
+        if newest is not None and not newest.is_complete:
+            if newest.size < self._segment_bytes:
+                return newest
+            newest.complete(self._disk)
+        self._segments.append(self._segment(self.height))
+        return self._segments[-1]
+
+    def _write(self, name: str, record: bytes) -> None:
+        """Append a record to a segment, durably."""
+        self._disk.append(name, record)
+        self._disk.sync(name)
+
+    def _segment(self, base: int) -> Segment:
+        return Segment(base, segment_name(base, base == self.joined_height))
+
+    def _add(self, segment: Segment, record: bytes, receipts: BlockReceipts) -> None:
+        """Note a record that stands at the end of a segment."""
+        transactions = [receipt.transaction_hash for receipt in receipts.transactions]
+        ended = [timer_id for timer_id, _ in ended_timers(receipts)]
+        segment.add(record, keys_of(transactions), keys_of(ended))
+        for position, name in enumerate(transactions):
+            self._transactions.add(name, receipts.height, position)
+        for position, name in enumerate(ended):
+            self._ended.add(name, receipts.height, position)
+
+    def _remove_pruned(self) -> None:
+        """End a pruning that was interrupted."""
+        names = self._disk.names()
+        for prefix in (ARCHIVE_FILE, INDEX_FILE):
+            for base in bases(names, prefix, self.joined_height):
+                if base < self._first:
+                    self._segment(base).remove(self._disk)
+
+    def _open_segments(self) -> None:
+        names = self._disk.names()
+        found, indexed = (bases(names, prefix, self.joined_height) for prefix in (ARCHIVE_FILE, INDEX_FILE))
+        for base in sorted({*found, *indexed}):
+            segment = self._segment(base)
+            if base not in found:
+                raise DiskError(f"{segment.name}: is missing beside {segment.index_name}")
+            if base != self.height:
+                raise DiskError(f"{segment.name}: expected the blocks above height {self.height:,} before it")
+            self._segments.append(segment)
+            if base in indexed:
+                index = segment.open_complete(self._disk)
+                self._transactions.load(base + 1, index.transactions)
+                self._ended.load(base + 1, index.ended)
+            elif base != found[-1]:
+                raise DiskError(f"{segment.index_name}: is missing")
+        if self._first > self.joined_height and not self._segments:
+            raise DiskError(f"{self._segment(self._first).name}: is missing")
+        self._transactions.settle()
+        self._ended.settle()
+        if self._segments and not self._segments[-1].is_complete:
+            self._open_newest(self._segments[-1])
+
+    def _open_newest(self, segment: Segment) -> None:
+        """Read the blocks of a segment that may be appended to; a torn one at its end is cut off.
+
+        The last one is written again: a process that was killed in front of its sync may have left it behind, so that
+        it can be read and yet be lost later, when the state that follows from it is not.
+        """
+        record = b""
+        for offset, payload in recover(self._disk, segment.name):
+            receipts = decode(decode(payload, ArchivedBlock).receipts, BlockReceipts)
+            if receipts.height != segment.last + 1:
+                raise _other_height(segment, offset, receipts.height, segment.last + 1)
+            record = frame(payload)
+            self._add(segment, record, receipts)
+        if record:
+            self._disk.write(segment.name, segment.offsets[-1], record)
+            self._disk.sync(segment.name)
+
+
+def _other_height(segment: Segment, offset: int, found: int, expected: int) -> DiskError:
+    return DiskError(f"{segment.name}: record at offset {offset} is of height {found}, expected {expected}")

@@ -51,3 +51,15 @@ class Disk(Protocol):
 
     def remove(self, name: str) -> None:
         """Delete the file, durably; nothing happens if there is none."""
+
+    def release(self, name: str) -> None:
+        """Hold nothing for the file, whose writes were synced, until it is used again: there are many like it."""
+
+
+def used_bytes(disk: Disk) -> dict[str, int]:
+    """Bytes on the disk, by folder or plain file."""
+    used: dict[str, int] = {}
+    for name in disk.names():
+        top = name.split("/")[0]
+        used[top] = used.get(top, 0) + disk.size(name)
+    return used

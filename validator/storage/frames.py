@@ -68,27 +68,38 @@ def split(data: bytes) -> tuple[list[Frame], int]:
         offset += FRAME_BYTES + len(payload)
 
 
-def recover(disk: Disk, name: str) -> list[Frame]:
-    """The records of a file, up to the first one that a crash left torn; that and what follows is cut off, durably.
+def recover(disk: Disk, name: str) -> Iterator[Frame]:
+    """The records of a file, one after the other, up to the first one that a crash left torn; that and what follows is
+    cut off, durably, when all before it were taken.
 
     Raises :class:`DiskError`, with file and offset, for a record that is damaged in any other way.
     """
-    data = disk.read(name)
-    frames, end = split(data)
-    if end < len(data):
-        if not _is_torn(data, end):
-            raise DiskError(f"{name}: record at offset {end} is damaged")
-        disk.truncate(name, end)
-    return frames
+    offset, size = 0, disk.size(name)
+    while offset < size:
+        data = _frame_bytes(disk, name, offset)
+        payload = _payload_at(data, 0)
+        if payload is None:
+            if not _is_torn(data, offset):
+                raise DiskError(f"{name}: record at offset {offset} is damaged")
+            disk.truncate(name, offset)
+            return
+        yield Frame(offset, payload)
+        offset += FRAME_BYTES + len(payload)
 
 
 def read_frame(disk: Disk, name: str, offset: int) -> bytes:
     """One record by the offset of its frame. Raises :class:`DiskError` if it is damaged."""
-    length = _length_at(disk.read(name, offset, HEADER_BYTES), 0)
-    payload = None if length is None else _payload_at(disk.read(name, offset, FRAME_BYTES + length), 0)
+    payload = _payload_at(_frame_bytes(disk, name, offset), 0)
     if payload is None:
         raise DiskError(f"{name}: record at offset {offset} is damaged")
     return payload
+
+
+def _frame_bytes(disk: Disk, name: str, offset: int) -> bytes:
+    """A file's bytes from an offset on, as far as the frame there reaches; the header if that does not check."""
+    head = disk.read(name, offset, HEADER_BYTES)
+    length = _length_at(head, 0)
+    return head if length is None else disk.read(name, offset, FRAME_BYTES + length)
 
 
 def _length_at(data: bytes, offset: int) -> int | None:
@@ -114,15 +125,16 @@ def _payload_at(data: bytes, offset: int) -> bytes | None:
 
 
 def _is_torn(data: bytes, offset: int) -> bool:
-    """Whether what stands at ``offset``, and is no whole frame, can be what a crash left of one."""
-    length, head = _length_at(data, offset), offset + HEADER_BYTES
-    end = head if length is None else offset + FRAME_BYTES + length
+    """Whether the bytes at a file's ``offset``, which are no whole frame, can be what a crash left of one."""
+    length = _length_at(data, 0)
+    end = HEADER_BYTES if length is None else FRAME_BYTES + length
     if end > len(data):
         return True
     if length is None:  # zeros from somewhere in front of the checksum on, or up to somewhere behind the mark
-        return not any(data[head - CHECKSUM_BYTES : head]) or not any(data[offset : offset + len(MARK)])
+        return not any(data[end - CHECKSUM_BYTES : end]) or not any(data[: len(MARK)])
     is_cut_off = not any(data[end - len(MARK) : end])
-    return is_cut_off or any(not any(data[begin:until]) for begin, until in _sectors(offset, end))
+    sectors = _sectors(offset, offset + end)
+    return is_cut_off or any(not any(data[begin - offset : until - offset]) for begin, until in sectors)
 
 
 def _sectors(begin: int, end: int) -> Iterator[tuple[int, int]]:

@@ -59,7 +59,7 @@ def open_journal(disk: Disk) -> JournalContent:
     What another process, or a sync that failed, left behind can be read and yet be lost later. It is written anew, so
     that no vote is repeated that the next start might not know of.
     """
-    found = recover(disk, JOURNAL_FILE)
+    found = list(recover(disk, JOURNAL_FILE))
     disk.replace(JOURNAL_FILE, disk.read(JOURNAL_FILE))
     batches = [decode_batch(each.payload) for each in found]
     return JournalContent(

@@ -68,6 +68,9 @@ CRASH_EXIT_CODE: Final = 70
 MEASURE_EVERY_S: Final = 0.5
 REMEMBERED_BYTES: Final = 4 << 20
 """Payload bytes of which a host remembers what they say: a broadcast reaches its validators within milliseconds."""
+SCHEME: Final = RememberingScheme(Ed25519Scheme())
+READER: Final = SharedReader(REMEMBERED_BYTES)
+"""Shared by the validators of this process."""
 NOTES_SUFFIX: Final = ".notes"
 DIVERGENCE_SUFFIX: Final = ".divergence"
 """Of the file with what a validator executed otherwise than its peers, which outlives its process and its disk."""
@@ -163,8 +166,6 @@ class ValidatorHost:
         self._scenario = Scenario.model_validate_json(scenario_json)
         self._version = version
         self._mutant = mutant
-        self._scheme, self._reader = RememberingScheme(Ed25519Scheme()), SharedReader(REMEMBERED_BYTES)
-        """Shared by the validators here."""
         self._validators: list[_RunningValidator] = []
         self._peers: Mapping[int, PeerAddress] = {}
         self._measured = float("-inf")
@@ -229,6 +230,14 @@ class ValidatorHost:
         """The host's report. Each observation is reported once; messages only ``with_stamps``."""
         return self._call(self._observe(with_stamps))
 
+    def allow_pruning(self, heights: Mapping[int, int]) -> None:
+        """Let validators, by index, prune their blocks up to these heights, down to ``storage.keep_blocks``.
+
+        The auditor has these blocks of theirs, and every validator that is to catch up with its own disk has them, too.
+        A validator that is started anew prunes nothing until this is called again.
+        """
+        self._call(self._allow_pruning(heights))
+
     def freeze(self) -> None:
         """Bring every validator to rest; pages are still served. A recovery ends first; a join is given up."""
         self._call(self._each(_RunningValidator.freeze))
@@ -279,7 +288,7 @@ class ValidatorHost:
         )
         setup = self._setup(index, name, tally, notes.joins)
         disk = self._disk(data / name, setup.pace)
-        validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally, reader=self._reader)
+        validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally)
         peers = await validator.transport.listen(self._bind)
         server = await _serve_near(validator, self._bind, notes.http_port)
         _write_notes(notes_file, HostNotes(tally.starts, server.port, notes.joins))
@@ -308,7 +317,7 @@ class ValidatorHost:
             _crash(error)
 
     def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
-        scenario, seed, scheme = self._scenario, self._seed, self._scheme
+        scenario, seed, scheme = self._scenario, self._seed, SCHEME
         validators = validator_set(scheme, scenario, seed)
         return ValidatorSetup(
             name=name,
@@ -320,6 +329,7 @@ class ValidatorHost:
             parts=parts_of(scenario, index, tally.mutant_runs, self._mutant),
             joins=has_lost_disk or index in scenario.validators.late,
             byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
+            reader=READER,
             links=OutgoingLinks(scenario.network, index, seed),
             pace=pace_of(scenario, index),
             tells_votes=any(plan.after_votes is not None for plan in scenario.planned_faults),
@@ -330,6 +340,10 @@ class ValidatorHost:
         self._peers = addresses
         for running in self._validators:
             running.validator.transport.set_addresses(addresses)
+
+    async def _allow_pruning(self, heights: Mapping[int, int]) -> None:
+        for running in self._validators:
+            running.validator.allow_pruning(heights.get(running.address.index, 0))
 
     def _take(self, injection: Injection) -> None:
         """Unless a newer one came first: calls may overtake each other."""

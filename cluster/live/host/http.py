@@ -11,7 +11,7 @@ import binascii
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -34,10 +34,12 @@ from cluster.live.web.server import (
     page_response,
     read_body,
 )
-from validator.node.executor.queries import Cursor, EventFilter
+from validator.node.executor.queries import BlockGone, Cursor, EventFilter, StatePages
 from validator.primitives.types import HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash
 from validator.state import HistoryError
 from validator.state.hashing import KEY_BYTES_LIMIT
+
+T = TypeVar("T")
 
 MAX_BATCH_TRANSACTIONS: Final = 1_024
 MAX_BLOCKS_PER_REQUEST: Final = 256
@@ -105,22 +107,22 @@ class _Endpoints:
     async def blocks(self, request: Request) -> Response:
         first = _parse_integer("from", request.query_params.get("from", ""), HEIGHT_LIMIT - 1)
         count = _parse_integer("count", request.query_params.get("count", ""), MAX_BLOCKS_PER_REQUEST)
-        triples = await self._pages.read(lambda pages: pages.blocks(first, count))
+        triples = await self._read(lambda pages: pages.blocks(first, count))
         return messagepack_response([list(triple) for triple in triples])
 
     async def block(self, request: Request) -> Response:
         height = _parse_integer("height", request.path_params["height"], HEIGHT_LIMIT - 1)
         if MESSAGEPACK in request.headers.get("accept", ""):
-            triples = await self._pages.read(lambda pages: pages.blocks(height, 1))
+            triples = await self._read(lambda pages: pages.blocks(height, 1))
             if not triples:
                 raise HTTPException(404, f"no final block at height {height}")
             return messagepack_response(list(triples[0]))
-        page = await self._pages.read(lambda pages: pages.block(height))
+        page = await self._read(lambda pages: pages.block(height))
         return page_response(request, page, f"no final block at height {height}")
 
     async def finality(self, request: Request) -> Response:
         height = _parse_integer("height", request.path_params["height"], HEIGHT_LIMIT - 1)
-        proof = await self._pages.read(lambda pages: pages.finality(height))
+        proof = await self._read(lambda pages: pages.finality(height))
         if proof is not None and MESSAGEPACK in request.headers.get("accept", ""):
             return messagepack_response(list(proof))
         return page_response(request, proof and proof.page, f"no final block at height {height}, or no proof of it yet")
@@ -128,7 +130,7 @@ class _Endpoints:
     async def receipt(self, request: Request) -> Response:
         name = Hash(_parse_hash("transaction hash", request.path_params["hash"]))
         page = await self._pages.read(lambda pages: pages.receipt(name))
-        return page_response(request, page, f"no final transaction {name.hex()}")
+        return page_response(request, page, f"no final transaction {name.hex()}, or its block is not here any more")
 
     async def account(self, request: Request) -> Response:
         address = _parse_address("address", request.path_params["address"])
@@ -152,8 +154,10 @@ class _Endpoints:
         start = query.get("from") if start is None else start
         place = None if start is None else _parse_cursor("from", start)
         if not is_stream:
-            page = await self._pages.read(lambda pages: pages.events(place, wanted))
-            return page_response(request, page, f"from: this validator has no blocks as far down as {start}")
+            page = await self._read(lambda pages: pages.events(place, wanted))
+            if page is None:
+                raise HTTPException(410, f"from: this validator has no blocks as far down as {start}")
+            return page_response(request, page)
         subscription = self._pages.subscribe(place, wanted)
         if subscription is None:
             raise HTTPException(429, "too many streams of events")
@@ -166,6 +170,13 @@ class _Endpoints:
             return page_response(request, await self._pages.proof(key, at))
         except HistoryError as error:
             raise HTTPException(404, str(error)) from None
+
+    async def _read(self, read: Callable[[StatePages], T]) -> T:
+        """Read something of blocks that may not be here any more."""
+        try:
+            return await self._pages.read(read)
+        except BlockGone as error:
+            raise HTTPException(410, str(error)) from None
 
     async def genesis(self, request: Request) -> Response:
         return page_response(request, self._pages.genesis())

@@ -15,6 +15,7 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport, str
     node, newest, counters = validator.node, tally.newest, transport.counters
     gauges: list[tuple[str, str, int]] = [
         ("stampede_height", "Newest final height.", node.height),
+        ("stampede_first_block", "Height of the first block on the disk.", validator.executor.pages.first_block),
         ("stampede_view", "Current consensus view.", node.view),
         ("stampede_pending_timers", "Live timers.", tally.pending_timers),
         ("stampede_backlog", "Live timers whose trigger height has passed.", tally.backlog),
@@ -25,6 +26,8 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport, str
     if newest is not None:
         gauges.append(("stampede_basefee_cycle", "Price of a cycle.", newest.basefee_cycle))
         gauges.append(("stampede_basefee_lane_timer", "Price of a timer lane cycle.", newest.basefee_lane_timer))
+    used = labelled("file", validator.executor.used_bytes)
+    lines = [render_metric("stampede_disk_bytes", "gauge", "Bytes on the disk, by folder or file.", used)]
     links = labelled("was", {} if transport.links is None else transport.links.totals())
     refused, dropped = tally.transactions_refused, tally.transactions_dropped
     totals: list[tuple[str, str, int | Samples]] = [
@@ -40,7 +43,7 @@ def render_metrics(validator: Validator, tally: Tally, transport: Transport, str
         ("stampede_transactions_refused_total", "Transactions that the mempool refused.", _by_reason(refused)),
         ("stampede_transactions_dropped_total", "Transactions that left the mempool.", _by_reason(dropped)),
     ]
-    lines = [render_metric(name, "gauge", text, value) for name, text, value in gauges]
+    lines += [render_metric(name, "gauge", text, value) for name, text, value in gauges]
     return "".join([*lines, *(render_metric(name, "counter", text, value) for name, text, value in totals)])
 
 

@@ -90,6 +90,8 @@ class ValidatorSetup:
     """It begins without state: by a snapshot of its peers', unless its disk holds one already."""
     byzantine: ByzantineValidator | None = None
     """The wrapper of a validator that breaks the protocol on purpose."""
+    reader: SharedReader = field(default_factory=SharedReader)
+    """Reads its messages, for other validators of the process as well."""
     links: OutgoingLinks | None = None
     """The links that its messages take."""
     pace: Pace = FULL_SPEED
@@ -134,12 +136,10 @@ class ValidatorLoop:
         on_crash: Callable[[BaseException], None],
         tally: Tally | None = None,
         sleep: Callable[[float], None] = time.sleep,
-        reader: SharedReader | None = None,
     ) -> None:
-        """``sleep`` holds up the executor's thread if its jobs are slow. ``reader`` is the process's own."""
+        """``sleep`` holds up the executor's thread if its jobs are slow."""
         self.setup = setup
         self.tally = Tally() if tally is None else tally
-        self._reader = SharedReader() if reader is None else reader
         self._disk = disk
         self._on_crash = on_crash
         self._validator: Validator | None = None
@@ -199,6 +199,14 @@ class ValidatorLoop:
         self.executor.slow_down(job_ms)
         self.timers.set_speed(clock_speed)
 
+    def allow_pruning(self, height: int) -> None:
+        """Nobody else needs the blocks up to a height (:class:`~validator.node.executor.executor.Executor`).
+
+        A validator that is not there yet is not told: the driver says it again.
+        """
+        if self._validator is not None:
+            self._validator.executor.allow_pruning(height)
+
     async def freeze(self) -> None:
         """Come to rest, once :meth:`recover` has ended: take no more input, and finish the work under way.
 
@@ -245,7 +253,7 @@ class ValidatorLoop:
             leader=node.leader,
             diverged=node.diverged is not None,
             recovered_height=executor.recovered_height,
-            snapshot_height=executor.archive.first_height,
+            snapshot_height=executor.archive.joined_height,
         )
 
     # --- events in ----------------------------------------------------------------------------------------------------
@@ -253,7 +261,7 @@ class ValidatorLoop:
     def _on_message(self, sender: int, payload: bytes) -> None:
         if not self._frozen:
             self.observations.stamp(False, sender, payload)
-            self._deliver(Message(sender, payload, self._reader.read(payload)))
+            self._deliver(Message(sender, payload, self.setup.reader.read(payload)))
 
     def _on_written(self, token: int | None) -> None:
         if token is not None:

@@ -7,14 +7,16 @@ from typing import Any
 
 from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated, RunCounter, parts_with
 from consensus.messages import Vote
-from validator.chain.block import BlockReceipts
 from validator.chain.messages import read_message
 from validator.node.assembly import Parts
 from validator.node.blocks.finality import Finality
 from validator.node.events import ReplaceJournal
+from validator.node.executor.executor import Executor
+from validator.node.executor.jobs import Finalize, Finalized, FinalizedInvalid
 from validator.node.joining.past_views import PastViews
 from validator.node.joining.snapshot_join import SnapshotJoin
-from validator.primitives.codec import CodecError, encode
+from validator.primitives.codec import CodecError
+from validator.primitives.types import HEIGHT_LIMIT
 from validator.state.engine import SectionHead
 from validator.state.hashing import TWIG_LEVELS
 from validator.state.intake import SnapshotIntake
@@ -23,9 +25,8 @@ from validator.state.log import StateLog, begin_with_snapshot, chunk_name, snaps
 from validator.state.merkle import pruned_peaks
 from validator.state.snapshot import SnapshotError
 from validator.state.store import LogStateStore
-from validator.storage.archive import ARCHIVE_FILE, ArchivedBlock, BlockArchive
+from validator.storage.archive import BlockArchive
 from validator.storage.disk import Disk
-from validator.storage.frames import frame
 from validator.storage.journal import JournalContent, encode_journal, open_journal
 
 MUTANTS = MutantTable(Area.STORAGE)
@@ -63,9 +64,9 @@ def _unsynced_meta(counter: RunCounter) -> Parts:
 class NotSynced(Mutated, BlockArchive):
     """a final block is not durable before its state is"""
 
-    def append(self, archived: ArchivedBlock, receipts: BlockReceipts) -> None:
+    def _write(self, name: str, record: bytes) -> None:
         self.counter.ran()
-        self._index(self._disk.append(ARCHIVE_FILE, frame(encode(archived))), receipts)
+        self._disk.append(name, record)
 
 
 @MUTANTS.part("prune-before-commit", Detection("pruning", ALL, seeds=8), "no_problems")
@@ -89,6 +90,18 @@ class PrunesFirst(Mutated, LogStateStore):
 
     def _prune(self) -> None:
         """That was done."""
+
+
+@MUTANTS.part("prunes-what-peers-need", Detection("kept-blocks", ALL), "no_problems")
+class PrunesUnreleased(Mutated, Executor):
+    """final blocks are removed though a peer that is down lacks them"""
+
+    def _finalize(self, job: Finalize) -> Finalized | FinalizedInvalid:
+        released, self.prunable_height = self.prunable_height, HEIGHT_LIMIT
+        result = super()._finalize(job)
+        self.prunable_height = released
+        self.counter.runs += self._archive.first_height > released
+        return result
 
 
 @MUTANTS.part("snapshot-chunk-unchecked", Detection("false-snapshot", (2,)), "no_problems")

@@ -67,6 +67,10 @@ class ReadOnlyDisk:
     def remove(self, name: str) -> None:
         """Ignored: recovery does not read what it removes."""
 
+    def release(self, name: str) -> None:
+        """Hold nothing for the file until it is read again."""
+        self._disk.release(name)
+
 
 @contextmanager
 def opened(folder: Path) -> Iterator[LogStateStore]:

@@ -224,6 +224,12 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
             for at in range(24, 46)
         ],
     ),
+    "kept-blocks": _scenario(
+        "A validator is down for longer than its peers keep blocks, but for those that it lacks.",
+        storage={"segment_kib": 8, "retained_heights": 8, "keep_blocks": 8},
+        stop={"height": 60, "drain_blocks": 2, "timeout_s": 40},
+        faults=[_kill("validator-2", 10, 6_000)],
+    ),
     "false-snapshot": _scenario(
         "A validator loses its disk, and one of those that help it gives wrong chunks.",
         faults=[_WIPED],

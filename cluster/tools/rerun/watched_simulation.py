@@ -23,6 +23,7 @@ from consensus.messages import VoteKind
 from validator.chain import messages
 from validator.node import events
 from validator.node.executor import jobs
+from validator.node.peer_service import Request
 from validator.primitives.codec import CodecError
 
 KINDS: Final = {
@@ -259,17 +260,6 @@ def _other(message: messages.PeerMessage) -> tuple[str, str]:
     match message:
         case messages.TransactionsMessage(transactions):
             return "transactions", counted(len(transactions), "transaction")
-        case messages.BlockRequest(digest):
-            return "request", f"for block {head(digest)}"
-        case messages.FinalBlocksRequest(first, most):
-            return "request", f"for final blocks from height {first} on, at most {most}"
-        case messages.SnapshotRequest():
-            return "request", "for a snapshot"
-        case messages.ChunkRequest(height, chunk, offset):
-            start = f" from byte {offset:,} on" if offset else ""
-            return "request", f"for chunk {chunk} of the snapshot of height {height}{start}"
-        case messages.ViewRequest():
-            return "request", "for the current view"
         case messages.BlockResponse(body):
             return "block", f"of {len(body):,} bytes"
         case messages.FinalBlocksResponse(bodies, links):
@@ -277,6 +267,8 @@ def _other(message: messages.PeerMessage) -> tuple[str, str]:
                 "block",
                 f"{counted(len(bodies), 'final block')}, {counted(len(links), 'header')} up to a finalization",
             )
+        case messages.BlocksPruned(begins_at):
+            return "block", f"none: those here begin at height {begins_at}"
         case messages.SnapshotOffer(manifest=manifest):
             return "snapshot", f"offer with a manifest of {len(manifest):,} bytes"
         case messages.ChunkResponse(height, chunk, data, total=total):
@@ -284,8 +276,25 @@ def _other(message: messages.PeerMessage) -> tuple[str, str]:
             return "snapshot", f"chunk {chunk} of height {height}, {len(data):,}{whole} bytes"
         case messages.ViewReport():
             return "snapshot", "the current view"
-        case _:
+        case messages.ConsensusMessage():
             return "garbage", type(message).__name__
+        case _:
+            return "request", _request(message)
+
+
+def _request(message: Request) -> str:
+    match message:
+        case messages.BlockRequest(digest):
+            return f"for block {head(digest)}"
+        case messages.FinalBlocksRequest(first, most):
+            return f"for final blocks from height {first} on, at most {most}"
+        case messages.SnapshotRequest():
+            return "for a snapshot"
+        case messages.ChunkRequest(height, chunk, offset):
+            start = f" from byte {offset:,} on" if offset else ""
+            return f"for chunk {chunk} of the snapshot of height {height}{start}"
+        case messages.ViewRequest():
+            return "for the current view"
 
 
 def describe_job(job: jobs.Job) -> str:

@@ -73,6 +73,8 @@ LIARS: Final = 0.25
 """Share of the seeds with one of :data:`LIES`, if a validator can be spared or is byzantine anyway."""
 OUTSIDERS: Final = 0.7
 """Share of those with the behaviour ``outsider``, if a committee leaves out a byzantine validator."""
+KEPT_BLOCKS: Final = (None, 16, 24)
+"""On small disks; ``None`` are all."""
 STRAINS: Final = (keep_little, crowd, hurry, storm, run_programs, aim)
 SLOW_NETWORKS: Final = 0.08
 """Share of the seeds in which a message takes about as long as every timeout, or longer."""
@@ -158,6 +160,8 @@ class _Drawing:
             self.slow_down(random, fields)
         if random.random() < QUICK_REPEATS:
             self.repeat_quickly(random, fields)
+        if "storage" in fields:
+            fields["storage"]["keep_blocks"] = Random(f"{self.seed}/{self.protocol}/blocks").choice(KEPT_BLOCKS)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------

@@ -32,8 +32,8 @@ from consensus.keys import ValidatorSet
 from validator.chain.genesis import Genesis
 from validator.node.assembly import Validator
 from validator.node.events import SetTimer, TimerName
-from validator.storage.archive import ARCHIVE_FILE
 from validator.storage.journal import JOURNAL_FILE
+from validator.storage.segments import ARCHIVE_FILE
 
 
 def make_scenario(*faults: dict[str, Any], count: int = 4, height: int = 30, **fields: Any) -> Scenario:

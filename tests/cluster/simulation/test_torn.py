@@ -13,7 +13,7 @@ from cluster.simulation.machine import JOB_OPERATIONS, Machine
 from tests.cluster.simulation.flooded import flooded
 from tests.validator.network import Network
 from validator.node.executor.jobs import Finalize
-from validator.storage.archive import ARCHIVE_FILE
+from validator.storage.segments import ARCHIVE_FILE
 
 VICTIM = 2
 SLOW = 1

@@ -13,6 +13,7 @@ from validator.chain.messages import (
     MAX_MESSAGE_BYTES,
     BlockRequest,
     BlockResponse,
+    BlocksPruned,
     ChunkRequest,
     ChunkResponse,
     ConsensusMessage,
@@ -37,6 +38,7 @@ MESSAGES: list[tuple[PeerMessage, list[object]]] = [
     (BlockResponse(b"body"), [4, b"body"]),
     (FinalBlocksRequest(2**64 - 1, 5), [5, 2**64 - 1, 5]),
     (FinalBlocksResponse((b"a", b"b"), (), b"certificate"), [6, [b"a", b"b"], [], b"certificate"]),
+    (BlocksPruned(2**64 - 1), [13, 2**64 - 1]),
     (ChunkRequest(8, 2, 5), [9, 8, 2, 5]),
     (ChunkResponse(8, 2, b"data", 5, 9), [10, 8, 2, b"data", 5, 9]),
 ]

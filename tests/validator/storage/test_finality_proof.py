@@ -35,8 +35,11 @@ def headers() -> list[Header]:
 def archive(headers: list[Header], certified: dict[int, bytes]) -> BlockArchive:
     found = BlockArchive(MemoryDisk())
     for header in headers:
-        archived = ArchivedBlock(encode_record(Block(header, ())), b"", certified.get(header.height, b""), b"")
-        found.append(archived, BlockReceipts(header.height, b"", (), (), (), (), (), 0, b""))
+        receipts = BlockReceipts(header.height, b"", (), (), (), (), (), 0, b"")
+        certificate = certified.get(header.height, b"")
+        found.append(
+            ArchivedBlock(encode_record(Block(header, ())), encode_record(receipts), certificate, b""), receipts
+        )
     return found
 
 

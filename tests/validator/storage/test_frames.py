@@ -13,10 +13,11 @@ from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from validator.chain.block import BlockReceipts, Effects, TransactionReceipt
 from validator.primitives.codec import encode, tagged_hash
 from validator.primitives.types import Hash
-from validator.storage.archive import ARCHIVE_FILE, ArchivedBlock, BlockArchive
+from validator.storage.archive import ArchivedBlock, BlockArchive
 from validator.storage.disk import DiskError
 from validator.storage.frames import FRAME_BYTES, HEADER_BYTES, SECTOR_BYTES, frame, read_frame, recover, split
 from validator.storage.journal import JOURNAL_FILE, encode_batch, encode_journal, open_journal
+from validator.storage.segments import ARCHIVE_FILE
 
 FILE = "file"
 PAYLOADS = [b"first", b"", b"x" * 300, bytes(1_100), b"last"]
@@ -75,7 +76,7 @@ def test_a_flipped_bit_is_damage_and_nothing_is_cut(shift: int) -> None:
         flipped[place] ^= 1 << place % 8
         disk = disk_with(bytes(flipped))
         with pytest.raises(DiskError, match=f"{FILE}: record at offset {start} is damaged"):
-            recover(disk, FILE)
+            list(recover(disk, FILE))
         assert disk.read(FILE) == flipped
         with pytest.raises(DiskError, match=f"offset {start}"):
             read_frame(disk, FILE, start)
@@ -88,7 +89,7 @@ def test_a_flipped_bit_in_content_of_zeros_is_no_tear() -> None:
         flipped = bytearray(data)
         flipped[place] ^= 1
         with pytest.raises(DiskError, match="is damaged"):
-            recover(disk_with(bytes(flipped)), FILE)
+            list(recover(disk_with(bytes(flipped)), FILE))
 
 
 def test_a_flipped_length_is_no_tear_where_the_checksum_ends_in_the_next_sector() -> None:
@@ -98,7 +99,7 @@ def test_a_flipped_length_is_no_tear_where_the_checksum_ends_in_the_next_sector(
         flipped = bytearray(before + frame(payload) + frame(b"vote"))
         flipped[len(before) + 4] ^= 1 << bit
         with pytest.raises(DiskError, match=f"offset {len(before)} is damaged"):
-            recover(disk_with(bytes(flipped)), FILE)
+            list(recover(disk_with(bytes(flipped)), FILE))
 
 
 @pytest.mark.parametrize("last", PAYLOADS)
@@ -194,9 +195,9 @@ def require_archive(archive: BlockArchive, height: int) -> None:
     assert archive.height == height
     assert [archive.get(at) for at in range(1, height + 1)] == [archived(at) for at in range(1, height + 1)]
     assert archive.get(0) is archive.get(height + 1) is None
-    places = {at: archive.place_of(Hash(tagged_hash(b"t", bytes([at])))) for at in range(1, height + 1)}
-    assert {at for at, place in places.items() if place is not None} == {at for at in places if at % 3}
-    assert all(place is None or place.height == at for at, place in places.items())
+    found = {at: archive.find_receipt(Hash(tagged_hash(b"t", bytes([at])))) for at in range(1, height + 1)}
+    assert {at for at, placed in found.items() if placed is not None} == {at for at in found if at % 3}
+    assert all(placed is None or placed.place.height == at for at, placed in found.items())
 
 
 def test_an_archive_reopens_as_it_was() -> None:

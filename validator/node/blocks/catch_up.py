@@ -2,28 +2,39 @@
 
 A single block is asked for by digest, as long as the engine waits for it or a block above it. While a finalization is
 out of reach, ranges of final blocks are asked for instead, each proved by a finalization certificate.
+
+A validator whose peers have pruned what it needs cannot catch up: it ends, and says so. It believes that when so many
+of them say so that at most ``f`` are left, each several times, so that the others were asked in between.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Final
 
 from consensus.keys import ValidatorSet
+from consensus.types import fault_bound
 from validator.chain import messages
 from validator.chain.block import decode_block, header_hash
 from validator.node.blocks.block_tree import BlockTree, HeldBlock
 from validator.node.blocks.finality import Finality
 from validator.node.events import SetTimer, TimerName
 from validator.node.outbox import Outbox
-from validator.primitives.types import Hash
+from validator.primitives.types import Hash, ValidatorError
 from validator.storage.finality_proof import MAX_LINKS, is_proved
 
+TIMES_PRUNED: Final = 3
+"""So often a peer says that it has pruned what is asked for until that counts."""
 MAX_PROVEN_AHEAD: Final = 2 * messages.MAX_BLOCKS_ASKED
 """Blocks that are proved final and wait for execution, beyond which no more are asked for."""
 SYNC_TIMER: Final = TimerName("sync")
+
+
+class BlocksGone(ValidatorError):
+    """The peers have pruned the blocks that this validator needs next. The message says which, and what helps."""
 
 
 @dataclass(slots=True)
@@ -45,6 +56,8 @@ class CatchUp:
     """A block that is asked for by digest."""
     _bad_givers: set[int] = field(default_factory=set)
     """Peers whose ranges of final blocks are not looked at before the next tick: one did not hold."""
+    _pruned: Counter[int] = field(default_factory=Counter)
+    """How often each peer said that it has pruned what is asked for, since final blocks came last."""
 
     def __post_init__(self) -> None:
         count = len(self.validators)
@@ -100,7 +113,22 @@ class CatchUp:
         if self.finality.proven == proven:
             return False
         self._is_asking = False
+        self._pruned.clear()
         return True
+
+    def take_pruned(self, sender: int, begins_at: int) -> None:
+        """A peer says that its blocks begin at a height. Raises :class:`BlocksGone` once enough of them do."""
+        needed = self.finality.proven_height + 1
+        if self.finality.target is None or begins_at <= needed:
+            return  # an answer to an older request
+        self._pruned[sender] += 1
+        certain = [peer for peer, times in self._pruned.items() if times >= TIMES_PRUNED]
+        count = len(self.validators)
+        if len(certain) >= max(count - 1 - fault_bound(count), 1):
+            raise BlocksGone(
+                f"the peers have pruned block {needed:,}, the next one needed here ({len(certain)} of {count - 1} say"
+                " so): without its data folder the validator joins by a snapshot"
+            )
 
     def _take_if_proved(self, response: messages.FinalBlocksResponse) -> bool:
         """Hold blocks that are linked to each other, the last one proved by its finalization; else ``False``."""

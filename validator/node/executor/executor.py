@@ -33,7 +33,7 @@ from validator.state.log import SEGMENT_BYTES
 from validator.state.store import RETAINED_HEIGHTS
 from validator.state.working_set import Change, World
 from validator.storage.archive import ArchivedBlock, BlockArchive
-from validator.storage.disk import Disk
+from validator.storage.disk import Disk, used_bytes
 from validator.storage.finality_proof import find_proof
 from validator.transition.genesis_block import genesis_batch, genesis_header
 from validator.transition.receipt_bound import require_receipts_fit
@@ -52,12 +52,14 @@ class RecoveryError(ValidatorError):
 
 @dataclass(frozen=True, slots=True)
 class StorageConfig:
-    """How much one validator keeps of its state's past. Validators may differ in it."""
+    """How much one validator keeps of the past. Validators may differ in it."""
 
     segment_bytes: int = SEGMENT_BYTES
-    """Size from which on a file of the log takes no further commit."""
+    """Size from which on a file of the state's log takes no further commit, and one of the archive no further block."""
     retained_heights: int = RETAINED_HEIGHTS
     """Heights below the final one that can be proved, offered as a snapshot, and rewound to."""
+    keep_blocks: int | None = None
+    """Final blocks that are kept at least, no fewer than the retained heights; ``None``: all are."""
 
 
 DEFAULT_STORAGE: Final = StorageConfig()
@@ -83,7 +85,9 @@ class Executor:
         self._transition = transition
         self._store = self.store_class.open(disk, retained=storage.retained_heights)
         self._store.log.segment_bytes = storage.segment_bytes
-        self._archive = self.archive_class(disk)
+        self._archive = self.archive_class(disk, storage.segment_bytes)
+        self._disk = disk
+        self._keep_blocks = storage.keep_blocks
         self._genesis_header = self._open_genesis(disk)
         self._accounts: dict[int, Address] = {}
         """Accounts of validators that proposed, by their index."""
@@ -95,6 +99,8 @@ class Executor:
         """Height of the newest final block found on disk."""
         self.replayed_blocks = self._replay()
         """How many archived blocks were executed again, the state lagging behind them."""
+        self.prunable_height = 0
+        """Nobody else needs the blocks up to here, the driver said; it says so again after a start."""
         self.pages = StatePages(self)
 
     # --- for others to read -----------------------------------------------------------------------------------------
@@ -145,6 +151,16 @@ class Executor:
         assert data is not None, "every state has the chain's counters"
         counters: Globals = decode_record(GLOBALS, data)
         return counters.live_timers
+
+    @property
+    def used_bytes(self) -> dict[str, int]:
+        """Bytes on the disk, by folder or plain file."""
+        return used_bytes(self._disk)
+
+    def allow_pruning(self, height: int) -> None:
+        """The auditor has every block up to a height, and so has whoever would catch up from here: as far as they are
+        concerned the blocks may go."""
+        self.prunable_height = max(self.prunable_height, height)
 
     def close(self) -> None:
         self._store.close()
@@ -238,6 +254,8 @@ class Executor:
         self._archive.append(archived, outcome.receipts)
         self._store.commit(outcome.view)
         self._branches.finalize(job.digest)
+        if self._keep_blocks is not None:
+            self._archive.prune(min(self.final_header.height - self._keep_blocks, self.prunable_height))
         return jobs.Finalized(
             digest=job.digest,
             header=executed.block.header,
@@ -280,7 +298,8 @@ class Executor:
         bodies: list[bytes] = []
         size, certified, certificate = 0, 0, b""
         if job.first <= self._archive.first_height:
-            return jobs.BlocksRead(job.peer, (), (), b"")
+            begins_at = 0 if self._keep_blocks is None else self._archive.first_height + 1
+            return jobs.BlocksRead(job.peer, (), (), b"", begins_at)
         for height in range(job.first, min(job.first + job.most, self._archive.height + 1)):
             archived = self._archive.get(height)
             assert archived is not None, "the archive has no gaps"

@@ -106,6 +106,8 @@ class BlocksRead:
     links: tuple[Header, ...]
     """Headers that lead from the last of them to the block of the certificate; empty if it is that block."""
     certificate: bytes
+    begins_at: int = 0
+    """Height of the first block here, if those asked for were pruned; else 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from consensus.messages import Certificate
 from consensus.messages import decode as decode_message
 from validator.chain.block import Block, BlockReceipts, Event, Header, TransactionReceipt, header_hash
 from validator.chain.genesis import Genesis
-from validator.chain.receipts import Source, TimerEnd, ended_timers, events_of, unpack
+from validator.chain.receipts import Source, TimerEnd, events_of, unpack
 from validator.chain.records import (
     ACCOUNT,
     JOB,
@@ -30,7 +30,7 @@ from validator.chain.records import (
 from validator.chain.transactions import address_of, transaction_hash
 from validator.execution.governance import GOVERNED_NAMES, parameters_in_force
 from validator.primitives.codec import decode, encode
-from validator.primitives.types import Hash, TimerId, address_text
+from validator.primitives.types import Hash, TimerId, ValidatorError, address_text
 from validator.state import View
 from validator.state.proofs.proof import verify
 from validator.state.working_set import World
@@ -168,6 +168,10 @@ class FinalChain(Protocol):
         """The encoded proof of a key's value in the state of a retained height."""
 
 
+class BlockGone(ValidatorError):
+    """A final block is not here: it was pruned, or the validator joined above it."""
+
+
 class StatePages:
     """Read-only pages over the final state and the archive."""
 
@@ -176,9 +180,14 @@ class StatePages:
         self._open_jobs: tuple[tuple[int, bytes], dict[bytes, list[str]]] = ((0, b""), {})
         """The jobs that take results, by actor, and the height and root of the state that they stand in."""
 
+    @property
+    def first_block(self) -> int:
+        """Height of the first block here: those below were pruned, or final before the validator joined."""
+        return self._chain.archive.first_height + 1
+
     def blocks(self, first: int, most: int) -> list[tuple[bytes, bytes, bytes]]:
         """``(block, receipts, computed_root)`` from a height on, as many as there are up to ``most`` and fit into
-        :data:`MAX_BLOCKS_BYTES`; one at least, if there is one."""
+        :data:`MAX_BLOCKS_BYTES`; one at least, if there is one. Raises :class:`BlockGone`."""
         found: list[tuple[bytes, bytes, bytes]] = []
         room = MAX_BLOCKS_BYTES
         for height in range(max(first, 1), max(first, 1) + most):
@@ -189,11 +198,13 @@ class StatePages:
             if found and room < 0:
                 break
             found.append((archived.block, archived.receipts, archived.computed_root))
+        self._require_here(max(first, 1), bool(found))
         return found
 
     def block(self, height: int) -> Page | None:
-        """The final block at a height."""
+        """The final block at a height. Raises :class:`BlockGone`."""
         archived = self._chain.archive.get(height)
+        self._require_here(height, archived is not None)
         if archived is None:
             return None
         block, receipts = decode(archived.block, Block), decode(archived.receipts, BlockReceipts)
@@ -220,14 +231,10 @@ class StatePages:
         }
 
     def receipt(self, digest: Hash) -> Page | None:
-        """The receipt of a final transaction."""
-        place = self._chain.archive.place_of(digest)
-        if place is None:
-            return None
-        archived = self._chain.archive.get(place.height)
-        assert archived is not None
-        receipt = decode(archived.receipts, BlockReceipts).transactions[place.position]
-        return _receipt_page(receipt, place.height, place.position)
+        """The receipt of a transaction in a block that is here, if it is among the last
+        (:data:`validator.storage.archive.MAX_TRANSACTIONS`)."""
+        found = self._chain.archive.find_receipt(digest)
+        return None if found is None else _receipt_page(found.receipt, *found.place)
 
     def supply(self) -> Page:
         """The sum of all balances, and the amount burned. Costs a look at every account."""
@@ -308,12 +315,11 @@ class StatePages:
         }
 
     def _ended_timer(self, timer_id: TimerId) -> Page | None:
-        height = self._chain.archive.end_of(timer_id)
-        receipts = None if height is None else self._receipts(height)
-        if receipts is None:
+        found = self._chain.archive.find_end(timer_id)
+        if found is None:
             return None
-        end = next(end for ended, end in ended_timers(receipts) if ended == timer_id)
-        return {"timer_id": timer_id.hex(), "state": end.state, "height": receipts.height, **_end_page(end)}
+        height, end = found
+        return {"timer_id": timer_id.hex(), "state": end.state, "height": height, **_end_page(end)}
 
     # --- events -------------------------------------------------------------------------------------------------------
 
@@ -343,20 +349,20 @@ class StatePages:
 
     def events_at(self, height: int) -> list[PlacedEvent]:
         """All events of a final block; none if there is no such block."""
-        receipts = self._receipts(height)
+        receipts = self._chain.archive.receipts(height)
         if receipts is None:
             return []
         return [PlacedEvent(Cursor(height, i), *found) for i, found in enumerate(events_of(receipts))]
 
-    def _receipts(self, height: int) -> BlockReceipts | None:
-        archived = self._chain.archive.get(height)
-        return None if archived is None else decode(archived.receipts, BlockReceipts)
-
     # --- proofs -------------------------------------------------------------------------------------------------------
 
     def finality(self, height: int) -> FinalityPage | None:
-        """The proof that the block at a height is final; ``None`` if there is no such block, or no proof of it."""
+        """The proof that the block at a height is final; ``None`` if there is no such block, or no proof of it.
+
+        Raises :class:`BlockGone`.
+        """
         archive = self._chain.archive
+        self._require_here(height, height == archive.joined_height)
         block = archive.block(height)
         proof = None if block is None else find_proof(archive, height)
         if block is None or proof is None:
@@ -408,6 +414,12 @@ class StatePages:
             ],
             "epochs": [{"first_view": epoch.first_view, "members": list(epoch.members)} for epoch in genesis.epochs],
         }
+
+    def _require_here(self, height: int, is_here: bool = False) -> None:
+        if not is_here and 0 < height < self.first_block:
+            raise BlockGone(
+                f"block {height} is not here: the blocks of this validator begin at height {self.first_block}"
+            )
 
     def _record(self, key: bytes) -> Any:
         data = self._chain.final_view.get(key)

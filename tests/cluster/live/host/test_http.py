@@ -28,7 +28,7 @@ from cluster.live.web import server as web
 from cluster.live.web.connections import Connection
 from cluster.live.web.prometheus_text import render_metric
 from cluster.live.web.server import serve
-from loadgen.client import NotFound, Refused, ValidatorClient
+from loadgen.client import Gone, NotFound, Refused, ValidatorClient
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
 from validator.chain.transactions import Transaction, Transfer, address_of, sign, transaction_hash
 from validator.node.events import SubmitResult
@@ -109,6 +109,28 @@ def test_blocks_in_messagepack(validator: ServerThread, client: ValidatorClient)
     assert [block for block, _, _ in client.blocks(2, 256)] == [b"block 2", b"block 3"]
     assert client.blocks(2, 1) == [(b"block 2", b"receipts", bytes(32))]
     assert client.blocks(9, 256) == []
+
+
+def test_what_is_not_there_any_more() -> None:
+    """One clear line with status 410, in both forms of a page, and by the client an error of its own."""
+    pages = FakePages(FakeChain(), 0)
+    with ServerThread(pages) as server, ValidatorClient(server.url) as client:
+        for _ in range(3):
+            client.status()
+        pages.pruned = 2
+        line = "block 2 is not here: the blocks of this validator begin at height 3"
+        for path in ("/blocks/2", "/blocks/2/finality", "/blocks?from=2&count=9"):
+            for accepted in ("application/json", "application/msgpack"):
+                answer = request(server, "GET", path, headers={"Accept": accepted})
+                assert_error(*answer[:2], 410, line)
+        assert_error(
+            *request(server, "GET", "/events?from=2.5")[:2], 410, "this validator has no blocks as far down as 2.5"
+        )
+        for ask in (client.block, client.finality, lambda height: client.blocks(height, 1)):
+            with pytest.raises(Gone, match=line):
+                ask(2)
+        assert client.block(3)["height"] == 3
+        assert [block for block, _, _ in client.blocks(3, 9)] == [b"block 3"]
 
 
 @pytest.mark.parametrize("name", ["block", "receipt", "timer"])

@@ -12,7 +12,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import urllib3
@@ -24,6 +25,7 @@ from cluster.disks.directory import DirectoryDisk
 from cluster.live.driver.collect import ServedOverHttp, collect
 from cluster.live.host import executor_thread, pages
 from cluster.live.host.executor_thread import MAX_PAGES_AT_ONCE
+from cluster.live.host.host import ValidatorHost
 from cluster.live.host.http import build_app
 from cluster.live.host.join_inbox import MAX_JOIN_MESSAGES
 from cluster.live.host.observations import FinalSeen, FirstSeen, ViewSeen, VoteSent
@@ -61,10 +63,11 @@ from validator.chain.messages import (
 )
 from validator.chain.records import GLOBALS
 from validator.chain.transactions import Call, Transaction, sign
+from validator.node.assembly import PRODUCTION
 from validator.node.events import BlockFinal, Effect, Event, Message, TimerName
-from validator.node.executor.executor import Executor
+from validator.node.executor.executor import Executor, StorageConfig
 from validator.node.executor.jobs import Job, JobResult
-from validator.node.executor.queries import EventFilter, StatePages
+from validator.node.executor.queries import BlockGone, EventFilter, StatePages
 from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.primitives.codec import decode
 from validator.primitives.types import Hash
@@ -597,6 +600,37 @@ def test_a_bug_is_a_crash(tmp_path: Path) -> None:
     run(test)
 
 
+def test_a_validator_prunes_what_the_auditor_has(tmp_path: Path) -> None:
+    async def test() -> None:
+        storage = StorageConfig(segment_bytes=1, retained_heights=8, keep_blocks=8)
+        async with network(tmp_path, parts=replace(PRODUCTION, storage=storage)) as members:
+            await members[0].reaches(12)
+            members[0].loop.allow_pruning(9)
+            height = members[0].loop.state().height
+            for member in members:
+                await member.reaches(max(height, 17) + 2)
+            told, other = [await member.loop.pages.status() for member in members[:2]]
+            assert (told["prunable_height"], told["first_block"]) == (9, 10)
+            assert (other["prunable_height"], other["first_block"]) == (0, 1)
+            assert 0 < told["disk_bytes"]["blocks"] < other["disk_bytes"]["blocks"]
+            metrics = members[0].loop.pages.metrics()
+            assert "stampede_first_block 10" in metrics
+            assert 'stampede_disk_bytes{file="journal"}' in metrics
+
+    run(test)
+
+
+def test_a_host_tells_each_of_its_validators_what_the_auditor_has() -> None:
+    told: list[tuple[int, int]] = []
+    host = object.__new__(ValidatorHost)
+    host._validators = [
+        cast(Any, SimpleNamespace(address=SimpleNamespace(index=index), validator=SimpleNamespace(allow_pruning=note)))
+        for index, note in ((1, lambda height: told.append((1, height))), (4, lambda height: told.append((4, height))))
+    ]
+    asyncio.run(host._allow_pruning({4: 30, 5: 7}))
+    assert told == [(1, 0), (4, 30)]
+
+
 def test_a_validator_without_state_joins_by_a_snapshot(tmp_path: Path) -> None:
     async def test() -> None:
         async with network(tmp_path, 3) as members:
@@ -615,7 +649,8 @@ def test_a_validator_without_state_joins_by_a_snapshot(tmp_path: Path) -> None:
             goal = members[0].loop.state().height + 8
             for member in members:
                 await member.reaches(goal)
-            assert await late.loop.pages.read(lambda pages: pages.block(1)) is None
+            with pytest.raises(BlockGone):
+                await late.loop.pages.read(lambda pages: pages.block(1))
             read = partial(StatePages.blocks, first=state.snapshot_height + 1, most=goal - state.snapshot_height)
             ours = await late.loop.pages.read(read)
             assert ours == await members[0].loop.pages.read(read)

@@ -27,7 +27,7 @@ from validator.primitives.codec import decode
 from validator.primitives.types import Hash, address_text
 from validator.state import HistoryError
 from validator.state.proofs.proof import verify
-from validator.storage import archive
+from validator.storage import archive, places
 
 LAST = 6
 SMALL_LANE = {"LANE_TIMER_CYCLES": 20_000, "MAX_CYCLES_PER_FIRE": 8_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 8_000}
@@ -136,6 +136,7 @@ def test_the_ends_that_came_last_are_known_after_a_restart_too(line: Line, monke
     assert all(again.pages.timer(timer) == line.pages.timer(timer) for timer in line.timers.values())
     again.close()
     monkeypatch.setattr(archive, "MAX_ENDED_TIMERS", 2)
+    monkeypatch.setattr(places, "MAX_RECENT", 1)
     few = Executor(line.author.disk, line.author.genesis)
     known = {name for name, timer in line.timers.items() if few.pages.timer(timer) is not None}
     assert known == {"reverted", "expired", "pending"}

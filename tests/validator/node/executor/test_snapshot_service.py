@@ -21,6 +21,7 @@ from validator.node.executor import snapshot_service
 from validator.node.executor.snapshot_service import SNAPSHOT_INTERVAL, read_snapshot
 from validator.node.joining import pieces as pieces_module
 from validator.node.joining.pieces import ChunkPieces
+from validator.primitives.codec import encode
 from validator.primitives.types import Height
 from validator.state import LogStateStore
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
@@ -40,13 +41,16 @@ def store() -> LogStateStore:
     return store
 
 
-def archive(receipts: dict[int, bytes]) -> BlockArchive:
-    """Blocks with certificates; ``receipts`` are those of some heights, by their size."""
+def receipts_of(height: int, padding: bytes = b"") -> BlockReceipts:
+    return BlockReceipts(height, padding, (), (), (), (), (), 0, b"")
+
+
+def archive(padding: dict[int, bytes]) -> BlockArchive:
+    """Blocks with certificates; the receipts of some heights are longer by their padding."""
     found = BlockArchive(MemoryDisk())
-    empty = BlockReceipts(0, b"", (), (), (), (), (), 0, b"")
     for height in range(1, HEIGHTS + 1):
-        archived = ArchivedBlock(b"block", receipts.get(height, b""), b"certificate", b"root")
-        found.append(archived, msgspec.structs.replace(empty, height=height))
+        receipts = receipts_of(height, padding.get(height, b""))
+        found.append(ArchivedBlock(b"block", encode(receipts), b"certificate", b"root"), receipts)
     return found
 
 
@@ -111,8 +115,9 @@ def test_what_does_not_fit_into_a_message_is_not_offered(store: LogStateStore) -
     newest = HEIGHTS - HEIGHTS % SNAPSHOT_INTERVAL
     manifest = len(store.manifest(Height(newest)).encode())
     room = snapshot_service.MAX_OFFER_BYTES - len(b"block" + b"certificate") - manifest
+    bare = len(encode(receipts_of(newest, bytes(2**16)))) - 2**16
     for size, is_offered in ((room, True), (room + 1, False), (MAX_MESSAGE_BYTES, False)):
-        offer = read_snapshot(store, archive({newest: bytes(size)}), SnapshotRequest())
+        offer = read_snapshot(store, archive({newest: bytes(size - bare)}), SnapshotRequest())
         assert offer is None or isinstance(offer, SnapshotOffer)
         assert (offer is not None and len(offer.receipts) == size) is is_offered
         assert offer is None or len(encode_message(offer)) <= MAX_MESSAGE_BYTES

@@ -1,0 +1,148 @@
+"""Files of the archive, *segments*: one is appended to, those before it are complete, each with an index file.
+
+The first segment is called like the archive, a later one has the height below its first block in its name. A complete
+segment is never written again. Its index, durable before the next segment begins, has the offsets of its records, the
+beginnings of the names in its blocks, and the segment's checksum: opening an archive checks every byte of it, and
+decodes those of the newest segment alone.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from blake3 import blake3
+
+from validator.primitives.codec import decode, encode
+from validator.storage.disk import Disk, DiskError
+from validator.storage.frames import frame, read_frame
+
+ARCHIVE_FILE: Final = "blocks/archive"
+"""The first segment, and the beginning of the others' names."""
+INDEX_FILE: Final = "blocks/index"
+"""The index of the first segment, and the beginning of the others' names."""
+HEIGHT_DIGITS: Final = 12
+READ_BYTES: Final = 1024 * 1024
+"""Of a segment, in memory at once while it is checked."""
+CHECKSUM_BYTES: Final = 32
+
+
+class SegmentIndex(msgspec.Struct, frozen=True, array_like=True):
+    """The content of an index file."""
+
+    size: int
+    """Of the segment, in bytes."""
+    checksum: bytes
+    """BLAKE3 of the segment."""
+    offsets: tuple[int, ...]
+    """Of its records; the first block's height is the one above the segment's base."""
+    transactions: tuple[bytes, ...]
+    """Of each block, the beginnings of its transactions' hashes (:func:`validator.storage.places.keys_of`)."""
+    ended: tuple[bytes, ...]
+    """Of each block, the beginnings of the ids of timers that ended in it."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """One file of the archive."""
+
+    base: int
+    """Height below its first block."""
+    name: str
+    size: int = 0
+    """Bytes of its whole records."""
+    offsets: array[int] = field(default_factory=lambda: array("Q"))
+    hasher: blake3 | None = field(default_factory=blake3)
+    """Over its bytes so far; ``None`` once it is complete."""
+    transactions: list[bytes] = field(default_factory=list)
+    """As in its index; empty once that is written."""
+    ended: list[bytes] = field(default_factory=list)
+
+    @property
+    def last(self) -> int:
+        """Height of its last block."""
+        return self.base + len(self.offsets)
+
+    @property
+    def index_name(self) -> str:
+        return INDEX_FILE + self.name.removeprefix(ARCHIVE_FILE)
+
+    @property
+    def is_complete(self) -> bool:
+        return self.hasher is None
+
+    def add(self, record: bytes, transactions: bytes, ended: bytes) -> None:
+        """Note a record, framed, that was appended to the file."""
+        assert self.hasher is not None, "a complete segment takes no block"
+        self.offsets.append(self.size)
+        self.hasher.update(record)
+        self.size += len(record)
+        self.transactions.append(transactions)
+        self.ended.append(ended)
+
+    def complete(self, disk: Disk) -> None:
+        """Write the index, durably: nothing is appended any more."""
+        assert self.hasher is not None, "a segment is completed once"
+        index = SegmentIndex(
+            self.size, self.hasher.digest(), tuple(self.offsets), tuple(self.transactions), tuple(self.ended)
+        )
+        disk.replace(self.index_name, frame(encode(index)))
+        self.hasher = None
+        self.transactions, self.ended = [], []
+        disk.release(self.name)
+        disk.release(self.index_name)
+
+    def open_complete(self, disk: Disk) -> SegmentIndex:
+        """Read the index, and check the segment. Raises :class:`DiskError`."""
+        index = decode(read_frame(disk, self.index_name, 0), SegmentIndex)
+        disk.release(self.index_name)
+        self.size, self.hasher = index.size, None
+        self.offsets.extend(index.offsets)
+        if disk.size(self.name) != index.size or checksum_of(disk, self.name, index.size) != index.checksum:
+            self._require_records(disk)
+            raise DiskError(f"{self.name}: does not fit the checksum in {self.index_name}")
+        disk.release(self.name)
+        return index
+
+    def read(self, disk: Disk, height: int) -> bytes:
+        """The record of a block. Raises :class:`DiskError` if it is damaged."""
+        record = read_frame(disk, self.name, self.offsets[height - 1 - self.base])
+        if self.is_complete:
+            disk.release(self.name)
+        return record
+
+    def remove(self, disk: Disk) -> None:
+        disk.remove(self.name)
+        disk.remove(self.index_name)
+
+    def _require_records(self, disk: Disk) -> None:
+        """Raises :class:`DiskError` with the offset of the first record that is damaged, if one is."""
+        for offset in self.offsets:
+            read_frame(disk, self.name, offset)
+
+
+def segment_name(base: int, first: bool) -> str:
+    """The name of the segment above a height, ``first`` of the archive that was begun there."""
+    return ARCHIVE_FILE if first else f"{ARCHIVE_FILE}-{base:0{HEIGHT_DIGITS}}"
+
+
+def bases(names: Iterable[str], prefix: str, first: int) -> list[int]:
+    """The heights below the first blocks of the segments (or indices, by ``prefix``) among some files, ascending.
+
+    ``first`` is the one of the segment that is called like the archive.
+    """
+    pattern = re.compile(re.escape(prefix) + rf"(?:-([0-9]{{{HEIGHT_DIGITS}}}))?")
+    found = filter(None, map(pattern.fullmatch, names))
+    return sorted(first if match[1] is None else int(match[1]) for match in found)
+
+
+def checksum_of(disk: Disk, name: str, size: int) -> bytes:
+    """BLAKE3 of a file's first bytes."""
+    hasher = blake3()
+    for offset in range(0, size, READ_BYTES):
+        hasher.update(disk.read(name, offset, min(READ_BYTES, size - offset)))
+    return hasher.digest()
