@@ -231,8 +231,8 @@ class LiveStage:
         newest = max(states, key=lambda state: state.view, default=None)
         return None if newest is None else newest.leader
 
-    def shares_fate(self, plan: AnyFault) -> bool:
-        return isinstance(plan, DownFault | PauseFault)
+    def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
+        return self._hosts.host_of(index).validators if isinstance(plan, DownFault | PauseFault) else None
 
     def deaths(self, index: int) -> int:
         return self._hosts.host_of(index).processes.deaths
