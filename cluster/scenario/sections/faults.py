@@ -515,8 +515,6 @@ def _check_ends(fault: _Directed, names: Sequence[str], where: str) -> None:
 def live_problem(faults: Sequence[AnyFault]) -> str | None:
     """The first fault that the live testnet cannot perform, as ``path: reason``; ``None`` if there is none."""
     for position, fault in enumerate(faults):
-        if isinstance(fault, LoseNodeFault):
-            return f"faults[{position}].kind: only the simulator can lose a node (--backend sim)"
         if isinstance(fault, KillFault) and fault.reorders:
             return (
                 f"faults[{position}].reorders: only the simulator can do this (--backend sim): on the live testnet the"

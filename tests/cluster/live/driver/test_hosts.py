@@ -13,6 +13,7 @@ import pytest
 
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import Place, relocated_host
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host import host as host_module
@@ -85,7 +86,10 @@ def hosts_of(phases: list[Phase]) -> tuple[Hosts, list[FakeActor]]:
     views = [ValidatorView(0, READY, []), ValidatorView(1, LoopState(), [])]
     actors = [FakeActor(HostView(PID, views)) for _ in phases]
     session: Any = SimpleNamespace(ray=FakeRay(actors))
-    hosts = Hosts(session, lambda view: None, lambda host: None, lambda host, why, words: None, lambda problem: None)
+    nodes = NodeWatch(session, lambda hosts, node, reason: None, lambda notice: None)
+    hosts = Hosts(
+        session, lambda view: None, lambda host: None, lambda host, why, words: None, lambda problem: None, nodes
+    )
     for number, (phase, actor) in enumerate(zip(phases, actors, strict=True)):
         host = Host(number, Place("node", "127.0.0.1"), [0, 1], {1: JOINS_AT})
         host.actor, host.phase, host.processes.current = actor, phase, Process(PID, 0)
