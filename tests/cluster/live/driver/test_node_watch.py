@@ -65,6 +65,10 @@ class FakeSession:
         self.listed.append(RayNode(node_id, f"address of {node_id}", {}, {}))
 
 
+def cluster_of(nodes: int) -> Any:
+    return FakeSession(nodes)
+
+
 class Cluster:
     """A watch over the hosts of a scenario, and a clock."""
 
@@ -72,7 +76,7 @@ class Cluster:
         patch.setattr(node_watch, "_Leases", lambda ray, hosts: SimpleNamespace(close=lambda: None))
         self.now_s = 1_000.0
         patch.setattr(time, "monotonic", lambda: self.now_s)
-        self.session: Any = FakeSession(nodes)
+        self.session = cluster_of(nodes)
         self.notices: list[str] = []
         self.lost: list[tuple[list[int], str, str, list[bool]]] = []
         self.on_lost: Callable[[], None] = lambda: None
