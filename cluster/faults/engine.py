@@ -176,7 +176,8 @@ class FaultEngine:
 
     def on_loss(self, indices: Sequence[int], what: str, reason: str) -> None:
         """The machine of some validators is lost, and they with it. Unless a fault is why, that becomes a fault itself,
-        which nobody planned: ``what`` is lost for a ``reason``. Its validators may start elsewhere at once."""
+        which nobody planned: ``what`` is lost for a ``reason``. It is told before they are taken down, and they may
+        start elsewhere right afterwards."""
         if any(downtime.explains_loss(indices) for downtime in self._downtimes):
             return
         names = tuple(self.targets.names[index] for index in indices)
@@ -191,7 +192,7 @@ class FaultEngine:
         self._downtimes.append(downtime)
         downtime.begin_unplanned(reason)
         self._is_in_force(active)
-        self._restart(downtime, active.hit)
+        self._stage.later(0, f"restart {active.number}", lambda: self._restart(downtime, active.hit))
 
     def look(self) -> None:
         """See which validators are gone that faults took down, on a stage on which that takes a while."""

@@ -356,15 +356,17 @@ def test_a_loss_that_nobody_planned_is_a_fault_like_any_other() -> None:
     engine, stage = make(KILL | {"target": "validator-2", "at_height": 9})
     stage.advance(2_000)
     stage.height = 7
+    engine.on_loss([1, 3], "node-b", "health check failed")
+    engine.on_up()
     stage.running -= {1, 3}
     stage.up -= {1, 3}
-    engine.on_loss([1, 3], "node-b", "health check failed")
+    stage.advance(0)
     assert stage.log == ["start 1", "start 3"], "elsewhere, at once"
     planned, befallen = engine.records
     assert planned.begun_ms is None and planned.is_planned
     assert (befallen.kind, befallen.target, befallen.targets) == ("lose_node", "node-b", ("validator-1", "validator-3"))
     assert not befallen.is_planned and befallen.took_effect and befallen.begun_ms == 2_000
-    assert not engine.are_over
+    assert not engine.are_over, "they were up as it was told, and are not any more"
     engine.on_loss([3], "node-c", "and again, before it was back")
     assert len(engine.records) == 2
     engine.adopt(make_scenario(KILL | {"target": "validator-2", "at_height": 9}, KILL | {"at_height": 12}))
