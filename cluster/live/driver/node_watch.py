@@ -16,11 +16,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.errors import BadInput
 from cluster.common.wording import counted, listed
-from cluster.live.driver.ray_session import ADDRESS_VARIABLE, Place, RaySession
+from cluster.live.driver.ray_session import ADDRESS_VARIABLE, Place, RaySession, one_line
 from cluster.live.driver.supervised_host import Host
 from cluster.live.nodes.placement import HostToPlace, hosts_to_place, place
 from cluster.live.nodes.ray_nodes import RayNode
@@ -35,6 +36,9 @@ LEASE_SLACK_S: Final = 2.0
 RENEW_EVERY_S: Final = 2.0
 NEW_NODE_PATIENCE_S: Final = 60.0
 """A node that joins is waited for so long, if all others would carry too many validators."""
+MAX_LOG_BYTES: Final = 4 * 2**20
+COMPARED_LOG_BYTES: Final = 4_096
+LOGS_TIMEOUT_S: Final = 10.0
 
 OnLost = Callable[[Sequence[Host], str, str], None]
 
@@ -136,6 +140,30 @@ class NodeWatch:
             return
         is_certain = self._session.node_signals(where).end_node(kills)
         self._lose(node, "all its processes were killed" if kills else "Ray ended it", is_certain)
+
+    def fetch_logs(self, folder: Path) -> None:
+        """Copy the ends of the logs of hosts on other nodes to a folder, unless the nodes share it.
+
+        A log that is there already, of an earlier process of the host, is kept under another name.
+        """
+        if not self._is_needed or self._session.is_ours:
+            return
+        away = [host for host in self.hosts if host.is_placed and host.place.node_id != self._session.own_node_id]
+        asked = {host.actor.read_log.remote(MAX_LOG_BYTES): host for host in away}
+        answered = (
+            self._session.ray.wait(list(asked), num_returns=len(asked), timeout=LOGS_TIMEOUT_S)[0] if asked else []
+        )
+        for answer in answered:
+            target = folder / f"host-{asked[answer].number}.log"
+            try:
+                log = self._session.ray.get(answer)
+                if target.exists():
+                    if log[-COMPARED_LOG_BYTES:] in target.read_bytes():
+                        continue  # it is the same file, which may have grown meanwhile
+                    target.rename(target.with_suffix(f".{asked[answer].moves}.log"))
+                target.write_bytes(log)
+            except (self._session.ray.exceptions.RayError, OSError) as error:
+                self._notice(f"the log of host {asked[answer].number} could not be fetched: {one_line(error)}")
 
     def _look_at(self, nodes: Sequence[RayNode]) -> None:
         known = {node.node_id: node for node in nodes}

@@ -32,7 +32,7 @@ from cluster.live.nodes.ray_nodes import RayNode, read_nodes
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import NodeSignals, ProcessSignals
-from cluster.live.web.addresses import LOOPBACK
+from cluster.live.web.addresses import LOOPBACK, PORTS_VARIABLE, ports_from
 from cluster.scenario.sections.release import Release
 
 ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
@@ -209,9 +209,13 @@ class RaySession:
         """Start or join Ray. A Ray of our own has ``cpus`` processors for tasks on each of its nodes, of which
         ``nodes`` are for hosts, with a head beside them if there are several; ``on_folder`` gets its folder before
         there is any process. Raises :class:`TestnetError`, and :class:`~cluster.common.errors.BadInput` if the working
-        directory holds modules that workers would import instead of ours.
+        directory holds modules that workers would import instead of ours, or ``STAMPEDE_PORTS`` no ports.
         """
         check_working_directory(Path.cwd())
+        try:
+            ports_from(os.environ)
+        except ValueError as error:
+            raise BadInput(str(error)) from None
         ray = _import_ray()
 
         if ray.is_initialized():
@@ -274,7 +278,8 @@ class RaySession:
 
         ``release`` is the code that it runs, from another folder if it names one.
         """
-        environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS)}
+        given = {name: os.environ[name] for name in (PORTS_VARIABLE,) if name in os.environ}
+        environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS), **given}
         actor_class: type = ValidatorHost
         if release.code is not None:
             actor_class = relocated_host(release.code)

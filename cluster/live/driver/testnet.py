@@ -182,6 +182,7 @@ class Testnet:
             if self.hosts is not None:
                 last_to_first.callback(self.hosts.nodes.close)
                 last_to_first.callback(self.hosts.ask_each, "stop", STOP_TIMEOUT_S, lambda: None)
+                last_to_first.callback(self.hosts.nodes.fetch_logs, self._folder / LOGS_FOLDER)
                 last_to_first.callback(self.hosts.resume_all)
             last_to_first.callback(self.finish_load, lambda: None)
 

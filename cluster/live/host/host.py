@@ -19,8 +19,9 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,7 +46,7 @@ from cluster.live.injection import DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes import last_words, processes
-from cluster.live.web.addresses import LOOPBACK
+from cluster.live.web.addresses import LOOPBACK, ports_from
 from cluster.live.web.server import HttpServer, serve
 from cluster.record.message_trace import Stamp
 from cluster.record.status import Tally
@@ -176,7 +177,7 @@ class ValidatorHost:
         self._injection = Injection()
         self._last_words_file = self._folder / DATA_FOLDER / f"host-{host}.last-words"
         self._last_words = last_words.read(self._last_words_file)
-        _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
+        _log_to(self._log_file)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
         self._lag = LagMeter()
@@ -262,11 +263,21 @@ class ValidatorHost:
         self._lease.give_up()
         self._call(self._each(_RunningValidator.freeze))
 
+    def read_log(self, limit: int) -> bytes:
+        """The end of this host's log, so many bytes at most. Raises :class:`OSError`."""
+        with self._log_file.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
+            return file.read(limit)
+
     def stop(self) -> None:
         """Stop every validator, its files closed, and its endpoint."""
         self._call(self._each(_RunningValidator.close))
         log.info("stopped")
         logging.shutdown()
+
+    @property
+    def _log_file(self) -> Path:
+        return self._folder / LOGS_FOLDER / f"host-{self._host}.log"
 
     # --- on the loop --------------------------------------------------------------------------------------------------
 
@@ -309,7 +320,7 @@ class ValidatorHost:
         setup = self._setup(index, name, tally, notes.joins)
         disk = self._disk(data / name, setup.pace)
         validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally)
-        peers = await validator.transport.listen(self._bind)
+        peers = await _at_free_port(partial(validator.transport.listen, self._bind), ports_from(os.environ))
         server = await _serve_near(validator, self._bind, notes.http_port)
         _write_notes(notes_file, msgspec.structs.replace(notes, starts=tally.starts, http_port=server.port))
         recovery = asyncio.get_running_loop().create_task(_recover(validator, partial(self._end_for, index)))
@@ -484,12 +495,19 @@ def tame_collector() -> int:
 
 
 async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:
-    """Serve on the port of the last start if it is free, else on any."""
+    """Serve on the port of the last start if it is free, else on any that it may have."""
     application = build_app(validator.pages)
-    try:
-        return await serve(application, bind, port)
-    except OSError:
-        return await serve(application, bind)
+    last = [port] if port else []
+    return await _at_free_port(partial(serve, application, bind), [*last, *ports_from(os.environ)])
+
+
+async def _at_free_port(listen: Callable[[int], Awaitable[T]], ports: Sequence[int]) -> T:
+    """Listen at the first of some ports that is free. Raises :class:`OSError` if none is."""
+    *others, last = ports
+    for port in others:
+        with suppress(OSError):
+            return await listen(port)
+    return await listen(last)
 
 
 def _read_notes(path: Path) -> HostNotes:

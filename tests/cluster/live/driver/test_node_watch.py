@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -246,3 +247,36 @@ def test_what_a_node_takes_with_it_is_told_before_the_start(patch: pytest.Monkey
     cluster = Cluster(patch, {"count": 4}, nodes=1)
     (notice,) = cluster.notices
     assert notice.endswith("would take 2 validators, and the network survives the loss of 1")
+
+
+class FakeRay:
+    """Hosts answer with their logs, or do not."""
+
+    exceptions = SimpleNamespace(RayError=ConnectionError)
+
+    def wait(self, asked: list[Any], **_: object) -> tuple[list[Any], list[Any]]:
+        return [each for each in asked if each is not None], [each for each in asked if each is None]
+
+    def get(self, answer: Any) -> bytes:
+        if isinstance(answer, Exception):
+            raise answer
+        return bytes(answer)
+
+
+def test_logs_of_other_nodes_come_to_the_runs_folder(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cluster = Cluster(patch, {"count": 4})
+    cluster.session.ray = FakeRay()
+    cluster.session.own_node_id = "n0"
+    answers = [b"of the driver's node", b"shared", b"from there", ConnectionError("its node is silent")]
+    for host, answer in zip(cluster.hosts, answers, strict=True):
+        host.actor = SimpleNamespace(read_log=SimpleNamespace(remote=lambda limit, answer=answer: answer))
+    (tmp_path / "host-1.log").write_bytes(b"shared, and longer by now")
+    (tmp_path / "host-2.log").write_bytes(b"of its process here, before it moved")
+    cluster.watch.fetch_logs(tmp_path)
+    found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert found == {
+        "host-1.log": b"shared, and longer by now",
+        "host-2.log": b"from there",
+        "host-2.0.log": b"of its process here, before it moved",
+    }
+    assert cluster.notices == ["the log of host 3 could not be fetched: its node is silent"]
