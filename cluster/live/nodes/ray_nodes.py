@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 
 HEAD_RESOURCE: Final = "node:__internal_head__"
 VALIDATORS: Final = "validators"
-LOAD: Final = "load"
-ROLES: Final = (VALIDATORS, LOAD)
+ROLES: Final = (VALIDATORS,)
 RESOURCE_PREFIX: Final = "stampede_"
 LABEL_PREFIX: Final = "stampede.io/"
 REGION_LABELS: Final = ("stampede.io/region", "ray.io/availability-region")

@@ -112,7 +112,7 @@ def test_nodes_are_read_as_ray_lists_them(labels: dict[str, str] | None) -> None
         {
             "NodeID": "b" * 8,
             "NodeManagerAddress": "10.0.0.2",
-            "Labels": {"stampede.io/load": "true"},
+            "Labels": {"stampede.io/validators": "true"},
             "Resources": {"CPU": 1.0},
             "Alive": False,
             "DeathReasonMessage": "health check failed",
@@ -127,4 +127,4 @@ def test_nodes_are_read_as_ray_lists_them(labels: dict[str, str] | None) -> None
     ]
     head, other = read_nodes(SimpleNamespace(nodes=lambda: pages))
     assert head.is_head and head.is_alive and head.name == "10.0.0.9 (aaaaaa)" and head.roles == []
-    assert not other.is_alive and other.why_lost == "health check failed" and other.roles == ["load"]
+    assert not other.is_alive and other.why_lost == "health check failed" and other.roles == ["validators"]

@@ -31,7 +31,7 @@ PAGES = [
     page("10.0.0.1", 1, Resources={"CPU": 2.0, "memory": 2 * GIB, HEAD_RESOURCE: 1.0}),
     page("10.0.0.2", 2, Labels={"stampede.io/region": "eu", "disk": "fast"}),
     page("10.0.0.3", 3, Alive=False, DeathReasonMessage="health check failed"),
-    page("10.0.0.4", 4, Resources={"CPU": 4.0, "memory": 8 * GIB, "stampede_load": 1.0}),
+    page("10.0.0.4", 4, Resources={"CPU": 4.0, "memory": 8 * GIB, "custom": 1.0}),
 ]
 
 
@@ -73,22 +73,22 @@ def rows(said: str) -> list[str]:
 
 def test_nodes_are_listed_with_what_they_carry(cluster: FakeRay, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["nodes"]) == ExitCode.PASS
-    heading, head, second, lost, load = rows(capsys.readouterr().out)
+    heading, head, second, lost, fourth = rows(capsys.readouterr().out)
     assert heading == "node state carries region CPUs memory labels resources"
     assert head == "10.0.0.1 (111111), head alive – – 2 2.0 GiB – –"
     assert second == "10.0.0.2 (222222) alive – eu 4 8.0 GiB disk=fast, stampede.io/region=eu –"
     assert lost == "10.0.0.3 (333333) lost: health check failed – – – – – –"
-    assert load == "10.0.0.4 (444444) alive load – 4 8.0 GiB – stampede_load=1"
+    assert fourth == "10.0.0.4 (444444) alive – – 4 8.0 GiB – custom=1"
     assert not cluster.is_joined
 
 
 def test_a_scenario_is_placed(cluster: FakeRay, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = written(tmp_path, validators=4)
     assert main(["nodes", file]) == ExitCode.PASS
-    _, head, second, lost, load, summary, warning = rows(capsys.readouterr().out)
+    _, head, second, lost, fourth, summary, warning = rows(capsys.readouterr().out)
     assert head.endswith("– –"), "its help would not make the others carry less than two"
     assert second.endswith("2: validator-0, validator-2")
-    assert load.endswith("2: validator-1, validator-3") and lost.endswith("–")
+    assert fourth.endswith("2: validator-1, validator-3") and lost.endswith("–")
     assert summary == "4 validators: the loss of a node takes at most 2 validators, 1 are withstood"
     assert warning.startswith("warning: the loss of node 10.0.0.2 (222222) would take 2 validators")
     assert main(["nodes", file, "--json", "--set", "validators.count=2"]) == ExitCode.PASS
@@ -96,6 +96,17 @@ def test_a_scenario_is_placed(cluster: FakeRay, tmp_path: Path, capsys: pytest.C
     assert [node["validators"] for node in found["nodes"]] == [[], ["validator-0"], [], ["validator-1"]]
     assert found["nodes"][2]["why_lost"] == "health check failed"
     assert len(found["warnings"]) == 1
+
+
+def test_nodes_that_are_for_validators_say_so(
+    cluster: FakeRay, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = page("10.0.0.5", 5, Resources={"CPU": 4.0, "stampede_validators": 1.0})
+    monkeypatch.setattr(cluster, "nodes", lambda: [*PAGES, chosen])
+    assert main(["nodes", written(tmp_path, validators=1)]) == ExitCode.PASS
+    *others, row, _ = rows(capsys.readouterr().out)
+    assert row == "10.0.0.5 (555555) alive validators – 4 0.0 GiB – stampede_validators=1 1: validator-0"
+    assert all(other.endswith("–") for other in others[1:])
 
 
 def test_without_a_cluster_it_says_what_a_run_would_do(
