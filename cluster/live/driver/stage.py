@@ -253,7 +253,8 @@ class LiveStage:
         host, nodes = self._hosts.host_of(index), self._hosts.nodes
         if isinstance(plan, LoseNodeFault):
             mates = [each for each in self._hosts.all if each.is_placed and each.place == host.place]
-            nodes.end(host.place, kills=plan.how == "process")
+            if host.is_placed:  # else it went with another one
+                nodes.end(host.place, kills=plan.how == "process")
             for mate in mates:
                 mate.is_held_down = not mate.is_placed
             return
