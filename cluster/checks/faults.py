@@ -25,7 +25,7 @@ HEIGHTS_AFTER_A_JOIN: Final = 10
 def check_faults(books: Books) -> Check:
     """Each fault took effect, the network made progress as the fault's kind implies, and its targets caught up."""
     record = books.record
-    if not record.scenario.faults:
+    if not record.scenario.faults and not record.faults:
         return Check.without_cause("faults", "the scenario has none")
     results = [_check_fault(books, fault) for fault in record.faults]
     return Check.of_parts("faults", results, len(record.scenario.faults), "faults never began")
@@ -147,7 +147,7 @@ def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> 
         return Outcome.INCONCLUSIVE, f"{validator.name} does not say how it started"
     if starts <= 1:
         return Outcome.INCONCLUSIVE, f"{validator.name} was started {counted(starts, 'time')}, so it was never down"
-    if fault.kind in RECOVERED_BY_SNAPSHOT:
+    if fault.kind in RECOVERED_BY_SNAPSHOT or validator.name in fault.lost_disks:
         height = status.get("snapshot_height")
         if not isinstance(height, int) or height <= 0:
             return Outcome.FAIL, f"{validator.name} lost its disk, but did not come back by a snapshot"

@@ -20,7 +20,7 @@ from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.misbehaviour.byzantine.registry import Twins
 from cluster.record.run import FaultRecord, RunRecord
-from cluster.scenario.sections.faults import RECOVERED_BY_SNAPSHOT, SLOWING
+from cluster.scenario.sections.faults import SLOWING
 from consensus.types import fault_bound, quorum
 
 LOST_ONCE_MORE: Final = 2
@@ -111,12 +111,8 @@ def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
     settled_ms = first[-HEIGHTS_UNTIL_IT_VOTES] if len(first) >= HEIGHTS_UNTIL_IT_VOTES else 0.0
     late = {join.target for join in record.joins if join.ended_ms is None or join.ended_ms > settled_ms}
     for other in record.faults:
-        if (
-            other.kind in RECOVERED_BY_SNAPSHOT
-            and other.ended_ms is not None
-            and settled_ms < other.ended_ms <= begun_ms
-        ):
-            late.update(other.impaired)
+        if other.without_disks and other.ended_ms is not None and settled_ms < other.ended_ms <= begun_ms:
+            late.update(other.without_disks)
     section = record.scenario.validators
     broken = {
         name

@@ -13,10 +13,10 @@ from cluster.faults.targets import Targets
 from cluster.scenario.sections.faults import (
     BitRotFault,
     DiskFullFault,
-    DiskLossFault,
     DownFault,
     FailedSyncFault,
-    WipeFault,
+    LoseNodeFault,
+    loses_disk,
 )
 
 
@@ -36,6 +36,10 @@ class Downtime:
         self._deaths = Deaths(stage)
         self._failures: dict[int, str] = {}
         """Why validators stopped by themselves."""
+        self._loss = ""
+        """Why their machine is lost, if nobody planned that."""
+        self._snapshots: dict[int, int] = {}
+        """The height of the snapshot that a validator's disk began with, before the fault."""
         self._rotten: dict[int, str] = {}
         """The place of the flipped bit, by validator."""
 
@@ -47,28 +51,42 @@ class Downtime:
                 stage.lay_trap(index, plan)
             return
         were_running = self._deaths.expect(fault.hit)
+        self._note_snapshots()
         self._targets.hold_down(fault.hit)
-        for index in were_running:
-            if index in fault.targets and isinstance(plan, DiskLossFault):
+        for index in were_running:  # all are asked before the first is gone: they may share a machine
+            if index in fault.targets and loses_disk(plan):
                 stage.keep_blocks(index)
+        for index in were_running:
             stage.crash(index, plan)
             if index not in fault.targets:
                 continue
-            if isinstance(plan, WipeFault):
+            if loses_disk(plan) and not isinstance(plan, BitRotFault):
                 stage.lose_disk(index)
             elif isinstance(plan, BitRotFault) and (place := stage.flip_a_bit(index)) is not None:
                 self._rotten[index] = place
         self._note_whether_gone()
 
+    def begin_unplanned(self, reason: str) -> None:
+        """The machine of the validators is lost already."""
+        self._note_snapshots()
+        self._targets.hold_down(self.fault.hit)
+        self._loss = reason
+        self.fault.record.took_effect = True
+
     def look(self) -> None:
         """See whether those are gone that it took down, on a stage on which that takes a while."""
-        if not self.fault.is_over and not self.is_trap:
+        if not self.fault.is_over and not self.is_trap and not self._loss:
             self._note_whether_gone()
 
     def _note_whether_gone(self) -> None:
         """It has taken effect once all that ran are gone."""
         has_rotted = bool(self._rotten) or not isinstance(self.plan, BitRotFault)
         self.fault.record.took_effect = self._deaths.have_happened() and has_rotted
+
+    def explains_loss(self, indices: Sequence[int]) -> bool:
+        """Whether the fault is why the machine of some validators is lost."""
+        fault = self.fault
+        return isinstance(self.plan, LoseNodeFault) and not fault.is_over and not set(indices).isdisjoint(fault.hit)
 
     def explains(self, index: int, reason: str) -> bool:
         """Whether the fault is why a validator stopped: the reason must be what the fault does."""
@@ -102,11 +120,21 @@ class Downtime:
         waits = any(stage.has_trap(index) and index not in self._failures for index in fault.targets)
         return not waits and all(stage.is_up(index) for index in fault.hit)
 
+    def _note_snapshots(self) -> None:
+        found = {index: self._stage.recovery(index) for index in self.fault.hit}
+        self._snapshots = {index: each.snapshot_height for index, each in found.items() if each is not None}
+
+    def _has_lost_disk(self, index: int) -> bool:
+        """Whether a validator came back by another snapshot than its disk began with."""
+        found = self._stage.recovery(index)
+        return found is not None and found.snapshot_height > self._snapshots.get(index, 0)
+
     def _observe(self) -> Seen:
         """How the validators came back, now that they are up."""
         stage, record, targets = self._stage, self.fault.record, self.fault.targets
-        recoveries = [found for index in targets if (found := stage.recovery(index)) is not None]
-        words = [f"down from height {record.height_when_begun} to {stage.height}"]
+        recoveries = [(index, found) for index in targets if (found := stage.recovery(index)) is not None]
+        words = [f"nobody planned it: {self._loss}"] if self._loss else []
+        words.append(f"down from height {record.height_when_begun} to {stage.height}")
         for index in targets:
             name, rotten, reason = self._targets.names[index], self._rotten.get(index), self._failures.get(index)
             if rotten is not None:
@@ -116,10 +144,16 @@ class Downtime:
             if reason is not None:
                 words.append(f"{name} stopped: {reason}")
         words += stage.describe_restart(targets)
-        if isinstance(self.plan, DiskLossFault):
-            words.append(f"joined by the snapshot of {_heights([each.snapshot_height for each in recoveries])}")
-        else:
-            words.append(f"recovered {_heights([each.recovered_height for each in recoveries])}")
+        if isinstance(self.plan, LoseNodeFault):
+            are_lost = loses_disk(self.plan)
+            lost = [index for index in targets if are_lost or self._has_lost_disk(index)]
+            record.lost_disks = tuple(self._targets.names[index] for index in lost)
+        by_snapshot = [each for index, each in recoveries if self._targets.names[index] in record.without_disks]
+        from_disk = [each for index, each in recoveries if self._targets.names[index] not in record.without_disks]
+        if by_snapshot:
+            words.append(f"joined by the snapshot of {_heights([each.snapshot_height for each in by_snapshot])}")
+        if from_disk or not by_snapshot:
+            words.append(f"recovered {_heights([each.recovered_height for each in from_disk])}")
         return Seen(record.took_effect, ", ".join(words))
 
 

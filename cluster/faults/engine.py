@@ -33,6 +33,7 @@ from cluster.scenario.sections.faults import (
     ImpairingFault,
     KillFault,
     LinkFault,
+    LoseNodeFault,
     PartitionFault,
     PauseFault,
     UpgradeFault,
@@ -69,7 +70,9 @@ class FaultEngine:
         self._validators = scenario.validators
         self.targets = Targets(scenario.validators, stage)
         self._planned = list(_plans(scenario))
+        self._unplanned: list[FaultRecord] = []
         self.records = [planned.record for planned in self._planned]
+        """Of the scenario's faults in its order, then of those that nobody planned."""
         self._waiting = list(self._planned)
         self._listening: list[tuple[_Planned, dict[int, set[int]]]] = []
         """Faults that wait for votes: by view, who has sent one."""
@@ -112,7 +115,7 @@ class FaultEngine:
             self._planned.append(planned)
         for planned in left:
             planned.is_withdrawn = True
-        self.records[:] = [planned.record for planned in self._planned]
+        self.records[:] = [*(planned.record for planned in self._planned), *self._unplanned]
         self._waiting = [planned for planned in self._planned if planned in self._waiting or planned in new]
         for planned in new:
             self._schedule_at_its_time(planned)
@@ -171,6 +174,26 @@ class FaultEngine:
             stage.later(downtime.plan.down_ms, f"restart {index}", lambda: self._restart(downtime, gone))
         return True
 
+    def on_loss(self, indices: Sequence[int], what: str, reason: str) -> None:
+        """The machine of some validators is lost, and they with it. Unless a fault is why, that becomes a fault itself,
+        which nobody planned: ``what`` is lost for a ``reason``. It is told before they are taken down, and they may
+        start elsewhere right afterwards."""
+        if any(downtime.explains_loss(indices) for downtime in self._downtimes):
+            return
+        names = tuple(self.targets.names[index] for index in indices)
+        now_ms = round(self._stage.now_ms)
+        plan = LoseNodeFault(kind="lose_node", target=list(names), at_ms=now_ms, disks="kept", down_ms=0)
+        record = FaultRecord(plan.kind, what, None, at_ms=now_ms, is_planned=False, targets=names, impaired=names)
+        self._unplanned.append(record)
+        self.records.append(record)
+        active = ActiveFault(next(self._keys), len(self.records), plan, record, list(indices))
+        self._active.append(active)
+        downtime = Downtime(active, plan, self._stage, self.targets)
+        self._downtimes.append(downtime)
+        downtime.begin_unplanned(reason)
+        self._is_in_force(active)
+        self._stage.later(0, f"restart {active.number}", lambda: self._restart(downtime, active.hit))
+
     def look(self) -> None:
         """See which validators are gone that faults took down, on a stage on which that takes a while."""
         for downtime in self._downtimes:
@@ -211,7 +234,7 @@ class FaultEngine:
             active.targets, active.along = self.targets.pick(plan)
             record.targets = tuple(names[index] for index in active.targets)
             record.impaired = tuple(names[index] for index in active.hit)
-            record.is_hard = isinstance(plan, PauseFault | KillFault | DiskLossFault)
+            record.is_hard = isinstance(plan, PauseFault | KillFault | LoseNodeFault | DiskLossFault)
             if isinstance(plan, ImpairingFault):
                 self._begin_impairment(active, plan)
             else:

@@ -68,8 +68,11 @@ class Stage(Protocol):
     def leader(self) -> int | None:
         """The leader of the newest view that any validator is in."""
 
-    def shares_fate(self, plan: AnyFault) -> bool:
-        """Whether a fault that hits one validator hits all on its host."""
+    def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
+        """All validators that a fault hits with one, itself included: those of its host, or of its Ray node.
+
+        ``None`` if such a fault hits it alone.
+        """
 
     def deaths(self, index: int) -> int:
         """How often it was seen to go down."""

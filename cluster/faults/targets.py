@@ -12,6 +12,7 @@ from cluster.scenario.sections.faults import (
     LEADER,
     AnyFault,
     KillFault,
+    LoseNodeFault,
     NodeFault,
     UpgradeFault,
 )
@@ -31,19 +32,20 @@ class Targets:
     def pick(self, plan: NodeFault) -> tuple[list[int], list[int]]:
         """The validators that a fault is aimed at, and others that go down with them since they share their hosts.
 
-        Every validator of a killed host is a target itself.
+        Every validator of a killed host, or of a lost node, is a target itself.
         """
         most = self._validators.withstood if plan.target[0] == AS_MANY_AS_WITHSTOOD else len(self.names)
         chosen = self._choose(plan.target, most)
-        if not self._stage.shares_fate(plan):
-            return chosen, []
         targets, victims = [], list[int]()
         for index in chosen:
-            more = [each for each in self._on_host_of(index) if each not in victims]
+            sharing = self._stage.sharing_fate(index, plan)
+            if sharing is None:
+                return chosen, []
+            more = [each for each in self._that_run(sharing) if each not in victims]
             if len(victims) + len(more) <= most:
                 victims += more
                 targets.append(index)
-        if isinstance(plan, KillFault):
+        if isinstance(plan, KillFault | LoseNodeFault):
             return victims, []
         return targets, [index for index in victims if index not in targets]
 
@@ -54,17 +56,15 @@ class Targets:
         chosen = self._choose(plan.target or self.names, most)
         groups: list[list[int]] = []
         for index in chosen:
-            group = self._on_host_of(index)
+            group = self._that_run(self._validators.on_same_host(index))
             if group and group not in groups:
                 groups.append(group)
         return chosen, groups
 
     def host_mates(self, index: int, plan: AnyFault) -> list[int]:
         """The validators that go down with one that stopped by itself."""
-        if not self._stage.shares_fate(plan):
-            return []
-        late = self._validators.late
-        return [each for each in self._on_same_host(index) if each != index and late.get(each, 0) <= self._stage.height]
+        sharing, late = self._stage.sharing_fate(index, plan) or (), self._validators.late
+        return [each for each in sharing if each != index and late.get(each, 0) <= self._stage.height]
 
     def is_held_down(self, index: int) -> bool:
         """Whether a fault keeps a validator from starting."""
@@ -89,10 +89,6 @@ class Targets:
             return stage.random.sample(running, min(wanted, len(running)))
         return [self.names.index(name) for name in target]
 
-    def _on_host_of(self, index: int) -> list[int]:
-        """The validators of a host that run, or would but for a fault."""
-        return [each for each in self._on_same_host(index) if self._stage.is_running(each) or self.is_held_down(each)]
-
-    def _on_same_host(self, index: int) -> list[int]:
-        host_of = self._validators.host_of
-        return [each for each in range(len(self.names)) if host_of(each) == host_of(index)]
+    def _that_run(self, indices: Sequence[int]) -> list[int]:
+        """Those that run, or would but for a fault."""
+        return [each for each in indices if self._stage.is_running(each) or self.is_held_down(each)]

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 from cluster.common.wording import first_few
 from cluster.record.archive import BlockRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import EVERYBODY, UpgradeFault
+from cluster.scenario.sections.faults import EVERYBODY, RECOVERED_BY_SNAPSHOT, UpgradeFault
 from consensus.keys import Ed25519Scheme, SignatureScheme
 from validator.chain.genesis import Genesis
 
@@ -163,8 +163,17 @@ class FaultRecord:
     """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
     problem: str = ""
     """A result that this kind of fault must not have, such as a validator that started from a damaged disk."""
+    lost_disks: tuple[str, ...] = ()
+    """Targets whose disks were lost with their Ray node."""
+    is_planned: bool = True
+    """Whether the scenario has it; else it befell the run."""
     first_back_ms: float | None = None
     """When the first target that it took down was started again, if that is known; the fault may end later."""
+
+    @property
+    def without_disks(self) -> tuple[str, ...]:
+        """The validators that came back without their disks, by a snapshot."""
+        return self.impaired if self.kind in RECOVERED_BY_SNAPSHOT else self.lost_disks
 
     @property
     def planned(self) -> str:

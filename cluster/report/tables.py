@@ -96,6 +96,8 @@ def _moment(at_ms: float | None, height: int | None) -> str:
 
 def _planned(fault: FaultRecord, backend: Backend) -> str:
     """The planned begin. On the live testnet times begin when all hosts are up."""
+    if not fault.is_planned:
+        return "not planned"
     return f"{fault.planned} after the start" if backend == "live" and fault.at_ms is not None else fault.planned
 
 

@@ -17,10 +17,14 @@ from cluster.scenario.sections.base import Height, Name, Section
 from cluster.scenario.sections.chain import ChainSection
 from cluster.scenario.sections.consensus import ConsensusSection
 from cluster.scenario.sections.faults import (
+    AS_MANY_AS_WITHSTOOD,
+    KEYWORDS,
     AnyFault,
     Fault,
+    LoseNodeFault,
     check_faults_fit,
     live_problem,
+    loses_disk,
     simulator_problem,
     with_regions_named,
 )
@@ -95,6 +99,7 @@ class Scenario(Section):
         self._check_behaviours()
         joins_at = {names[index]: height for index, height in self.validators.late.items()}
         check_faults_fit(self.planned_faults, names, joins_at, self.stop.height, self.stop.timeout_s * 1_000)
+        self._check_lost_nodes()
         self.load.check_heights(self.stop.height)
         for index, height in self.validators.late.items():
             if height >= self.stop.height:
@@ -111,6 +116,30 @@ class Scenario(Section):
                     raise ValueError(
                         f"validators.nodes[{index}].byzantine: {name} lies in messages of {protocol} only;"
                         f" consensus.protocol is {self.consensus.protocol}"
+                    )
+
+    def _check_lost_nodes(self) -> None:
+        """No more disks are lost with a node than others can make up for."""
+        section = self.validators
+        most = fault_bound(section.count)
+        for position, fault in enumerate(self.planned_faults):
+            if not isinstance(fault, LoseNodeFault):
+                continue
+            groups = [set(section.on_same_ray_node(index)) for index in range(section.count)]
+            if fault.target[0] == AS_MANY_AS_WITHSTOOD:
+                if min(map(len, groups)) > section.withstood:
+                    raise ValueError(
+                        f"faults[{position}].target: every Ray node carries more than f ({section.withstood})"
+                        f" validators, so the fault has no target; see validators.ray_nodes"
+                    )
+            elif loses_disk(fault):
+                named = [section.names.index(name) for name in fault.target if name not in KEYWORDS]
+                lost = len(set[int]().union(*(groups[index] for index in named))) or max(map(len, groups))
+                if lost > most:
+                    raise ValueError(
+                        f"faults[{position}].target: {lost} of {section.count} validators lose their disks with their"
+                        f" nodes; at most {most} may, since the others must report the current view to them; see"
+                        f" validators.ray_nodes, or give disks: kept"
                     )
 
     def _check_network(self) -> None:

@@ -117,6 +117,7 @@ class Simulation:
             clock=self.clock,
             random=self.random,
             link_faults=LinkFaults(self.links, names),
+            validators=scenario.validators,
             machines=self.machines,
             join=self._join,
             best_height=lambda: self._best_height,

@@ -25,8 +25,10 @@ from cluster.scenario.sections.faults import (
     FailedSyncFault,
     KillFault,
     LinkFault,
+    LoseNodeFault,
 )
 from cluster.scenario.sections.release import Release
+from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
 from validator.node.joining.snapshot_join import SnapshotJoin
@@ -72,6 +74,7 @@ class SimulatedStage:
     clock: VirtualClock
     random: Random
     link_faults: LinkFaults
+    validators: ValidatorsSection
     machines: Sequence[Machine]
     join: Callable[[int, MemoryDisk], SnapshotJoin]
     """How a machine without state joins."""
@@ -129,8 +132,10 @@ class SimulatedStage:
         newest = max(voters, key=lambda node: node.view, default=None)
         return None if newest is None else newest.leader
 
-    def shares_fate(self, plan: AnyFault) -> bool:
-        return isinstance(plan, KillFault)
+    def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
+        if isinstance(plan, LoseNodeFault):
+            return self.validators.on_same_ray_node(index)
+        return self.validators.on_same_host(index) if isinstance(plan, KillFault) else None
 
     def deaths(self, index: int) -> int:
         return self.machines[index].incarnation

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -23,10 +23,11 @@ from cluster.live.driver.collect import collect, keep_blocks
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S
+from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line
 from cluster.live.driver.stage import LiveStage
 from cluster.live.driver.supervised_host import Host, Phase
-from cluster.live.driver.testnet import LOOK_EVERY_S, START_TIMEOUT_S, Testnet
+from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
@@ -190,7 +191,7 @@ class _LiveRun:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> tuple[Hosts, LiveStage]:
-        longest_s = START_TIMEOUT_S + self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
+        longest_s = start_timeout_s(self._scenario) + self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
         run_time_s = MAX_RUN_TIME_S if self._end.height is None else int(longest_s)
         hosts = self._testnet.start(run_time_s, self._make_hosts, self._look_at_start)
         now_ms, height = (lambda: self._now_ms), (lambda: self._watch.height)
@@ -202,7 +203,8 @@ class _LiveRun:
 
     def _make_hosts(self, session: RaySession) -> Hosts:
         problem = self.record.problems.append
-        return Hosts(session, self._take_view, self._host_is_up, self._host_was_lost, problem)
+        nodes = NodeWatch(session, self._node_was_lost, self.on_notice)
+        return Hosts(session, self._take_view, self._host_is_up, self._host_was_lost, problem, nodes)
 
     def _look_at_start(self, hosts: Hosts, starts: bool) -> None:
         self._testnet.check()
@@ -358,6 +360,11 @@ class _LiveRun:
         problem = f"host {host.number} ({names}) was lost: {reason}{last} (see {log})"
         self.record.problems.append(problem)
         self.on_notice(problem)
+
+    def _node_was_lost(self, hosts: Sequence[Host], node: str, reason: str) -> None:
+        indices = [index for host in hosts for index in host.carried_at(self._watch.height)]
+        if self._stage is not None and indices:
+            self._stage.engine.on_loss(indices, f"node {node}", reason)
 
     def _take_view(self, view: ValidatorView) -> None:
         self._watch.take(view.index, view.observations)

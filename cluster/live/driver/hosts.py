@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from cluster.faults.link_faults import LinkCounts
+from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line
 from cluster.live.driver.supervised_host import Host, Phase, Totals
 from cluster.live.host.host import HostView, ValidatorAddress, ValidatorView
@@ -120,12 +121,14 @@ class Hosts:
         on_up: Callable[[Host], None],
         on_lost: Callable[[Host, str, LastWords | None], None],
         on_problem: Callable[[str], None],
+        nodes: NodeWatch,
     ) -> None:
         """``on_view`` gets the reports of validators, ``on_up`` a host that came up, ``on_problem`` other problems.
 
         ``on_lost`` gets a host that went down by itself: the reason that Ray knows, and the last words of its process.
         """
         self.all: list[Host] = []
+        self.nodes = nodes
         self._session = session
         self._on_view = on_view
         self._on_up = on_up
@@ -153,12 +156,13 @@ class Hosts:
             return self._session.start_host(host.place, planned, hash_seed, arguments, host.release)
 
         self._start_actor = start_actor
-        for number, place in enumerate(self._session.place_hosts(section.host_count, bind)):
+        for number, place in enumerate(self.nodes.place_all(scenario, bind, self._start_anew)):
             carried = [index for index in range(section.count) if section.host_of(index) == number]
             late = {index: height for index, height in section.late.items() if index in carried}
             host = Host(number, place, carried, late)
             host.actor = start_actor(host)
             self.all.append(host)
+        self.nodes.watch(self.all)
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -205,8 +209,14 @@ class Hosts:
         Without ``starts`` no validator is started any more.
         """
         self._height = height
+        self.nodes.look()
         for host in self.all:
-            if host.question is None and host.phase not in (Phase.DEAD, Phase.STOPPING) and not host.is_paused:
+            if (
+                host.is_placed
+                and host.question is None
+                and host.phase not in (Phase.DEAD, Phase.STOPPING)
+                and not host.is_paused
+            ):
                 host.question = self._next_question(host, starts)
         questions = {host.question: host for host in self.all if host.question is not None and not host.is_paused}
         if questions:
@@ -330,8 +340,13 @@ class Hosts:
 
     def _take_place(self, host: Host) -> None:
         """End the last process, however far its shutdown came, and create another actor."""
+        if not host.is_placed:
+            return  # the actor that it gets elsewhere has the other code
         self._session.ray.kill(host.actor, no_restart=True)
         host.went_down()
+        self._start_anew(host)
+
+    def _start_anew(self, host: Host) -> None:
         host.actor = self._start_actor(host)
 
     def _note_deaths(self) -> None:
@@ -359,6 +374,8 @@ class Hosts:
             if host.is_running:
                 host.went_down(one_line(error))
         except errors.RayError as error:
+            if self.nodes.is_lost(host):
+                return  # it goes to another node
             host.phase, host.why_lost = Phase.DEAD, one_line(error)
             self._on_lost(host, host.why_lost, None)
         else:

@@ -15,34 +15,39 @@ import secrets
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cluster.common.checkout import check_working_directory
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.live.host.host import ValidatorHost
+from cluster.live.nodes.ray_nodes import RayNode, read_nodes
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
-from cluster.live.processes.signals import ProcessSignals
-from cluster.live.web.addresses import LOOPBACK
+from cluster.live.processes.signals import NodeSignals, ProcessSignals
+from cluster.live.web.addresses import LOOPBACK, PORTS_VARIABLE, ports_from
 from cluster.scenario.sections.release import Release
 
 ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
 LOCAL_ADDRESS: Final = "local"
 """As an address: a new Ray on this machine."""
 TOKEN_VARIABLE: Final = "RAY_AUTH_TOKEN"
+MODE_VARIABLE: Final = "RAY_AUTH_MODE"
+"""The library turns tokens on by itself, the command that starts a node does not."""
 TOKEN_FILE_VARIABLE: Final = "RAY_AUTH_TOKEN_PATH"
 SETTINGS: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 """Environment of a Ray of our own: no usage reports, no messages on the terminal."""
 
 SKIPPED_LINES_VARIABLE: Final = "RAY_DEDUP_LOGS_SKIP_REGEX"
 """Lines that it matches are not printed; Ray reads it when it is imported."""
-SKIPPED_LINES: Final = "A worker died or was killed while executing a task"
+SKIPPED_LINES: Final = "A worker died or was killed while executing a task|The node with node id|Raylet is terminated"
 
 OBJECT_STORE_BYTES: Final = 80 * 1024 * 1024
 """About the least that Ray takes."""
@@ -62,6 +67,8 @@ SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
 SHUTDOWN_PATIENCE_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 5.0
 SIGNAL_TIMEOUT_S: Final = 15.0
+NODE_TIMEOUT_S: Final = 60.0
+"""Each node of a Ray of our own is up after so long at most."""
 HASH_SEEDS: Final = 2**32
 FIRST_RELEASE: Final = Release()
 
@@ -77,21 +84,46 @@ class Place(NamedTuple):
 
 
 class RemoteProcessSignals:
-    """A :class:`ProcessSignals` with all its methods, on another node: an actor, asked with a bound on the time."""
+    """The :class:`ProcessSignals` of another node: an actor there, asked with a bound on the time.
+
+    A node that does not answer is not asked again for a while, and nothing is known of its processes meanwhile.
+    """
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray = ray
         self._actor = actor
+        self._silent_until = 0.0
+        """Monotonic seconds."""
 
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        return partial(self._ask, method)
+    def kill(self, process: Process) -> bool:
+        return bool(self._ask("kill", False, process))
 
-    def _ask(self, method: str, *arguments: object) -> Any:
+    def pause(self, process: Process) -> bool:
+        return bool(self._ask("pause", False, process))
+
+    def resume(self, process: Process) -> None:
+        self._ask("resume", None, process)
+
+    def is_running(self, process: Process) -> bool:
+        """Whether it is not known to be gone."""
+        return bool(self._ask("is_running", True, process))
+
+    def end_node(self, kills: bool) -> bool:
+        """Have the node end (:meth:`NodeSignals.end_node`). Returns whether its processes are known to be gone."""
+        return bool(self._ask("end_node", False, kills))
+
+    def close(self) -> None:
+        self._ask("close", None)
+
+    def _ask(self, method: str, otherwise: object, *arguments: object) -> object:
+        if time.monotonic() < self._silent_until:
+            return otherwise
         errors = self._ray.exceptions
         try:
             return self._ray.get(getattr(self._actor, method).remote(*arguments), timeout=SIGNAL_TIMEOUT_S)
-        except (errors.RayError, errors.GetTimeoutError) as error:
-            raise TestnetError(f"no signals can be sent to processes of a node: {one_line(error)}") from error
+        except (errors.RayError, errors.GetTimeoutError):
+            self._silent_until = time.monotonic() + SIGNAL_TIMEOUT_S
+            return otherwise
 
 
 def relocated_host(code: str) -> type:
@@ -155,6 +187,8 @@ class RaySession:
         self._disconnects = True
         self._core: dict[Process, str] = {}
         """Processes without which a Ray of our own cannot continue, and their names."""
+        self._joining: list[subprocess.Popen[bytes]] = []
+        """Nodes of a Ray of our own besides its head, as they were started."""
 
     @property
     def is_ours(self) -> bool:
@@ -169,12 +203,19 @@ class RaySession:
     # --- start --------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def start(cpus: int = STARTING_CPUS, on_folder: Callable[[Path], None] = lambda folder: None) -> RaySession:
-        """Start or join Ray. A Ray of our own has ``cpus`` processors for tasks; ``on_folder`` gets its folder before
+    def start(
+        cpus: int = STARTING_CPUS, on_folder: Callable[[Path], None] = lambda folder: None, nodes: int = 1
+    ) -> RaySession:
+        """Start or join Ray. A Ray of our own has ``cpus`` processors for tasks on each of its nodes, of which
+        ``nodes`` are for hosts, with a head beside them if there are several; ``on_folder`` gets its folder before
         there is any process. Raises :class:`TestnetError`, and :class:`~cluster.common.errors.BadInput` if the working
-        directory holds modules that workers would import instead of ours.
+        directory holds modules that workers would import instead of ours, or ``STAMPEDE_PORTS`` no ports.
         """
         check_working_directory(Path.cwd())
+        try:
+            ports_from(os.environ)
+        except ValueError as error:
+            raise BadInput(str(error)) from None
         ray = _import_ray()
 
         if ray.is_initialized():
@@ -182,17 +223,48 @@ class RaySession:
             session._disconnects = False
             return session
         joined = os.environ.get(ADDRESS_VARIABLE)
-        return _join(ray, joined) if joined and joined != LOCAL_ADDRESS else _start_own(ray, cpus, on_folder)
+        if joined and joined != LOCAL_ADDRESS:
+            return _join(ray, joined)
+        session = _start_own(ray, cpus, on_folder)
+        if nodes > 1:
+            try:
+                session._add_nodes(nodes)
+            except BaseException:
+                session.close([])
+                raise
+        return session
 
-    def place_hosts(self, count: int, bind: str = LOOPBACK) -> list[Place]:
-        """A place for each host, spread over the nodes. Several nodes have addresses of their own, a single one
-        ``bind``.
-        """
-        nodes = [node for node in self.ray.nodes() if node["Alive"]]
-        nodes.sort(key=lambda node: node["NodeID"])
-        single = len(nodes) == 1
-        places = [Place(node["NodeID"], bind if single else node["NodeManagerAddress"]) for node in nodes]
-        return [places[host % len(places)] for host in range(count)]
+    def replace_node(self) -> None:
+        """A node is lost: another one joins a Ray of our own, after a while. Somebody else's cluster sees to itself."""
+        if self._joining:
+            self._joining.append(self._start_node())
+
+    def _add_nodes(self, count: int) -> None:
+        """One after the other: together they take each other's ports. Raises :class:`TestnetError`."""
+        for _ in range(count):
+            self._joining.append(node := self._start_node())
+            said, _ = node.communicate(timeout=NODE_TIMEOUT_S)
+            if node.returncode:
+                *_, last = ["", *said.decode(errors="replace").strip().splitlines()]
+                raise TestnetError(f"a Ray node cannot be started: {last}")
+
+    def _start_node(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"]
+        command += [f"--address={self.ray.get_runtime_context().gcs_address}", f"--node-ip-address={LOOPBACK}"]
+        command += [f"--num-cpus={STARTING_CPUS}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
+        with _environment(), _hang_ups_held_back():
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={MODE_VARIABLE: "token", **os.environ},
+            )
+
+    def nodes(self) -> list[RayNode]:
+        """All nodes, lost ones too."""
+        return read_nodes(self.ray)
 
     def start_host(
         self,
@@ -206,7 +278,8 @@ class RaySession:
 
         ``release`` is the code that it runs, from another folder if it names one.
         """
-        environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS)}
+        given = {name: os.environ[name] for name in (PORTS_VARIABLE,) if name in os.environ}
+        environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS), **given}
         actor_class: type = ValidatorHost
         if release.code is not None:
             actor_class = relocated_host(release.code)
@@ -231,7 +304,11 @@ class RaySession:
         """The signals of a place: sent by this process on a Ray of our own, else by an actor there."""
         if self.is_ours:
             return ProcessSignals()
-        actor = self.ray.remote(ProcessSignals).options(**self._options_on(place)).remote()
+        return self.node_signals(place)
+
+    def node_signals(self, place: Place) -> RemoteProcessSignals:
+        """An actor that signals processes of a place, and may end its node."""
+        actor = self.ray.remote(NodeSignals).options(**self._options_on(place)).remote()
         self._actors.append(actor)
         return RemoteProcessSignals(self.ray, actor)
 
@@ -241,6 +318,11 @@ class RaySession:
         return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(place.node_id, soft=False)}
 
     # --- end ----------------------------------------------------------------------------------------------------------
+
+    def forget(self, actor: Any) -> None:
+        """An actor is lost with its node: Ray starts it nowhere."""
+        self.ray.kill(actor, no_restart=True)
+        self._actors = [each for each in self._actors if each is not actor]
 
     def close(self, hosts: Iterable[tuple[Place, Process]]) -> list[str]:
         """Kill our actors; end a Ray of our own with all its processes and its folder. Returns the problems.
@@ -256,18 +338,29 @@ class RaySession:
                 self.ray.kill(actor, no_restart=True)
             for task in self._tasks:
                 self.ray.cancel(task, force=True)
+        for node in self._joining:
+            node.kill()
+            node.communicate()
         try:
             if self._disconnects:
                 self.ray.shutdown()
         finally:
+            if self._joining:  # nobody else ends these
+                for process in ours:
+                    process.send(signal.SIGTERM)
             stubborn = processes.end(ours, SHUTDOWN_PATIENCE_S)
             is_left = self._folder is not None and not processes.end_and_remove(self._folder, SHUTDOWN_PATIENCE_S)
             notices = [f"{self._folder} could not be removed"] if is_left else []
         return [f"process {process.pid} did not end by itself and was killed" for process in stubborn] + notices
 
+    @property
+    def own_node_id(self) -> str:
+        """The node of this process."""
+        return str(self.ray.get_runtime_context().get_node_id())
+
     def _is_here(self, place: Place) -> bool:
         """Whether a place is on the node of this process."""
-        return self.is_ours or place.node_id == self.ray.get_runtime_context().get_node_id()
+        return self.is_ours or place.node_id == self.own_node_id
 
     def keep_logs(self, target: Path) -> None:
         """Copy the logs of a Ray of our own, to find out why something did not start."""

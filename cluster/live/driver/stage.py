@@ -24,6 +24,7 @@ from cluster.faults.impairment import Impairment
 from cluster.faults.stage import Recovery, Then
 from cluster.live.driver.hosts import Hosts, nothing
 from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.host.host import NO_WORD
 from cluster.live.injection import Injection, LastWords
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
@@ -34,6 +35,7 @@ from cluster.scenario.sections.faults import (
     FailedSyncFault,
     KillFault,
     LinkFault,
+    LoseNodeFault,
     PauseFault,
 )
 from cluster.scenario.sections.release import Release
@@ -169,6 +171,9 @@ class LiveStage:
         """A host went down by itself. Returns whether a fault explains that."""
         if words is None:
             return False
+        if words.reason.startswith(NO_WORD):
+            self.engine.on_loss(host.validators, f"host {host.number}", f"it was cut off: {words.reason}")
+            return True
         was_held_down = host.is_held_down
         host.is_held_down = True  # before the order below: its answers may bring the host's next process
         if words.validator in self._injection.traps:
@@ -231,8 +236,11 @@ class LiveStage:
         newest = max(states, key=lambda state: state.view, default=None)
         return None if newest is None else newest.leader
 
-    def shares_fate(self, plan: AnyFault) -> bool:
-        return isinstance(plan, DownFault | PauseFault)
+    def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
+        host = self._hosts.host_of(index)
+        if isinstance(plan, LoseNodeFault):
+            return self._hosts.nodes.validators_on(host.place)
+        return host.validators if isinstance(plan, DownFault | PauseFault) else None
 
     def deaths(self, index: int) -> int:
         return self._hosts.host_of(index).processes.deaths
@@ -242,7 +250,14 @@ class LiveStage:
         self._keep_blocks(index, url)
 
     def crash(self, index: int, plan: DownFault) -> None:
-        host = self._hosts.host_of(index)
+        host, nodes = self._hosts.host_of(index), self._hosts.nodes
+        if isinstance(plan, LoseNodeFault):
+            mates = [each for each in self._hosts.all if each.is_placed and each.place == host.place]
+            if host.is_placed:  # else it went with another one
+                nodes.end(host.place, kills=plan.how == "process")
+            for mate in mates:
+                mate.is_held_down = not mate.is_placed
+            return
         self._hosts.kill(host, by_ray=isinstance(plan, KillFault) and plan.how == "actor")
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:

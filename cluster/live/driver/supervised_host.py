@@ -16,6 +16,8 @@ from cluster.live.injection import DelayCounts
 from cluster.live.processes.processes import Process
 from cluster.scenario.sections.release import Release
 
+ARRIVE: Final = "arrive"
+"""The method of a host that tells it whence a validator comes."""
 STALE_S: Final = 3.0
 """A host that did not answer for so long has no heights any more."""
 
@@ -162,11 +164,15 @@ class Host:
     def __init__(self, number: int, place: Place, validators: list[int], late: dict[int, int]) -> None:
         self.number = number
         self.place = place
+        """The last one, while it has none."""
         self.validators = validators
         """Indices of the validators that it carries."""
         self.late = late
         """Those of them that join later, and the heights at which they do."""
         self.actor: Any = None
+        """``None`` while it has no place: its node is lost."""
+        self.moves = 0
+        """How often it went to another node and started validators there, or is about to."""
         self.release = Release()
         """The code that it is to run."""
         self.phase = Phase.DOWN
@@ -237,7 +243,11 @@ class Host:
 
     def is_started(self, height: int) -> bool:
         """Whether every validator was started that is there at a height."""
-        return all(index in self.reports.states for index in self.validators if self.late.get(index, 0) <= height)
+        return all(index in self.reports.states for index in self.carried_at(height))
+
+    def carried_at(self, height: int) -> list[int]:
+        """Its validators that are there at a height."""
+        return [index for index in self.validators if self.late.get(index, 0) <= height]
 
     def went_down(self, why_lost: str | None = None) -> None:
         """Its process is gone, or about to be; by itself if ``why_lost`` is given."""
@@ -247,6 +257,28 @@ class Host:
         self.question = None
         self.processes.end()
         self.reports.end()
+
+    @property
+    def is_placed(self) -> bool:
+        return self.actor is not None
+
+    def lose_place(self) -> None:
+        """Its node is lost, and its process with it."""
+        if self.phase is not Phase.DOWN:
+            self.went_down()
+        self.why_lost, self.question, self.actor = None, None, None
+        self.processes.successor = None
+        self.processes.note_death()
+
+    def move(self, place: Place) -> None:
+        """It goes to another node. Its validators are told so before they start, if they ever ran."""
+        is_on_its_way = any(method == ARRIVE for method, _ in self.pending_disk_operations)
+        if self.reports.addresses and not is_on_its_way:
+            self.moves += 1
+            starts = self.processes.deaths
+            arrivals = [(ARRIVE, (index, self.moves, starts)) for index in self.validators]
+            self.pending_disk_operations[:0] = arrivals
+        self.place = place
 
     def revive(self) -> None:
         """It had not gone down: its last process answers."""

@@ -25,10 +25,13 @@ from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE
 from cluster.record.run import RunRecord
+from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import UpgradeFault
 
 LOOK_EVERY_S: Final = 0.25
 START_TIMEOUT_S: Final = 90.0
+START_TIMEOUT_OF_EACH_S: Final = 2.0
+"""More for each validator: 100 on ten hosts were up after 97 s on two processors."""
 STOP_TIMEOUT_S: Final = 5.0
 
 
@@ -65,7 +68,8 @@ class Testnet:
         self._notice("starting Ray and the validator hosts")
         self._start_load(watchdog, run_time_s)
         try:
-            self._session = session = RaySession.start(on_folder=watchdog.watch_ray)
+            nodes = self._record.scenario.validators.ray_nodes or 1
+            self._session = session = RaySession.start(on_folder=watchdog.watch_ray, nodes=nodes)
         except SystemExit:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
@@ -73,7 +77,7 @@ class Testnet:
         self.hosts = hosts = make_hosts(session)
         hosts.create(self._record.scenario, self._record.seed, self._folder, self._served.bind)
         self._compile_releases(hosts, look)
-        deadline, is_load_running = time.monotonic() + START_TIMEOUT_S, False
+        deadline, is_load_running = time.monotonic() + start_timeout_s(self._record.scenario), False
         while not all(host.phase is Phase.UP for host in hosts.all):
             self._check_load()
             look(hosts, self.load is None or self.load.is_ready)
@@ -126,7 +130,7 @@ class Testnet:
                 raise TestnetError(f"host {host.number} cannot be started: {host.why_lost} (see {logs})")
         is_load_ready = self.load is None or self.load.is_ready
         late = "the hosts were not up" if is_load_ready else "the load generator was not ready"
-        raise TestnetError(f"{late} after {START_TIMEOUT_S:g} s (see {logs})")
+        raise TestnetError(f"{late} after {start_timeout_s(self._record.scenario):g} s (see {logs})")
 
     # --- meanwhile ----------------------------------------------------------------------------------------------------
 
@@ -176,13 +180,20 @@ class Testnet:
             if self._session is not None:
                 last_to_first.callback(self._close_session, self._session)
             if self.hosts is not None:
+                last_to_first.callback(self.hosts.nodes.close)
                 last_to_first.callback(self.hosts.ask_each, "stop", STOP_TIMEOUT_S, lambda: None)
+                last_to_first.callback(self.hosts.nodes.fetch_logs, self._folder / LOGS_FOLDER)
                 last_to_first.callback(self.hosts.resume_all)
             last_to_first.callback(self.finish_load, lambda: None)
 
     def _close_session(self, session: RaySession) -> None:
         for notice in session.close([] if self.hosts is None else self.hosts.processes):
             self._notice(notice)
+
+
+def start_timeout_s(scenario: Scenario) -> float:
+    """How long the start of a testnet may take."""
+    return START_TIMEOUT_S + START_TIMEOUT_OF_EACH_S * scenario.validators.count
 
 
 def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:

@@ -19,8 +19,9 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,13 +39,14 @@ from cluster.faults.impairment import Impairment
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
+from cluster.live.host.lease import Lease
 from cluster.live.host.observations import Observation
 from cluster.live.host.validator_loop import LoopState, ValidatorLoop, ValidatorSetup
 from cluster.live.injection import DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
 from cluster.live.processes import last_words, processes
-from cluster.live.web.addresses import LOOPBACK
+from cluster.live.web.addresses import LOOPBACK, ports_from
 from cluster.live.web.server import HttpServer, serve
 from cluster.record.message_trace import Stamp
 from cluster.record.status import Tally
@@ -52,7 +54,7 @@ from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of
 from cluster.scenario.sections.faults import BitRotFault, DiskFullFault, FailedSyncFault, SlowDiskFault
-from cluster.scenario.sections.release import FIRST_VERSION
+from cluster.scenario.sections.release import FIRST_VERSION, Release
 from consensus.keys import Ed25519Scheme
 from validator.node.events import Diverged
 from validator.node.shared_work import RememberingScheme, SharedReader
@@ -82,7 +84,14 @@ HASH_SEED_WARNING: Final = (
     "collide: right where hosts must not agree by their hashes, wrong where strangers deploy"
 )
 
+NO_WORD: Final = "this host heard nothing of the driver"
+"""In the last words of a host whose lease ended."""
+
 T = TypeVar("T")
+
+
+class LeaseEnded(ValidatorError):
+    """The driver may count the node of this host as lost (:mod:`cluster.live.host.lease`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +149,8 @@ class HostNotes(msgspec.Struct):
     http_port: int = 0
     joins: bool = False
     """Its disk was lost: if it is empty, the validator joins by a snapshot."""
+    moves: int = 0
+    """How often it was moved to another node, up to the last start from this disk."""
 
 
 class ValidatorHost:
@@ -164,8 +175,7 @@ class ValidatorHost:
         self._host = host
         self._bind = bind
         self._scenario = Scenario.model_validate_json(scenario_json)
-        self._version = version
-        self._mutant = mutant
+        self._release = Release(version, None, mutant)
         self._validators: list[_RunningValidator] = []
         self._peers: Mapping[int, PeerAddress] = {}
         self._measured = float("-inf")
@@ -173,10 +183,11 @@ class ValidatorHost:
         self._injection = Injection()
         self._last_words_file = self._folder / DATA_FOLDER / f"host-{host}.last-words"
         self._last_words = last_words.read(self._last_words_file)
-        _log_to(self._folder / LOGS_FOLDER / f"host-{host}.log")
+        _log_to(self._log_file)
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
         self._lag = LagMeter()
+        self._lease = Lease(self._end_without_driver)
         asyncio.run_coroutine_threadsafe(self._lag.run(), self._loop)
         hash_seed = os.environ.get("PYTHONHASHSEED")
         log.info("host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, ROOT)
@@ -203,12 +214,35 @@ class ValidatorHost:
         """Apply the faults in force from now on; answers like :meth:`observe`."""
         return self._call(self._inject(injection))
 
+    def keep(self, lease_s: float) -> None:
+        """The driver counts on this host: it ends itself if it does not hear that again for so long."""
+        self._lease.renew(lease_s)
+
+    def arrive(self, index: int, move: int, starts: int) -> None:
+        """A validator, not started yet, comes from a lost node; its disk counts if the nodes share a volume.
+
+        ``move`` is how often it was moved, ``starts`` how often it was started, this time not included. A disk that it
+        did not run on last is from before: it would not know its last votes, so it is emptied.
+        """
+        name, data = self._name_of(index), self._folder / DATA_FOLDER
+        data.mkdir(parents=True, exist_ok=True)
+        notes_file = data / f"{name}{NOTES_SUFFIX}"
+        notes = _read_notes(notes_file)
+        is_there = notes_file.exists() and (data / name).exists() and notes.moves >= move - 1
+        if not is_there:
+            shutil.rmtree(data / name, ignore_errors=True)
+            notes = HostNotes(starts, joins=True)
+        _write_notes(notes_file, msgspec.structs.replace(notes, moves=move))
+        log.info("%s: came from a lost node, %s its disk", name, "with" if is_there else "without")
+
     def wipe(self, index: int) -> str | None:
         """Lose the disk of a validator that was not started. Returns what went wrong."""
         name = self._name_of(index)
         folder = self._folder / DATA_FOLDER
         try:
             shutil.rmtree(folder / name)
+        except FileNotFoundError:
+            pass  # it came here without its disk
         except OSError as error:
             return f"the disk of {name} could not be wiped: {error}"
         notes_file = folder / f"{name}{NOTES_SUFFIX}"
@@ -240,13 +274,24 @@ class ValidatorHost:
 
     def freeze(self) -> None:
         """Bring every validator to rest; pages are still served. A recovery ends first; a join is given up."""
+        self._lease.give_up()
         self._call(self._each(_RunningValidator.freeze))
+
+    def read_log(self, limit: int) -> bytes:
+        """The end of this host's log, so many bytes at most. Raises :class:`OSError`."""
+        with self._log_file.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
+            return file.read(limit)
 
     def stop(self) -> None:
         """Stop every validator, its files closed, and its endpoint."""
         self._call(self._each(_RunningValidator.close))
         log.info("stopped")
         logging.shutdown()
+
+    @property
+    def _log_file(self) -> Path:
+        return self._folder / LOGS_FOLDER / f"host-{self._host}.log"
 
     # --- on the loop --------------------------------------------------------------------------------------------------
 
@@ -281,7 +326,7 @@ class ValidatorHost:
         is_diverged = divergence_file.exists()
         tally = Tally(
             notes.starts + 1,
-            self._version,
+            self._release.version,
             byzantine=score_of(self._scenario, index),
             diverged=msgspec.msgpack.decode(divergence_file.read_bytes(), type=Diverged) if is_diverged else None,
             keep_divergence=lambda diverged: write_atomically(divergence_file, msgspec.msgpack.encode(diverged)),
@@ -289,9 +334,9 @@ class ValidatorHost:
         setup = self._setup(index, name, tally, notes.joins)
         disk = self._disk(data / name, setup.pace)
         validator = ValidatorLoop(setup, disk, partial(self._end_for, index), tally)
-        peers = await validator.transport.listen(self._bind)
+        peers = await _at_free_port(partial(validator.transport.listen, self._bind), ports_from(os.environ))
         server = await _serve_near(validator, self._bind, notes.http_port)
-        _write_notes(notes_file, HostNotes(tally.starts, server.port, notes.joins))
+        _write_notes(notes_file, msgspec.structs.replace(notes, starts=tally.starts, http_port=server.port))
         recovery = asyncio.get_running_loop().create_task(_recover(validator, partial(self._end_for, index)))
         log.info("%s: start %d, peers at port %d, HTTP at %s", name, tally.starts, peers.port, server.url)
         address = ValidatorAddress(index, name, peers, server.url)
@@ -316,6 +361,14 @@ class ValidatorHost:
         finally:
             _crash(error)
 
+    def _end_without_driver(self, lease_s: float) -> None:
+        """End the process: the driver may have given its validators to another node."""
+        error = LeaseEnded(f"{NO_WORD} for {lease_s:g} s")
+        if self._validators:
+            self._end_for(self._validators[0].address.index, error)
+        else:
+            _crash(error)
+
     def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
         scenario, seed, scheme = self._scenario, self._seed, SCHEME
         validators = validator_set(scheme, scenario, seed)
@@ -325,8 +378,8 @@ class ValidatorHost:
             genesis=build_genesis(scenario, seed, validators),
             signer=validator_signer(scheme, seed, index),
             validators=validators,
-            config=node_config(scenario, index, tally.mutant_runs, self._mutant),
-            parts=parts_of(scenario, index, tally.mutant_runs, self._mutant),
+            config=node_config(scenario, index, tally.mutant_runs, self._release.mutant),
+            parts=parts_of(scenario, index, tally.mutant_runs, self._release.mutant),
             joins=has_lost_disk or index in scenario.validators.late,
             byzantine=byzantine_of(scenario, seed, index, validators, tally.byzantine),
             reader=READER,
@@ -363,7 +416,7 @@ class ValidatorHost:
             validators=[running.view(with_stamps, use) for running in self._validators],
             started=myself.started,
             last_words=self._last_words,
-            version=self._version,
+            version=self._release.version,
             code=str(ROOT),
             lags=self._lag.drain(),
         )
@@ -461,12 +514,19 @@ def tame_collector() -> int:
 
 
 async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:
-    """Serve on the port of the last start if it is free, else on any."""
+    """Serve on the port of the last start if it is free, else on any that it may have."""
     application = build_app(validator.pages)
-    try:
-        return await serve(application, bind, port)
-    except OSError:
-        return await serve(application, bind)
+    last = [port] if port else []
+    return await _at_free_port(partial(serve, application, bind), [*last, *ports_from(os.environ)])
+
+
+async def _at_free_port(listen: Callable[[int], Awaitable[T]], ports: Sequence[int]) -> T:
+    """Listen at the first of some ports that is free. Raises :class:`OSError` if none is."""
+    *others, last = ports
+    for port in others:
+        with suppress(OSError):
+            return await listen(port)
+    return await listen(last)
 
 
 def _read_notes(path: Path) -> HostNotes:

@@ -10,10 +10,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Final
 
+from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 
 PAUSE_HOLDER: Final = Path(__file__).with_name("pause_holder.py")
@@ -21,6 +23,8 @@ PATIENCE_S: Final = 5.0
 STOP_TIMEOUT_S: Final = 2.0
 """A process that was sent SIGSTOP stops within this time, unless it hangs in the kernel."""
 POLL_S: Final = 0.005
+END_AFTER_S: Final = 0.2
+"""A node that is ended says so first."""
 
 
 class ProcessSignals:
@@ -85,3 +89,23 @@ class ProcessSignals:
         """Resume every paused process."""
         for process in list(self._pause_holders):
             self.resume(process)
+
+
+class NodeSignals(ProcessSignals):
+    """Signals on a Ray node, sent by an actor of that node. It may end the whole node, and itself with it."""
+
+    def end_node(self, kills: bool) -> bool:
+        """End the node: with ``kills`` every process of it gets a SIGKILL, the others first, so that nothing is tidied
+        up; else Ray ends the node in good order. Returns whether all other workers are gone; the rest follows at once.
+        """
+        raylet = processes.find(os.getppid())
+        if raylet is None or not kills:
+            if raylet is not None:
+                raylet.send(signal.SIGTERM)
+            return False
+        raylet.send(signal.SIGSTOP)  # it would end, and this process with it, once it misses an agent of its own
+        others = processes.with_descendants([raylet]) - {raylet, processes.own()}
+        processes.end(others, 0.0)
+        left = processes.end(others, PATIENCE_S)
+        threading.Timer(END_AFTER_S, processes.end, [[raylet, processes.own()], 0.0]).start()
+        return not left

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
+PORTS_VARIABLE: Final = "STAMPEDE_PORTS"
+"""Environment variable with the ports that validators may listen at, ``FIRST-LAST``; any free ones without it."""
+ANY_PORT: Final = range(1)
+MAX_PORT: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,17 @@ def listening_address(text: object) -> str:
     if address.is_unspecified or address.is_multicast:
         raise ValueError(f"{address} is no address that others can be told: expected one of this machine")
     return str(address)
+
+
+def ports_from(environment: Mapping[str, str]) -> range:
+    """The ports to try, in this order; port 0 stands for a free one. Raises :class:`ValueError`."""
+    given = environment.get(PORTS_VARIABLE)
+    if not given:
+        return ANY_PORT
+    first, _, last = given.partition("-")
+    if first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) <= MAX_PORT:
+        return range(int(first), int(last) + 1)
+    raise ValueError(f"{PORTS_VARIABLE}={given}: expected FIRST-LAST, two ports from 1 to {MAX_PORT:,}")
 
 
 ON_THE_LOOPBACK: Final = Served()

@@ -282,6 +282,20 @@ class WipeFault(_Down):
     kind: Literal["wipe"]
 
 
+class LoseNodeFault(_Down):
+    """The Ray node (machine) that carries a validator is lost for good, with all validators on it.
+
+    They come back on another node: from their disks if those are kept, else without state, by a snapshot.
+    """
+
+    kind: Literal["lose_node"]
+    how: Literal["ray", "process"] = "process"
+    """On the live testnet: every process of the node gets a SIGKILL, or Ray ends the node in good order."""
+    disks: Literal["lost", "kept"] = "lost"
+    """The disks of the node: lost with it, or on a volume that other nodes share. A live node that does not share the
+    run's folder loses them anyway."""
+
+
 class DiskFullFault(_Down):
     """A validator's disk is full at its next write: it stops, and starts again when there is room."""
 
@@ -380,7 +394,7 @@ class UpgradeFault(_Fault):
 
 
 DiskLossFault = WipeFault | BitRotFault
-DownFault = KillFault | WipeFault | DiskFullFault | FailedSyncFault | BitRotFault
+DownFault = KillFault | WipeFault | LoseNodeFault | DiskFullFault | FailedSyncFault | BitRotFault
 LinkFault = PartitionFault | OneWayPartitionFault | CutFault | DegradeFault | LeaderDelayFault
 ImpairingFault = PauseFault | SlowDiskFault | SlowExecutionFault | ClockSkewFault
 NodeFault = DownFault | ImpairingFault
@@ -389,14 +403,19 @@ KINDS: Final[tuple[type[AnyFault], ...]] = get_args(NodeFault | LinkFault | Upgr
 KIND_NAMES: Final = tuple(kind_of(model) for model in KINDS)
 LASTING_KINDS: Final = frozenset(kind_of(model) for model in KINDS if issubclass(model, _Lasting | UpgradeFault))
 """Faults whose effect is reported at their end."""
-RECOVERED_FROM_DISK: Final = frozenset({"kill", "disk_full", "failed_sync", "upgrade"})
-"""Faults whose targets restart from their disk."""
+RECOVERED_FROM_DISK: Final = frozenset({"kill", "lose_node", "disk_full", "failed_sync", "upgrade"})
+"""Faults whose targets restart from their disk. Those of a lost node do, unless their disks were lost with it."""
 RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
 """Faults whose targets lose their disk."""
 CUTTING: Final = frozenset({"partition", "one_way_partition", "cut", "degrade"})
 """Faults that drop messages."""
 SLOWING: Final = frozenset({"degrade", "leader_delay"})
 """Faults during which no progress is demanded, however many validators are up."""
+
+
+def loses_disk(fault: AnyFault) -> bool:
+    """Whether its targets lose their disks."""
+    return isinstance(fault, DiskLossFault) or (isinstance(fault, LoseNodeFault) and fault.disks == "lost")
 
 
 Fault = Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from cluster.common.suggestions import instead, unknown
+from cluster.common.wording import counted
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario.sections.base import Height, Name, Section
 from cluster.scenario.sections.faults import KEYWORDS, ClockSpeed, Duration, MutantName
@@ -82,6 +83,9 @@ class ValidatorsSection(Section):
     """Their number; 3f + 1 validators tolerate f faulty ones."""
     hosts: Annotated[int, Field(ge=1, le=512)] | None = None
     """Number of hosts (Ray actors on the live testnet); by default one per validator."""
+    ray_nodes: Annotated[int, Field(ge=1, le=512)] | None = None
+    """Number of Ray nodes (machines) that hosts go to in turn; by default one per host in the simulator. A Ray that a
+    live run starts itself has so many nodes, by default one; a cluster that is joined has the nodes that it has."""
     nodes: list[NodeSection] = []
     """Own settings of validators, by index."""
     allow_more_faults: bool = False
@@ -100,6 +104,8 @@ class ValidatorsSection(Section):
             raise ValueError(f"nodes: {len(self.nodes)} entries for {self.count} validators")
         if self.hosts is not None and self.hosts > self.count:
             raise ValueError(f"hosts: {self.hosts} hosts for {self.count} validators")
+        if self.ray_nodes is not None and self.ray_nodes > self.host_count:
+            raise ValueError(f"ray_nodes: {self.ray_nodes} nodes for {counted(self.host_count, 'host')}")
         names = self.names
         if len(set(names)) != len(names):
             raise ValueError("nodes: two validators have the same name")
@@ -179,6 +185,18 @@ class ValidatorsSection(Section):
     def host_of(self, index: int) -> int:
         """The host of a validator: round-robin."""
         return index % self.host_count
+
+    def on_same_host(self, index: int) -> list[int]:
+        """The validators on the host of a validator, itself included."""
+        return [each for each in range(self.count) if self.host_of(each) == self.host_of(index)]
+
+    def ray_node_of(self, index: int) -> int:
+        """The Ray node of a validator, in the simulator."""
+        return self.host_of(index) % (self.ray_nodes or self.host_count)
+
+    def on_same_ray_node(self, index: int) -> list[int]:
+        """The validators on the Ray node of a validator, itself included, in the simulator."""
+        return [each for each in range(self.count) if self.ray_node_of(each) == self.ray_node_of(index)]
 
     def on_host(self, host: int, height: int) -> list[int]:
         """The validators of a host when a height is final, without those that join later."""

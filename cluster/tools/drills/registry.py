@@ -8,6 +8,7 @@ from cluster.tools.drills.base import Drill
 from cluster.tools.drills.kinds.byzantine import Byzantine
 from cluster.tools.drills.kinds.divergence import Divergence
 from cluster.tools.drills.kinds.join import Join
+from cluster.tools.drills.kinds.node_loss import NodeLoss
 from cluster.tools.drills.kinds.outage import Outage
 from cluster.tools.drills.kinds.partition import Partition
 from cluster.tools.drills.kinds.reorg import Reorg
@@ -16,6 +17,7 @@ from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 
 DRILLS: Final[dict[str, type[Drill]]] = {
-    drill.name: drill for drill in (Reorg, Outage, Storm, Partition, RestartAll, Join, Byzantine, Upgrade, Divergence)
+    drill.name: drill
+    for drill in (Reorg, Outage, Storm, Partition, RestartAll, Join, NodeLoss, Byzantine, Upgrade, Divergence)
 }
 """By name."""

@@ -17,10 +17,12 @@ from cluster.scenario.sections.faults import (
     AnyFault,
     DownFault,
     KillFault,
+    LoseNodeFault,
     PartitionFault,
     PauseFault,
     UpgradeFault,
 )
+from cluster.scenario.sections.validators import ValidatorsSection
 from consensus.types import quorum
 
 
@@ -145,7 +147,16 @@ def _gone(scenario: Scenario, fault: AnyFault) -> set[str]:
         return set(section.names) - max(fault.sides(section.names), key=len)
     if not isinstance(fault, DownFault | PauseFault) or fault.target[0] in KEYWORDS:
         return set()
-    if not isinstance(fault, KillFault):
-        return set(fault.target)
-    hosts = {section.host_of(section.names.index(name)) for name in fault.target}
-    return {name for index, name in enumerate(section.names) if section.host_of(index) in hosts}
+    return {*fault.target, *beside(section, fault)}
+
+
+def beside(section: ValidatorsSection, fault: DownFault | PauseFault) -> list[str]:
+    """The validators that go down with named targets, since they are on the same hosts or Ray nodes."""
+    if isinstance(fault, LoseNodeFault):
+        mates = section.on_same_ray_node
+    elif isinstance(fault, KillFault):
+        mates = section.on_same_host
+    else:
+        return []
+    found = {index for name in fault.target for index in mates(section.names.index(name))}
+    return [name for index, name in enumerate(section.names) if index in found and name not in fault.target]

@@ -28,14 +28,16 @@ from cluster.scenario.sections.faults import (
     AnyFault,
     CutFault,
     DegradeFault,
+    DownFault,
     KillFault,
     LeaderDelayFault,
+    LoseNodeFault,
     OneWayPartitionFault,
     PartitionFault,
 )
 from cluster.scenario.sections.validators import NodeSection
 from cluster.tools.explain.distances import Table
-from cluster.tools.explain.estimate import RunEstimate, estimate_run, seconds
+from cluster.tools.explain.estimate import RunEstimate, beside, estimate_run, seconds
 from cluster.tools.explain.warnings import find_warnings
 from consensus.types import fault_bound, quorum
 from loadgen.workloads import UserGroup
@@ -92,6 +94,8 @@ def _validators(scenario: Scenario) -> Table:
         if section.count <= MAX_NAMED or special:
             rows.append((str(index), name, str(section.host_of(index)), region_of.get(name, ""), special))
     note = f"{section.count} validators on {section.host_count} hosts"
+    if section.ray_nodes is not None:
+        note += f" on {section.ray_nodes} Ray nodes"
     if section.count > MAX_NAMED:
         note += "; only those with settings of their own are listed"
     return Table("Validators", ("#", "name", "host", "region", "settings"), tuple(rows), note)
@@ -266,7 +270,7 @@ def _how_long(fault: AnyFault) -> str:
     return " or ".join(bounds)
 
 
-_DETAILS: Final = ("sync_ms", "job_ms", "clock_speed", "delay_ms", "of", "version", "code", "mutant")
+_DETAILS: Final = ("disks", "sync_ms", "job_ms", "clock_speed", "delay_ms", "of", "version", "code", "mutant")
 
 
 def _details(fault: AnyFault) -> str:
@@ -299,8 +303,9 @@ def targets_of(scenario: Scenario, given: AnyFault, fault: AnyFault) -> str:
         return _keyword(target[0], scenario)
     region = [name.removeprefix(REGION_PREFIX) for name in getattr(given, "target", ()) if ":" in name]
     listed = _names(target) + (f" (region {', '.join(region)})" if region else "")
-    beside = _beside(scenario, target) if isinstance(fault, KillFault) else []
-    return f"{listed}, and on the same host {_names(beside)}" if beside else listed
+    place = "Ray node" if isinstance(fault, LoseNodeFault) else "host"
+    others = beside(scenario.validators, fault) if isinstance(fault, DownFault) else []
+    return f"{listed}, and on the same {place} {_names(others)}" if others else listed
 
 
 def _keyword(word: str, scenario: Scenario) -> str:
@@ -310,13 +315,6 @@ def _keyword(word: str, scenario: Scenario) -> str:
         RANDOM: "a random running validator",
         AS_MANY_AS_WITHSTOOD: f"{validators.withstood} of {validators.count}, random among those running",
     }[word]
-
-
-def _beside(scenario: Scenario, target: Sequence[str]) -> list[str]:
-    """The other validators on the hosts of some validators."""
-    section = scenario.validators
-    hosts = {section.host_of(section.names.index(name)) for name in target}
-    return [name for index, name in enumerate(section.names) if section.host_of(index) in hosts and name not in target]
 
 
 def _fork_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:

@@ -1,5 +1,7 @@
-"""Commands that read what runs left behind: ``stampede runs``, ``verify-run``, ``bisect``; and ``t8n``, on one's own
-blocks. Those that look into a validator's data folder are in :mod:`cluster.tools.inspect.state`."""
+"""Commands that read what runs left behind: ``stampede runs``, ``verify-run``, ``bisect``; ``t8n``, on one's own
+blocks; and ``nodes``, about a Ray cluster. Those that look into a validator's data folder are in
+:mod:`cluster.tools.inspect.state`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.options import whole_number
+from cluster.tools.console.options import add_change_options, whole_number
 from cluster.tools.console.output import console
 
 MAX_HASH_SEED: Final = 2**32 - 1
@@ -54,11 +56,35 @@ def add_commands(commands: Any) -> None:
     bisect.add_argument("--json", action="store_true", help="print JSON, as divergences in result.json")
     bisect.set_defaults(command=_bisect)
 
+    nodes = commands.add_parser("nodes", help="list the nodes of the Ray cluster at RAY_ADDRESS, and what each carries")
+    nodes.add_argument("scenario", type=Path, nargs="?", metavar="FILE", help="scenario to place on them (YAML)")
+    nodes.add_argument("--json", action="store_true", help="print JSON")
+    add_change_options(nodes)
+    nodes.set_defaults(command=_nodes)
+
     t8n = commands.add_parser("t8n", help="apply the pure state transition to blocks (for conformance tests)")
     t8n.add_argument("--genesis", type=Path, required=True, metavar="G.json", help="the genesis")
     t8n.add_argument("--blocks", type=Path, required=True, metavar="B.json", help="the blocks, in order")
     t8n.add_argument("--out", type=Path, required=True, metavar="O.json", help="write the outcome to this file")
     t8n.set_defaults(command=_t8n)
+
+
+def _nodes(options: argparse.Namespace) -> int:
+    from cluster.scenario import change_scenario, load_scenario
+    from cluster.scenario.overrides import options_of
+    from cluster.tools.inspect.nodes import page_of, print_nodes, read_cluster
+
+    if options.scenario is None and options.changes:
+        raise BadInput("--set and --unset change a scenario; expected its FILE, too")
+    path, scenario = options.scenario, None
+    if path is not None:
+        scenario = change_scenario(load_scenario(path), options.changes, f"{path} with {options_of(options.changes)}")
+    found = read_cluster()
+    if options.json:
+        print(json.dumps(page_of(found, scenario), indent=2))
+    else:
+        print_nodes(console(), found, scenario)
+    return ExitCode.PASS
 
 
 def _runs(options: argparse.Namespace) -> int:

@@ -47,6 +47,8 @@ MAX_STRAINS: Final = 4
 """In one scenario."""
 CUTS: Final = 0.16
 """Share of the seeds with cut links."""
+LOST_NODES: Final = 0.12
+"""Share of the seeds with a lost Ray node."""
 GOVERNED: Final = 0.12
 """Share of the seeds with system instructions and deployments."""
 LIES: Final = (
@@ -162,6 +164,9 @@ class _Drawing:
             self.repeat_quickly(random, fields)
         if "storage" in fields:
             fields["storage"]["keep_blocks"] = Random(f"{self.seed}/{self.protocol}/blocks").choice(KEPT_BLOCKS)
+        random = Random(f"{self.seed}/{self.protocol}/nodes")
+        if random.random() < LOST_NODES:
+            self.lose_node(random, fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------
@@ -361,6 +366,21 @@ class _Drawing:
         if random.random() < 0.5:
             shape = {"kind": "partition", "groups": [drawn[: middle + 1], drawn[middle:]]}
         return [{"at_height": height, "for_ms": for_ms, **shape}]
+
+    def lose_node(self, random: Random, fields: Fields) -> None:
+        """The Ray node of a validator is lost; its disks, too, if that many validators can be spared."""
+        section = fields["validators"]
+        section["ray_nodes"] = nodes = random.randint(2, self.count)
+        most = -(-self.count // nodes)
+        liars = sum(bool(node.get("byzantine")) for node in section.get("nodes", ()))
+        losing = sum(fault["kind"] in ("wipe", "bit_rot") for fault in fields["faults"])
+        spare = fault_bound(self.smallest_committee) - liars - losing - int(self.late)
+        is_lost = most <= spare and random.random() < 0.7
+        fault: Fields = {"kind": "lose_node", "disks": "lost" if is_lost else "kept"}
+        fault["at_height"] = random.randrange(SNAPSHOT_HEIGHT, LAST_FAULT_HEIGHT)
+        fault["target"] = random.choice(["random", "leader", random.choice(self.targets)])
+        fault["down_ms"] = round(self.view_change_ms * random.uniform(1.5, 5.0))
+        fields["faults"].append(fault)
 
     def fault(self, height: int, kinds: list[str]) -> Fields:
         kind = self.random.choice(kinds)

@@ -16,7 +16,7 @@ from cluster.faults.link_faults import LinkCounts
 from cluster.faults.stage import Recovery
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import AnyFault, DownFault, KillFault, LinkFault
+from cluster.scenario.sections.faults import AnyFault, DownFault, KillFault, LinkFault, LoseNodeFault
 from cluster.scenario.sections.release import Release
 from consensus.messages import VoteKind
 
@@ -30,7 +30,7 @@ class FakeStage:
         self.random = Random(1)
         self.now_ms = 0.0
         self.height = 1
-        self.hosts = hosts
+        self.hosts = self.ray_nodes = hosts
         self.running = {index for host in hosts for index in host}
         self.up = set(self.running)
         self.lost: set[int] = set()
@@ -49,6 +49,7 @@ class FakeStage:
         self.impairments: dict[int, Impairment] = {}
         self.late_counts: Counter[int] = Counter()
         self.traps: set[int] = set()
+        self.snapshots: dict[int, int] = {}
         self.releases: dict[int, Release] = {}
         self.confirms_at_once = True
         self.unconfirmed: list[Callable[[], None]] = []
@@ -104,8 +105,10 @@ class FakeStage:
     def leader(self) -> int | None:
         return 2
 
-    def shares_fate(self, plan: AnyFault) -> bool:
-        return self.shares or isinstance(plan, KillFault)
+    def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
+        groups = self.ray_nodes if isinstance(plan, LoseNodeFault) else self.hosts
+        shares = self.shares or isinstance(plan, KillFault | LoseNodeFault)
+        return next(group for group in groups if index in group) if shares else None
 
     def deaths(self, index: int) -> int:
         return self.died[index]
@@ -149,7 +152,7 @@ class FakeStage:
         self.running.add(index)
 
     def recovery(self, index: int) -> Recovery | None:
-        return Recovery(5, 0)
+        return Recovery(5, self.snapshots.get(index, 0))
 
     def describe_restart(self, indices: Sequence[int]) -> list[str]:
         return [f"told of {list(indices)}"]
@@ -177,13 +180,16 @@ class FakeStage:
         return f"file of {index}"
 
 
+def make_scenario(*faults: dict[str, Any], count: int = 4, hosts: int = 4) -> Scenario:
+    validators = {"count": count, "hosts": hosts}
+    return Scenario.model_validate({"name": "engine", "validators": validators, "faults": list(faults)})
+
+
 def make(
     *faults: dict[str, Any], stage: FakeStage | None = None, count: int = 4, hosts: int = 4
 ) -> tuple[FaultEngine, FakeStage]:
     stage = stage or FakeStage()
-    validators = {"count": count, "hosts": hosts}
-    scenario = Scenario.model_validate({"name": "engine", "validators": validators, "faults": list(faults)})
-    engine = FaultEngine(scenario, stage)
+    engine = FaultEngine(make_scenario(*faults, count=count, hosts=hosts), stage)
     engine.schedule()
     return engine, stage
 
@@ -331,6 +337,57 @@ def test_who_shares_a_host_shares_its_fate() -> None:
     wiped, killed = engine.records
     assert (wiped.targets, wiped.impaired) == (("validator-4",), ("validator-4", "validator-0"))
     assert killed.targets == killed.impaired == ("validator-0", "validator-4")
+
+
+def test_all_on_a_lost_node_are_targets_and_their_blocks_are_asked_for_before_it_goes() -> None:
+    stage = FakeStage([[0, 4], [1, 5], [2, 6], [3]])
+    stage.ray_nodes = [[0, 4, 2, 6], [1, 5, 3]]
+    lost = {"kind": "lose_node", "target": "validator-3", "at_height": 5, "down_ms": 100}
+    engine, _ = make(lost, stage=stage, count=7)
+    reach(engine, stage, 5)
+    asked, done = stage.log[:3], stage.log[3:]
+    assert asked == ["keep 1", "keep 5", "keep 3"]
+    assert done == ["crash 1", "lose 1", "crash 5", "lose 5", "crash 3", "lose 3"]
+    engine.on_loss([1, 3, 5], "node-b", "health check failed")
+    assert len(engine.records) == 1, "the fault is why"
+
+
+def test_a_loss_that_nobody_planned_is_a_fault_like_any_other() -> None:
+    engine, stage = make(KILL | {"target": "validator-2", "at_height": 9})
+    stage.advance(2_000)
+    stage.height = 7
+    engine.on_loss([1, 3], "node-b", "health check failed")
+    engine.on_up()
+    stage.running -= {1, 3}
+    stage.up -= {1, 3}
+    stage.advance(0)
+    assert stage.log == ["start 1", "start 3"], "elsewhere, at once"
+    planned, befallen = engine.records
+    assert planned.begun_ms is None and planned.is_planned
+    assert (befallen.kind, befallen.target, befallen.targets) == ("lose_node", "node-b", ("validator-1", "validator-3"))
+    assert not befallen.is_planned and befallen.took_effect and befallen.begun_ms == 2_000
+    assert not engine.are_over, "they were up as it was told, and are not any more"
+    engine.on_loss([3], "node-c", "and again, before it was back")
+    assert len(engine.records) == 2
+    engine.adopt(make_scenario(KILL | {"target": "validator-2", "at_height": 9}, KILL | {"at_height": 12}))
+    assert [record.is_planned for record in engine.records] == [True, True, False]
+    stage.snapshots = {3: 6}
+    stage.up |= {1, 3}
+    engine.on_up()
+    stage.advance(0)
+    assert engine.are_over
+    assert befallen.lost_disks == ("validator-3",), "validator-1 found its disk on a shared volume"
+    assert befallen.evidence.startswith("nobody planned it: health check failed, down from height 7 to 7")
+    assert "joined by the snapshot of height 6, recovered height 5" in befallen.evidence
+
+
+def test_a_validator_that_another_fault_holds_down_waits_for_its_end_on_the_new_node() -> None:
+    engine, stage = make(KILL)
+    reach(engine, stage, 5)
+    engine.on_loss([1], "node-b", "health check failed")
+    assert stage.log == ["crash 1"]
+    stage.advance(2_000)
+    assert stage.log == ["crash 1", "start 1"]
 
 
 def test_a_disk_that_fails_explains_why_its_validator_stopped() -> None:

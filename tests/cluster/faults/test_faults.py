@@ -22,7 +22,7 @@ from cluster.faults.link_faults import LinkFaultInForce
 from cluster.live.driver.driver import run_live
 from cluster.record.run import FaultRecord, Finalization, RunRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import KIND_NAMES, live_problem
+from cluster.scenario.sections.faults import KIND_NAMES, DownFault, live_problem
 from cluster.scenario.sections.release import Release
 from cluster.simulation import machine as machine_module
 from cluster.simulation.driver import Simulation, simulate
@@ -67,6 +67,7 @@ LASTING = {"at_height": 5, "for_ms": 2_000}
 BITING: dict[str, tuple[dict[str, Any], str]] = {
     "kill": ({"target": "validator-1"}, "recovered height"),
     "wipe": ({"target": "validator-1", "at_height": 12}, "joined by the snapshot of height 16"),
+    "lose_node": ({"target": "validator-1", "at_height": 12}, "joined by the snapshot of height 16"),
     "disk_full": ({"target": "validator-1"}, "failed: planned fault"),
     "failed_sync": ({"target": "validator-1"}, "sync failed: planned fault"),
     "bit_rot": ({"target": "validator-1", "at_height": 12}, "validator-1 stopped: "),
@@ -107,6 +108,81 @@ def test_a_fault_changes_the_run_and_repeats_itself(kind: str) -> None:
     fields, _ = BITING[kind]
     again = run({"kind": kind, "at_height": 5} | fields)
     assert again.digest == bitten(kind).digest != run().digest
+
+
+# --- lost nodes -----------------------------------------------------------------------------------------------------
+
+ON_TWO_OF_A_NODE: dict[str, Any] = {"validators": {"count": 8, "ray_nodes": 4}}
+LOST_NODE = {"kind": "lose_node", "target": "validator-5", "at_height": 12, "down_ms": 1_500}
+
+
+@pytest.mark.parametrize("disks", ["lost", "kept"])
+def test_all_of_a_node_go_and_come_back_with_or_without_their_disks(disks: str) -> None:
+    record = run(LOST_NODE | {"disks": disks}, **ON_TWO_OF_A_NODE)
+    fault = record.faults[0]
+    assert set(fault.targets) == {"validator-1", "validator-5"}
+    assert set(fault.lost_disks) == (set(fault.targets) if disks == "lost" else set())
+    found = check(record)
+    assert found.verdict is Outcome.PASS, found.detail
+    expected = "joined by the snapshot of height 16" if disks == "lost" else "recovered height 11 from its own disk"
+    assert found.detail.count(expected) >= 2, found.detail
+
+
+def test_nobody_finalises_while_a_node_with_more_than_f_is_gone() -> None:
+    fault = LOST_NODE | {"target": "validator-1", "disks": "kept"}
+    record = run(fault, validators={"count": 4, "hosts": 4, "ray_nodes": 2})
+    found = check(record)
+    assert found.verdict is Outcome.PASS, found.detail
+    assert len(record.faults[0].targets) == 2
+    assert "without a quorum" in found.detail
+
+
+def test_a_node_that_kept_the_disks_that_it_was_to_lose_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedStage, "lose_disk", lambda _self, _index: None)
+    found = check(run(LOST_NODE, **ON_TWO_OF_A_NODE))
+    assert found.verdict is Outcome.FAIL
+    assert "validator-1 lost its disk, but did not come back by a snapshot" in found.detail
+
+
+def test_a_disk_that_was_to_be_kept_and_is_empty_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a live node that does not share the run's folder: its validators join by a snapshot."""
+    crash = SimulatedStage.crash
+
+    def crash_and_lose(self: SimulatedStage, index: int, plan: DownFault) -> None:
+        crash(self, index, plan)
+        self.lose_disk(index)
+
+    monkeypatch.setattr(SimulatedStage, "crash", crash_and_lose)
+    record = run(LOST_NODE | {"disks": "kept"}, **ON_TWO_OF_A_NODE)
+    assert set(record.faults[0].lost_disks) == {"validator-1", "validator-5"}
+    found = check(record)
+    assert found.verdict is Outcome.PASS, found.detail
+    assert "joined by the snapshot" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("fault", "validators", "wrong"),
+    [
+        (
+            {},
+            {"count": 8, "ray_nodes": 2},
+            "target: 4 of 8 validators lose their disks with their nodes; at most 2 may",
+        ),
+        ({"target": "random"}, {"count": 8, "ray_nodes": 2}, "target: 4 of 8 validators lose their disks"),
+        (
+            {"target": ["validator-1", "validator-2"]},
+            {"count": 8, "ray_nodes": 4},
+            "target: 4 of 8 validators lose their disks",
+        ),
+        ({"target": "f", "disks": "kept"}, {"count": 8, "ray_nodes": 2}, "every Ray node carries more than f"),
+        ({}, {"count": 8, "ray_nodes": 9}, "ray_nodes: 9 nodes for 8 hosts"),
+    ],
+)
+def test_a_lost_node_that_nobody_could_make_up_for_is_refused(
+    fault: dict[str, Any], validators: dict[str, Any], wrong: str
+) -> None:
+    with pytest.raises(ValueError, match=re.escape(wrong)):
+        make_scenario(LOST_NODE | fault, validators=validators)
 
 
 # --- a fault that does not bite is noticed --------------------------------------------------------------------------
@@ -158,6 +234,7 @@ PLANTED: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "clock_skew": impair_nothing,
     "kill": crash_nothing,
     "wipe": crash_nothing,
+    "lose_node": crash_nothing,
     "bit_rot": rot_nothing,
     "disk_full": fail_nothing,
     "failed_sync": fail_nothing,

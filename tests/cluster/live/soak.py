@@ -57,6 +57,7 @@ KINDS: Final[tuple[dict[str, Any], ...]] = (
     {"kind": "leader_delay", "delay_ms": 100, "for_ms": LASTS_MS},
     {"kind": "bit_rot", "down_ms": 2_000},
     {"kind": "upgrade", "down_ms": 2_000},
+    {"kind": "lose_node", "down_ms": 2_000},
 )
 
 
@@ -90,7 +91,7 @@ def soak_scenario(minutes: float) -> Scenario:
     return Scenario.model_validate(
         {
             "name": "soak-live",
-            "validators": VALIDATORS,
+            "validators": {"count": VALIDATORS, "ray_nodes": VALIDATORS},
             "consensus": {"block_interval_ms": 500},
             "load": {
                 "users": [

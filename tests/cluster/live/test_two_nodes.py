@@ -9,26 +9,19 @@ saying so, where the machine does not let it.
 from __future__ import annotations
 
 import json
-import os
-import secrets
-import shutil
-import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from tests.cluster.live.namespaces import ROOT, Machines, machines
+
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[3]
-ADDRESSES = ("10.213.77.1", "10.213.77.2")
-PORT = 6399
-WAIT_S = 120.0
+NETWORK = "10.213.77"
 CUT_AT, HEALED_AFTER_MS, LAST = 8, 4_000, 60
 SCENARIO: Final[dict[str, Any]] = {
     "name": "two-nodes",
@@ -65,73 +58,15 @@ tell(verdict=verdict.outcome, stall_ms=longest_stall(record).length_ms,
 """
 
 
-@dataclass(frozen=True)
-class TwoNodes:
-    """Two namespaces with a cable between them, and a Ray node in each."""
-
-    names: tuple[str, str]
-    environment: dict[str, str]
-
-    def start(self, node: int, *command: str, **options: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["ip", "netns", "exec", self.names[node], *command], env=self.environment, text=True, **options
-        )
-
-    def plug(self, state: str) -> None:
-        """Pull the cable (``down``) or put it back (``up``)."""
-        subprocess.run(["ip", "-n", self.names[0], "link", "set", "cable", state], check=True)
-
-
-def run_ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
-
-
 @pytest.fixture
-def two_nodes() -> Iterator[TwoNodes]:
-    names = f"st-{os.getpid()}-a", f"st-{os.getpid()}-b"
-    made: list[str] = []
-    temporary = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
-    try:
-        try:
-            for name in names:
-                run_ip("netns", "add", name)
-                made.append(name)
-        except (OSError, subprocess.CalledProcessError) as error:
-            pytest.skip(f"needs network namespaces, which this machine does not let us make: {error}")
-        run_ip("link", "add", "cable", "netns", names[0], "type", "veth", "peer", "name", "cable", "netns", names[1])
-        for name, address in zip(names, ADDRESSES, strict=True):
-            run_ip("-n", name, "addr", "add", f"{address}/24", "dev", "cable")
-            for device in ("cable", "lo"):
-                run_ip("-n", name, "link", "set", device, "up")
-        nodes = TwoNodes(
-            names,
-            {
-                **os.environ,
-                "RAY_USAGE_STATS_ENABLED": "0",
-                "RAY_worker_niceness": "0",
-                "RAY_AUTH_MODE": "token",
-                "RAY_AUTH_TOKEN": secrets.token_hex(32),
-                "RAY_ADDRESS": f"{ADDRESSES[0]}:{PORT}",
-            },
-        )
-        own = ["--num-cpus=2", "--object-store-memory=80000000", "--disable-usage-stats"]
-        head = ["--head", f"--port={PORT}", "--include-dashboard=false", f"--temp-dir={temporary}"]
-        for node, role in enumerate((head, [f"--address={ADDRESSES[0]}:{PORT}"])):
-            command = [str(Path(sys.executable).parent / "ray"), "start", *role, f"--node-ip-address={ADDRESSES[node]}"]
-            with nodes.start(node, *command, *own, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as starting:
-                said, _ = starting.communicate(timeout=WAIT_S)
-            assert starting.returncode == 0, said
-        yield nodes
-    finally:
-        for name in made:
-            listed = subprocess.run(["ip", "netns", "pids", name], check=True, capture_output=True, text=True)
-            for pid in listed.stdout.split():
-                os.kill(int(pid), signal.SIGKILL)
-            run_ip("netns", "del", name)
-        shutil.rmtree(temporary)
+def two_nodes() -> Iterator[Machines]:
+    with machines(2, NETWORK) as found:
+        for machine in range(2):
+            found.start_ray(machine)
+        yield found
 
 
-def test_a_cable_that_is_pulled_stops_the_chain_until_it_is_back(two_nodes: TwoNodes, tmp_path: Path) -> None:
+def test_a_cable_that_is_pulled_stops_the_chain_until_it_is_back(two_nodes: Machines, tmp_path: Path) -> None:
     command = [sys.executable, "-c", DRIVER, json.dumps(SCENARIO), str(tmp_path / "run")]
     cut_ms = 0.0
     is_cut = False
@@ -142,10 +77,10 @@ def test_a_cable_that_is_pulled_stops_the_chain_until_it_is_back(two_nodes: TwoN
         for line in driver.stdout:
             told.append(json.loads(line))
             if not cut_ms and told[-1].get("height", 0) >= CUT_AT:
-                two_nodes.plug("down")
+                two_nodes.plug(0, "down")
                 cut_ms, is_cut = told[-1]["at_ms"], True
             elif is_cut and told[-1].get("at_ms", 0.0) >= cut_ms + HEALED_AFTER_MS:
-                two_nodes.plug("up")
+                two_nodes.plug(0, "up")
                 is_cut = False
         complaints = driver.stderr.read()
     assert driver.returncode == 0, complaints
@@ -154,5 +89,5 @@ def test_a_cable_that_is_pulled_stops_the_chain_until_it_is_back(two_nodes: TwoN
     assert told[-1]["stall_ms"] >= HEALED_AFTER_MS * 0.9, "neither side has a quorum by itself"
     endpoints = json.loads((tmp_path / "run" / "endpoints.json").read_text(encoding="utf-8"))["validators"]
     hosts = [validator["peers"].partition(":")[0] for validator in endpoints]
-    assert set(hosts) == set(ADDRESSES)
+    assert set(hosts) == {two_nodes.address(0), two_nodes.address(1)}
     assert hosts[0] == hosts[2] != hosts[1] == hosts[3], "hosts go to the nodes in turn"

@@ -284,6 +284,8 @@ def test_a_time_that_does_not_count_from_the_runs_beginning_says_from_when(backe
     record.backend = backend
     record.faults[0].at_height, record.faults[0].at_ms = None, 4_000
     assert fault_rows(keep_books(record))[0]["planned"] == planned
+    record.faults[0].is_planned = False
+    assert fault_rows(keep_books(record))[0]["planned"] == "not planned"
 
 
 def test_the_policy_the_preset_and_what_each_price_burned_are_told() -> None:

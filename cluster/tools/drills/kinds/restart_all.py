@@ -13,7 +13,6 @@ from cluster.audit.books import Books
 from cluster.common.outcome import Outcome
 from cluster.record.run import Finalization
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import RECOVERED_BY_SNAPSHOT
 from cluster.tools.drills.base import STARTING_S, TIMEOUT_S, Drill, Expectation, Judgement, kills, names_of, option
 from cluster.tools.drills.expectations import KILL, STRAIGHT_REPLAY, TIMERS_ONCE, down_at_once, faults_of
 
@@ -87,7 +86,7 @@ class RestartAll(Drill):
 
 def _lost_disks(books: Books) -> set[str]:
     """Validators whose disks other faults emptied."""
-    return {name for fault in books.record.faults if fault.kind in RECOVERED_BY_SNAPSHOT for name in fault.impaired}
+    return {name for fault in books.record.faults for name in fault.without_disks}
 
 
 def _on_lasting_disks(books: Books) -> list[Finalization]:

@@ -13,6 +13,7 @@ import pytest
 
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import Place, relocated_host
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host import host as host_module
@@ -85,7 +86,10 @@ def hosts_of(phases: list[Phase]) -> tuple[Hosts, list[FakeActor]]:
     views = [ValidatorView(0, READY, []), ValidatorView(1, LoopState(), [])]
     actors = [FakeActor(HostView(PID, views)) for _ in phases]
     session: Any = SimpleNamespace(ray=FakeRay(actors))
-    hosts = Hosts(session, lambda view: None, lambda host: None, lambda host, why, words: None, lambda problem: None)
+    nodes = NodeWatch(session, lambda hosts, node, reason: None, lambda notice: None)
+    hosts = Hosts(
+        session, lambda view: None, lambda host: None, lambda host, why, words: None, lambda problem: None, nodes
+    )
     for number, (phase, actor) in enumerate(zip(phases, actors, strict=True)):
         host = Host(number, Place("node", "127.0.0.1"), [0, 1], {1: JOINS_AT})
         host.actor, host.phase, host.processes.current = actor, phase, Process(PID, 0)
@@ -213,6 +217,34 @@ def test_a_host_that_ended_itself_is_told_with_its_last_words(watched: Watched) 
     watched.answer_as(8, LastWords(PID, 0, "no space"))
     watched.look()
     assert watched.told == ["lost: unavailable, no space"]
+
+
+def test_a_host_of_a_lost_node_starts_elsewhere_and_is_no_failure(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its actor cannot be started again where it was, which would be the end of any other host."""
+    host, hosts = watched.host, watched.hosts
+    watched.actor.answers["observe"] = RuntimeError("The actor is not schedulable")
+    monkeypatch.setattr(hosts.nodes, "is_lost", lambda each: each is host)
+    watched.look()
+    assert (host.phase, watched.told) == (Phase.UP, []), "it is taken off its node at the next look"
+    host.lose_place()
+    watched.look()
+    assert (host.phase, host.processes.deaths, host.is_placed) == (Phase.DOWN, 1, False)
+    assert watched.signals.gone == set(), "nobody asks a lost node for its processes"
+    hosts.inject(Injection(1), lambda: watched.told.append("injected"))
+    hosts.replace(host, Release("2"))
+    assert watched.told == ["injected"] and host.actor is None
+    host.is_held_down = False
+    other = FakeActor(HostView(0, []))
+    host.move(Place("another", "127.0.0.1"))
+    host.actor = other
+    watched.ray.actors[id(other)] = other
+    watched.answer_as(8, actor=other)
+    watched.look(5)
+    assert other.calls[:2] == ["observe", "arrive"] and "start" in other.calls
+    assert other.arguments[other.calls.index("arrive")] == (0, 1, 1)
+    assert (host.phase, host.pid, watched.told[1:]) == (Phase.UP, 8, ["up"])
 
 
 def test_what_hosts_tell_of_their_lag_is_entered_in_the_runs_time(watched: Watched) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import yaml
 
 from cluster.common.errors import ExitCode
 from cluster.live.driver import ray_session
-from cluster.live.driver.ray_session import Place, RaySession
+from cluster.live.driver.ray_session import SIGNAL_TIMEOUT_S, Place, RaySession, RemoteProcessSignals
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.tools.cli.main import main
@@ -86,3 +87,40 @@ def test_a_ray_that_is_not_up_in_time_is_one_line(
     assert main(["run", str(scenario), "--backend", "live"]) == ExitCode.INCONCLUSIVE
     *_, complaint = capfd.readouterr().err.splitlines()
     assert complaint == "stampede: Ray cannot be started: The current node timed out during startup."
+
+
+class SilentNode:
+    """Answers after some silence."""
+
+    exceptions = SimpleNamespace(RayError=ConnectionError, GetTimeoutError=TimeoutError)
+
+    def __init__(self, *answers: object) -> None:
+        self.answers = list(answers)
+        self.is_running = self.kill = self.pause = self.resume = self.close = self.end_node = self
+        self.asked = 0
+
+    def remote(self, *_: object) -> None:
+        self.asked += 1
+
+    def get(self, _: None, timeout: float) -> object:
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_of_processes_of_a_silent_node_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
+    node, process = SilentNode(ConnectionError("it is cut off"), TimeoutError(), False), Process(7, 1)
+    signals = RemoteProcessSignals(node, node)
+    assert signals.is_running(process), "it is not known to be gone"
+    assert (signals.kill(process), signals.pause(process), signals.end_node(True)) == (False, False, False)
+    signals.resume(process)
+    signals.close()
+    assert node.asked == 1, "a look at the hosts takes no longer for it"
+    now_s[0] += SIGNAL_TIMEOUT_S
+    assert signals.is_running(process)
+    now_s[0] += SIGNAL_TIMEOUT_S
+    assert not signals.is_running(process)
+    assert node.asked == 3

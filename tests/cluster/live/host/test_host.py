@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.live.host import host as host_module
 from cluster.live.host.host import CRASH_EXIT_CODE, ValidatorHost, gives_hash_seed_away
 from cluster.live.injection import LastWords
 from cluster.live.processes import last_words
@@ -98,3 +100,16 @@ def test_last_words_need_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert path.stat().st_size == size
     path.write_bytes(path.read_bytes()[:20])
     assert last_words.read(path) is None, "killed as it spoke"
+
+
+def test_the_first_free_port_is_taken() -> None:
+    taken = {7001, 7002}
+
+    async def listen(port: int) -> int:
+        if port in taken:
+            raise OSError(f"port {port} is in use")
+        return port
+
+    assert asyncio.run(host_module._at_free_port(listen, range(7001, 7005))) == 7003
+    with pytest.raises(OSError, match="port 7002 is in use"):
+        asyncio.run(host_module._at_free_port(listen, range(7001, 7003)))

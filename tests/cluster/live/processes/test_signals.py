@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -122,3 +123,42 @@ def test_a_process_goes_on_though_its_pause_holder_was_killed(victim: Process, s
     assert victim.is_stopped
     signals.resume(victim)
     assert not victim.is_stopped
+
+
+NODE = """
+import json, subprocess, sys
+fate = sys.argv[1]
+asked = '''
+import json, sys
+from cluster.live.processes.signals import NodeSignals
+print("ready", flush=True)
+sys.stdin.readline()
+print(json.dumps(NodeSignals().end_node(%s)), flush=True)
+sys.stdin.read()
+''' % (fate == "kills")
+other = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+worker = subprocess.Popen([sys.executable, "-c", asked], stdin=0, stdout=1)
+print(json.dumps([other.pid, worker.pid]), flush=True)
+worker.wait()
+"""
+
+
+@pytest.mark.parametrize("fate", ["kills", "terminates"])
+def test_a_node_is_ended_by_one_of_its_workers_which_says_whether_the_others_are_gone(fate: str) -> None:
+    """A process with two children stands for a raylet with two workers."""
+    command = [sys.executable, "-c", NODE, fate]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as raylet:
+        assert raylet.stdin is not None and raylet.stdout is not None
+        other, worker = json.loads(raylet.stdout.readline())
+        assert raylet.stdout.readline() == "ready\n"
+        raylet.stdin.write("go\n")
+        raylet.stdin.flush()
+        is_gone = json.loads(raylet.stdout.readline())
+        if fate == "kills":
+            assert is_gone is True
+            assert processes.find(other) is None
+        else:
+            assert is_gone is False, "Ray does that"
+        raylet.wait(WAIT_S)
+    assert raylet.returncode == (-signal.SIGKILL if fate == "kills" else -signal.SIGTERM)
+    assert processes.end(filter(None, map(processes.find, (other, worker))), WAIT_S) == []

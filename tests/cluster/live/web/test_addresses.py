@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.live.web.addresses import ON_THE_LOOPBACK, Served, listening_address
+from cluster.live.web.addresses import ON_THE_LOOPBACK, PORTS_VARIABLE, Served, listening_address, ports_from
 from cluster.tools.cli.main import main
 from stampede import Scenario, run, up
 
@@ -68,3 +68,11 @@ def test_the_simulator_listens_nowhere(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text("name: small\n", encoding="utf-8")
     assert main(["run", str(file), "--backend", "sim", "--bind", "127.0.0.2"]) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err == "stampede: --bind needs --backend live: the simulator does not listen\n"
+
+
+def test_ports_are_those_that_are_given() -> None:
+    assert list(ports_from({})) == list(ports_from({PORTS_VARIABLE: ""})) == [0]
+    assert list(ports_from({PORTS_VARIABLE: "20000-20002"})) == [20000, 20001, 20002]
+    for wrong in ("20000", "20002-20000", "0-5", "1-65536", "a-b", "1-2-3", "-5"):
+        with pytest.raises(ValueError, match="expected FIRST-LAST, two ports from 1 to 65,535"):
+            ports_from({PORTS_VARIABLE: wrong})

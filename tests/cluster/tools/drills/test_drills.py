@@ -21,11 +21,13 @@ from cluster.record.run import RunRecord, Sample
 from cluster.scenario import change_scenario
 from cluster.scenario.overrides import Change
 from cluster.simulation.driver import simulate
+from cluster.simulation.stage import SimulatedStage
 from cluster.tools.cli.main import main
 from cluster.tools.drills.base import PREFIX, Drill
 from cluster.tools.drills.kinds.byzantine import Byzantine
 from cluster.tools.drills.kinds.divergence import BUGS, Divergence
 from cluster.tools.drills.kinds.join import Join
+from cluster.tools.drills.kinds.node_loss import NodeLoss
 from cluster.tools.drills.kinds.outage import Outage
 from cluster.tools.drills.kinds.partition import Partition
 from cluster.tools.drills.kinds.reorg import Reorg
@@ -64,6 +66,7 @@ CHEAP: tuple[Drill, ...] = (
     Byzantine(validators=4, liars=1),
     Divergence(),
     Upgrade(),
+    NodeLoss(down_s=3),
 )
 """Each drill, as small as it can be."""
 
@@ -325,6 +328,9 @@ def test_it_is_judged_by_the_scenario_that_ran(drill: Drill, changes: tuple[Chan
         ),
         costly(Upgrade(), (Change("faults", [KILL_BEFORE]),), "upgraded", "the scenario has no upgrade"),
         (Upgrade(), (Change("faults[0].target", "validator-1"),), "upgraded", "was not to get another version"),
+        (NodeLoss(), (Change("faults", [KILL_BEFORE]), SHORT), "goes_on", "no node was lost"),
+        (NodeLoss(), (Change("faults", [KILL_BEFORE]), SHORT), "elsewhere", "no node was lost"),
+        (NodeLoss(down_s=3), (Change("stop.height", 24), Change("stop.drain_blocks", 0)), "elsewhere", "5 needed"),
         (Divergence(), (*planted("double-fire", (1, 2)), SOON), "found", "2 validators have a planted bug"),
         costly(Divergence(), (Change("validators.nodes", []),), "others", "0 validators have a planted bug"),
         (Divergence(), (*planted("quorum-of-2f", (1,)), SHORT), "bisected", "is not known"),
@@ -338,6 +344,22 @@ def test_what_a_change_took_away_is_not_judged(
     assert words in check.detail
 
 
+def test_a_node_that_more_than_f_depend_on_is_no_drill() -> None:
+    for drill in (NodeLoss(nodes=3), NodeLoss(validators=4, nodes=2)):
+        assert "whose loss they tolerate; expected more --nodes or --validators" in (drill.problem("sim") or "")
+    assert NodeLoss(validators=4, nodes=4).problem("live") is None
+
+
+@pytest.mark.slow
+def test_validators_of_a_lost_node_that_kept_their_disks_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimulatedStage, "lose_disk", lambda _self, _index: None)
+    drill = NodeLoss(down_s=3)
+    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1)
+    check = check_run(record, judge=drill.judge).check(PREFIX + "elsewhere")
+    assert check.verdict is Outcome.FAIL
+    assert "validator-7 serves the chain from the genesis on, though its disk was lost" in check.detail
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("drill", "changes", "red"),
@@ -347,6 +369,7 @@ def test_what_a_change_took_away_is_not_judged(
         ),
         costly(Byzantine(), (Change("success.stall_ms", 300),), "withstood"),
         (Upgrade(), (Change("success.stall_ms", 300),), "upgraded"),
+        (NodeLoss(down_s=3, gap_ms=100), (), "goes_on"),
         costly(Outage(), (Change("success.recovery_ms", 100),), "recovery"),
     ],
 )

@@ -14,7 +14,14 @@ import pytest
 
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario import Scenario, load_scenario
-from cluster.scenario.sections.faults import KIND_NAMES, FailedSyncFault, KillFault, WipeFault
+from cluster.scenario.sections.faults import (
+    KIND_NAMES,
+    FailedSyncFault,
+    KillFault,
+    LoseNodeFault,
+    WipeFault,
+    loses_disk,
+)
 from cluster.simulation.driver import simulate
 from cluster.tools.sweeps import random_scenario as generator
 from cluster.tools.sweeps.outcome import judge
@@ -90,6 +97,7 @@ def test_who_lies_is_drawn_apart_from_all_else(
     protocol: str, share: str, names: Sequence[str], least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(generator, "FORGERS", generator.FORGERS * (share == "FORGERS"))
+    monkeypatch.setattr(generator, "LOST_NODES", 0.0)  # drawn last: whether disks are lost depends on who can be spared
     lying = [random_scenario(seed, protocol) for seed in range(100)]
     monkeypatch.setattr(generator, share, 0.0)
     honest = [random_scenario(seed, protocol) for seed in range(100)]
@@ -110,6 +118,8 @@ def extremes_of(plan: Scenario) -> Iterator[str]:
     smallest = min([count, *(len(members) for members in plan.validators.committees.values())])
     byzantine = sum(bool(node.byzantine) for node in plan.validators.nodes)
     lost = sum(fault.kind in ("wipe", "bit_rot") for fault in plan.faults)
+    on_a_node = max(len(plan.validators.on_same_ray_node(index)) for index in range(count))
+    lost += sum(on_a_node for fault in plan.faults if isinstance(fault, LoseNodeFault) and loses_disk(fault))
     assert byzantine + lost + bool(plan.validators.late) <= fault_bound(smallest), "or nothing could be asked of it"
     if byzantine and plan.validators.epochs:
         yield "byzantine in committees that change"
@@ -186,6 +196,23 @@ def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatc
         assert plan.model_copy(update={"load": without}) == random_scenario(seed, protocol)
         assert plan.load.users[: len(users)] == users
     assert 4 <= governed <= 25
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_lost_nodes_are_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A seed that loses a node has a fault more at the end; the others are drawn as without any that do."""
+    drawn = [random_scenario(seed, protocol) for seed in range(200)]
+    monkeypatch.setattr(generator, "LOST_NODES", 0.0)
+    lost: list[LoseNodeFault] = []
+    for seed, plan in enumerate(drawn):
+        faults = [fault for fault in plan.faults if not isinstance(fault, LoseNodeFault)]
+        lost += [fault for fault in plan.faults if isinstance(fault, LoseNodeFault)]
+        validators = plan.validators.model_copy(update={"ray_nodes": None})
+        assert plan.faults[: len(faults)] == faults
+        without = plan.model_copy(update={"faults": faults, "validators": validators})
+        assert without == random_scenario(seed, protocol)
+    assert 10 <= len(lost) <= 45
+    assert {fault.disks for fault in lost} == {"lost", "kept"}
 
 
 def test_a_seed_gives_the_same_scenario_in_every_process() -> None:

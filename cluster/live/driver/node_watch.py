@@ -1,0 +1,244 @@
+"""The Ray nodes of a run: which of them carry hosts, which are lost, and where the hosts of a lost node go.
+
+A node is lost once Ray says so, or once the run itself has ended it; it never comes back. Its hosts have no place then.
+Each gets another one, on the living node with the fewest validators. If every node would carry more than ``f`` then, a
+new node is waited for first. No host is placed anew before the last one surely ended: a node may only be cut off from
+the cluster, so its hosts hold leases (:mod:`cluster.live.host.lease`), which are renewed here as long as it counts as
+alive.
+
+A Ray on a single node has nothing to watch: if that is lost, so is the run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.errors import BadInput
+from cluster.common.wording import counted, listed
+from cluster.live.driver.ray_session import ADDRESS_VARIABLE, Place, RaySession, one_line
+from cluster.live.driver.supervised_host import Host
+from cluster.live.nodes.placement import HostToPlace, hosts_to_place, place
+from cluster.live.nodes.ray_nodes import RayNode
+from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import LoseNodeFault
+
+LOOK_EVERY_S: Final = 1.0
+LEASE_S: Final = 20.0
+"""Above the time for which a link between nodes fails now and then."""
+LEASE_SLACK_S: Final = 2.0
+"""A host ends so long after its lease at most."""
+RENEW_EVERY_S: Final = 2.0
+NEW_NODE_PATIENCE_S: Final = 60.0
+"""A node that joins is waited for so long, if all others would carry too many validators."""
+MAX_LOG_BYTES: Final = 4 * 2**20
+COMPARED_LOG_BYTES: Final = 4_096
+LOGS_TIMEOUT_S: Final = 10.0
+
+OnLost = Callable[[Sequence[Host], str, str], None]
+
+
+@dataclass(slots=True)
+class _Homeless:
+    """A host of a lost node."""
+
+    host: Host
+    may_start_s: float
+    """Monotonic: from then on its last process is surely gone."""
+    waits_until_s: float
+    """Monotonic: until then it waits for a node with room."""
+
+
+class NodeWatch:
+    """The nodes of one run."""
+
+    def __init__(self, session: RaySession, on_lost: OnLost, notice: Callable[[str], None]) -> None:
+        """``on_lost(hosts, node, reason)`` is called before hosts are taken off a lost node."""
+        self.hosts: list[Host] = []
+        self._session = session
+        self._on_lost = on_lost
+        self._notice = notice
+        self._start: Callable[[Host], None]
+        self._to_place: dict[int, HostToPlace] = {}
+        self._withstood = 0
+        self._bind = ""
+        self._homeless: list[_Homeless] = []
+        self._lost: set[str] = set()
+        """Ids of the lost nodes that carried hosts."""
+        self._is_needed = False
+        self._looked = float("-inf")
+        self._leases: _Leases | None = None
+
+    def place_all(self, scenario: Scenario, bind: str, start: Callable[[Host], None]) -> list[Place]:
+        """A place for each host of a scenario, by number; ``bind`` is the address to listen on in a Ray of our own, and
+        on a single node. ``start`` creates the actor of a host that moved. Raises :class:`BadInput`.
+        """
+        wanted, nodes = hosts_to_place(scenario), self._session.nodes()
+        self._start, self._bind = start, bind
+        self._to_place = {host.number: host for host in wanted}
+        self._withstood = scenario.validators.withstood
+        self._is_needed = len(nodes) > 1
+        for position, fault in enumerate(scenario.faults):
+            if isinstance(fault, LoseNodeFault) and not self._is_needed:
+                raise BadInput(
+                    f"faults[{position}].kind: lose_node: there is one Ray node, and the run would be lost with it;"
+                    f" expected validators.ray_nodes above 1, or the {ADDRESS_VARIABLE} of a cluster with more"
+                )
+        found = place(wanted, nodes, self._withstood)
+        for warning in found.warnings if self._is_needed else ():
+            self._notice(warning)
+        return [self._place_on(found.nodes[host.number]) for host in wanted]
+
+    def watch(self, hosts: list[Host]) -> None:
+        """Watch the nodes of these hosts from now on, and renew their leases."""
+        self.hosts = hosts
+        if self._is_needed:
+            self._leases = _Leases(self._session.ray, hosts)
+
+    def close(self) -> None:
+        """Renew no more leases."""
+        if self._leases is not None:
+            self._leases.close()
+
+    # --- what is known ------------------------------------------------------------------------------------------------
+
+    def validators_on(self, where: Place) -> list[int]:
+        """The validators whose hosts are on a node."""
+        return sorted(index for host in self._on(where.node_id) for index in host.validators)
+
+    def is_lost(self, host: Host) -> bool:
+        """Whether a host is on a lost node; asks Ray again, however lately that was done."""
+        if self._is_needed and host.is_placed:
+            self._look_at(self._session.nodes())
+        return not host.is_placed
+
+    # --- what is done -------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Take hosts off lost nodes, and place those that may start elsewhere."""
+        if not self._is_needed or time.monotonic() < self._looked + LOOK_EVERY_S:
+            return
+        nodes = self._session.nodes()
+        self._looked = time.monotonic()
+        self._look_at(nodes)
+        self._place_homeless([node for node in nodes if node.node_id not in self._lost])
+
+    def end(self, where: Place, kills: bool) -> None:
+        """End a node for good: with ``kills`` all of its processes at once, else by Ray. Neither the head nor the
+        driver's own node is ended, for the cluster and the run would be lost with them.
+        """
+        node = next((node for node in self._session.nodes() if node.node_id == where.node_id), None)
+        if node is None or node.node_id in self._lost:
+            return
+        if node.is_head or node.node_id == self._session.own_node_id:
+            self._notice(f"node {node.name} is not ended: the run would be lost with it")
+            return
+        is_certain = self._session.node_signals(where).end_node(kills)
+        self._lose(node, "all its processes were killed" if kills else "Ray ended it", is_certain)
+
+    def fetch_logs(self, folder: Path) -> None:
+        """Copy the ends of the logs of hosts on other nodes to a folder, unless the nodes share it.
+
+        A log that is there already, of an earlier process of the host, is kept under another name.
+        """
+        if not self._is_needed or self._session.is_ours:
+            return
+        away = [host for host in self.hosts if host.is_placed and host.place.node_id != self._session.own_node_id]
+        asked = {host.actor.read_log.remote(MAX_LOG_BYTES): host for host in away}
+        answered = (
+            self._session.ray.wait(list(asked), num_returns=len(asked), timeout=LOGS_TIMEOUT_S)[0] if asked else []
+        )
+        for answer in answered:
+            target = folder / f"host-{asked[answer].number}.log"
+            try:
+                log = self._session.ray.get(answer)
+                if target.exists():
+                    if log[-COMPARED_LOG_BYTES:] in target.read_bytes():
+                        continue  # it is the same file, which may have grown meanwhile
+                    target.rename(target.with_suffix(f".{asked[answer].moves}.log"))
+                target.write_bytes(log)
+            except (self._session.ray.exceptions.RayError, OSError) as error:
+                self._notice(f"the log of host {asked[answer].number} could not be fetched: {one_line(error)}")
+
+    def _look_at(self, nodes: Sequence[RayNode]) -> None:
+        known = {node.node_id: node for node in nodes}
+        for node_id in {host.place.node_id for host in self.hosts if host.is_placed}:
+            node = known.get(node_id) or RayNode(node_id, "", {}, {}, False, "Ray does not know it any more")
+            if not node.is_alive:
+                self._lose(node, node.why_lost or "Ray does not say why", False)
+
+    def _lose(self, node: RayNode, reason: str, is_certain: bool) -> None:
+        hosts = self._on(node.node_id)
+        now_s = time.monotonic()
+        self._lost.add(node.node_id)
+        carried = listed("host", [host.number for host in hosts])
+        self._notice(f"node {node.name} is lost with {carried}: {reason}")
+        self._on_lost(hosts, node.name, reason)
+        for host in hosts:
+            self._session.forget(host.actor)
+            host.lose_place()
+            may_start_s = now_s + (0.0 if is_certain else LEASE_S + LEASE_SLACK_S)
+            self._homeless.append(_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S))
+        self._session.replace_node()
+
+    def _place_homeless(self, nodes: Sequence[RayNode]) -> None:
+        now_s = time.monotonic()
+        ready = [each for each in self._homeless if each.may_start_s <= now_s and not each.host.is_held_down]
+        if not ready:
+            return
+        carried = Counter[str]()
+        for host in self.hosts:
+            if host.is_placed:
+                carried[host.place.node_id] += len(host.validators)
+        found = place([self._to_place[each.host.number] for each in ready], nodes, self._withstood, carried)
+        for each in ready:
+            node = found.nodes.get(each.host.number)
+            has_room = node is not None and found.counts[node.node_id] <= self._withstood
+            if node is None or not (has_room or now_s >= each.waits_until_s):
+                continue
+            if not has_room:
+                count = counted(found.counts[node.node_id], "validator")
+                self._notice(
+                    f"no node joined: node {node.name} carries {count}, more than the {self._withstood} withstood"
+                )
+            self._homeless.remove(each)
+            self._notice(f"host {each.host.number} goes to node {node.name}")
+            each.host.move(self._place_on(node))
+            self._start(each.host)
+
+    def _on(self, node_id: str) -> list[Host]:
+        return [host for host in self.hosts if host.is_placed and host.place.node_id == node_id]
+
+    def _place_on(self, node: RayNode) -> Place:
+        is_alone = self._session.is_ours or not self._is_needed
+        return Place(node.node_id, self._bind if is_alone else node.address)
+
+
+class _Leases:
+    """Renews the leases of the hosts that have a place, from a thread of its own: the driver may be busy for long."""
+
+    def __init__(self, ray: Any, hosts: Sequence[Host]) -> None:
+        self._ray = ray
+        self._hosts = hosts
+        self._open: dict[int, Any] = {}
+        """The last answer to come, by host: nobody is asked twice at a time."""
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(RENEW_EVERY_S):
+            for host in self._hosts:
+                actor, pending = host.actor, self._open.get(host.number)
+                if actor is None or (pending is not None and not self._ray.wait([pending], timeout=0)[0]):
+                    continue
+                self._open[host.number] = actor.keep.remote(LEASE_S)

@@ -1,0 +1,75 @@
+"""The nodes of a Ray cluster, as Ray lists them, with their roles and regions.
+
+A node has a role if it has a custom resource (``ray start --resources='{"stampede_validators": 1}'``) or a label
+(``ray start --labels=stampede.io/validators=true``) for it. If no node has a role, every node may have it. Ray's labels
+and their selectors are in beta, so they are read here, and hosts are pinned to the ids of nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+HEAD_RESOURCE: Final = "node:__internal_head__"
+VALIDATORS: Final = "validators"
+ROLES: Final = (VALIDATORS,)
+RESOURCE_PREFIX: Final = "stampede_"
+LABEL_PREFIX: Final = "stampede.io/"
+REGION_LABELS: Final = ("stampede.io/region", "ray.io/availability-region")
+"""The first one that a node has is its region."""
+RAYS_OWN_LABELS: Final = "ray.io/"
+
+
+class RayNode(NamedTuple):
+    """One node."""
+
+    node_id: str
+    address: str
+    labels: Mapping[str, str]
+    resources: Mapping[str, float]
+    is_alive: bool = True
+    why_lost: str = ""
+    """By Ray, if it is not alive."""
+
+    @property
+    def is_head(self) -> bool:
+        return HEAD_RESOURCE in self.resources
+
+    @property
+    def name(self) -> str:
+        """Short, for people: the address alone does not name one of several nodes on a machine."""
+        return f"{self.address} ({self.node_id[:6]})"
+
+    @property
+    def region(self) -> str | None:
+        return next((self.labels[label] for label in REGION_LABELS if label in self.labels), None)
+
+    def has_role(self, role: str) -> bool:
+        """Whether it was started for a role."""
+        is_labelled = self.labels.get(LABEL_PREFIX + role, "").lower() in ("true", "1", "yes")
+        return is_labelled or self.resources.get(RESOURCE_PREFIX + role, 0) > 0
+
+    @property
+    def roles(self) -> list[str]:
+        return [role for role in ROLES if self.has_role(role)]
+
+
+def read_nodes(ray: Any) -> list[RayNode]:
+    """All nodes that Ray knows, lost ones too: the head first, then by address."""
+    found = [
+        RayNode(
+            page["NodeID"],
+            page["NodeManagerAddress"],
+            dict(page.get("Labels") or {}),
+            dict(page.get("Resources") or {}),
+            bool(page["Alive"]),
+            page.get("DeathReasonMessage") or "",
+        )
+        for page in ray.nodes()
+    ]
+    return sorted(found, key=lambda node: (not node.is_head, node.address, node.node_id))
+
+
+def with_role(nodes: Sequence[RayNode], role: str) -> list[RayNode]:
+    """The living nodes with a role; empty if none has it."""
+    return [node for node in nodes if node.is_alive and node.has_role(role)]

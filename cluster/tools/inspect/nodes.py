@@ -1,0 +1,119 @@
+"""``stampede nodes``: the nodes of the cluster at ``RAY_ADDRESS``, and what each would carry of a scenario."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cluster.common.errors import BadInput
+from cluster.common.wording import counted, first_few
+from cluster.live.driver.ray_session import ADDRESS_VARIABLE, LOCAL_ADDRESS, RaySession
+from cluster.live.nodes.placement import Placement, hosts_to_place, place
+from cluster.live.nodes.ray_nodes import RAYS_OWN_LABELS, RayNode
+from cluster.scenario import Scenario
+from cluster.tools.console.output import print_line
+
+GIB: Final = 2**30
+NAMED: Final = 6
+"""Validators of a node that are named in the table."""
+
+
+def read_cluster() -> list[RayNode]:
+    """The nodes of the cluster, lost ones too. Raises :class:`BadInput` if there is no cluster to join."""
+    if os.environ.get(ADDRESS_VARIABLE, LOCAL_ADDRESS) in ("", LOCAL_ADDRESS):
+        raise BadInput(
+            f"{ADDRESS_VARIABLE} names no cluster; expected the address of its head. Without one, a live run starts a"
+            " Ray of its own on this machine, with validators.ray_nodes nodes"
+        )
+    session = RaySession.start()
+    try:
+        return session.nodes()
+    finally:
+        session.close([])
+
+
+def place_scenario(nodes: Sequence[RayNode], scenario: Scenario) -> Placement:
+    """Where a live run would place the hosts of a scenario."""
+    return place(hosts_to_place(scenario), nodes, scenario.validators.withstood)
+
+
+def page_of(nodes: Sequence[RayNode], scenario: Scenario | None) -> dict[str, Any]:
+    """All of it, for JSON."""
+    found = None if scenario is None else place_scenario(nodes, scenario)
+    page: dict[str, Any] = {
+        "nodes": [
+            {
+                "id": node.node_id,
+                "address": node.address,
+                "is_alive": node.is_alive,
+                "why_lost": node.why_lost,
+                "is_head": node.is_head,
+                "roles": node.roles,
+                "region": node.region,
+                "labels": dict(node.labels),
+                "resources": dict(node.resources),
+            }
+            for node in nodes
+        ]
+    }
+    if scenario is not None and found is not None:
+        for row, node in zip(page["nodes"], nodes, strict=True):
+            row["validators"] = [scenario.validators.names[index] for index in _carried(node, scenario, found)]
+        page["warnings"] = found.warnings
+    return page
+
+
+def print_nodes(console: Console, nodes: Sequence[RayNode], scenario: Scenario | None) -> None:
+    """Print a row per node, and how many validators the loss of one takes."""
+    found = None if scenario is None else place_scenario(nodes, scenario)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    headings = ["node", "state", "carries", "region", "CPUs", "memory", "labels", "resources"]
+    for heading in headings + (["validators"] if found is not None else []):
+        table.add_column(heading, justify="right" if heading in ("CPUs", "memory") else "left", overflow="fold")
+    for node in nodes:
+        row = _row(node)
+        if scenario is not None and found is not None:
+            names = [scenario.validators.names[index] for index in _carried(node, scenario, found)]
+            row.append(f"{len(names)}: {first_few(names, NAMED)}" if names else "–")
+        table.add_row(*map(Text, row))
+    console.print(table)
+    if scenario is None or found is None:
+        return
+    if len(found.nodes) < scenario.validators.host_count:
+        print_line(console, "no node can carry validators")
+        return
+    section = scenario.validators
+    most, withstood = counted(found.most, "validator"), section.withstood
+    print_line(
+        console, f"{section.count} validators: the loss of a node takes at most {most}, {withstood} are withstood"
+    )
+    for warning in found.warnings:
+        print_line(console, f"warning: {warning}")
+
+
+def _row(node: RayNode) -> list[str]:
+    own = {label: value for label, value in node.labels.items() if not label.startswith(RAYS_OWN_LABELS)}
+    usual = ("CPU", "memory", "object_store_memory")
+    custom = {name: size for name, size in node.resources.items() if name not in usual and not name.startswith("node:")}
+    state = "alive" if node.is_alive else f"lost: {node.why_lost or 'Ray does not say why'}"
+    return [
+        node.name + (", head" if node.is_head else ""),
+        state,
+        ", ".join(node.roles) or "–",
+        node.region or "–",
+        f"{node.resources.get('CPU', 0):g}" if node.is_alive else "–",
+        f"{node.resources.get('memory', 0) / GIB:.1f} GiB" if node.is_alive else "–",
+        ", ".join(f"{label}={value}" for label, value in sorted(own.items())) or "–",
+        ", ".join(f"{name}={size:g}" for name, size in sorted(custom.items())) or "–",
+    ]
+
+
+def _carried(node: RayNode, scenario: Scenario, found: Placement) -> list[int]:
+    section = scenario.validators
+    hosts = {number for number, where in found.nodes.items() if where.node_id == node.node_id}
+    return [index for index in range(section.count) if section.host_of(index) in hosts]

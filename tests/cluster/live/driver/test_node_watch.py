@@ -1,0 +1,282 @@
+"""Lost nodes: their hosts are taken off them, and go elsewhere once their last processes are surely gone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cluster.common.errors import BadInput
+from cluster.live.driver import node_watch
+from cluster.live.driver.node_watch import LEASE_S, LEASE_SLACK_S, LOOK_EVERY_S, NEW_NODE_PATIENCE_S, NodeWatch
+from cluster.live.driver.ray_session import Place
+from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.host.host import ValidatorAddress
+from cluster.live.network.transport import PeerAddress
+from cluster.live.nodes.ray_nodes import HEAD_RESOURCE, RayNode
+from cluster.live.processes.processes import Process
+from cluster.scenario import Scenario
+
+LEASES_ARE_OVER_S = LEASE_S + LEASE_SLACK_S
+
+
+class FakeSession:
+    """A cluster with a head and some nodes."""
+
+    is_ours = False
+    own_node_id = "head"
+
+    def __init__(self, count: int = 4) -> None:
+        self.listed = [RayNode("head", "10.0.0.1", {}, {HEAD_RESOURCE: 1.0})]
+        self.listed += [RayNode(f"n{number}", f"10.0.0.{number + 2}", {}, {}) for number in range(count)]
+        self.ray: Any = None
+        self.forgotten: list[Any] = []
+        self.replaced = 0
+        self.ended: list[tuple[str, bool]] = []
+        self.is_certain = True
+
+    def nodes(self) -> list[RayNode]:
+        return self.listed
+
+    def forget(self, actor: Any) -> None:
+        self.forgotten.append(actor)
+
+    def replace_node(self) -> None:
+        self.replaced += 1
+
+    def node_signals(self, place: Place) -> Any:
+        def end_node(kills: bool) -> bool:
+            self.ended.append((place.node_id, kills))
+            return self.is_certain
+
+        return SimpleNamespace(end_node=end_node)
+
+    def lose(self, node_id: str, forgets: bool = False) -> None:
+        self.listed = [
+            node._replace(is_alive=False, why_lost="health check failed") if node.node_id == node_id else node
+            for node in self.listed
+            if not (forgets and node.node_id == node_id)
+        ]
+
+    def join(self, node_id: str) -> None:
+        self.listed.append(RayNode(node_id, f"address of {node_id}", {}, {}))
+
+
+def cluster_of(nodes: int) -> Any:
+    return FakeSession(nodes)
+
+
+class Cluster:
+    """A watch over the hosts of a scenario, and a clock."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, validators: Any, nodes: int = 4, **fields: Any) -> None:
+        patch.setattr(node_watch, "_Leases", lambda ray, hosts: SimpleNamespace(close=lambda: None))
+        self.now_s = 1_000.0
+        patch.setattr(time, "monotonic", lambda: self.now_s)
+        self.session = cluster_of(nodes)
+        self.notices: list[str] = []
+        self.lost: list[tuple[list[int], str, str, list[bool]]] = []
+        self.on_lost: Callable[[], None] = lambda: None
+        self.watch = NodeWatch(self.session, self._lost, self.notices.append)
+        scenario = Scenario.model_validate({"name": "nodes", "validators": validators} | fields)
+        places = self.watch.place_all(scenario, "127.0.0.1", self.start)
+        section = scenario.validators
+        self.hosts = []
+        for number, place in enumerate(places):
+            carried = [index for index in range(section.count) if section.host_of(index) == number]
+            host = Host(number, place, carried, {})
+            host.actor, host.phase, host.processes.current = f"actor-{number}", Phase.UP, Process(100 + number, 1)
+            host.reports.addresses = [ValidatorAddress(index, "", PeerAddress("", 0), "") for index in carried]
+            self.hosts.append(host)
+        self.watch.watch(self.hosts)
+
+    def start(self, host: Host) -> None:
+        host.actor = f"another actor-{host.number}"
+
+    def _lost(self, hosts: Any, node: str, reason: str) -> None:
+        self.lost.append(([host.number for host in hosts], node, reason, [host.is_running for host in hosts]))
+
+    def look(self, after_s: float = LOOK_EVERY_S) -> None:
+        self.now_s += after_s
+        self.watch.look()
+
+    @property
+    def places(self) -> list[str | None]:
+        return [host.place.node_id if host.is_placed else None for host in self.hosts]
+
+
+def test_hosts_of_a_lost_node_go_to_the_emptiest_ones_once_their_leases_are_over(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 8})
+    assert cluster.places == ["n0", "n1", "n2", "n3"] * 2
+    cluster.look()
+    assert cluster.lost == []
+    cluster.session.lose("n1")
+    cluster.look()
+    assert cluster.lost == [([1, 5], "10.0.0.3 (n1)", "health check failed", [True, True])], "told before they go down"
+    assert cluster.session.forgotten == ["actor-1", "actor-5"]
+    assert [cluster.hosts[number].processes.deaths for number in (1, 5)] == [1, 1]
+    assert {cluster.hosts[number].phase for number in (1, 5)} == {Phase.DOWN}
+    cluster.look(LEASES_ARE_OVER_S - 0.1)
+    assert cluster.places == ["n0", None, "n2", "n3", "n0", None, "n2", "n3"], "they may still run there"
+    cluster.session.join("n9")
+    cluster.look()
+    assert cluster.places == ["n0", "n9", "n2", "n3", "n0", "n9", "n2", "n3"]
+    assert cluster.hosts[1].place.bind == "address of n9"
+    assert cluster.hosts[1].pending_disk_operations == [("arrive", (1, 1, 1))]
+    cluster.look()
+    assert len(cluster.lost) == 1 and cluster.session.replaced == 1
+
+
+@pytest.fixture
+def patch(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    return monkeypatch
+
+
+def test_a_node_that_ray_forgot_is_lost(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 4})
+    cluster.session.lose("n1", forgets=True)
+    cluster.look()
+    assert [numbers for numbers, *_ in cluster.lost] == [[1]]
+
+
+def test_a_new_node_is_waited_for_before_another_gets_more_than_f(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 4})
+    cluster.session.lose("n1")
+    cluster.look()
+    cluster.session.lose("head")  # it cannot help
+    cluster.look(LEASES_ARE_OVER_S)
+    assert cluster.places[1] is None
+    cluster.look(NEW_NODE_PATIENCE_S - 2)
+    assert cluster.places[1] is None
+    cluster.look(2)
+    assert cluster.places[1] == "n0", "none joined"
+    assert cluster.notices[-2:] == [
+        "no node joined: node 10.0.0.2 (n0) carries 2 validators, more than the 1 withstood",
+        "host 1 goes to node 10.0.0.2 (n0)",
+    ]
+
+
+def test_hosts_wait_for_as_long_as_there_is_no_node(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 1}, nodes=1)
+    assert cluster.places == ["n0"]
+    cluster.session.lose("n0")
+    cluster.session.lose("head")
+    cluster.look()
+    cluster.look(10 * NEW_NODE_PATIENCE_S)
+    assert cluster.places == [None]
+    cluster.session.join("n9")
+    cluster.look()
+    assert cluster.places == ["n9"]
+
+
+def test_a_host_that_a_fault_holds_down_is_placed_when_it_lets_go(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 4})
+    cluster.watch.end(cluster.hosts[1].place, kills=True)
+    assert cluster.session.ended == [("n1", True)]
+    cluster.hosts[1].is_held_down = True
+    cluster.look(NEW_NODE_PATIENCE_S)
+    assert cluster.places[1] is None
+    cluster.hosts[1].is_held_down = False
+    cluster.look()
+    assert cluster.places[1] == "head", "its processes were seen to be gone: no lease is waited for"
+
+
+def test_a_node_that_ray_ends_may_carry_hosts_until_their_leases_are_over(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 4})
+    cluster.session.is_certain = False
+    cluster.watch.end(cluster.hosts[1].place, kills=False)
+    cluster.watch.end(cluster.hosts[1].place, kills=False)
+    assert cluster.session.ended == [("n1", False)], "once"
+    cluster.look(LEASES_ARE_OVER_S - 0.1)
+    assert cluster.places[1] is None
+    cluster.look()
+    assert cluster.places[1] == "head"
+
+
+def test_neither_the_head_nor_the_drivers_node_is_ended(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 4})
+    cluster.session.own_node_id = "n1"
+    for place in (cluster.hosts[1].place, Place("head", "")):
+        cluster.watch.end(place, kills=True)
+    assert cluster.session.ended == [] and cluster.lost == []
+    assert cluster.notices == [
+        f"node {name} is not ended: the run would be lost with it" for name in ("10.0.0.3 (n1)", "10.0.0.1 (head)")
+    ]
+
+
+def test_a_failed_question_is_explained_by_a_node_that_was_lost_since_the_last_look(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 4})
+    cluster.look()
+    assert not cluster.watch.is_lost(cluster.hosts[1])
+    cluster.session.lose("n1")
+    assert cluster.watch.is_lost(cluster.hosts[1])
+    assert not cluster.watch.is_lost(cluster.hosts[2])
+
+
+def test_a_second_move_is_told_apart_from_one_that_came_to_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A disk counts if its validator ran on it last: before the first start elsewhere, that is still the first one."""
+    cluster = Cluster(patch, {"count": 4})
+    host = cluster.hosts[1]
+    for move, is_told in ((1, False), (1, True), (2, True)):
+        cluster.session.lose(host.place.node_id)
+        cluster.look()
+        cluster.session.join(f"new-{cluster.now_s}")
+        cluster.look(LEASES_ARE_OVER_S)
+        assert [arguments[:2] for _, arguments in host.pending_disk_operations] == [(1, move)]
+        if is_told:
+            host.pending_disk_operations.clear()
+
+
+def test_a_single_node_is_not_watched_and_cannot_be_lost_on_purpose(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 4}, nodes=0)
+    assert cluster.places == ["head"] * 4 and cluster.notices == []
+    assert {host.place.bind for host in cluster.hosts} == {"127.0.0.1"}
+    cluster.session.lose("head")
+    cluster.look()
+    assert cluster.lost == []
+    fault = {"kind": "lose_node", "target": "validator-1", "at_height": 5}
+    with pytest.raises(BadInput, match=r"faults\[0\].kind: lose_node: there is one Ray node"):
+        Cluster(patch, {"count": 4}, nodes=0, faults=[fault])
+
+
+def test_what_a_node_takes_with_it_is_told_before_the_start(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 4}, nodes=1)
+    (notice,) = cluster.notices
+    assert notice.endswith("would take 2 validators, and the network survives the loss of 1")
+
+
+class FakeRay:
+    """Hosts answer with their logs, or do not."""
+
+    exceptions = SimpleNamespace(RayError=ConnectionError)
+
+    def wait(self, asked: list[Any], **_: object) -> tuple[list[Any], list[Any]]:
+        return [each for each in asked if each is not None], [each for each in asked if each is None]
+
+    def get(self, answer: Any) -> bytes:
+        if isinstance(answer, Exception):
+            raise answer
+        return bytes(answer)
+
+
+def test_logs_of_other_nodes_come_to_the_runs_folder(patch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    cluster = Cluster(patch, {"count": 4})
+    cluster.session.ray = FakeRay()
+    cluster.session.own_node_id = "n0"
+    answers = [b"of the driver's node", b"shared", b"from there", ConnectionError("its node is silent")]
+    for host, answer in zip(cluster.hosts, answers, strict=True):
+        host.actor = SimpleNamespace(read_log=SimpleNamespace(remote=lambda limit, answer=answer: answer))
+    (tmp_path / "host-1.log").write_bytes(b"shared, and longer by now")
+    (tmp_path / "host-2.log").write_bytes(b"of its process here, before it moved")
+    cluster.watch.fetch_logs(tmp_path)
+    found = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert found == {
+        "host-1.log": b"shared, and longer by now",
+        "host-2.log": b"from there",
+        "host-2.0.log": b"of its process here, before it moved",
+    }
+    assert cluster.notices == ["the log of host 3 could not be fetched: its node is silent"]

@@ -1,0 +1,107 @@
+"""Lost hosts and nodes, as faults see them on the live testnet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cluster.live.driver.ray_session import Place
+from cluster.live.driver.stage import LiveStage
+from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.host.host import NO_WORD
+from cluster.live.host.validator_loop import LoopState
+from cluster.live.injection import LastWords
+from cluster.live.processes.processes import Process
+from cluster.scenario import Scenario
+
+LOST = {"kind": "lose_node", "target": "validator-3", "at_height": 5, "down_ms": 1_000, "disks": "kept"}
+
+
+class Hosts:
+    """Four hosts on two nodes, of which one may refuse to end."""
+
+    def __init__(self) -> None:
+        self.all = [Host(number, Place("ab"[number % 2], ""), [number], {}) for number in range(4)]
+        for host in self.all:
+            host.actor, host.phase, host.processes.current = f"actor-{host.number}", Phase.UP, Process(7, host.number)
+            host.reports.states = {host.number: LoopState(ready=True)}
+        self.nodes = self
+        self.ends = True
+        self.ended: list[tuple[str, bool]] = []
+
+    def host_of(self, index: int) -> Host:
+        return self.all[index]
+
+    def link_counts(self, key: int) -> Any:
+        raise AssertionError
+
+    def resume(self, host: Host) -> None:
+        pass
+
+    def validators_on(self, place: Place) -> list[int]:
+        return [host.number for host in self.all if host.is_placed and host.place == place]
+
+    def end(self, place: Place, kills: bool) -> None:
+        self.ended.append((place.node_id, kills))
+        for host in self.all:
+            if self.ends and host.place == place:
+                host.lose_place()
+
+
+def four_hosts() -> Any:
+    return Hosts()
+
+
+class Run:
+    def __init__(self, *faults: dict[str, Any]) -> None:
+        self.now_ms, self.height = 0.0, 1
+        self.hosts = four_hosts()
+        scenario = Scenario.model_validate({"name": "stage", "validators": 4, "faults": list(faults)})
+        self.stage = LiveStage(
+            scenario,
+            1,
+            self.hosts,
+            lambda: self.now_ms,
+            lambda: self.height,
+            lambda text: None,
+            lambda index, url: None,
+        )
+
+    def reach(self, height: int, after_ms: float = 0.0) -> None:
+        self.height, self.now_ms = height, self.now_ms + after_ms
+        self.stage.perform()
+        self.stage.perform()
+
+
+@pytest.mark.parametrize("how", ["process", "ray"])
+def test_a_planned_loss_takes_all_of_the_node_which_are_held_down_until_it_is_time(how: str) -> None:
+    run = Run(LOST | {"how": how})
+    run.reach(5)
+    assert run.hosts.ended == [("b", how == "process")], "once"
+    assert [host.is_held_down for host in run.hosts.all] == [False, True, False, True]
+    (record,) = run.stage.engine.records
+    assert record.targets == ("validator-1", "validator-3") and record.took_effect
+    run.reach(6, after_ms=999)
+    assert run.hosts.all[1].is_held_down
+    run.reach(7, after_ms=1)
+    assert not any(host.is_held_down for host in run.hosts.all), "and the watch over the nodes places them"
+
+
+def test_a_node_that_is_not_ended_is_no_effect_and_holds_nobody_down() -> None:
+    run = Run(LOST)
+    run.hosts.ends = False
+    run.reach(5)
+    assert not any(host.is_held_down for host in run.hosts.all)
+    assert not run.stage.engine.records[0].took_effect
+
+
+def test_a_host_that_heard_nothing_of_the_driver_was_cut_off() -> None:
+    run = Run()
+    host = run.hosts.all[2]
+    host.went_down("unavailable")
+    assert run.stage.on_lost(host, LastWords(7, 2, f"{NO_WORD} for 20 s"))
+    (record,) = run.stage.engine.records
+    assert (record.kind, record.targets, record.is_planned) == ("lose_node", ("validator-2",), False)
+    assert not host.is_held_down
+    assert not run.stage.on_lost(run.hosts.all[0], LastWords(7, 0, "a bug")), "of nothing else"

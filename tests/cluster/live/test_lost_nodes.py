@@ -1,0 +1,145 @@
+"""A rehearsal of a cluster's losses: four Ray nodes in four network namespaces, and validators on all of them.
+
+One node is killed for good in the middle, and nobody planned that. A new one joins and takes its validators. Then
+another node is cut off for a minute: Ray gives it up, and its hosts end themselves before their validators start
+elsewhere. The chain goes on all the time, the run has its verdict, and both losses are judged like faults of the
+scenario.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.cluster.live.namespaces import ROOT, Machines, machines
+
+pytestmark = [pytest.mark.live]
+
+NETWORK = "10.213.79"
+KILLED, CUT_OFF = 1, 2
+KILL_AT: Final = 10
+CUT_FOR_MS: Final = 60_000
+DRIVER = """
+import json, sys, threading
+from pathlib import Path
+from cluster.checks.run import check_run
+from cluster.live.driver.driver import live_testnet
+from cluster.scenario import Scenario
+
+tell = lambda **facts: print(json.dumps(facts), flush=True)
+stop = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
+with live_testnet(
+    Scenario.model_validate_json(sys.argv[1]), 1, "test", Path(sys.argv[2]),
+    lambda sample: tell(at_ms=sample.at_ms, height=max(height or 0 for height in sample.heights),
+                        up=sum(height is not None for height in sample.heights)),
+    lambda notice: tell(notice=notice), run_until_stopped=stop,
+) as record:
+    pass
+verdict = check_run(record)
+tell(verdict=verdict.outcome, faults=[[fault.target, fault.is_planned, fault.took_effect, fault.ended_ms,
+     list(fault.targets), list(fault.lost_disks), fault.evidence] for fault in record.faults],
+     wrong=[f"{check.name}: {check.detail}" for check in verdict.checks if check.verdict != "pass"])
+"""
+
+
+def scenario(validators: int, hosts: int, block_ms: int) -> dict[str, Any]:
+    return {
+        "name": "lost-nodes",
+        "validators": {"count": validators, "hosts": hosts},
+        "consensus": {
+            "block_interval_ms": block_ms,
+            "leader_timeout_ms": 10 * block_ms,
+            "advance_timeout_ms": 14 * block_ms,
+            "rebroadcast_ms": 4 * block_ms,
+        },
+        "load": {"users": [{"workload": "heartbeat", "count": 2, "interval_ms": 1_000}]},
+        "stop": {"height": 1_000, "drain_blocks": 3, "timeout_s": 900},
+        "success": {"heights_compared": 10, "transactions": 1, "fires": 1, "stall_ms": 120_000, "recovery_ms": 120_000},
+    }
+
+
+class Rehearsal:
+    """What is done to the nodes, by what the driver says."""
+
+    def __init__(self, found: Machines, validators: int) -> None:
+        self._machines = found
+        self._validators = validators
+        self._cut_ms: float | None = None
+        self.heights: dict[str, int] = {}
+        """The height at which each thing was done."""
+        self.notices: list[str] = []
+        self.is_over = False
+        self._is_plugged_in = False
+
+    def _do(self, what: str, height: int) -> bool:
+        """Whether it is to be done: once."""
+        is_new = what not in self.heights
+        self.heights.setdefault(what, height)
+        return is_new
+
+    def take(self, told: dict[str, Any]) -> None:
+        if "notice" in told:
+            self.notices.append(told["notice"])
+            self._take_notice(told["notice"], max(self.heights.values(), default=0))
+        elif "at_ms" in told:
+            self._take_sample(told["at_ms"], told["height"], told["up"])
+
+    def _take_notice(self, notice: str, height: int) -> None:
+        if f"{self._machines.address(KILLED)} (" in notice and "is lost with" in notice and self._do("join", height):
+            self._machines.start_ray(self._machines.add())
+        if f"{self._machines.address(CUT_OFF)} (" in notice and "is lost with" in notice and self._do("return", height):
+            self._machines.plug(CUT_OFF, "up")
+            self._machines.kill(CUT_OFF)
+            self._machines.start_ray(CUT_OFF)
+
+    def _take_sample(self, at_ms: float, height: int, up: int) -> None:
+        if height >= KILL_AT and self._do("kill", height):
+            self._machines.kill(KILLED)
+        elif "join" in self.heights and up == self._validators and self._do("cut", height):
+            self._machines.plug(CUT_OFF, "down")
+            self._cut_ms = at_ms
+        elif self._cut_ms is not None and at_ms >= self._cut_ms + CUT_FOR_MS and self._do("heal", height):
+            self._machines.plug(CUT_OFF, "up")
+        elif "heal" in self.heights and up == self._validators and self._do("all back", height):
+            pass
+        elif height >= self.heights.get("all back", height) + 5:
+            self.is_over = True
+
+
+@pytest.mark.parametrize(
+    ("validators", "hosts", "block_ms"),
+    [pytest.param(8, 8, 300, marks=pytest.mark.slow), pytest.param(32, 8, 1_000, marks=pytest.mark.soak)],
+)
+def test_a_node_is_killed_and_another_cut_off_while_the_chain_goes_on(
+    validators: int, hosts: int, block_ms: int, tmp_path: Path
+) -> None:
+    fields = json.dumps(scenario(validators, hosts, block_ms))
+    command = [sys.executable, "-c", DRIVER, fields, str(tmp_path / "run")]
+    log = tmp_path / "driver.log"
+    with machines(4, NETWORK) as found, log.open("w") as complaints:
+        for machine in range(4):
+            found.start_ray(machine)
+        rehearsal, told = Rehearsal(found, validators), dict[str, Any]()
+        with found.start(0, *command, cwd=ROOT, stdin=-1, stdout=-1, stderr=complaints) as driver:
+            assert driver.stdin is not None and driver.stdout is not None
+            for line in driver.stdout:
+                told = json.loads(line)
+                rehearsal.take(told)
+                if rehearsal.is_over and not driver.stdin.closed:
+                    driver.stdin.close()
+        assert driver.returncode == 0, log.read_text(encoding="utf-8")
+    if told.get("verdict") != "pass":
+        pytest.fail("\n".join([*rehearsal.notices, *told.get("wrong", ()), *map(str, told.get("faults", ()))]))
+    heights = rehearsal.heights
+    assert heights["cut"] > heights["kill"] and heights["heal"] > heights["cut"], "the chain went on without them"
+    assert all(
+        not is_planned and took_effect and ended_ms for _, is_planned, took_effect, ended_ms, *_ in told["faults"]
+    )
+    first = told["faults"][0]
+    assert found.address(KILLED) in first[0] and len(first[4]) == validators // 4
+    assert any("goes to node" in notice and found.address(4) in notice for notice in rehearsal.notices)
