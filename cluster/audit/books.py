@@ -27,7 +27,6 @@ from validator.primitives.types import address_text
 
 MAX_ACCOUNTS_ASKED: Final = 256
 MAX_PENDING_ASKED: Final = 256
-MAX_ENDED_ASKED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +181,9 @@ def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledge
     pending = list(ledger.timers.pending)
     half = MAX_PENDING_ASKED // 2
     asked = pending if len(pending) <= MAX_PENDING_ASKED else pending[:half] + pending[-half:]
-    ended = [key for key, life in ledger.timers.lives.items() if life.ended_at is not None][-MAX_ENDED_ASKED:]
     return FinalQueries(
         accounts=tuple(address_text(address) for address in list(order)[:MAX_ACCOUNTS_ASKED]),
-        timers=tuple(key.hex() for key in (*asked, *ended)),
+        timers=tuple(key.hex() for key in (*asked, *ledger.timers.ended_last)),
     )
 
 

@@ -17,7 +17,7 @@ from typing import Final
 from markupsafe import Markup
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.ledger import BlockMetrics
+from cluster.audit.ledger.block_metrics import BlockMetrics
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, ClassUse, gini_index, jain_index
 from cluster.checks.metrics.metrics import finality_latencies
 from cluster.checks.metrics.recovery import first_finalizations
@@ -189,7 +189,7 @@ def backlog_chart(books: Books) -> ChartPanel:
         description=f"At most {most:,.0f} due timers waited at once; {books.ledger.timers.backlog:,} wait at the end.",
         x_label="height",
         y_label="timers past their trigger height",
-        series=[Series("backlog", points, "area", 1)] if books.ledger.timers.lives else [],
+        series=[Series("backlog", points, "area", 1)] if books.ledger.timers.scheduled else [],
         empty="No timer was scheduled.",
     )
     columns: dict[str, Value] = {

@@ -115,7 +115,7 @@ def _chain_metrics(books: Books) -> dict[str, float]:
         "fires": ledger.timers.fires,
         "messages": ledger.messages,
         "agent_queries": ledger.queries,
-        "timers_scheduled": len(ledger.timers.lives),
+        "timers_scheduled": ledger.timers.scheduled,
         "timers_cancelled": ledger.timers.states[TimerState.CANCELLED],
         "timers_expired": ledger.timers.states[TimerState.EXPIRED],
         "timers_insufficient_funds": ledger.timers.states[TimerState.INSUFFICIENT_FUNDS],

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.ledger import BlockMetrics
+from cluster.audit.ledger.block_metrics import BlockMetrics
 from cluster.checks.metrics.recovery import active_committees_during, first_finalizations
 from cluster.common.outcome import Outcome
 from cluster.record.run import FaultRecord
