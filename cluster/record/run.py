@@ -7,12 +7,13 @@ driver saw something happen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from cluster.common.wording import first_few
 from cluster.record.archive import BlockRecord
+from cluster.record.finalizations import Finalization, Finalizations
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import EVERYBODY, UpgradeFault
 from consensus.keys import Ed25519Scheme, SignatureScheme
@@ -88,15 +89,6 @@ class ValidatorRecord:
     def tip(self) -> int:
         """Height of the last block that it served; 0 if it served none."""
         return self.first_height + len(self.blocks) - 1 if self.blocks else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Finalization:
-    """A validator was seen to finalise a height."""
-
-    at_ms: float
-    validator: int
-    height: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +356,7 @@ class RunRecord:
     validators: list[ValidatorRecord] = field(default_factory=list)
     lost: list[ValidatorRecord] = field(default_factory=list)
     """The blocks that validators served right before a fault took their disks."""
-    finalizations: list[Finalization] = field(default_factory=list)
+    finalizations: Finalizations = field(default_factory=Finalizations)
     proposals: dict[int, float] = field(default_factory=dict)
     """When a height's block was first seen anywhere (proposed or received), by height; base of the finality latency."""
     samples: list[Sample] = field(default_factory=list)
@@ -462,10 +454,20 @@ class RunRecord:
         ended = [fault.ended_ms for fault in self.faults if fault.ended_ms is not None]
         if not ended:
             return 0
-        return max((seen.height for seen in self.finalizations if seen.at_ms <= max(ended)), default=0)
+        return self.finalizations.highest(max(ended))
 
     @property
-    def judged_finalizations(self) -> list[Finalization]:
+    def judged_finalizations(self) -> Iterator[Finalization]:
         """Those of validators whose word counts: all but the byzantine ones."""
-        node = self.scenario.validators.node
-        return [seen for seen in self.finalizations if not node(seen.validator).byzantine]
+        byzantine = self._byzantine
+        return (seen for seen in self.finalizations if seen.validator not in byzantine)
+
+    @property
+    def first_finalizations(self) -> Mapping[int, float]:
+        """When each height was first final at a validator that is not byzantine, in ascending order of heights."""
+        return self.finalizations.earliest(self._byzantine)
+
+    @property
+    def _byzantine(self) -> set[int]:
+        section = self.scenario.validators
+        return {index for index in range(section.count) if section.node(index).byzantine}

@@ -24,7 +24,8 @@ from cluster.faults.link_model import Links
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.misbehaviour.byzantine.registry import Twins, TwinWatch
 from cluster.misbehaviour.mutants.base import RunCounter
-from cluster.record.run import Finalization, JoinRecord, RunRecord, Sample
+from cluster.record.finalizations import Finalization
+from cluster.record.run import JoinRecord, RunRecord, Sample
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of

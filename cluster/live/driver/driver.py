@@ -410,6 +410,6 @@ class _LiveRun:
         self.record.metrics["bytes_sent"] = totals.size
         self.record.metrics["core_seconds"] = totals.core_seconds
         self.record.metrics.update(self._watch.busyness.metrics())
-        if self.record.finalizations:
-            first_ms = min(seen.at_ms for seen in self.record.finalizations)
+        first_ms = self.record.finalizations.first_ms
+        if first_ms is not None:
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_PER_SECOND

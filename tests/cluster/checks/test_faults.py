@@ -9,6 +9,7 @@ import pytest
 
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
+from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord
 from cluster.scenario.sections.validators import EpochSection
 from tests.cluster.checks.cases import (
@@ -193,7 +194,9 @@ def test_recovery_takes_a_quorum_of_the_committee() -> None:
     record = with_kill(make_record())
     ended = record.faults[0].ended_ms
     assert ended is not None
-    record.finalizations = [seen for seen in record.finalizations if seen.at_ms <= ended or seen.validator < 1]
+    record.finalizations = Finalizations(
+        seen for seen in record.finalizations if seen.at_ms <= ended or seen.validator < 1
+    )
     record.duration_ms = 100_000
     assert run_check(record, "recovery").verdict is FAIL
     one = EpochSection(from_view=1, members=["validator-0"])

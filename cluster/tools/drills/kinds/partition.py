@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.checks.metrics.recovery import active_committees_during, first_finalizations
+from cluster.checks.metrics.recovery import active_committees_during
 from cluster.common.outcome import Outcome
 from cluster.record.run import Backend, FaultRecord
 from cluster.scenario import Scenario
@@ -83,7 +83,7 @@ class Partition(Drill):
         ends = [fault.ended_ms for fault in partitions if fault.ended_ms is not None]
         if not partitions or len(ends) < len(partitions):
             return Outcome.INCONCLUSIVE, "no partition began and ended" if not ends else "a partition did not end"
-        new = [height for height, at in first_finalizations(books.record).items() if at > max(ends)]
+        new = [height for height, at in books.record.first_finalizations.items() if at > max(ends)]
         if not new or common < min(new):
             return unmet(books), f"all have height {common}; {len(new)} heights became final somewhere afterwards"
         return Outcome.PASS, f"all have the same blocks up to height {common}, {len(new)} of them new"

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from cluster.audit.books import Books
 from cluster.common.outcome import Outcome
-from cluster.record.run import Finalization
+from cluster.record.finalizations import Finalization
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import RECOVERED_BY_SNAPSHOT
 from cluster.tools.drills.base import STARTING_S, TIMEOUT_S, Drill, Expectation, Judgement, kills, names_of, option

@@ -63,8 +63,8 @@ def test_a_class_is_a_workload_and_its_program(record: RunRecord) -> None:
 
 def scheduled_in(record: BlockRecord) -> list[Scheduled]:
     receipts = read_receipts(record.receipts)
-    runs = (*receipts.transactions, *receipts.fires, *receipts.callbacks, *receipts.messages)
-    return [item for run in runs for item in run.effects.scheduled]
+    runs = (receipts.transactions, receipts.fires, receipts.callbacks, receipts.messages)
+    return [item for each in runs for run in each for item in run.effects.scheduled]
 
 
 def ends(books: Books) -> dict[bytes, int]:
