@@ -107,7 +107,7 @@ def _check_join(books: Books, join: JoinRecord) -> Result:
     outcome, text = _level_with_others(books, validator)
     if outcome is not Outcome.PASS:
         return outcome, f"{name}: {text}"
-    executed = len(books.chains[validator.name].blocks)
+    executed = len(books.chains[validator.name])
     if executed < HEIGHTS_AFTER_A_JOIN:
         return (
             Outcome.INCONCLUSIVE,

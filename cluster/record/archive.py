@@ -6,11 +6,16 @@ Nothing here needs more than executing a block does, so that a process of anothe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
+from itertools import chain
+from pathlib import Path
 from typing import Final
 
+from blake3 import blake3
+
 from cluster.common.errors import BadInput
+from cluster.common.files import writing_atomically
 from validator.primitives.codec import CodecError, decode, encode, tagged_hash
 
 BLOCKS_FILE: Final = "blocks.bin"
@@ -21,6 +26,7 @@ ARCHIVE_MAGIC: Final = b"stampede/blocks/v1\n"
 TRACES_MAGIC: Final = b"stampede/traces/v1\n"
 CHECKSUM_BYTES: Final = 32
 LENGTH_BYTES: Final = 4
+_ARCHIVE_TAG: Final = b"blocks archive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +62,34 @@ def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
 
     Lengths are four bytes big-endian; the checksum is over everything before it.
     """
-    parts = [ARCHIVE_MAGIC]
-    for record in blocks:
-        item = encode((record.block, record.receipts, record.computed_root))
-        parts.append(len(item).to_bytes(LENGTH_BYTES, "big") + item)
-    body = b"".join(parts)
-    return body + tagged_hash(b"blocks archive", body)
+    body = b"".join([ARCHIVE_MAGIC, *map(encode_item, blocks)])
+    return body + tagged_hash(_ARCHIVE_TAG, body)
+
+
+def archive_hasher() -> blake3:
+    """A hasher that makes the checksum of what it is fed."""
+    return blake3(bytes((len(_ARCHIVE_TAG),)) + _ARCHIVE_TAG)
+
+
+def encode_item(record: BlockRecord) -> bytes:
+    """A block as an archive has it, with its length."""
+    item = encode((record.block, record.receipts, record.computed_root))
+    return len(item).to_bytes(LENGTH_BYTES, "big") + item
+
+
+def decode_item(item: bytes) -> BlockRecord:
+    """The block of :func:`encode_item`. Raises :class:`CodecError`."""
+    return BlockRecord(*decode(item[LENGTH_BYTES:], tuple[bytes, bytes, bytes]))
+
+
+def write_blocks(path: Path, blocks: Iterable[BlockRecord]) -> None:
+    """Write an archive of blocks, one after the other; it appears whole or not at all. Raises :class:`OSError`."""
+    hasher = archive_hasher()
+    with writing_atomically(path) as file:
+        for part in chain((ARCHIVE_MAGIC,), map(encode_item, blocks)):
+            hasher.update(part)
+            file.write(part)
+        file.write(hasher.digest())
 
 
 def decode_blocks(data: bytes, source: str = BLOCKS_FILE) -> list[BlockRecord]:
@@ -69,7 +97,7 @@ def decode_blocks(data: bytes, source: str = BLOCKS_FILE) -> list[BlockRecord]:
     if not data.startswith(ARCHIVE_MAGIC) or len(data) < len(ARCHIVE_MAGIC) + CHECKSUM_BYTES:
         raise BadInput(f"{source}: no archive of blocks")
     body = data[:-CHECKSUM_BYTES]
-    if tagged_hash(b"blocks archive", body) != data[-CHECKSUM_BYTES:]:
+    if tagged_hash(_ARCHIVE_TAG, body) != data[-CHECKSUM_BYTES:]:
         raise BadInput(f"{source}: is damaged: its checksum does not hold")
     blocks, position = [], len(ARCHIVE_MAGIC)
     try:

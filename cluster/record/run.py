@@ -7,12 +7,13 @@ driver saw something happen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from cluster.common.wording import first_few
 from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import BlockStore, MemoryBlocks
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import EVERYBODY, UpgradeFault
@@ -47,8 +48,9 @@ class ValidatorRecord:
 
     name: str
     index: int
-    blocks: list[BlockRecord] = field(default_factory=list)
-    """From :attr:`first_height` on, without gaps."""
+    blocks: Sequence[BlockRecord] = field(default_factory=list)
+    """From :attr:`first_height` on, without gaps. Drivers keep them as
+    :class:`~cluster.record.chain_store.ServedBlocks` of the record's :attr:`~RunRecord.store`."""
     first_height: int = 1
     """Above 1 if it joined by a snapshot: it never executed the blocks below."""
     status: dict[str, Any] | None = None
@@ -354,6 +356,8 @@ class RunRecord:
     former: list[Scenario] = field(default_factory=list)
     """The scenarios that applied before each fork, in their order."""
     validators: list[ValidatorRecord] = field(default_factory=list)
+    store: BlockStore = field(default_factory=MemoryBlocks, repr=False, compare=False)
+    """The blocks that validators served, each once."""
     lost: list[ValidatorRecord] = field(default_factory=list)
     """The blocks that validators served right before a fault took their disks."""
     finalizations: Finalizations = field(default_factory=Finalizations)

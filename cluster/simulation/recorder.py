@@ -11,6 +11,7 @@ from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, wit
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.faults.link_model import Links
 from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import ServedBlocks
 from cluster.record.message_trace import SimulatedTrace
 from cluster.record.resources import ResourceLog
 from cluster.record.run import Resources, RunRecord, Sample, Supply, ValidatorRecord
@@ -109,8 +110,10 @@ class Recorder:
         if machine.validator is not None:
             executor = machine.validator.executor
             found.first_height = executor.archive.first_height + 1
-            while taken := executor.pages.blocks(found.first_height + len(found.blocks), ALL_BLOCKS):
-                found.blocks.extend(BlockRecord(*item) for item in taken)
+            found.blocks = served = ServedBlocks(self.record.store, found.first_height)
+            while taken := executor.pages.blocks(served.tip + 1, ALL_BLOCKS):
+                for item in taken:
+                    served.append(BlockRecord(*item))
         return found
 
     def _ask(self, watches: Watches) -> None:

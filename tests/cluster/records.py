@@ -361,6 +361,12 @@ def make_record(
     return record
 
 
+def own_blocks(validator: ValidatorRecord) -> list[BlockRecord]:
+    """A validator's blocks in a list of its own, to be changed."""
+    validator.blocks = blocks = list(validator.blocks)
+    return blocks
+
+
 def answer(record: RunRecord) -> None:
     """Fill in what honest validators would answer at their tips."""
     for validator in record.validators:

@@ -12,10 +12,12 @@ from concurrent.futures import wait as wait_for
 from functools import partial
 from typing import Final
 
-from cluster.audit.books import FinalQueries, KeptLedger, final_queries, ledger_of
+from cluster.audit.books import FinalQueries, KeptLedger, final_queries
+from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import BlockStore, ServedBlocks
 from cluster.record.run import RunRecord, Supply, ValidatorRecord
 from loadgen.client import ClientError, FinalityProof, NotFound, Refused, ValidatorClient
 from validator.node.executor.queries import PENDING
@@ -27,6 +29,8 @@ REQUEST_TIMEOUT_S: Final = 20.0
 ASKED_AT_A_TIME: Final = 4
 """Validators asked side by side."""
 CHECK_EVERY_S: Final = 0.1
+STORING: Final = threading.Lock()
+"""Held by whoever compares with the run's store, or adds to it."""
 
 Work = Callable[[ValidatorClient, ValidatorRecord], Iterator[None]]
 """Asks one validator, pausing after each request."""
@@ -42,10 +46,12 @@ def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], No
     record.note_mutants()
     record.monitor = with_answers(None, ())
     ask_all = partial(_ask_all, record, urls, checkpoint)
-    answering = ask_all([found for found in record.validators if found.index in urls], _take_blocks)
+    answering = ask_all(
+        [found for found in record.validators if found.index in urls], partial(_take_blocks, record.store)
+    )
     chain = longest_chain([*answering, *record.lost])
-    ledger = ledger_of(record.genesis, chain)
-    record.kept_ledger = KeptLedger(chain, ledger)
+    record.kept_ledger = kept = KeptLedger(chain, Ledger(record.genesis))
+    ledger = kept.advance({found.tip for found in record.lives}).ledger
     asked = final_queries(record.genesis, chain, ledger)
     answering = ask_all(answering, lambda client, found: _take_answers(client, found, asked))
     audit, proved = ProofAudit(record, chain, ledger), {found.index: Answers(found.name) for found in answering}
@@ -65,7 +71,7 @@ def keep_blocks(record: RunRecord, index: int, url: str, checkpoint: Callable[[]
     found = _nothing_yet(record, index)
     try:
         with ValidatorClient(url, REQUEST_TIMEOUT_S) as client:
-            for _ in _take_blocks(client, found):
+            for _ in _take_blocks(record.store, client, found):
                 checkpoint()
     except ClientError:
         return None
@@ -114,7 +120,7 @@ def _ask(url: str, found: ValidatorRecord, work: Work, stopped: threading.Event)
                 return
 
 
-def _take_blocks(client: ValidatorClient, found: ValidatorRecord) -> Iterator[None]:
+def _take_blocks(store: BlockStore, client: ValidatorClient, found: ValidatorRecord) -> Iterator[None]:
     found.status = client.status()
     snapshot_height = found.status.get("snapshot_height")
     if isinstance(snapshot_height, int) and snapshot_height > 0:
@@ -122,8 +128,11 @@ def _take_blocks(client: ValidatorClient, found: ValidatorRecord) -> Iterator[No
     if found.status.get("diverged") is not None:
         found.trace = client.divergence()
         yield
-    while blocks := client.blocks(found.first_height + len(found.blocks), BLOCKS_PER_REQUEST):
-        found.blocks.extend(BlockRecord(*block) for block in blocks)
+    found.blocks = served = ServedBlocks(store, found.first_height)
+    while blocks := client.blocks(served.tip + 1, BLOCKS_PER_REQUEST):
+        with STORING:
+            for block in blocks:
+                served.append(BlockRecord(*block))
         yield
 
 
