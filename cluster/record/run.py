@@ -7,8 +7,10 @@ driver saw something happen.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from cluster.common.wording import first_few
@@ -24,6 +26,7 @@ Backend = Literal["live", "sim"]
 
 NO_PRESET: Final = "none"
 """The name in reports for parameters that were made from no preset."""
+MAX_SAMPLES: Final = 1_000
 TARGETS_NAMED: Final = 4
 """So many of a fault's targets are named in a line; the report has all."""
 
@@ -363,7 +366,8 @@ class RunRecord:
     finalizations: Finalizations = field(default_factory=Finalizations)
     proposals: dict[int, float] = field(default_factory=dict)
     """When a height's block was first seen anywhere (proposed or received), by height; base of the finality latency."""
-    samples: list[Sample] = field(default_factory=list)
+    samples: deque[Sample] = field(default_factory=partial(deque, maxlen=MAX_SAMPLES))
+    """The newest ones."""
     trace: TraceRecord = field(default_factory=TraceRecord)
     resources: list[Resources] = field(default_factory=list)
     lags: list[Lag] = field(default_factory=list)
