@@ -1,7 +1,7 @@
 """The judge of a long run: memory of the process that keeps the books, and the time from the run's end to its verdict.
 
 A synthetic chain (:mod:`long_chain`) of 64 validators is entered block by block, as the driver of a live run does it:
-each block once into the run's store and the ledger, a validator's claim that it has the same, and the moment at which it
+each block once into the store and the ledger, a validator's claim that it has the same, and the moment at which it
 was final there. Then the run is judged, and its folder written.
 
 - ``driver_memory_mb``: the most that the process had resident, imports included.
