@@ -11,13 +11,13 @@ import os
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol, overload
+from typing import Final, Protocol, overload
 
 from blake3 import blake3
 
 from cluster.record.archive import ARCHIVE_MAGIC, BlockRecord, archive_hasher, decode_item, encode_item
 
-DIGEST_BYTES = 32
+DIGEST_BYTES: Final = 32
 
 
 class BlockStore(Protocol):
@@ -33,6 +33,9 @@ class BlockStore(Protocol):
 
     def holds(self, height: int, record: BlockRecord) -> bool:
         """Whether a block is the one at a height that it has."""
+
+    def digest(self, height: int) -> bytes:
+        """:func:`block_digest` of the block at a height that it has."""
 
 
 class MemoryBlocks:
@@ -52,6 +55,9 @@ class MemoryBlocks:
 
     def holds(self, height: int, record: BlockRecord) -> bool:
         return self._blocks[height - 1] == record
+
+    def digest(self, height: int) -> bytes:
+        return block_digest(self.at(height))
 
 
 class FileBlocks:
@@ -80,7 +86,7 @@ class FileBlocks:
         self._file.write(item)
         self._hasher.update(item)
         self._ends.append(self._ends[-1] + len(item))
-        self._digests += _digest(record)
+        self._digests += block_digest(record)
 
     def at(self, height: int) -> BlockRecord:
         begin, end = self._ends[height - 1 : height + 1]
@@ -88,7 +94,10 @@ class FileBlocks:
         return decode_item(os.pread(self._file.fileno(), end - begin, begin))
 
     def holds(self, height: int, record: BlockRecord) -> bool:
-        return self._digests[DIGEST_BYTES * (height - 1) : DIGEST_BYTES * height] == _digest(record)
+        return self.digest(height) == block_digest(record)
+
+    def digest(self, height: int) -> bytes:
+        return bytes(self._digests[DIGEST_BYTES * (height - 1) : DIGEST_BYTES * height])
 
     def publish(self, path: Path) -> None:
         """Complete the archive, and give it its name in the same folder; nothing is appended afterwards.
@@ -106,6 +115,11 @@ class FileBlocks:
         """Remove the file, if it is no archive; what is open can still be read."""
         if not self._is_published:
             self.path.unlink(missing_ok=True)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file was neither discarded nor removed by others."""
+        return self.path.exists()
 
 
 class ServedBlocks(Sequence[BlockRecord]):
@@ -203,7 +217,8 @@ def joined(below: Sequence[BlockRecord], above: Iterable[BlockRecord]) -> Sequen
     return found
 
 
-def _digest(record: BlockRecord) -> bytes:
+def block_digest(record: BlockRecord) -> bytes:
+    """32 bytes for a block, its receipts and its computed root (``docs/http.md``)."""
     hasher = blake3(len(record.block).to_bytes(8, "big"))
     hasher.update(len(record.receipts).to_bytes(8, "big"))
     for part in (record.block, record.receipts, record.computed_root):

@@ -61,6 +61,10 @@ class Finalizations:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {len(self):,}>"
 
+    def without(self, left_out: Collection[int]) -> Iterator[Finalization]:
+        """Those of all validators but some."""
+        return (seen for seen in self if seen.validator not in left_out)
+
     def earliest(self, left_out: Collection[int] = NOBODY) -> Mapping[int, float]:
         """When each height was first final at any validator but some, in ascending order of heights."""
         without = frozenset(left_out)

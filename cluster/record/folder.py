@@ -29,6 +29,8 @@ JUNIT_FILE: Final = "junit.xml"
 SERIES_FILE: Final = "series.json"
 REPORT_FILE: Final = "report.html"
 SCENARIO_FILE: Final = "scenario.yaml"
+STORE_FILE: Final = "blocks.part"
+"""The blocks of a live run while it runs; they become its archive."""
 RUNS_FOLDER: Final = Path("runs")
 ENDPOINTS_FILE: Final = "endpoints.json"
 """The endpoints of a live run."""

@@ -8,7 +8,7 @@ driver saw something happen.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from cluster.common.wording import first_few
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, MemoryBlocks
-from cluster.record.finalizations import Finalization, Finalizations
+from cluster.record.finalizations import Finalizations
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import EVERYBODY, UpgradeFault
 from consensus.keys import Ed25519Scheme, SignatureScheme
@@ -465,17 +465,6 @@ class RunRecord:
         return self.finalizations.highest(max(ended))
 
     @property
-    def judged_finalizations(self) -> Iterator[Finalization]:
-        """Those of validators whose word counts: all but the byzantine ones."""
-        byzantine = self._byzantine
-        return (seen for seen in self.finalizations if seen.validator not in byzantine)
-
-    @property
     def first_finalizations(self) -> Mapping[int, float]:
         """When each height was first final at a validator that is not byzantine, in ascending order of heights."""
-        return self.finalizations.earliest(self._byzantine)
-
-    @property
-    def _byzantine(self) -> set[int]:
-        section = self.scenario.validators
-        return {index for index in range(section.count) if section.node(index).byzantine}
+        return self.finalizations.earliest(self.scenario.validators.byzantine)

@@ -72,7 +72,7 @@ def _write_chain(path: Path, books: Books) -> None:
     """Write the archive of the run's chain; if the run's store is just that, in this folder, it becomes the archive."""
     store = books.record.store
     if isinstance(store, FileBlocks):
-        if store.path.parent == path.parent and books.chain == ServedBlocks.all_of(store):
+        if store.is_there and store.path.parent == path.parent and books.chain == ServedBlocks.all_of(store):
             store.publish(path)
             return
         store.discard()

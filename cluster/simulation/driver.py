@@ -89,6 +89,8 @@ class Simulation:
         self._pace = pace
         self._limit_us = _limit_us(scenario)
         self._checkpoint = checkpoint
+        self.stops_on_fail = False
+        """Whether the first violation of a rule that is seen while it runs ends it."""
         self.on_event: Callable[[str], None] | None = None
         """Gets every event's trace line (:meth:`VirtualClock.trace_line`)."""
         self.clock = VirtualClock()
@@ -149,8 +151,16 @@ class Simulation:
                     self.on_event(self.clock.trace_line())
                 if self._checkpoint is not None:
                     self._checkpoint()
+                if self.stops_on_fail and (violation := self.watches.first_violation(self.machines)):
+                    self._stop_on(violation)
+                    return
         except KeyboardInterrupt:
             self.record.interrupted = True
+
+    def _stop_on(self, violation: str) -> None:
+        self.record.interrupted = True
+        self.record.problems.append(f"stopped at height {self._best_height} by --stop-on-fail: {violation}")
+        self._notice(self.record.problems[-1])
 
     def begin(self) -> None:
         """Start everybody who is there from the genesis on."""
@@ -446,9 +456,13 @@ def simulate(
     on_sample: Callable[[Sample], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
     checkpoint: Callable[[], None] | None = None,
+    stop_on_fail: bool = False,
 ) -> RunRecord:
     """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
 
-    ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run early.
+    ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run early. With
+    ``stop_on_fail`` the first violation of a rule that is seen while it runs ends it.
     """
-    return Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint).run()
+    run = Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint)
+    run.stops_on_fail = stop_on_fail
+    return run.run()

@@ -162,7 +162,7 @@ def _finalised(books: Books, side: Collection[str], proposed_after_ms: float, un
     names = record.scenario.validators.names
     return {
         seen.height
-        for seen in record.judged_finalizations
+        for seen in record.finalizations.without(record.scenario.validators.byzantine)
         if names[seen.validator] in side
         and seen.at_ms <= until_ms
         and record.proposals.get(seen.height, seen.at_ms) > proposed_after_ms

@@ -93,7 +93,8 @@ def _lost_disks(books: Books) -> set[str]:
 def _on_lasting_disks(books: Books) -> list[Finalization]:
     """Finalizations of honest validators whose disks were never lost."""
     names, lost = books.record.scenario.validators.names, _lost_disks(books)
-    return [seen for seen in books.record.judged_finalizations if names[seen.validator] not in lost]
+    judged = books.record.finalizations.without(books.record.scenario.validators.byzantine)
+    return [seen for seen in judged if names[seen.validator] not in lost]
 
 
 def _found_too_little(books: Books) -> tuple[str, list[str]]:
