@@ -185,6 +185,8 @@ class _LiveRun:
             self.on_notice("interrupted again: ending without the rest")
         except (HarnessError, OSError) as error:
             self._note_failure(error)
+        if not self.record.validators:
+            self.record.validators = list(self._audit.known.values())
 
     def close(self) -> None:
         """End everything that was started. Nothing interrupts this."""
@@ -411,6 +413,7 @@ class _LiveRun:
 
     def _conclude(self) -> None:
         """Stop the load, bring the validators to rest, and collect their state."""
+        self._audit.close()
         self.record.duration_ms = self._now_ms
         if self._end.height is None:
             self._note_end(self._watch.height)
@@ -440,7 +443,6 @@ class _LiveRun:
         addresses = [(host, address) for host in at_rest for address in host.reports.addresses]
         urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
-        self._audit.close()
         collect(self.record, urls, checkpoint, self._audit)
 
     def _note_totals(self, hosts: Hosts) -> None:

@@ -123,6 +123,10 @@ class LiveAudit:
         """End the thread, which may be in the middle of a request. Raises :class:`OSError` if that ended it early."""
         self._closing.set()
         self._pool.shutdown()
+        self._end_rounds()
+
+    def _end_rounds(self) -> None:
+        """Raises what ended the thread, once."""
         rounds, self._rounds = self._rounds, None
         if rounds is not None:
             rounds.result()
@@ -134,7 +138,7 @@ class LiveAudit:
         """
         self._urls = urls
         if self._rounds is not None and self._rounds.done():
-            self._rounds.result()
+            self._end_rounds()
         for index in sorted(diverged - self._diverged):
             self._diverged.add(index)
             self._tell(STATE_ROOTS, f"{self._name(index)} executed a final block to another result, and stopped")

@@ -233,5 +233,7 @@ def test_the_thread_ends_and_tells_what_ended_it(network: Network, monkeypatch: 
 
     monkeypatch.setattr(broken, "go_round", fail)
     broken.start()
+    broken._pool.shutdown()
     with pytest.raises(OSError, match="no space left"):
-        broken.close()
+        broken.look({}, frozenset())
+    broken.close()

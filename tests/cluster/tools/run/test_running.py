@@ -219,3 +219,10 @@ def test_a_pipe_that_is_closed_does_not_end_the_run(scenario: Path) -> None:
     os.close(writing)
     assert (done.returncode, done.stderr) == (ExitCode.PASS, "")
     assert result(Path("out"))["verdict"] == "pass"
+
+
+def test_a_run_that_is_compared_with_itself_does_not_stop_early(
+    scenario: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(scenario, "--stop-on-fail", "--check-determinism") == ExitCode.BAD_INPUT
+    assert "--stop-on-fail: not with --check-determinism" in capsys.readouterr().err
