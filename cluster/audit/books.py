@@ -97,6 +97,8 @@ class KeptLedger:
     """Exactly those that the ledger has, or is about to be fed."""
     ledger: Ledger
     tips: dict[int, TipState] = field(default_factory=dict)
+    reader: ChainReader = field(default_factory=ChainReader)
+    """That read what is compared of the run's blocks."""
 
     def __post_init__(self) -> None:
         self._note({self.ledger.height})
@@ -186,7 +188,7 @@ def keep_books(record: RunRecord) -> Books:
     """Keep the books of a run, from its record alone. Nothing that a validator served makes it raise."""
     chain = longest_chain(record.lives)
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
-    reader = ChainReader()
+    reader = ChainReader() if record.kept_ledger is None else record.kept_ledger.reader
     books.chains = {validator.name: reader.read(validator) for validator in record.validators}
     books.lost_chains = [reader.read(validator) for validator in record.lost]
     if not chain:

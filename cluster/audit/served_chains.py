@@ -117,11 +117,17 @@ class ChainReader:
         self._known: dict[bytes, tuple[bytes, bytes, int]] = {}
         """By the bytes of a block that no store has, its hash, its header's root and its view."""
 
+    def stored(self, store: BlockStore) -> StoredChain:
+        """What is compared of a store's blocks; those that were read before are not read again."""
+        _, chain = self._stored.setdefault(id(store), (store, StoredChain()))
+        chain.read(store)
+        return chain
+
     def read(self, validator: ValidatorRecord) -> ServedChain:
         """The chain that a validator served."""
         first, blocks = validator.first_height, validator.blocks
         if isinstance(blocks, ServedBlocks):
-            stored, own = self._stored_chain(blocks.store), blocks.differing
+            stored, own = self.stored(blocks.store), blocks.differing
         else:
             stored, own = StoredChain(), dict(enumerate(blocks, start=first))
         last = first + len(blocks) - 1
@@ -131,11 +137,6 @@ class ChainReader:
         tip = min(unread, default=last + 1) - 1
         differing = {height: block for height, block in read.items() if block is not None and height <= tip}
         return ServedChain(first, tip if tip >= first else 0, differing, stored)
-
-    def _stored_chain(self, store: BlockStore) -> StoredChain:
-        _, chain = self._stored.setdefault(id(store), (store, StoredChain()))
-        chain.read(store)
-        return chain
 
     def _read(self, record: BlockRecord) -> ServedBlock | None:
         known = self._known.get(record.block)

@@ -120,8 +120,12 @@ class Finalizations:
     def _parts(self) -> Iterator[tuple[npt.NDArray[Any], ...]]:
         """The columns, in parts of at most :data:`AT_A_TIME` rows."""
         for start in range(0, len(self), AT_A_TIME):
-            # copies: an array that NumPy looks into cannot grow
-            yield tuple(np.array(column[start : start + AT_A_TIME]) for column in self._columns)
+            # an array that NumPy looks into cannot grow: nobody keeps these
+            stop = min(start + AT_A_TIME, len(self))
+            yield tuple(
+                np.frombuffer(column, column.typecode, stop - start, start * column.itemsize)
+                for column in self._columns
+            )
 
     def _of(self, validator: int) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
         yield np.empty(0), np.empty(0, np.uint32)

@@ -68,7 +68,7 @@ def collect(
 def _ledger_of(record: RunRecord, chain: Sequence[BlockRecord], kept: KeptLedger) -> KeptLedger:
     """A ledger to be fed a chain: the one that was kept, if it has only blocks of the chain."""
     if chain[: kept.ledger.height] == kept.blocks[: kept.ledger.height]:
-        return KeptLedger(chain, kept.ledger)
+        return KeptLedger(chain, kept.ledger, reader=kept.reader)
     return KeptLedger(chain, Ledger(record.genesis))
 
 

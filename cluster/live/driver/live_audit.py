@@ -102,7 +102,7 @@ class LiveAudit:
         self._told: list[str] = []
         self._taken = 0
         self._seen_in_ledger = 0
-        self._audited_roots = 0
+        self._seen_roots = 0
         self._diverged: set[int] = set()
         self._skipped: Counter[int] = Counter()
         self.lock = threading.Lock()
@@ -222,7 +222,8 @@ class LiveAudit:
         if mine is None:
             self._tell(CHAIN, f"{found.name}: the block at height {height} cannot be read")
             return
-        self._look_at_root(found.name, height, record)
+        if mine.header_root != mine.computed_root:
+            self._tell_root(found.name, height)
         if other is not None and other.block != record.block:
             self._tell(AGREEMENT, f"{found.name} has another block at height {height} than others")
         elif other is not None and other.receipts != record.receipts:
@@ -230,14 +231,13 @@ class LiveAudit:
 
     def _audit_roots(self) -> None:
         """Look at the roots of the blocks that the store took."""
-        for height in range(self._audited_roots + 1, len(self._record.store) + 1):
-            self._look_at_root("whoever served it first", height, self._record.store.at(height))
-            self._audited_roots = height
+        wrong = self.kept.reader.stored(self._record.store).wrong_roots
+        for height in wrong[self._seen_roots :]:
+            self._seen_roots += 1
+            self._tell_root("whoever served it first", height)
 
-    def _look_at_root(self, whose: str, height: int, record: BlockRecord) -> None:
-        read = read_served(record)
-        if read is not None and read.header_root != read.computed_root:
-            self._tell(STATE_ROOTS, f"height {height}: the root that {whose} computed is not the header's")
+    def _tell_root(self, whose: str, height: int) -> None:
+        self._tell(STATE_ROOTS, f"height {height}: the root that {whose} computed is not the header's")
 
     def _advance(self, answering: list[int]) -> None:
         """Feed the ledger what everybody who answers has."""
