@@ -63,6 +63,7 @@ def judged(folder: Path, heights: int) -> list[Metric]:
     record.validators = [ValidatorRecord(name, index, ServedBlocks(record.store)) for index, name in enumerate(names)]
     whole = ServedBlocks(record.store)
     record.kept_ledger = kept = KeptLedger(whole, Ledger(chain.genesis))
+    stored = kept.reader.stored(record.store)
     took_s = 0.0
     for height, block in enumerate(chain.blocks(heights), start=1):
         record.proposals[height] = height * INTERVAL_MS
@@ -72,6 +73,7 @@ def judged(folder: Path, heights: int) -> list[Metric]:
         begun_s = time.process_time()
         whole.append(block)
         kept.advance()
+        stored.read(record.store)
         took_s += time.process_time() - begun_s
         if height % (heights // 10) == 0:
             print(f"height {height:,}: {_resident_mb():,.0f} MB", flush=True)
@@ -83,6 +85,7 @@ def judged(folder: Path, heights: int) -> list[Metric]:
     kept.advance({heights})
     _answer(record, kept)
     judged_run = judge_run(record)
+    assert judged_run.books.ledger is kept.ledger, "the books are kept once"
     assert not judged_run.books.findings, judged_run.books.findings[:3]
     failed = [check for check in judged_run.verdict.checks if check.verdict == "fail"]
     assert not failed, failed

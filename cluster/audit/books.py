@@ -105,6 +105,7 @@ class KeptLedger:
 
     def advance(self, tips: Collection[int] = ()) -> KeptLedger:
         """Feed the ledger all blocks that it lacks, and keep the books at some heights on the way."""
+        self._note(tips)
         for record in self.blocks[self.ledger.height :]:
             self.ledger.apply(record.block, record.receipts)
             self._note(tips)
