@@ -115,6 +115,10 @@ class ValidatorClient:
         """
         return self._decode(f"/blocks?from={first}&count={count}", list[BlockTriple])
 
+    def block_digests(self, first: int, count: int) -> list[bytes]:
+        """The digests of the same blocks."""
+        return self._decode(f"/blocks?from={first}&count={count}&digests=1", list[bytes])
+
     def finality(self, height: int) -> FinalityProof:
         """The proof that the block at a height is final. Raises :class:`NotFound`."""
         return self._decode(f"/blocks/{height}/finality", FinalityProof)

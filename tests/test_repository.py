@@ -94,10 +94,12 @@ MAY_IMPORT = {
 AUDITOR = (
     "cluster/audit/books.py",
     "cluster/audit/chain_codec.py",
+    "cluster/audit/ended_ids.py",
     "cluster/audit/fee_market.py",
     "cluster/audit/served_chains.py",
     "cluster/audit/ledger/accounts.py",
     "cluster/audit/ledger/agent_queries.py",
+    "cluster/audit/ledger/block_metrics.py",
     "cluster/audit/ledger/chain_rules.py",
     "cluster/audit/ledger/context.py",
     "cluster/audit/ledger/jobs.py",

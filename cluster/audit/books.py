@@ -6,12 +6,12 @@ ledger of the longest chain is the run's; others are kept as far as the checks n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from cluster.audit.chain_codec import Header, address_of
+from cluster.audit.chain_codec import address_of
 from cluster.audit.evidence import Proof, proofs
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.ledger.context import Violation, hex_bytes
@@ -19,15 +19,15 @@ from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import Page
 from cluster.audit.reexecution.reexecutor import Reexecution
-from cluster.audit.served_chains import ServedChain, is_part, longest_chain, served_chain
+from cluster.audit.served_chains import ChainReader, ServedChain, heights_apart, is_part, longest_chain
 from cluster.record.archive import BlockRecord, DivergedExecution
+from cluster.record.chain_store import joined
 from cluster.record.run import RunRecord, ValidatorRecord
 from validator.chain.genesis import Genesis
 from validator.primitives.types import address_text
 
 MAX_ACCOUNTS_ASKED: Final = 256
 MAX_PENDING_ASKED: Final = 256
-MAX_ENDED_ASKED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,57 @@ class FinalQueries:
     """Timer ids, as hex: pending ones and ended ones."""
 
 
-class KeptLedger(NamedTuple):
-    """The ledger of exactly these blocks, from height 1 on."""
+class TipState(NamedTuple):
+    """The books at a height at which a validator ended."""
 
-    blocks: list[BlockRecord]
+    balances: Mapping[bytes, int]
+    pending: Set[bytes]
+    """Ids of pending timers."""
+    held: int
+    burned: int
+
+    @classmethod
+    def of(cls, ledger: Ledger) -> TipState:
+        accounts = ledger.accounts
+        return cls(dict(accounts.balances), frozenset(ledger.timers.pending), accounts.held(), accounts.burned)
+
+    def view(self, height: int, owner: ValidatorRecord) -> TipView:
+        """What of it a validator was asked about."""
+        return TipView(
+            height=height,
+            balances={text: self.balances.get(hex_bytes(text.removeprefix("0x")), 0) for text in owner.balances},
+            pending={text: hex_bytes(text) in self.pending for text in owner.pending_timers},
+            pending_timers=len(self.pending),
+            held=self.held,
+            burned=self.burned,
+        )
+
+
+@dataclass
+class KeptLedger:
+    """The ledger of a chain from height 1 on, and the books at the tips that validators have."""
+
+    blocks: Sequence[BlockRecord]
+    """Exactly those that the ledger has, or is about to be fed."""
     ledger: Ledger
+    tips: dict[int, TipState] = field(default_factory=dict)
+    reader: ChainReader = field(default_factory=ChainReader)
+    """That read what is compared of the run's blocks."""
+
+    def __post_init__(self) -> None:
+        self._note({self.ledger.height})
+
+    def advance(self, tips: Collection[int] = ()) -> KeptLedger:
+        """Feed the ledger all blocks that it lacks, and keep the books at some heights on the way."""
+        self._note(tips)
+        for record in self.blocks[self.ledger.height :]:
+            self.ledger.apply(record.block, record.receipts)
+            self._note(tips)
+        return self
+
+    def _note(self, tips: Collection[int]) -> None:
+        if self.ledger.height in tips and not self.ledger.broken:
+            self.tips[self.ledger.height] = TipState.of(self.ledger)
 
 
 @dataclass
@@ -77,7 +123,7 @@ class Books:
     record: RunRecord
     ledger: Ledger
     """Of the longest chain."""
-    chain: list[BlockRecord]
+    chain: Sequence[BlockRecord]
     """The longest chain, from height 1 on."""
     chains: dict[str, ServedChain] = field(default_factory=dict)
     """By validator name."""
@@ -107,10 +153,17 @@ class Books:
             return 0
         return min((self.chains[validator.name].tip for validator in self.judged), default=0)
 
-    @property
-    def views(self) -> dict[int, int]:
+    @cached_property
+    def views(self) -> Mapping[int, int]:
         """In which view of consensus each final block was proposed, by height."""
-        return {height: block.view for validator in self.seen for height, block in self.chains[validator.name].items()}
+        chains = [self.chains[validator.name] for validator in self.seen]
+        found: dict[int, int] = {}
+        for chain in chains:
+            heights = (height for height in range(chain.first_height, chain.tip + 1) if height not in found)
+            found.update((height, block.view) for height in heights if (block := chain.at(height)) is not None)
+        for height in heights_apart(chains):
+            found[height] = [block.view for chain in chains if (block := chain.at(height)) is not None][-1]
+        return found
 
     @property
     def judged(self) -> list[ValidatorRecord]:
@@ -136,9 +189,9 @@ def keep_books(record: RunRecord) -> Books:
     """Keep the books of a run, from its record alone. Nothing that a validator served makes it raise."""
     chain = longest_chain(record.lives)
     books = Books(record=record, ledger=Ledger(record.genesis), chain=chain)
-    cache: dict[bytes, tuple[Header, bytes]] = {}
-    books.chains = {validator.name: served_chain(validator, cache) for validator in record.validators}
-    books.lost_chains = [served_chain(validator, cache) for validator in record.lost]
+    reader = ChainReader() if record.kept_ledger is None else record.kept_ledger.reader
+    books.chains = {validator.name: reader.read(validator) for validator in record.validators}
+    books.lost_chains = [reader.read(validator) for validator in record.lost]
     if not chain:
         return books
     sharing = [validator for validator in books.judged if is_part(validator, chain)]
@@ -182,47 +235,32 @@ def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledge
     pending = list(ledger.timers.pending)
     half = MAX_PENDING_ASKED // 2
     asked = pending if len(pending) <= MAX_PENDING_ASKED else pending[:half] + pending[-half:]
-    ended = [key for key, life in ledger.timers.lives.items() if life.ended_at is not None][-MAX_ENDED_ASKED:]
     return FinalQueries(
         accounts=tuple(address_text(address) for address in list(order)[:MAX_ACCOUNTS_ASKED]),
-        timers=tuple(key.hex() for key in (*asked, *ended)),
+        timers=tuple(key.hex() for key in (*asked, *ledger.timers.ended_last)),
     )
 
 
 # --- building -------------------------------------------------------------------------------------------------------
 
 
-def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> list[BlockRecord]:
+def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> Sequence[BlockRecord]:
     """A validator's chain from height 1 on; below the height at which it joined, the others' blocks."""
-    return [*chain[: validator.first_height - 1], *validator.blocks]
+    if validator.first_height == 1:
+        return validator.blocks
+    return joined(chain[: validator.first_height - 1], validator.blocks)
 
 
 def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[ValidatorRecord]) -> Ledger:
     """The ledger of a chain, and the view at the tip of each validator that holds a prefix of it."""
-    kept = books.record.kept_ledger
-    is_kept = kept is not None and {owner.tip for owner in owners} <= {len(blocks)} and kept.blocks == blocks
-    ledger = kept.ledger if is_kept else Ledger(books.record.genesis)
-    _note_tips(books, ledger, owners)
-    for record in blocks[ledger.height :]:
-        ledger.apply(record.block, record.receipts)
-        _note_tips(books, ledger, owners)
-    return ledger
-
-
-def _note_tips(books: Books, ledger: Ledger, owners: Sequence[ValidatorRecord]) -> None:
-    if not ledger.broken:
-        books.tips.update((each.name, _tip_view(ledger, each)) for each in owners if each.tip == ledger.height)
-
-
-def _tip_view(ledger: Ledger, owner: ValidatorRecord) -> TipView:
-    return TipView(
-        height=ledger.height,
-        balances={text: ledger.accounts.balances[hex_bytes(text.removeprefix("0x"))] for text in owner.balances},
-        pending={text: hex_bytes(text) in ledger.timers.pending for text in owner.pending_timers},
-        pending_timers=len(ledger.timers.pending),
-        held=ledger.accounts.held(),
-        burned=ledger.accounts.burned,
+    kept, tips = books.record.kept_ledger, {owner.tip for owner in owners}
+    if kept is None or not tips <= kept.tips.keys() or kept.blocks != blocks:
+        kept = KeptLedger(blocks, Ledger(books.record.genesis)).advance(tips)
+    books.tips.update(
+        (owner.name, kept.tips[owner.tip].view(owner.tip, owner)) for owner in owners if owner.tip in kept.tips
     )
+    ledger: Ledger = kept.ledger
+    return ledger
 
 
 def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:

@@ -1,12 +1,18 @@
-"""The chains that validators served: what of each block is compared, and the longest chain of a run."""
+"""The chains that validators served: what of each block is compared, and the longest chain of a run.
+
+Of blocks that are the store's, what is compared is worked out once for all validators.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
-from cluster.audit.chain_codec import Header, Unreadable, read_header
+from cluster.audit.chain_codec import HASH_BYTES, Unreadable, read_header
 from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import BlockStore, ServedBlocks, differing_places, joined
 from cluster.record.run import ValidatorRecord
 
 
@@ -21,64 +27,170 @@ class ServedBlock:
     """Of consensus, in which it was proposed."""
 
 
+NOTHING_READ: Final = ServedBlock(bytes(HASH_BYTES), bytes(HASH_BYTES), bytes(HASH_BYTES), 0)
+
+
+class StoredChain:
+    """What is compared of a store's blocks, in columns."""
+
+    def __init__(self) -> None:
+        self.tip = 0
+        self.views = array("Q")
+        self.wrong_roots: list[int] = []
+        """Heights at which the computed root is not the header's."""
+        self.unreadable: list[int] = []
+        """Heights of blocks that cannot be read, ascending."""
+        self._hashes = bytearray()
+
+    def read(self, store: BlockStore) -> None:
+        """Take in what the store has by now."""
+        while self.tip < len(store):
+            self.tip += 1
+            block = read_served(store.at(self.tip))
+            if block is None:
+                self.unreadable.append(self.tip)
+                block = NOTHING_READ
+            elif block.header_root != block.computed_root:
+                self.wrong_roots.append(self.tip)
+            self.views.append(block.view)
+            self._hashes += block.block_hash + block.header_root + block.computed_root
+
+    def at(self, height: int) -> ServedBlock:
+        at, size = 3 * HASH_BYTES * (height - 1), HASH_BYTES
+        digest, root, computed = (bytes(self._hashes[at + n * size : at + (n + 1) * size]) for n in range(3))
+        return ServedBlock(digest, root, computed, self.views[height - 1])
+
+
 @dataclass(frozen=True, slots=True)
 class ServedChain:
     """The blocks that a validator served, up to the first one that cannot be read; false without any."""
 
     first_height: int
-    blocks: list[ServedBlock]
+    tip: int
+    """Height of the last block; 0 without any."""
+    differing: dict[int, ServedBlock] = field(default_factory=dict)
+    """The blocks that are not those of the store, ascending by height."""
+    stored: StoredChain = field(default_factory=StoredChain)
 
     def __bool__(self) -> bool:
-        return bool(self.blocks)
+        return self.tip > 0
 
-    @property
-    def tip(self) -> int:
-        """Height of the last block; 0 without any."""
-        return self.first_height + len(self.blocks) - 1 if self.blocks else 0
+    def __len__(self) -> int:
+        return self.tip - self.first_height + 1 if self.tip else 0
+
+    def has(self, height: int) -> bool:
+        return self.first_height <= height <= self.tip
 
     def at(self, height: int) -> ServedBlock | None:
         """The block at a height; ``None`` if it is not among them."""
-        position = height - self.first_height
-        return self.blocks[position] if 0 <= position < len(self.blocks) else None
+        if not self.has(height):
+            return None
+        return self.differing.get(height) or self.stored.at(height)
 
     def items(self) -> Iterator[tuple[int, ServedBlock]]:
         """Every block with its height, ascending."""
-        return enumerate(self.blocks, start=self.first_height)
+        for height in range(self.first_height, self.tip + 1) if self.tip else ():
+            yield height, self.differing.get(height) or self.stored.at(height)
+
+    @property
+    def wrong_roots(self) -> list[int]:
+        """The heights at which the computed root is not the header's, ascending."""
+        own = {height for height, block in self.differing.items() if block.computed_root != block.header_root}
+        others = (height for height in self.stored.wrong_roots if self.has(height) and height not in self.differing)
+        return sorted(own.union(others))
 
 
-def served_chain(validator: ValidatorRecord, cache: dict[bytes, tuple[Header, bytes]]) -> ServedChain:
-    """The chain that a validator served. ``cache`` has headers and hashes of blocks that were read before."""
-    blocks: list[ServedBlock] = []
-    for record in validator.blocks:
-        try:
-            header, digest = cache.get(record.block) or read_header(record.block)
-        except Unreadable:
-            break
-        cache[record.block] = header, digest
-        blocks.append(ServedBlock(digest, header.state_root, record.computed_root, header.view))
-    return ServedChain(validator.first_height, blocks)
+def read_served(record: BlockRecord) -> ServedBlock | None:
+    """What is compared of a block; ``None`` if it cannot be read."""
+    try:
+        header, digest = read_header(record.block)
+    except Unreadable:
+        return None
+    return ServedBlock(digest, header.state_root, record.computed_root, header.view)
 
 
-def longest_chain(validators: Sequence[ValidatorRecord]) -> list[BlockRecord]:
+class ChainReader:
+    """Reads what validators served."""
+
+    def __init__(self) -> None:
+        self._stored: dict[int, tuple[BlockStore, StoredChain]] = {}
+        self._known: dict[bytes, tuple[bytes, bytes, int]] = {}
+        """By the bytes of a block that no store has, its hash, its header's root and its view."""
+
+    def stored(self, store: BlockStore) -> StoredChain:
+        """What is compared of a store's blocks; those that were read before are not read again."""
+        _, chain = self._stored.setdefault(id(store), (store, StoredChain()))
+        chain.read(store)
+        return chain
+
+    def read(self, validator: ValidatorRecord) -> ServedChain:
+        """The chain that a validator served."""
+        first, blocks = validator.first_height, validator.blocks
+        if isinstance(blocks, ServedBlocks):
+            stored, own = self.stored(blocks.store), blocks.differing
+        else:
+            stored, own = StoredChain(), dict(enumerate(blocks, start=first))
+        last = first + len(blocks) - 1
+        read = {height: self._read(record) for height, record in own.items()}
+        unread = [height for height, block in read.items() if block is None]
+        unread += [height for height in stored.unreadable if first <= height <= last and height not in read]
+        tip = min(unread, default=last + 1) - 1
+        differing = {height: block for height, block in read.items() if block is not None and height <= tip}
+        return ServedChain(first, tip if tip >= first else 0, differing, stored)
+
+    def _read(self, record: BlockRecord) -> ServedBlock | None:
+        known = self._known.get(record.block)
+        if known is None:
+            block = read_served(record)
+            if block is not None:
+                self._known[record.block] = (block.block_hash, block.header_root, block.view)
+            return block
+        digest, root, view = known
+        return ServedBlock(digest, root, record.computed_root, view)
+
+
+def heights_apart(chains: Sequence[ServedChain]) -> list[int]:
+    """The heights at which chains may differ: one of them has not the store's block there, or another store."""
+    if len({id(chain.stored) for chain in chains}) > 1:
+        return sorted({height for chain in chains for height, _ in chain.items()})
+    return sorted({height for chain in chains for height in chain.differing})
+
+
+def heights_held_by_two(chains: Iterable[ServedChain], until: int) -> int:
+    """How many heights up to one more than one chain has."""
+    steps: dict[int, int] = {}
+    for chain in chains:
+        last = min(chain.tip, until)
+        if chain.first_height <= last:
+            steps[chain.first_height] = steps.get(chain.first_height, 0) + 1
+            steps[last + 1] = steps.get(last + 1, 0) - 1
+    found = held = before = 0
+    for height in sorted(steps):
+        found += (height - before) * (held > 1)
+        held, before = held + steps[height], height
+    return found
+
+
+def longest_chain(validators: Sequence[ValidatorRecord]) -> Sequence[BlockRecord]:
     """The blocks of the validator that has the most from height 1 on, unmutated before mutated, and whatever one that
     joined later has on top of the same blocks. Byzantine validators do not count."""
     validators = [validator for validator in validators if not validator.byzantine]
     held = [validator for validator in validators if validator.blocks and validator.first_height == 1]
     longest = max(held, key=lambda v: (v.tip, v.mutant is None, -v.index), default=None)
-    chain = [] if longest is None else list(longest.blocks)
+    chain: Sequence[BlockRecord] = [] if longest is None else longest.blocks
     for validator in sorted(validators, key=lambda v: v.first_height):
         overlap = len(chain) + 1 - validator.first_height
         if not 0 < overlap < len(validator.blocks) or validator.first_height == 1:
             continue
         if is_part(replace(validator, blocks=validator.blocks[:overlap]), chain):
-            chain.extend(validator.blocks[overlap:])
+            chain = joined(chain, validator.blocks[overlap:])
     return chain
 
 
 def is_part(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> bool:
     """Whether a validator served what a chain has at the same heights, and nothing beyond it."""
-    same = chain[validator.first_height - 1 : validator.tip]
-    return len(validator.blocks) == len(same) and all(
-        mine.block == theirs.block and mine.receipts == theirs.receipts
-        for mine, theirs in zip(validator.blocks, same, strict=True)
+    mine, same = validator.blocks, chain[validator.first_height - 1 : validator.tip]
+    return len(mine) == len(same) and all(
+        mine[place].block == same[place].block and mine[place].receipts == same[place].receipts
+        for place in differing_places(mine, same)
     )

@@ -30,6 +30,7 @@ from blake3 import blake3
 
 from cluster.audit.certificates import is_certified
 from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.ledger.timer_register import NEWEST_HEIGHTS, NEWEST_KEPT
 from cluster.record.archive import BlockRecord
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of
@@ -48,12 +49,10 @@ SERVED_RULES: Final = (SERVED_FINALITY, SERVED_PROOFS)
 
 PAST_HEIGHTS: Final = 2
 """Heights below the final one at which a validator is asked about keys."""
-MAX_HEIGHTS_BACK: Final = 64
+MAX_HEIGHTS_BACK: Final = NEWEST_HEIGHTS
 """How far below the final height they are at most: a proof costs as much as the blocks above its height changed."""
 FINALITY_HEIGHTS: Final = 6
 """Heights besides at which a validator is asked what proves their blocks final."""
-TIMERS_LOOKED_AT: Final = 256
-"""Of those scheduled last, for some to ask proofs about."""
 TIMERS_ASKED: Final = 2
 """Proofs of absence and of presence of timers asked for at a height."""
 SHOWN_DIGITS: Final = 16
@@ -215,10 +214,10 @@ class ProofAudit:
 
 
 def timers_at(ledger: Ledger, height: int) -> dict[bytes, bool]:
-    """Keys of timers, and whether they are there at a height: some that are pending then, and those that ended last
-    before, since links had to change where they were removed."""
-    scheduled = (life for life in reversed(ledger.timers.lives.values()) if life.scheduled_at <= height)
-    lives = list(islice(scheduled, TIMERS_LOOKED_AT))
+    """Keys of timers, and whether they are there at one of the newest :data:`MAX_HEIGHTS_BACK` heights: some that are
+    pending then, and those that ended last before, since links had to change where they were removed."""
+    scheduled = (life for life in reversed(ledger.timers.newest) if life.scheduled_at <= height)
+    lives = list(islice(scheduled, NEWEST_KEPT))
     gone = [life for life in lives if life.ended_at is not None and life.ended_at <= height]
     kept = [life for life in lives if life.ended_at is None or life.ended_at > height]
     newest = sorted(gone, key=lambda life: life.ended_at or 0)[-TIMERS_ASKED:]

@@ -53,7 +53,7 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
     needed = {
         AnswerRule.SAME_BLOCK: heights if judged > 1 else 0,
         AnswerRule.COMPUTED_ROOTS: heights * max(1, judged - len(record.scenario.validators.late)),
-        AnswerRule.TIMER_ANSWERS: 1 if ledger.timers.lives else 0,
+        AnswerRule.TIMER_ANSWERS: 1 if ledger.timers.scheduled else 0,
         AnswerRule.SERVED_BALANCES: judged,
         AnswerRule.SUPPLIES: judged,
         LedgerRule.CHAIN_LINKS: heights,

@@ -107,7 +107,7 @@ def _check_join(books: Books, join: JoinRecord) -> Result:
     outcome, text = _level_with_others(books, validator)
     if outcome is not Outcome.PASS:
         return outcome, f"{name}: {text}"
-    executed = len(books.chains[validator.name].blocks)
+    executed = len(books.chains[validator.name])
     if executed < HEIGHTS_AFTER_A_JOIN:
         return (
             Outcome.INCONCLUSIVE,
@@ -128,7 +128,7 @@ def _level_with_others(books: Books, validator: ValidatorRecord) -> Result:
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
     # a message that was lost just before the end would be repeated after it
     told_ms = record.duration_ms - record.scenario.consensus.rebroadcast_ms
-    told = max((seen.height for seen in record.judged_finalizations if seen.at_ms <= told_ms), default=0)
+    told = max((height for height, at in record.first_finalizations.items() if at <= told_ms), default=0)
     if height < min(told, others - CATCH_UP_SLACK_HEIGHTS):
         return unfinished, f"{validator.name} did not catch up: it has height {height}, the others have {others}"
     return Outcome.PASS, f"caught up to {height}"
@@ -154,7 +154,8 @@ def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> 
         return Outcome.PASS, f"{validator.name} joined by the snapshot of height {height} and {level}"
     if recovered <= 0:
         begun_ms = math.inf if fault.begun_ms is None else fault.begun_ms
-        if not any(seen.validator == validator.index and seen.at_ms < begun_ms for seen in books.record.finalizations):
+        first_ms = books.record.finalizations.first_above(0).get(validator.index, math.inf)
+        if first_ms >= begun_ms:
             return Outcome.INCONCLUSIVE, f"{validator.name} had nothing final yet that it could have recovered"
         return Outcome.FAIL, f"{validator.name} found nothing on its own disk when it came back"
     return Outcome.PASS, f"{validator.name} recovered height {recovered} from its own disk and {level}"

@@ -24,7 +24,7 @@ def check_progress(books: Books) -> Check:
     if stall is not None and stall.length_ms > limit:
         return _check_stalls(books, limit)
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
-    told = max((seen.height for seen in record.judged_finalizations), default=0)
+    told = max(record.first_finalizations, default=0)
     if record.interrupted and not books.seen and told:
         what = f"height {told} was final when it was interrupted, target {target}; nobody served a block"
         return Check("progress", unfinished, what)

@@ -11,7 +11,6 @@ from cluster.audit.books import Books
 from cluster.checks.details import excuse_for, unless_too_slow
 from cluster.checks.metrics.recovery import (
     active_committees_during,
-    first_finalizations,
     longest_view_change_ms,
     recovery_limit_ms,
 )
@@ -40,7 +39,7 @@ def progress_during(books: Books, fault: FaultRecord) -> Result:
     assert fault.ended_ms is not None
     record = books.record
     length = fault.ended_ms - fault.begun_ms
-    first = first_finalizations(record)
+    first = record.first_finalizations
     during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
     text = f"{counted(during, 'height')} finalised in the {length:,.0f} ms that it lasted"
     committees = active_committees_during(books, fault.begun_ms, fault.ended_ms)
@@ -107,7 +106,7 @@ def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
     that joined or lost their disks so recently that they may still abstain."""
     assert fault.begun_ms is not None
     begun_ms = fault.begun_ms
-    first = sorted(at for at in first_finalizations(record).values() if at <= begun_ms)
+    first = sorted(at for at in record.first_finalizations.values() if at <= begun_ms)
     settled_ms = first[-HEIGHTS_UNTIL_IT_VOTES] if len(first) >= HEIGHTS_UNTIL_IT_VOTES else 0.0
     late = {join.target for join in record.joins if join.ended_ms is None or join.ended_ms > settled_ms}
     for other in record.faults:

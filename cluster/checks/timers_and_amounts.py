@@ -34,7 +34,7 @@ def check_timers(books: Books) -> Check:
     detail = f"{_timer_words(books)}; {answers:,} answers about single timers agree"
     if mismatches:
         return Check("timers", Outcome.INCONCLUSIVE, f"{examples(mismatches)}; {detail}")
-    if not answers and books.ledger.timers.lives:
+    if not answers and books.ledger.timers.scheduled:
         return Check("timers", Outcome.INCONCLUSIVE, f"no validator was asked about a timer at its tip; {detail}")
     return unless_vacuous(books, "timers", detail, {AnswerRule.TIMER_ANSWERS: answers})
 
@@ -110,7 +110,7 @@ def _timer_words(books: Books) -> str:
     unjudged = books.ledger.turns.unjudged
     left_out = f"; {counted(unjudged, 'wait')} of timers not judged, for many waited or removals had no budget"
     return (
-        f"{len(timers.lives):,} scheduled: {states[TimerState.FIRED]:,} fired,"
+        f"{timers.scheduled:,} scheduled: {states[TimerState.FIRED]:,} fired,"
         f" {states[TimerState.CANCELLED]:,} cancelled, {states[TimerState.EXPIRED]:,} expired,"
         f" {lost:,} without funds, {len(timers.pending):,} pending;"
         f" {books.ledger.log.evaluated[LedgerRule.TIMER_IDS]:,} ids recomputed{left_out if unjudged else ''}"
@@ -119,4 +119,4 @@ def _timer_words(books: Books) -> str:
 
 def _job_words(books: Books) -> str:
     jobs = books.ledger.jobs
-    return f"{len(jobs.jobs):,} jobs, {jobs.consumed:,} consumed, " if jobs.jobs else ""
+    return f"{jobs.requested:,} jobs, {jobs.consumed:,} consumed, " if jobs.requested else ""

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from cluster.common.errors import BadInput
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file atomically: it appears whole or not at all."""
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    with writing_atomically(path) as file:
+        file.write(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+@contextmanager
+def writing_atomically(path: Path) -> Iterator[BinaryIO]:
+    """A file that appears whole when the block ends, or not at all. Raises :class:`OSError`."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError:
+    except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 

@@ -6,11 +6,19 @@ Nothing here needs more than executing a block does, so that a process of anothe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
-from typing import Final
+from io import SEEK_END, BytesIO
+from itertools import chain
+from operator import eq
+from pathlib import Path
+from typing import BinaryIO, Final, overload
+
+from blake3 import blake3
 
 from cluster.common.errors import BadInput
+from cluster.common.files import writing_atomically
 from validator.primitives.codec import CodecError, decode, encode, tagged_hash
 
 BLOCKS_FILE: Final = "blocks.bin"
@@ -21,6 +29,8 @@ ARCHIVE_MAGIC: Final = b"stampede/blocks/v1\n"
 TRACES_MAGIC: Final = b"stampede/traces/v1\n"
 CHECKSUM_BYTES: Final = 32
 LENGTH_BYTES: Final = 4
+READ_BYTES: Final = 1 << 20
+_ARCHIVE_TAG: Final = b"blocks archive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +66,100 @@ def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
 
     Lengths are four bytes big-endian; the checksum is over everything before it.
     """
-    parts = [ARCHIVE_MAGIC]
-    for record in blocks:
-        item = encode((record.block, record.receipts, record.computed_root))
-        parts.append(len(item).to_bytes(LENGTH_BYTES, "big") + item)
-    body = b"".join(parts)
-    return body + tagged_hash(b"blocks archive", body)
+    body = b"".join([ARCHIVE_MAGIC, *map(encode_item, blocks)])
+    return body + tagged_hash(_ARCHIVE_TAG, body)
 
 
-def decode_blocks(data: bytes, source: str = BLOCKS_FILE) -> list[BlockRecord]:
+def archive_hasher() -> blake3:
+    """A hasher that makes the checksum of what it is fed."""
+    return blake3(bytes((len(_ARCHIVE_TAG),)) + _ARCHIVE_TAG)
+
+
+def encode_item(record: BlockRecord) -> bytes:
+    """A block as an archive has it, with its length."""
+    item = encode((record.block, record.receipts, record.computed_root))
+    return len(item).to_bytes(LENGTH_BYTES, "big") + item
+
+
+def decode_item(item: bytes) -> BlockRecord:
+    """The block of :func:`encode_item`. Raises :class:`CodecError`."""
+    return BlockRecord(*decode(item[LENGTH_BYTES:], tuple[bytes, bytes, bytes]))
+
+
+def write_blocks(path: Path, blocks: Iterable[BlockRecord]) -> None:
+    """Write an archive of blocks, one after the other; it appears whole or not at all. Raises :class:`OSError`."""
+    hasher = archive_hasher()
+    with writing_atomically(path) as file:
+        for part in chain((ARCHIVE_MAGIC,), map(encode_item, blocks)):
+            hasher.update(part)
+            file.write(part)
+        file.write(hasher.digest())
+
+
+def decode_blocks(data: bytes, source: str = BLOCKS_FILE) -> ArchivedBlocks:
     """The blocks of an archive, from height 1 on. Raises :class:`BadInput`."""
-    if not data.startswith(ARCHIVE_MAGIC) or len(data) < len(ARCHIVE_MAGIC) + CHECKSUM_BYTES:
-        raise BadInput(f"{source}: no archive of blocks")
-    body = data[:-CHECKSUM_BYTES]
-    if tagged_hash(b"blocks archive", body) != data[-CHECKSUM_BYTES:]:
-        raise BadInput(f"{source}: is damaged: its checksum does not hold")
-    blocks, position = [], len(ARCHIVE_MAGIC)
-    try:
-        while position < len(body):
-            length = int.from_bytes(body[position : position + LENGTH_BYTES], "big")
-            position += LENGTH_BYTES + length
-            blocks.append(BlockRecord(*decode(body[position - length : position], tuple[bytes, bytes, bytes])))
-    except CodecError as error:
-        raise BadInput(f"{source}: the block at height {len(blocks) + 1} cannot be read: {error}") from None
-    return blocks
+    return ArchivedBlocks(BytesIO(data), source)
+
+
+def open_blocks(path: Path) -> ArchivedBlocks:
+    """The blocks of an archive in a file, which stays open. Raises :class:`BadInput` and :class:`OSError`."""
+    return ArchivedBlocks(path.open("rb"), str(path))
+
+
+class ArchivedBlocks(Sequence[BlockRecord]):
+    """The blocks of an archive, from height 1 on, each read when it is asked for: a long run's take gigabytes."""
+
+    def __init__(self, file: BinaryIO, source: str) -> None:
+        """Raises :class:`BadInput` if anything in the archive is not as it must be."""
+        self._file = file
+        size = file.seek(0, SEEK_END)
+        file.seek(0)
+        if file.read(len(ARCHIVE_MAGIC)) != ARCHIVE_MAGIC or size < len(ARCHIVE_MAGIC) + CHECKSUM_BYTES:
+            raise BadInput(f"{source}: no archive of blocks")
+        if self._checksum(size - CHECKSUM_BYTES) != file.read():
+            raise BadInput(f"{source}: is damaged: its checksum does not hold")
+        self._ends = array("Q", [len(ARCHIVE_MAGIC)])
+        try:
+            while self._ends[-1] < size - CHECKSUM_BYTES:
+                file.seek(self._ends[-1])
+                length = int.from_bytes(file.read(LENGTH_BYTES), "big")
+                self._ends.append(self._ends[-1] + LENGTH_BYTES + length)
+                self._at(len(self) - 1)
+        except CodecError as error:
+            raise BadInput(f"{source}: the block at height {len(self)} cannot be read: {error}") from None
+
+    def _checksum(self, size: int) -> bytes:
+        """Of the beginning of the file, which is read up to there."""
+        hasher = archive_hasher()
+        self._file.seek(0)
+        while size:
+            part = self._file.read(min(size, READ_BYTES))
+            hasher.update(part)
+            size -= len(part)
+        return hasher.digest()
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, place: int) -> BlockRecord: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[BlockRecord]: ...
+
+    def __getitem__(self, place: int | slice) -> BlockRecord | list[BlockRecord]:
+        places = range(len(self))[place]
+        return self._at(places) if isinstance(places, int) else list(map(self._at, places))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _at(self, place: int) -> BlockRecord:
+        begin, end = self._ends[place : place + 2]
+        self._file.seek(begin)
+        return decode_item(self._file.read(end - begin))
 
 
 def encode_traces(executions: Sequence[DivergedExecution]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,8 +18,8 @@ from cluster.record.archive import (
     TRACES_FILE,
     BlockRecord,
     DivergedExecution,
-    decode_blocks,
     decode_traces,
+    open_blocks,
 )
 from cluster.record.genesis_file import read_genesis
 from validator.chain.genesis import Genesis
@@ -29,6 +29,8 @@ JUNIT_FILE: Final = "junit.xml"
 SERIES_FILE: Final = "series.json"
 REPORT_FILE: Final = "report.html"
 SCENARIO_FILE: Final = "scenario.yaml"
+STORE_FILE: Final = "blocks.part"
+"""The blocks of a live run while it runs; they become its archive."""
 RUNS_FOLDER: Final = Path("runs")
 ENDPOINTS_FILE: Final = "endpoints.json"
 """The endpoints of a live run."""
@@ -50,7 +52,7 @@ class ArchivedRun:
     """The files of a run's folder for executing it again."""
 
     genesis: Genesis
-    blocks: list[BlockRecord]
+    blocks: Sequence[BlockRecord]
     result: dict[str, Any]
     executions: list[DivergedExecution]
     """Of the validators that diverged."""
@@ -114,12 +116,11 @@ def read_run(folder: Path) -> ArchivedRun:
         raise BadInput(f"{folder}: no such folder")
     result = read_result(folder)
     try:
-        archive = (folder / BLOCKS_FILE).read_bytes()
+        blocks = open_blocks(folder / BLOCKS_FILE)
         traces = (folder / TRACES_FILE).read_bytes() if (folder / TRACES_FILE).exists() else None
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be read: {error.strerror}") from None
     executions = [] if traces is None else decode_traces(traces, str(folder / TRACES_FILE))
-    blocks = decode_blocks(archive, str(folder / BLOCKS_FILE))
     return ArchivedRun(read_genesis(folder / GENESIS_FILE), blocks, result, executions)
 
 

@@ -98,7 +98,7 @@ def explains_shortfall(record: RunRecord, height: int, target: int, validator: i
     """In words, how the lag explains that a height below the target was reached, by a quorum or by one validator; empty
     where at that pace the target had not been reached without lag, either, or where a fault lasts that leaves nobody.
     """
-    begin_ms = min((seen.at_ms for seen in record.finalizations), default=0.0)
+    begin_ms = record.finalizations.first_ms or 0.0
     end_ms = record.duration_ms
     if end_ms <= begin_ms:
         return ""

@@ -7,12 +7,16 @@ driver saw something happen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from cluster.common.wording import first_few
 from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import BlockStore, MemoryBlocks
+from cluster.record.finalizations import Finalizations
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import EVERYBODY, RECOVERED_BY_SNAPSHOT, UpgradeFault
 from consensus.keys import Ed25519Scheme, SignatureScheme
@@ -22,6 +26,7 @@ Backend = Literal["live", "sim"]
 
 NO_PRESET: Final = "none"
 """The name in reports for parameters that were made from no preset."""
+MAX_SAMPLES: Final = 1_000
 TARGETS_NAMED: Final = 4
 """So many of a fault's targets are named in a line; the report has all."""
 
@@ -46,8 +51,9 @@ class ValidatorRecord:
 
     name: str
     index: int
-    blocks: list[BlockRecord] = field(default_factory=list)
-    """From :attr:`first_height` on, without gaps."""
+    blocks: Sequence[BlockRecord] = field(default_factory=list)
+    """From :attr:`first_height` on, without gaps. Drivers keep them as
+    :class:`~cluster.record.chain_store.ServedBlocks` of the record's :attr:`~RunRecord.store`."""
     first_height: int = 1
     """Above 1 if it joined by a snapshot: it never executed the blocks below."""
     status: dict[str, Any] | None = None
@@ -88,15 +94,6 @@ class ValidatorRecord:
     def tip(self) -> int:
         """Height of the last block that it served; 0 if it served none."""
         return self.first_height + len(self.blocks) - 1 if self.blocks else 0
-
-
-@dataclass(frozen=True, slots=True)
-class Finalization:
-    """A validator was seen to finalise a height."""
-
-    at_ms: float
-    validator: int
-    height: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,12 +368,15 @@ class RunRecord:
     former: list[Scenario] = field(default_factory=list)
     """The scenarios that applied before each fork, in their order."""
     validators: list[ValidatorRecord] = field(default_factory=list)
+    store: BlockStore = field(default_factory=MemoryBlocks, repr=False, compare=False)
+    """The blocks that validators served, each once."""
     lost: list[ValidatorRecord] = field(default_factory=list)
     """The blocks that validators served right before a fault took their disks."""
-    finalizations: list[Finalization] = field(default_factory=list)
+    finalizations: Finalizations = field(default_factory=Finalizations)
     proposals: dict[int, float] = field(default_factory=dict)
     """When a height's block was first seen anywhere (proposed or received), by height; base of the finality latency."""
-    samples: list[Sample] = field(default_factory=list)
+    samples: deque[Sample] = field(default_factory=partial(deque, maxlen=MAX_SAMPLES))
+    """The newest ones."""
     trace: TraceRecord = field(default_factory=TraceRecord)
     resources: list[Resources] = field(default_factory=list)
     lags: list[Lag] = field(default_factory=list)
@@ -471,10 +471,9 @@ class RunRecord:
         ended = [fault.ended_ms for fault in self.faults if fault.ended_ms is not None]
         if not ended:
             return 0
-        return max((seen.height for seen in self.finalizations if seen.at_ms <= max(ended)), default=0)
+        return self.finalizations.highest(max(ended))
 
     @property
-    def judged_finalizations(self) -> list[Finalization]:
-        """Those of validators whose word counts: all but the byzantine ones."""
-        node = self.scenario.validators.node
-        return [seen for seen in self.finalizations if not node(seen.validator).byzantine]
+    def first_finalizations(self) -> Mapping[int, float]:
+        """When each height was first final at a validator that is not byzantine, in ascending order of heights."""
+        return self.finalizations.earliest(self.scenario.validators.byzantine)

@@ -17,10 +17,9 @@ from typing import Final
 from markupsafe import Markup
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.ledger import BlockMetrics
+from cluster.audit.ledger.block_metrics import BlockMetrics
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, ClassUse, gini_index, jain_index
 from cluster.checks.metrics.metrics import finality_latencies
-from cluster.checks.metrics.recovery import first_finalizations
 from cluster.common.quantiles import quantile
 from cluster.record.run import Resources, RunRecord
 from cluster.report.fault_labels import marked
@@ -189,7 +188,7 @@ def backlog_chart(books: Books) -> ChartPanel:
         description=f"At most {most:,.0f} due timers waited at once; {books.ledger.timers.backlog:,} wait at the end.",
         x_label="height",
         y_label="timers past their trigger height",
-        series=[Series("backlog", points, "area", 1)] if books.ledger.timers.lives else [],
+        series=[Series("backlog", points, "area", 1)] if books.ledger.timers.scheduled else [],
         empty="No timer was scheduled.",
     )
     columns: dict[str, Value] = {
@@ -519,7 +518,7 @@ def _point_keys(names: Iterable[tuple[int, str]]) -> list[Key]:
 
 def _thinned_first(books: Books) -> list[tuple[int, float]]:
     """Heights and when they were first final, thinned, in the order of time."""
-    first = first_finalizations(books.record)
+    first = books.record.first_finalizations
     ordered = thinned(sorted((at, float(height)) for height, at in first.items()))
     return [(int(height), at) for at, height in ordered]
 
@@ -527,7 +526,7 @@ def _thinned_first(books: Books) -> list[tuple[int, float]]:
 def _height_points(books: Books, validator: int) -> list[tuple[float, float]]:
     """Seconds and final height of one validator, rising."""
     points: list[tuple[float, float]] = []
-    for at_ms, height in sorted((f.at_ms, f.height) for f in books.record.finalizations if f.validator == validator):
+    for at_ms, height in books.record.finalizations.moments_of(validator):
         if not points or height > points[-1][1]:
             points.append((at_ms / 1_000, float(height)))
     return points
@@ -535,11 +534,9 @@ def _height_points(books: Books, validator: int) -> list[tuple[float, float]]:
 
 def _height_rows(books: Books) -> list[tuple[str, ...]]:
     """When each validator was first seen at a height, thinned."""
-    reached: dict[int, dict[int, float]] = {}
-    for seen in books.record.finalizations:
-        times = reached.setdefault(seen.height, {})
-        times[seen.validator] = min(seen.at_ms, times.get(seen.validator, seen.at_ms))
-    heights = [int(height) for height, _ in thinned([(height, height) for height in sorted(reached)])]
+    seen = books.record.finalizations
+    heights = [int(height) for height, _ in thinned([(height, height) for height in seen.earliest()])]
+    reached = seen.at_heights(heights)
     indices = [validator.index for validator in books.record.validators]
     return [(str(h), *(f"{reached[h][i] / 1_000:.2f}" if i in reached[h] else "–" for i in indices)) for h in heights]
 

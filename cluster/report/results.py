@@ -28,7 +28,8 @@ from cluster.checks.metrics.metrics import series
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
 from cluster.common.files import write_atomically
-from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_blocks, encode_traces
+from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, TRACES_FILE, encode_traces, write_blocks
+from cluster.record.chain_store import FileBlocks, ServedBlocks
 from cluster.record.folder import JUNIT_FILE, REPORT_FILE, RESULT_FILE, SCENARIO_FILE, SERIES_FILE
 from cluster.record.genesis_file import to_json
 from cluster.record.host_info import machine
@@ -56,7 +57,7 @@ def finish_run(
     books = judged.books
     write_atomically(folder / SCENARIO_FILE, scenario_text(record.given or record.scenario, scenario_path))
     write_atomically(folder / GENESIS_FILE, to_json(record.genesis))
-    write_atomically(folder / BLOCKS_FILE, encode_blocks(books.chain))
+    _write_chain(folder / BLOCKS_FILE, books)
     write_atomically(folder / SERIES_FILE, json.dumps(series(books), separators=(",", ":")) + "\n")
     if books.divergences:
         write_atomically(folder / TRACES_FILE, encode_traces(books.divergences))
@@ -65,6 +66,17 @@ def finish_run(
     write_atomically(folder / JUNIT_FILE, run_xml(record, judged.verdict, command))
     write_atomically(folder / REPORT_FILE, render_report(judged, command))
     return judged.verdict
+
+
+def _write_chain(path: Path, books: Books) -> None:
+    """Write the archive of the run's chain; if the run's store is just that, in this folder, it becomes the archive."""
+    store = books.record.store
+    if isinstance(store, FileBlocks):
+        if store.is_there and store.path.parent == path.parent and books.chain == ServedBlocks.all_of(store):
+            store.publish(path)
+            return
+        store.discard()
+    write_blocks(path, books.chain)
 
 
 def result_of(judged: Judged) -> dict[str, Any]:

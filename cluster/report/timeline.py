@@ -8,6 +8,7 @@ messages whole microseconds.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 from cluster.audit.books import Books
@@ -47,12 +48,12 @@ def timeline_data(books: Books) -> dict[str, Any]:
     shown = record.trace.watched or tuple(range(min(record.scenario.validators.count, trace.MAX_WATCHED)))
     places = {index: place for place, index in enumerate(shown)}
     names = record.scenario.validators.names
-    views, final = record.trace.views, record.finalizations
+    views = record.trace.views
     lanes = [
         {
             "name": names[index],
             "views": _thinned([(seen.at_ms, seen.view) for seen in views if seen.validator == index]),
-            "blocks": _thinned(sorted((seen.at_ms, seen.height) for seen in final if seen.validator == index)),
+            "blocks": _thinned(record.finalizations.moments_of(index)),
         }
         for index in shown
     ]
@@ -71,7 +72,7 @@ def timeline_data(books: Books) -> dict[str, Any]:
 
 def _begun_ms(record: RunRecord) -> float:
     """When there was something to see first: a live run's hosts take seconds to come up."""
-    moments = [seen.at_ms for seen in record.trace.views[:1]] + [seen.at_ms for seen in record.finalizations[:1]]
+    moments = [seen.at_ms for seen in record.trace.views[:1]] + [seen.at_ms for seen in islice(record.finalizations, 1)]
     moments += [fault.begun_ms for fault in record.faults if fault.begun_ms is not None]
     first_ms = min(moments, default=0.0)
     return max(0.0, first_ms - BEGINNING_SHARE * (record.duration_ms - first_ms))

@@ -24,7 +24,8 @@ from cluster.faults.link_model import Links
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.misbehaviour.byzantine.registry import Twins, TwinWatch
 from cluster.misbehaviour.mutants.base import RunCounter
-from cluster.record.run import Finalization, JoinRecord, RunRecord, Sample
+from cluster.record.finalizations import Finalization
+from cluster.record.run import JoinRecord, RunRecord, Sample
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of
@@ -88,6 +89,8 @@ class Simulation:
         self._pace = pace
         self._limit_us = _limit_us(scenario)
         self._checkpoint = checkpoint
+        self.stops_on_fail = False
+        """Whether the first violation of a rule that is seen while it runs ends it."""
         self.on_event: Callable[[str], None] | None = None
         """Gets every event's trace line (:meth:`VirtualClock.trace_line`)."""
         self.clock = VirtualClock()
@@ -149,8 +152,16 @@ class Simulation:
                     self.on_event(self.clock.trace_line())
                 if self._checkpoint is not None:
                     self._checkpoint()
+                if self.stops_on_fail and (violation := self.watches.first_violation(self.machines)):
+                    self._stop_on(violation)
+                    return
         except KeyboardInterrupt:
             self.record.interrupted = True
+
+    def _stop_on(self, violation: str) -> None:
+        self.record.interrupted = True
+        self.record.problems.append(f"stopped at height {self._best_height} by --stop-on-fail: {violation}")
+        self._notice(self.record.problems[-1])
 
     def begin(self) -> None:
         """Start everybody who is there from the genesis on."""
@@ -447,9 +458,13 @@ def simulate(
     on_sample: Callable[[Sample], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
     checkpoint: Callable[[], None] | None = None,
+    stop_on_fail: bool = False,
 ) -> RunRecord:
     """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
 
-    ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run early.
+    ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run early. With
+    ``stop_on_fail`` the first violation of a rule that is seen while it runs ends it.
     """
-    return Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint).run()
+    run = Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint)
+    run.stops_on_fail = stop_on_fail
+    return run.run()

@@ -12,12 +12,14 @@ from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, wit
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.faults.link_model import Links
 from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import ServedBlocks
 from cluster.record.message_trace import SimulatedTrace
 from cluster.record.resources import ResourceLog
 from cluster.record.run import Resources, RunRecord, Sample, Supply, ValidatorRecord
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
 from cluster.simulation.watches.watches import Watches
+from validator.node.assembly import Validator
 from validator.node.executor.queries import FinalityPage, StatePages
 from validator.primitives.types import parse_address
 from validator.state import HistoryError
@@ -43,7 +45,7 @@ class Recorder:
         self._clock = clock
         self._on_sample = on_sample
         self._resources = ResourceLog(record)
-        self._kept: dict[int, ValidatorRecord] = {}
+        self._kept: dict[int, ServedBlocks] = {}
         """The blocks of machines that may prune them, by index."""
 
     def schedule_sample(self) -> None:
@@ -113,10 +115,8 @@ class Recorder:
         executor = machine.validator.executor
         first, kept = executor.archive.joined_height + 1, self._kept.get(machine.index)
         if kept is None or kept.first_height != first:  # another disk
-            kept = self._kept[machine.index] = ValidatorRecord(machine.name, machine.index, first_height=first)
-        taken = executor.pages.blocks(first + len(kept.blocks), ALL_BLOCKS)
-        kept.blocks.extend(BlockRecord(*item) for item in taken)
-        executor.allow_pruning(min(kept.tip, self.lowest_tip()))
+            kept = self._kept[machine.index] = ServedBlocks(self.record.store, first)
+        executor.allow_pruning(min(_taken(machine.validator, kept).tip, self.lowest_tip()))
 
     def lowest_tip(self) -> int:
         """The height up to which every machine has the final blocks, also one that is down and will come back."""
@@ -130,12 +130,10 @@ class Recorder:
         found = ValidatorRecord(machine.name, machine.index, byzantine=byzantine)
         if machine.validator is not None:
             executor = machine.validator.executor
-            found.first_height = executor.archive.joined_height + 1
+            first = executor.archive.joined_height + 1
             pruned = executor.archive.first_height - executor.archive.joined_height
-            if pruned:
-                found.blocks.extend(self._kept[machine.index].blocks[:pruned])
-            while taken := executor.pages.blocks(found.first_height + len(found.blocks), ALL_BLOCKS):
-                found.blocks.extend(BlockRecord(*item) for item in taken)
+            served = self._kept[machine.index].first(pruned) if pruned else ServedBlocks(self.record.store, first)
+            found.first_height, found.blocks = first, _taken(machine.validator, served)
         return found
 
     def _ask(self, watches: Watches) -> None:
@@ -158,6 +156,14 @@ class Recorder:
             for _ in audit.ask(here, _Pages(pages), answers):
                 pass
         record.monitor = with_answers(record.monitor, proved)
+
+
+def _taken(validator: Validator, served: ServedBlocks) -> ServedBlocks:
+    """What a validator served, with all that it serves above."""
+    while taken := validator.executor.pages.blocks(served.tip + 1, ALL_BLOCKS):
+        for item in taken:
+            served.append(BlockRecord(*item))
+    return served
 
 
 class _Pages:

@@ -17,10 +17,10 @@ from cluster.audit.books import final_queries
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_ids import timer_id
 from cluster.record.archive import BlockRecord
+from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.run import (
     Backend,
     FaultRecord,
-    Finalization,
     JoinRecord,
     LoadRecord,
     RunRecord,
@@ -361,6 +361,12 @@ def make_record(
     return record
 
 
+def own_blocks(validator: ValidatorRecord) -> list[BlockRecord]:
+    """A validator's blocks in a list of its own, to be changed."""
+    validator.blocks = blocks = list(validator.blocks)
+    return blocks
+
+
 def answer(record: RunRecord) -> None:
     """Fill in what honest validators would answer at their tips."""
     for validator in record.validators:
@@ -386,9 +392,9 @@ def answer(record: RunRecord) -> None:
 
 def stalled(record: RunRecord, after: int = 5, by_ms: float = 7_000.0) -> RunRecord:
     """Everything above a height became final so much later."""
-    record.finalizations = [
+    record.finalizations = Finalizations(
         replace(seen, at_ms=seen.at_ms + by_ms * (seen.height > after)) for seen in record.finalizations
-    ]
+    )
     record.duration_ms += by_ms
     return record
 
@@ -399,10 +405,10 @@ def with_kill(record: RunRecord, target: int = 2, height: int = 6, down_ms: floa
     scenario = record.scenario.model_copy(update={"faults": [KillFault(kind="kill", target=[name], at_height=height)]})
     begun = record.proposals[height]
     ended = begun + down_ms
-    record.finalizations = [
+    record.finalizations = Finalizations(
         replace(seen, at_ms=ended) if seen.validator == target and begun < seen.at_ms < ended else seen
         for seen in record.finalizations
-    ]
+    )
     fault = FaultRecord("kill", name, height, begun, ended, True, "process 10 became 11", height, height + 3)
     section = scenario.validators
     on_host = tuple(n for i, n in enumerate(section.names) if section.host_of(i) == section.host_of(target))

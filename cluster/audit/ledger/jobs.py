@@ -7,7 +7,8 @@ that was needed; a callback runs in a later block than the one that completed it
 and before all messages; a job is consumed at most once, by its own actor's callback, and whatever does not consume says
 so.
 
-Payloads are not in the receipts, so ids are not recomputed; that they differ is checked.
+Payloads are not in the receipts, so ids are not recomputed; that they differ is checked. A job whose lifetime is over
+is forgotten, once its callback ran; :class:`~cluster.audit.ended_ids.EndedIds` keeps how it ended.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from cluster.audit.chain_codec import (
     Unreadable,
     read_payload,
 )
+from cluster.audit.ended_ids import EndedIds
 from cluster.audit.ledger.context import hex_bytes, short
 from validator.chain.genesis import Genesis
 from validator.execution.jobs import (
@@ -101,7 +103,10 @@ class JobBooks:
 
     def __init__(self, genesis: Genesis) -> None:
         self.jobs: dict[bytes, JobLife] = {}
+        """Those whose lifetime lasts, or whose callback waits."""
+        self.requested = 0
         self.consumed = 0
+        self._ended = EndedIds()
         self._genesis = genesis
         self._runners = {address_text(runner) for runner in genesis.runners}
         self._height = 0
@@ -117,6 +122,14 @@ class JobBooks:
             life = self._ending.popleft()
             if life.completed_at is None:
                 self._unsettled[life.actor] -= 1
+            if life.completed_at is None or life.called_back_at is not None:
+                self._forget(life)
+
+    def _forget(self, life: JobLife) -> None:
+        """A job's lifetime is over, and its callback ran if it was complete."""
+        del self.jobs[life.job_id]
+        how = _INCOMPLETE if life.completed_at is None else _NOT_CONSUMED if life.consumed_at is None else _CONSUMED
+        self._ended.add(life.job_id, how, life.called_back_at or self._height)
 
     # --- handlers -----------------------------------------------------------------------------------------------------
 
@@ -149,7 +162,7 @@ class JobBooks:
 
     def _enter_request(self, event: Event, fields: dict[str, str]) -> Iterator[str]:
         key, needed = hex_bytes(fields["job_id"]), fields["results_needed"]
-        if key in self.jobs:
+        if key in self.jobs or key in self._ended:
             yield f"requested job {short(key)} a second time"
             return
         if needed not in RESULTS_NEEDED:
@@ -157,16 +170,22 @@ class JobBooks:
             return
         life = JobLife(key, event.actor, fields["handler"], int(needed), self._height)
         self.jobs[key] = life
+        self.requested += 1
         self._ending.append(life)
         self._unsettled[life.actor] += 1
         if self._unsettled[life.actor] > JOBS_PER_ACTOR:
             yield f"requested job {short(key)} beyond the {JOBS_PER_ACTOR} that an actor may have"
 
+    def _why_not(self, key: bytes) -> str:
+        """What is known of a job that is not there any more."""
+        ended = self._ended.get(key)
+        return "nobody requested" if ended is None else f"{_ENDS[ended.outcome]} {ended.height}"
+
     def _enter_consumption(self, run: Run, event: Event, fields: dict[str, str]) -> Iterator[str]:
         key = hex_bytes(fields["job_id"])
         life = self.jobs.get(key)
         if life is None:
-            yield f"consumed job {short(key)}, which nobody requested"
+            yield f"consumed job {short(key)}, which {self._why_not(key)}"
             return
         if life.actor != event.actor:
             yield f"consumed job {short(key)} of {address_text(life.actor)}"
@@ -208,7 +227,7 @@ class JobBooks:
     def _enter_result(self, key: bytes, runner: str) -> Iterator[str]:
         life = self.jobs.get(key)
         if life is None:
-            yield f"gave a result for job {short(key)}, which nobody requested"
+            yield f"gave a result for job {short(key)}, which {self._why_not(key)}"
             return
         if life.completed_at is not None:
             yield f"gave a result for job {short(key)}, which was complete at height {life.completed_at}"
@@ -241,11 +260,13 @@ class JobBooks:
             return ("BadSubmission",), []
         if len(given.result) > MAX_RESULT_BYTES:
             return ("ResultTooLarge",), []
-        life = self.jobs.get(given.job_id)
+        life, ended = self.jobs.get(given.job_id), self._ended.get(given.job_id)
+        if ended is not None and ended.outcome == _CONSUMED:
+            # What is kept of a consumed job goes at its end, as far as a block's removals reach.
+            return ("JobComplete", "UnknownJob"), []
         if life is None or life.is_gone(self._height):
             return ("UnknownJob",), []
         if life.completed_at is not None:
-            # What is kept of a consumed job goes at its end, as far as a block's removals reach.
             return ("JobComplete", "UnknownJob") if self._height > life.ends_at else ("JobComplete",), []
         if runner in life.runners:
             return ("AlreadySubmitted",), []
@@ -259,7 +280,8 @@ class JobBooks:
         """Enter a callback that ran, but for its effects; yields problems."""
         life = self.jobs.get(callback.job_id)
         if life is None:
-            yield "belongs to no job"
+            ended = self._ended.get(callback.job_id)
+            yield "belongs to no job" if ended is None else f"ran, though its job {self._why_not(callback.job_id)}"
             return
         if life.called_back_at is not None:
             yield f"ran a second time; the first was at height {life.called_back_at}"
@@ -275,6 +297,8 @@ class JobBooks:
         if life.called_back_at is None:
             life.called_back_at = self._height
             self._unsettled[life.actor] -= 1
+            if life.ends_at < self._height:
+                self._ending.appendleft(life)
 
     def settlement_problems(self, callback: CallbackReceipt) -> Iterator[str]:
         """Whether a callback, all of it being entered, says rightly if it settled its job."""
@@ -305,6 +329,14 @@ class JobBooks:
             yield f"the callback of job {key} was passed over, though it fitted in the lane"
         if messages:
             yield f"messages ran, though the callback of job {key} waits"
+
+
+_INCOMPLETE, _NOT_CONSUMED, _CONSUMED = range(3)
+_ENDS: Final = (
+    "ended without all its results at height",
+    "was called back and not consumed at height",
+    "was consumed at height",
+)
 
 
 def jobs_requested(effects: Effects) -> int:

@@ -12,8 +12,6 @@ Parameters are the genesis's and what system instructions changed, in force from
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from cluster.audit.chain_codec import (
     Block,
     BlockReceipts,
@@ -36,6 +34,7 @@ from cluster.audit.chain_codec import (
 )
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
+from cluster.audit.ledger.block_metrics import BlockColumns, BlockMetrics
 from cluster.audit.ledger.chain_rules import ChainRules, Instructions
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, short
 from cluster.audit.ledger.jobs import JobBooks, Run
@@ -50,38 +49,13 @@ from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_
 from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, address_text
 
 
-@dataclass(frozen=True, slots=True)
-class BlockMetrics:
-    """One block in numbers, for metrics and curves. Fees are those in force during the block."""
-
-    height: int
-    transactions: int
-    reverted: int
-    scheduled: int
-    fires: int
-    destroyed: int
-    messages: int
-    queries: int
-    pending: int
-    """Timers pending after the block."""
-    backlog: int
-    """Those of them whose trigger height has passed."""
-    basefee_cycle: int
-    basefee_cell: int
-    basefee_lane_timer: int
-    lane_cycles: int
-    lane_limit: int
-    """``LANE_TIMER_CYCLES``, as it was in force."""
-    user_cycles: int
-
-
 class Ledger:
     """The books of one chain of final blocks. Feed it with :meth:`apply`, read it at any height."""
 
     def __init__(self, genesis: Genesis) -> None:
         self.genesis = genesis
         self.height = 0
-        self.blocks: list[BlockMetrics] = []
+        self.blocks = BlockColumns()
         """Of each block that was entered with its header."""
         self.log = AuditLog()
         self.broken = False
@@ -184,7 +158,7 @@ class Ledger:
             self._enter_message(context, message)
         for what in self._mailboxes.phase_problems(self.jobs.holds_messages_up, context.parameters):
             context.found(CHAIN, what)
-        self.timers.check_expired_are_gone(context)
+        self.timers.end_block(context)
         self._note_metrics(context)
 
     def _note_metrics(self, context: BlockContext) -> None:
@@ -218,19 +192,19 @@ class Ledger:
 
     @property
     def transactions(self) -> int:
-        return sum(block.transactions for block in self.blocks)
+        return sum(self.blocks.column("transactions"))
 
     @property
     def reverted(self) -> int:
-        return sum(block.reverted for block in self.blocks)
+        return sum(self.blocks.column("reverted"))
 
     @property
     def messages(self) -> int:
-        return sum(block.messages for block in self.blocks)
+        return sum(self.blocks.column("messages"))
 
     @property
     def queries(self) -> int:
-        return sum(block.queries for block in self.blocks)
+        return sum(self.blocks.column("queries"))
 
     # --- transactions -----------------------------------------------------------------------------------------------
 

@@ -4,14 +4,21 @@ A timer is scheduled once, for the future, on terms that are allowed. Its own ac
 and nobody else. It fires at most once, never early and never expired, only while pending, and is destroyed only for a
 reason that holds. No expired timer stays while there is budget to remove it. Ids are recomputed if the payload follows
 from the chain.
+
+A timer that ended is forgotten, so that a run of days fits into memory. Two rules need it still: an id is scheduled
+once, and what ends is pending. For these :class:`~cluster.audit.ended_ids.EndedIds` keeps how each id ended, and
+:class:`ActorTimers` what metrics need of it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
+from collections import Counter, deque
+from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.audit.chain_codec import Bidder, Cancelled, DestroyedReceipt, Effects, Extended, FireReceipt, Scheduled
+from cluster.audit.ended_ids import EndedIds
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, short
 from cluster.audit.ledger.timer_ids import ScheduledTerms, scheduled_terms, timer_id
@@ -21,16 +28,49 @@ from validator.primitives.types import address_text
 
 MAX_PAYLOAD_KEPT_BYTES: Final = 65_536
 """Longest timer payload that is remembered for recomputing ids."""
+NEWEST_KEPT: Final = 256
+"""Of the timers that were scheduled last before any of the newest heights, so many are kept though they ended."""
+NEWEST_HEIGHTS: Final = 64
+ENDED_KEPT: Final = 64
+"""Ids of the timers that ended last."""
+STATES: Final = tuple(TimerState)
+
+
+@dataclass(slots=True)
+class ActorTimers:
+    """The timers of an actor that ended, in numbers; and how many it scheduled."""
+
+    scheduled: int = 0
+    due: int = 0
+    """Those that came due while they were pending."""
+    fired_at: array[int] = field(default_factory=lambda: array("I"))
+    """The height of each fire, ascending."""
+    lateness: Counter[int] = field(default_factory=Counter)
+    """Fires at or behind their trigger heights, by the number of blocks in between."""
+
+    def end(self, life: TimerLife, state: TimerState, height: int) -> None:
+        """One of its timers ended."""
+        came_due = life.trigger_height <= height
+        self.due += came_due
+        if state is TimerState.FIRED:
+            self.fired_at.append(height)
+            if came_due:
+                self.lateness[height - life.trigger_height] += 1
 
 
 class TimerRegister:
-    """Every timer of a chain."""
+    """The timers of a chain."""
 
     def __init__(self, turns: TurnAudit, agents: Agents, scripts: set[bytes]) -> None:
         """``scripts`` are the actors that run ``builtin:script``, kept by others."""
-        self.lives: dict[bytes, TimerLife] = {}
-        """By id, in the order of scheduling."""
         self.pending: dict[bytes, TimerLife] = {}
+        """By id, in the order of scheduling."""
+        self.by_actor: dict[bytes, ActorTimers] = {}
+        self.newest: deque[TimerLife] = deque()
+        """Pending or not, in the order of scheduling: those of the newest :data:`NEWEST_HEIGHTS` heights, and at least
+        :data:`NEWEST_KEPT` before them."""
+        self.ended_last: deque[bytes] = deque(maxlen=ENDED_KEPT)
+        """In the order in which they ended."""
         self.states: Counter[TimerState] = Counter()
         """Timers by state."""
         self.lateness: Counter[int] = Counter()
@@ -40,7 +80,14 @@ class TimerRegister:
         self._scripts = scripts
         self._schedule_nonces: Counter[bytes] = Counter()
         self._last_sequence = -1
-        self._expiring: dict[int, list[bytes]] = {}
+        self._ended = EndedIds()
+        self._expiring: dict[int, dict[bytes, None]] = {}
+        """By the height at which they expire, in the order in which that was said; without those that ended."""
+
+    @property
+    def scheduled(self) -> int:
+        """Timers that were ever scheduled."""
+        return self.states.total()
 
     @property
     def fires(self) -> int:
@@ -106,7 +153,7 @@ class TimerRegister:
         context, height = timer.context, timer.context.height
         nonce = self._schedule_nonces[item.actor]
         self._schedule_nonces[item.actor] += 1
-        if item.timer_id in self.lives:
+        if item.timer_id in self.pending or item.timer_id in self._ended:
             timer.found(TIMERS, "was scheduled a second time")
             return
         if item.trigger_height <= height:
@@ -127,10 +174,12 @@ class TimerRegister:
         life = TimerLife(
             item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, item, payload=kept
         )
-        self.lives[item.timer_id] = self.pending[item.timer_id] = life
+        self.pending[item.timer_id] = life
+        self.newest.append(life)
         self._turns.scheduled(life)
+        self.by_actor.setdefault(item.actor, ActorTimers()).scheduled += 1
         self.states[TimerState.PENDING] += 1
-        self._expiring.setdefault(item.expires_at, []).append(item.timer_id)
+        self._expiring.setdefault(item.expires_at, {})[item.timer_id] = None
 
     def _extend(self, context: BlockContext, change: Extended) -> None:
         timer, life = _timer(context, change.timer_id), self.pending.get(change.timer_id)
@@ -140,8 +189,15 @@ class TimerRegister:
         if change.expires_at <= life.expires_at:
             timer.found(TIMERS, "was extended to an earlier end")
         _check_end(timer, change.expires_at)
+        self._expires_no_more(life)
         life.expires_at = change.expires_at
-        self._expiring.setdefault(change.expires_at, []).append(change.timer_id)
+        self._expiring.setdefault(change.expires_at, {})[change.timer_id] = None
+
+    def _expires_no_more(self, life: TimerLife) -> None:
+        expiring = self._expiring.get(life.expires_at, {})
+        expiring.pop(life.timer_id, None)
+        if not expiring:
+            self._expiring.pop(life.expires_at, None)
 
     # --- ends -------------------------------------------------------------------------------------------------------
 
@@ -185,20 +241,32 @@ class TimerRegister:
         """Take a timer off the pending ones. ``None`` if it is not there, which is a violation."""
         life = self.pending.pop(key, None)
         if life is None:
-            ended = self.lives.get(key)
+            ended = self._ended.get(key)
             before = "was never scheduled"
             if ended is not None:
-                before = f"had {_ENDS[ended.state][1]} at height {ended.ended_at}"
+                before = f"had {_ENDS[STATES[ended.outcome]][1]} at height {ended.height}"
             _timer(context, key).found(TIMERS, f"{_ENDS[state][0]}, but {before}")
             return None
         life.state, life.ended_at, life.payload = state, context.height, None
         self._turns.ended(key)
         self._agents.ended(key)
+        self._expires_no_more(life)
+        self._ended.add(key, STATES.index(state), context.height)
+        self.ended_last.append(key)
+        self.by_actor[life.actor].end(life, state, context.height)
         self.states[TimerState.PENDING] -= 1
         self.states[state] += 1
         return life
 
-    def check_expired_are_gone(self, context: BlockContext) -> None:
+    def end_block(self, context: BlockContext) -> None:
+        """All of the block is entered."""
+        self._check_expired_are_gone(context)
+        while len(self.newest) > NEWEST_KEPT and self.newest[NEWEST_KEPT].scheduled_at <= (
+            context.height - NEWEST_HEIGHTS
+        ):
+            self.newest.popleft()
+
+    def _check_expired_are_gone(self, context: BlockContext) -> None:
         """Every due timer past its end is destroyed, unless the garbage collection's budget ran out (SPEC §6)."""
         height = context.height
         forgotten = [
@@ -211,7 +279,7 @@ class TimerRegister:
         parameters = context.parameters
         budget = parameters.timer_gc_cycles - parameters.scan_limit * parameters.gc_cycles_per_removal
         if context.receipts.gc_cycles + parameters.gc_cycles_per_removal > budget:
-            self._expiring.setdefault(height, []).extend(forgotten)
+            self._expiring.setdefault(height, {}).update(dict.fromkeys(forgotten))
             return
         context.evaluate(LedgerRule.EXPIRED_GONE, len(forgotten))
         for key in forgotten:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import msgspec
 
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.common.errors import BadInput, ExitCode
-from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, BlockRecord, decode_blocks
+from cluster.record.archive import BLOCKS_FILE, GENESIS_FILE, BlockRecord, open_blocks
 from cluster.record.genesis_file import read_genesis
 from validator.chain.genesis import Genesis
 from validator.primitives.codec import encode
@@ -46,7 +47,7 @@ class Answer:
     mismatch: Mismatched | None
 
 
-def answer(genesis: Genesis, blocks: list[BlockRecord]) -> Answer:
+def answer(genesis: Genesis, blocks: Sequence[BlockRecord]) -> Answer:
     """Execute a run's blocks."""
     reexecutor = Reexecutor(genesis)
     mismatches = (reexecutor.take(record) for record in blocks)
@@ -63,7 +64,7 @@ def main() -> int:
     """Entry of the process."""
     folder = Path(sys.argv[1])
     try:
-        blocks = decode_blocks((folder / BLOCKS_FILE).read_bytes(), str(folder / BLOCKS_FILE))
+        blocks = open_blocks(folder / BLOCKS_FILE)
         found = answer(read_genesis(folder / GENESIS_FILE), blocks)
     except (BadInput, OSError) as error:
         print(error, file=sys.stderr)

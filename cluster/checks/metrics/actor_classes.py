@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.timer_phase import TimerLife, TimerState
 from cluster.common.quantiles import counted_quantile
 from cluster.record.run import RunRecord
 from loadgen.workloads import UserGroup
@@ -83,19 +82,18 @@ def _class_name(group: UserGroup) -> str:
 def use_by_actor(books: Books) -> list[ActorUse]:
     """The use by each actor that had a timer due, in the order of addresses."""
     classes, ledger = class_of_actors(books.record), books.ledger
-    found: dict[bytes, ActorUse] = {}
-    for life in ledger.timers.lives.values():
-        if not _came_due(life, ledger.height):
-            continue
-        use = found.get(life.actor)
-        if use is None:
-            use = found[life.actor] = ActorUse(life.actor, classes.get(life.actor, OTHERS))
-        use.due += 1
-        if life.state is TimerState.FIRED:
-            assert life.ended_at is not None
-            use.fires += 1
-            use.lateness[life.ended_at - life.trigger_height] += 1
-    uses = [found[actor] for actor in sorted(found)]
+    waiting = Counter(life.actor for life in ledger.timers.pending.values() if life.trigger_height <= ledger.height)
+    uses = [
+        ActorUse(
+            actor=actor,
+            group=classes.get(actor, OTHERS),
+            due=timers.due + waiting[actor],
+            fires=timers.lateness.total(),
+            lateness=timers.lateness,
+        )
+        for actor, timers in sorted(ledger.timers.by_actor.items())
+        if timers.due + waiting[actor]
+    ]
     _note_weights(books, uses)
     return uses
 
@@ -150,11 +148,6 @@ def gini_index(values: Sequence[float]) -> float:
     return 2 * ranked / (count * total) - (count + 1) / count
 
 
-def _came_due(life: TimerLife, height: int) -> bool:
-    """Whether it was pending at its trigger height, which has come."""
-    return life.trigger_height <= (height if life.ended_at is None else life.ended_at)
-
-
 def _note_weights(books: Books, uses: Sequence[ActorUse]) -> None:
     """Each actor's weight, looked at over the run, from the fires of the window before each look."""
     ledger = books.ledger
@@ -162,12 +155,7 @@ def _note_weights(books: Books, uses: Sequence[ActorUse]) -> None:
     looks = range(1, ledger.height + 1, max(1, ledger.height // WEIGHT_LOOKS))
     if not looks or not uses:
         return
-    fired: dict[bytes, list[int]] = {use.actor: [] for use in uses}
-    for life in ledger.timers.lives.values():
-        if life.state is TimerState.FIRED and life.ended_at is not None:
-            fired[life.actor].append(life.ended_at)
-    for heights in fired.values():
-        heights.sort()
+    fired = {use.actor: ledger.timers.by_actor[use.actor].fired_at for use in uses}
     totals = dict.fromkeys(fired, 0.0)
     for height in looks:
         recent = {

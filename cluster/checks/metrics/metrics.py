@@ -15,7 +15,7 @@ from typing import Final
 from cluster.audit.books import Books
 from cluster.audit.ledger.timer_phase import TimerState
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, jain_index
-from cluster.checks.metrics.recovery import first_finalizations, recovery_of
+from cluster.checks.metrics.recovery import recovery_of
 from cluster.common.quantiles import counted_quantile, quantile
 from cluster.record.lag import lag_by_host
 from cluster.record.run import RunRecord
@@ -42,7 +42,7 @@ def finality_latencies(record: RunRecord) -> dict[int, float]:
     """By height, milliseconds from the block's first sight to its first finalization."""
     return {
         height: max(0.0, at - record.proposals[height])
-        for height, at in first_finalizations(record).items()
+        for height, at in record.first_finalizations.items()
         if height in record.proposals
     }
 
@@ -53,9 +53,9 @@ def stalls(record: RunRecord) -> list[Stall]:
     If the run ended short of its target, the time from the last advance to the end counts too.
     """
     moments: list[tuple[float, int]] = []
-    for seen in sorted(record.judged_finalizations, key=lambda seen: (seen.at_ms, -seen.height)):
-        if not moments or seen.height > moments[-1][1]:
-            moments.append((seen.at_ms, seen.height))
+    for at, height in sorted((at, -height) for height, at in record.first_finalizations.items()):
+        if not moments or -height > moments[-1][1]:
+            moments.append((at, -height))
     found = [Stall(later - earlier, height, earlier) for (earlier, height), (later, _) in pairwise(moments)]
     if moments and moments[-1][1] < record.target_height and not record.interrupted:
         found.append(Stall(record.duration_ms - moments[-1][0], moments[-1][1], moments[-1][0]))
@@ -93,7 +93,7 @@ def samples(books: Books) -> dict[str, Counter[float]]:
     """Of what there is one value a block, a fire or a height (:mod:`cluster.scenario.sections.metric_names`): each
     value, and how often."""
     blocks = books.ledger.blocks
-    first = first_finalizations(books.record)
+    first = books.record.first_finalizations
     intervals = [at - first[height - 1] for height, at in first.items() if height - 1 in first]
     return {
         "finality_latency_ms": Counter(finality_latencies(books.record).values()),
@@ -115,7 +115,7 @@ def _chain_metrics(books: Books) -> dict[str, float]:
         "fires": ledger.timers.fires,
         "messages": ledger.messages,
         "agent_queries": ledger.queries,
-        "timers_scheduled": len(ledger.timers.lives),
+        "timers_scheduled": ledger.timers.scheduled,
         "timers_cancelled": ledger.timers.states[TimerState.CANCELLED],
         "timers_expired": ledger.timers.states[TimerState.EXPIRED],
         "timers_insufficient_funds": ledger.timers.states[TimerState.INSUFFICIENT_FUNDS],
@@ -141,7 +141,7 @@ def _chain_metrics(books: Books) -> dict[str, float]:
 
 def _time_metrics(books: Books) -> dict[str, float]:
     record = books.record
-    first = first_finalizations(record)
+    first = record.first_finalizations
     found: dict[str, float] = {}
     if first:
         found["first_block_ms"] = min(first.values())
@@ -190,7 +190,7 @@ def series(books: Books) -> dict[str, list[float | None]]:
     At most :data:`MAX_SERIES_HEIGHTS` heights, evenly thinned beyond.
     """
     latencies = finality_latencies(books.record)
-    first = first_finalizations(books.record)
+    first = books.record.first_finalizations
     blocks = books.ledger.blocks[:: max(1, -(-len(books.ledger.blocks) // MAX_SERIES_HEIGHTS))]
     return {
         "height": [block.height for block in blocks],

@@ -33,14 +33,6 @@ class NetworkRecovery:
     """How long it took a quorum to finalise a higher one; ``None`` if none did."""
 
 
-def first_finalizations(record: RunRecord) -> dict[int, float]:
-    """When each height was first final at a validator that is not byzantine, in ascending order of heights."""
-    earliest: dict[int, float] = {}
-    for seen in record.judged_finalizations:
-        earliest[seen.height] = min(seen.at_ms, earliest.get(seen.height, seen.at_ms))
-    return dict(sorted(earliest.items()))
-
-
 def recovery_of(books: Books) -> NetworkRecovery | None:
     """The recovery from a run's faults; ``None`` if none began, or not all of them were over at the end."""
     record = books.record
@@ -112,7 +104,7 @@ def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, 
     final afterwards, if there is one, and with as many as there can have been otherwise.
     """
     record, views = books.record, books.views
-    first = first_finalizations(record)
+    first = record.first_finalizations
     before = max((height for height, at in first.items() if at <= begun_ms), default=0)
     begun = max(views.get(before, 1), 1)
     after = min((height for height, at in first.items() if at > ended_ms and height in views), default=None)
@@ -128,11 +120,7 @@ def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, 
 def _quorum_above(books: Books, height: int) -> float | None:
     """When a quorum of a committee that was active then had finalised a block above a height; ``None`` if none did."""
     record, views, names = books.record, books.views, books.record.scenario.validators.names
-    moments: dict[str, float] = {}
-    for seen in record.finalizations:
-        if seen.height > height:
-            name = names[seen.validator]
-            moments[name] = min(seen.at_ms, moments.get(name, seen.at_ms))
+    moments = {names[index]: at for index, at in record.finalizations.first_above(height).items()}
     above = [view for at, view in views.items() if at > height] or [max(views.get(height, 1), 1)]
     reached = []
     for members in active_committees(record, (min(above), max(above))):

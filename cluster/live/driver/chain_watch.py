@@ -12,11 +12,12 @@ from cluster.live.driver.hosts import Hosts
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
+from cluster.record.finalizations import Finalization
 from cluster.record.host_info import Busyness
 from cluster.record.lag import LagLog
 from cluster.record.message_trace import LiveTrace
 from cluster.record.resources import ResourceLog
-from cluster.record.run import Finalization, JoinRecord, Lag, Resources, RunRecord, Sample
+from cluster.record.run import JoinRecord, Lag, Resources, RunRecord, Sample
 from validator.node.events import BlockFinal
 
 

@@ -12,16 +12,18 @@ from concurrent.futures import wait as wait_for
 from functools import partial
 from typing import Final
 
-from cluster.audit.books import FinalQueries, KeptLedger, final_queries, ledger_of
+from cluster.audit.books import FinalQueries, KeptLedger, final_queries
+from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
+from cluster.live.driver.live_audit import LiveAudit, first_height_of, take_blocks
 from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import ServedBlocks
 from cluster.record.run import RunRecord, Supply, ValidatorRecord
 from loadgen.client import ClientError, FinalityProof, NotFound, Refused, ValidatorClient
 from validator.node.executor.queries import PENDING
 from validator.primitives.types import parse_address
 
-BLOCKS_PER_REQUEST: Final = 64
 REQUEST_TIMEOUT_S: Final = 20.0
 """A validator at rest has nothing else to do; one that takes longer is gone."""
 ASKED_AT_A_TIME: Final = 4
@@ -32,50 +34,42 @@ Work = Callable[[ValidatorClient, ValidatorRecord], Iterator[None]]
 """Asks one validator, pausing after each request."""
 
 
-def collect(record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], None]) -> None:
+def collect(
+    record: RunRecord, urls: dict[int, str], checkpoint: Callable[[], None], audit: LiveAudit | None = None
+) -> None:
     """Fill ``record.validators``, each with what it serves; who does not answer becomes a problem.
 
     ``urls`` are the endpoints by validator index. ``checkpoint`` is called often and may raise to end it early; what
-    was collected until then stays.
+    was collected until then stays. ``audit`` followed the run: only what it does not know yet is asked for.
     """
-    record.validators = [_nothing_yet(record, index) for index in range(record.scenario.validators.count)]
+    audit = LiveAudit(record) if audit is None else audit
+    record.validators = list(audit.known.values())
     record.note_mutants()
     record.monitor = with_answers(None, ())
     ask_all = partial(_ask_all, record, urls, checkpoint)
-    answering = ask_all([found for found in record.validators if found.index in urls], _take_blocks)
-    chain = longest_chain([*answering, *record.lost])
-    ledger = ledger_of(record.genesis, chain)
-    record.kept_ledger = KeptLedger(chain, ledger)
+    reachable = [found for found in record.validators if found.index in urls]
+    honest = [found for found in reachable if not found.byzantine]
+    answering = ask_all(honest, partial(_take_blocks, audit))
+    answering += ask_all([found for found in reachable if found.byzantine], partial(_take_blocks, audit))
+    chain = longest_chain(record.lives)
+    record.kept_ledger = kept = _ledger_of(record, chain, audit.kept)
+    ledger = kept.advance({found.tip for found in record.lives}).ledger
     asked = final_queries(record.genesis, chain, ledger)
     answering = ask_all(answering, lambda client, found: _take_answers(client, found, asked))
-    audit, proved = ProofAudit(record, chain, ledger), {found.index: Answers(found.name) for found in answering}
+    proof_audit, proved = ProofAudit(record, chain, ledger), {each.index: Answers(each.name) for each in answering}
     try:
-        ask_all(answering, lambda client, found: audit.ask(found, ServedOverHttp(client), proved[found.index]))
+        ask_all(answering, lambda client, found: proof_audit.ask(found, ServedOverHttp(client), proved[found.index]))
     finally:
         record.monitor = with_answers(record.monitor, proved.values())
     for found in record.validators:
         found.mutant_runs = (found.status or {}).get("mutant_runs", 0)
 
 
-def keep_blocks(record: RunRecord, index: int, url: str, checkpoint: Callable[[], None]) -> ValidatorRecord | None:
-    """Enter what a validator serves of the chain into ``record.lost``, since its disk is about to be lost.
-
-    ``None`` if it does not answer: its blocks are lost then.
-    """
-    found = _nothing_yet(record, index)
-    try:
-        with ValidatorClient(url, REQUEST_TIMEOUT_S) as client:
-            for _ in _take_blocks(client, found):
-                checkpoint()
-    except ClientError:
-        return None
-    record.lost.append(found)
-    return found
-
-
-def _nothing_yet(record: RunRecord, index: int) -> ValidatorRecord:
-    section = record.scenario.validators
-    return ValidatorRecord(section.names[index], index, byzantine=tuple(section.node(index).byzantine))
+def _ledger_of(record: RunRecord, chain: Sequence[BlockRecord], kept: KeptLedger) -> KeptLedger:
+    """A ledger to be fed a chain: the one that was kept, if it has only blocks of the chain."""
+    if chain[: kept.ledger.height] == kept.blocks[: kept.ledger.height]:
+        return KeptLedger(chain, kept.ledger, reader=kept.reader)
+    return KeptLedger(chain, Ledger(record.genesis))
 
 
 def _ask_all(
@@ -114,16 +108,19 @@ def _ask(url: str, found: ValidatorRecord, work: Work, stopped: threading.Event)
                 return
 
 
-def _take_blocks(client: ValidatorClient, found: ValidatorRecord) -> Iterator[None]:
+def _take_blocks(audit: LiveAudit, client: ValidatorClient, found: ValidatorRecord) -> Iterator[None]:
     found.status = client.status()
-    snapshot_height = found.status.get("snapshot_height")
-    if isinstance(snapshot_height, int) and snapshot_height > 0:
-        found.first_height = snapshot_height + 1
+    first = first_height_of(found.status)
+    if found.first_height != first:
+        found.first_height, found.blocks = first, ServedBlocks(audit.store, first)
     if found.status.get("diverged") is not None:
         found.trace = client.divergence()
         yield
-    while blocks := client.blocks(found.first_height + len(found.blocks), BLOCKS_PER_REQUEST):
-        found.blocks.extend(BlockRecord(*block) for block in blocks)
+    taking = take_blocks(client, found, audit.store)
+    while True:
+        with audit.lock:
+            if next(taking, None) is None:
+                return
         yield
 
 

@@ -79,8 +79,9 @@ class Overview:
     """Of every target: which run it is."""
 
 
-def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float) -> Overview:
-    """A look at the testnet, ``at_ms`` after the run began; ``height`` is the highest final one."""
+def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float, audit: Mapping[str, Any]) -> Overview:
+    """A look at the testnet, ``at_ms`` after the run began; ``height`` is the highest final one, ``audit`` the page of
+    the run's books so far."""
     newest = record.samples[-1] if record.samples else None
     names = record.scenario.validators.names
     addresses = {address.index: address.url for address in hosts.addresses}
@@ -112,6 +113,7 @@ def look_over(record: RunRecord, hosts: Hosts, height: int, at_ms: float) -> Ove
             for fault in record.faults
         ],
         "problems": record.problems,
+        "audit": audit,
     }
     gauges = {
         "stampede_testnet_height": ("Highest final height of any validator.", height),

@@ -19,9 +19,10 @@ from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
-from cluster.live.driver.collect import collect, keep_blocks
+from cluster.live.driver.collect import collect
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.live_audit import LiveAudit
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line
@@ -32,6 +33,8 @@ from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
+from cluster.record.chain_store import FileBlocks
+from cluster.record.folder import STORE_FILE
 from cluster.record.run import RunRecord, Sample
 from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
@@ -54,6 +57,7 @@ def live_testnet(
     interrupts: Interrupts | None = None,
     run_until_stopped: threading.Event | None = None,
     served: Served = ON_THE_LOOPBACK,
+    stop_on_fail: bool = False,
 ) -> Iterator[RunRecord]:
     """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; yields its record.
 
@@ -64,7 +68,7 @@ def live_testnet(
     With ``run_until_stopped`` the run has no stop height. The event, the first signal or a request to the testnet's
     endpoint stops it: the load ends, the validators drain, and the height reached becomes the scenario's stop height.
     ``interrupts`` are the caller's, if it guards its own work on the record with them. ``served`` is the address of the
-    testnet's endpoint.
+    testnet's endpoint. With ``stop_on_fail`` the first violation of a rule that is seen while it runs ends the run.
 
     Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` if the testnet
     cannot be started, :class:`OSError` if the folder cannot be written.
@@ -72,7 +76,9 @@ def live_testnet(
     if problem := scenario.live_problem:
         raise BadInput(f"{scenario.name}: {problem}")
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
-        run = _LiveRun(scenario, seed, commit, folder, active, run_until_stopped, served, on_sample, on_notice)
+        run = _LiveRun(
+            scenario, seed, commit, folder, active, run_until_stopped, served, on_sample, on_notice, stop_on_fail
+        )
         try:
             run.perform()
             yield run.record
@@ -98,8 +104,10 @@ def run_live(
 class _End:
     """The end of a run: the height at which the load stops, and the time at which the run is given up."""
 
-    def __init__(self, scenario: Scenario, run_until_stopped: threading.Event | None) -> None:
+    def __init__(self, scenario: Scenario, run_until_stopped: threading.Event | None, on_fail: bool) -> None:
         self._event = run_until_stopped
+        self.on_fail = on_fail
+        """Whether the first violation of a rule ends it."""
         self._timeout_s = scenario.stop.timeout_s
         self.height: int | None = scenario.stop.height if run_until_stopped is None else None
         """``None`` until the run is stopped, if it has no stop height."""
@@ -133,6 +141,7 @@ class _LiveRun:
         served: Served,
         on_sample: Callable[[Sample], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
+        stop_on_fail: bool = False,
     ) -> None:
         self.on_sample = on_sample or (lambda sample: None)
         self.on_notice = on_notice or (lambda notice: None)
@@ -140,7 +149,7 @@ class _LiveRun:
         """Without the end that a request may have set."""
         self._folder = folder
         self._interrupts = interrupts
-        self._end = _End(scenario, run_until_stopped)
+        self._end = _End(scenario, run_until_stopped, stop_on_fail)
         self._began = time.monotonic()
         began_epoch_ms = time.time() * MILLISECONDS_PER_SECOND
         genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
@@ -148,15 +157,18 @@ class _LiveRun:
         self._watch = ChainWatch(self.record, began_epoch_ms)
         self._joins = JoinWatch(self.record, self.on_notice)
         self._sampled_ms = float("-inf")
-        self._load_failed = False
         self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice)
         self._stage: LiveStage | None = None
+        self._audit = LiveAudit(self.record)
+        """A new one once there is a folder."""
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
 
     def perform(self) -> None:
         """Start, follow, collect. Raises :class:`TestnetError` if the testnet cannot be started."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        self.record.store = FileBlocks(self._folder / STORE_FILE)
+        self._audit = LiveAudit(self.record)
         try:
             self._follow(*self._start())
         except KeyboardInterrupt:
@@ -174,10 +186,17 @@ class _LiveRun:
             self.on_notice("interrupted again: ending without the rest")
         except (HarnessError, OSError) as error:
             self._note_failure(error)
+        if not self.record.validators:
+            self.record.validators = list(self._audit.known.values())
 
     def close(self) -> None:
         """End everything that was started. Nothing interrupts this."""
-        self._testnet.close()
+        try:
+            self._audit.close()
+            if isinstance(self.record.store, FileBlocks) and not self.record.store:
+                self.record.store.discard()
+        finally:
+            self._testnet.close()
 
     def _note_failure(self, error: Exception) -> None:
         self.record.interrupted = True
@@ -217,7 +236,8 @@ class _LiveRun:
 
     def _follow(self, hosts: Hosts, stage: LiveStage) -> None:
         """Watch, perform faults, and stop the load, until the scenario is over or its time is up."""
-        while not self._is_over(hosts):
+        self._audit.start()
+        while not self._is_over(hosts) and not self._must_stop(hosts):
             if self._end.is_time_up:
                 after_s = self._now_ms / MILLISECONDS_PER_SECOND
                 self.record.time_up = f"the time was up after {after_s:.0f} s: {self._standings(hosts)}"
@@ -231,6 +251,24 @@ class _LiveRun:
             self._sample(hosts)
             stage.perform()
             self._watch_load()
+
+    def _must_stop(self, hosts: Hosts) -> bool:
+        """Tell what breaks a rule by now; whether that ends the run."""
+        running = [host for host in hosts.all if host.phase is Phase.UP and not host.is_paused]
+        addresses = [(host, address) for host in running for address in host.reports.addresses]
+        urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
+        states = [item for host in running for item in host.reports.states.items()]
+        byzantine = self._scenario.validators.node
+        diverged = {index for index, state in states if state.diverged and not byzantine(index).byzantine}
+        told = self._audit.look(urls, diverged)
+        for violation in told:
+            self.on_notice(f"height {self._watch.height}: violation: {violation}")
+        if told and self._end.on_fail:
+            self.record.interrupted = True
+            self.record.problems.append(f"stopped at height {self._watch.height} by --stop-on-fail: {told[0]}")
+            self.on_notice(self.record.problems[-1])
+            return True
+        return False
 
     def _wait(self, stage: LiveStage) -> None:
         """Wait until the next look, at most until a fault begins or ends. The first signal ends a run without end."""
@@ -263,7 +301,7 @@ class _LiveRun:
                         answer.set_result(self._add_fault(stage, fields))
                     except BadInput as error:
                         answer.set_exception(error)
-        control.view = look_over(self.record, hosts, self._watch.height, self._now_ms)
+        control.view = look_over(self.record, hosts, self._watch.height, self._now_ms, self._audit.page)
 
     def _end_here(self) -> None:
         """The height that is reached becomes the run's last one."""
@@ -312,10 +350,10 @@ class _LiveRun:
         load = self._testnet.load
         if load is None:
             return
-        if load.ended_early and not self._load_failed:
-            self._load_failed = True
-            log = self._folder / LOG_FILE
-            self.record.problems.append(f"the load generator ended early with exit code {load.exit_code} (see {log})")
+        log = self._folder / LOG_FILE
+        problem = f"the load generator ended early with exit code {load.exit_code} (see {log})"
+        if load.ended_early and problem not in self.record.problems:
+            self.record.problems.append(problem)
         if self._end.height is not None and self._watch.height >= self._end.height and not load.was_told_to_stop:
             self.on_notice(self.record.drain_notice(self._watch.height))
             load.stop()
@@ -323,8 +361,11 @@ class _LiveRun:
     # --- faults -------------------------------------------------------------------------------------------------------
 
     def _keep_blocks(self, index: int, url: str) -> None:
-        kept = keep_blocks(self.record, index, url, self._interrupts.checkpoint)
-        if kept is None:
+        """Enter what a validator served of the chain into ``record.lost``, since its disk is about to be lost."""
+        found, serves = self._audit.lose(index, url)
+        if serves or found.blocks:
+            self.record.lost.append(found)
+        if not serves:
             name = self._scenario.validators.names[index]
             self.on_notice(f"height {self._watch.height}: {name} does not serve what its disk had")
 
@@ -379,6 +420,7 @@ class _LiveRun:
 
     def _conclude(self) -> None:
         """Stop the load, bring the validators to rest, and collect their state."""
+        self._audit.close()
         self.record.duration_ms = self._now_ms
         if self._end.height is None:
             self._note_end(self._watch.height)
@@ -408,7 +450,7 @@ class _LiveRun:
         addresses = [(host, address) for host in at_rest for address in host.reports.addresses]
         urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
-        collect(self.record, urls, checkpoint)
+        collect(self.record, urls, checkpoint, self._audit)
 
     def _note_totals(self, hosts: Hosts) -> None:
         totals = hosts.totals()
@@ -417,6 +459,6 @@ class _LiveRun:
         self.record.metrics["bytes_sent"] = totals.size
         self.record.metrics["core_seconds"] = totals.core_seconds
         self.record.metrics.update(self._watch.busyness.metrics())
-        if self.record.finalizations:
-            first_ms = min(seen.at_ms for seen in self.record.finalizations)
+        first_ms = self.record.finalizations.first_ms
+        if first_ms is not None:
             self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_PER_SECOND

@@ -34,6 +34,8 @@ from cluster.live.web.server import (
     page_response,
     read_body,
 )
+from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import block_digest
 from validator.node.executor.queries import BlockGone, Cursor, EventFilter, StatePages
 from validator.primitives.types import HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash
 from validator.state import HistoryError
@@ -108,6 +110,8 @@ class _Endpoints:
         first = _parse_integer("from", request.query_params.get("from", ""), HEIGHT_LIMIT - 1)
         count = _parse_integer("count", request.query_params.get("count", ""), MAX_BLOCKS_PER_REQUEST)
         triples = await self._read(lambda pages: pages.blocks(first, count))
+        if _parse_integer("digests", request.query_params.get("digests", "0"), 1):
+            return messagepack_response([block_digest(BlockRecord(*triple)) for triple in triples])
         return messagepack_response([list(triple) for triple in triples])
 
     async def block(self, request: Request) -> Response:

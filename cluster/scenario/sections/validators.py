@@ -142,6 +142,11 @@ class ValidatorsSection(Section):
         """Every validator's name, by index; by default ``validator-<index>``."""
         return [self.node(i).name or f"validator-{i}" for i in range(self.count)]
 
+    @property
+    def byzantine(self) -> set[int]:
+        """The validators whose word counts in nothing, by index."""
+        return {index for index, node in enumerate(self.nodes[: self.count]) if node.byzantine}
+
     def node(self, index: int) -> NodeSection:
         return self.nodes[index] if index < len(self.nodes) else NodeSection()
 

@@ -119,6 +119,11 @@ class PromiseWatch:
         self._seen = self._seen_bytes = 0
         """Transactions that came into any mempool, each as often as it came: none holds more."""
 
+    @property
+    def violations(self) -> list[str]:
+        """In words, so far."""
+        return self._log.violations
+
     def record(self) -> PromiseRecord:
         """The counts and violations so far."""
         counts: dict[str, int] = {rule: self._log.counts[rule] for rule in Rule}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
@@ -40,6 +41,11 @@ class Watches:
         self.patience = PatienceWatch(
             names, leader, self.monitor.log.look, skips, lambda view: validators.committee(view).faults_withstood
         )
+
+    def first_violation(self, machines: Iterable[Machine]) -> str:
+        """The first violation so far, or who diverged, in words; empty if there is none."""
+        diverged = (f"{m.name} diverged" for m in machines if m.byzantine is None and m.tally.diverged is not None)
+        return next(chain(self.monitor.log.violations, self.promises.violations, diverged), "")
 
     def sends(self, machine: Machine, recipient: int | None, content: Reading | None) -> None:
         """A machine sends a message, to one peer or to all."""

@@ -51,6 +51,15 @@ def add_bind_option(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_stop_on_fail(command: argparse.ArgumentParser) -> None:
+    """Add ``--stop-on-fail``."""
+    command.add_argument(
+        "--stop-on-fail",
+        action="store_true",
+        help="end the run at the first violation of a rule that is seen while it runs; everything is kept",
+    )
+
+
 def add_change_options(command: argparse.ArgumentParser) -> None:
     """Add ``--set`` and ``--unset``; ``changes`` holds both, in the order given."""
     command.add_argument(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.common.errors import BadInput, ExitCode
-from cluster.tools.console.options import add_change_options, parse_seed, whole_number
+from cluster.tools.console.options import add_change_options, add_stop_on_fail, parse_seed, whole_number
 from cluster.tools.drills.base import Drill, option_name
 from cluster.tools.drills.registry import DRILLS
 
@@ -30,6 +30,7 @@ def _add_drill(parser: Any, drill: type[Drill]) -> None:
     )
     parser.add_argument("--seed", type=parse_seed, metavar="N", help="seed (default 1)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-drill-<name>)")
+    add_stop_on_fail(parser)
     add_change_options(parser)
     for each in fields(drill):
         _add_option(parser, each)
@@ -50,7 +51,8 @@ def _run(options: Any) -> int:
     from cluster.tools.drills.running import run_drill
 
     given = {each.name: getattr(options, each.name) for each in fields(options.drill)}
-    return run_drill(options.drill(**given), options.backend, options.seed, options.out, options.changes)
+    drill, changes, stops = options.drill(**given), options.changes, options.stop_on_fail
+    return run_drill(drill, options.backend, options.seed, options.out, changes, stops)
 
 
 def _list(options: Any) -> int:

@@ -10,7 +10,6 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.audit.chain_codec import BlockReceipts, Cancelled, Effects, Header, Unreadable, read_header, read_receipts
-from cluster.checks.metrics.recovery import first_finalizations
 from cluster.common.outcome import Outcome, worst
 from cluster.record.archive import BlockRecord
 from cluster.record.run import FaultRecord, ValidatorRecord
@@ -121,7 +120,7 @@ STRAIGHT_REPLAY: Final = Expectation(
 
 def rate(books: Books, after_ms: float, until_ms: float) -> float:
     """Final heights per second in a part of the run; 0 if it is empty."""
-    seen = [at for at in first_finalizations(books.record).values() if after_ms < at <= until_ms]
+    seen = [at for at in books.record.first_finalizations.values() if after_ms < at <= until_ms]
     return len(seen) / (until_ms - after_ms) * 1_000 if until_ms > after_ms else 0.0
 
 

@@ -20,11 +20,17 @@ from cluster.tools.run.running import drive, perform_run
 
 
 def run_drill(
-    drill: Drill, backend: Backend, seed: int | None = None, out: Path | None = None, changes: Sequence[Change] = ()
+    drill: Drill,
+    backend: Backend,
+    seed: int | None = None,
+    out: Path | None = None,
+    changes: Sequence[Change] = (),
+    stop_on_fail: bool = False,
 ) -> ExitCode:
     """Run a drill, show its expectations, progress and verdict, and write its folder. Returns the verdict's exit code.
 
-    ``changes`` apply to its scenario. Raises :class:`BadInput` if the backend cannot run it.
+    ``changes`` apply to its scenario; ``stop_on_fail`` is as in a run. Raises :class:`BadInput` if the backend cannot
+    run it.
     """
     if (problem := drill.problem(backend)) is not None:
         raise BadInput(f"drill {drill.name}: {problem}")
@@ -39,7 +45,8 @@ def run_drill(
 
     @contextmanager
     def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> Iterator[RunRecord]:
-        with drive(scenario, backend, chosen, folder, progress, interrupts) as record:
+        run = drive(scenario, backend, chosen, folder, progress, interrupts, stop_on_fail=stop_on_fail)
+        with run as record:
             changed = (*changes, *_added(scenario, record))
             record.drill = DrillRecord(drill.page(record.scenario, changed), drill.command(changed))
             yield record

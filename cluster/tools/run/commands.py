@@ -9,7 +9,13 @@ from typing import Any
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.live.web.addresses import Served
-from cluster.tools.console.options import add_bind_option, add_change_options, parse_seed, whole_number
+from cluster.tools.console.options import (
+    add_bind_option,
+    add_change_options,
+    add_stop_on_fail,
+    parse_seed,
+    whole_number,
+)
 
 MAX_PORT = 65_535
 
@@ -76,6 +82,7 @@ def add_commands(commands: Any) -> None:
 def _add_run_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=parse_seed, metavar="N", help="use this seed instead of the scenario's")
     command.add_argument("--out", type=Path, metavar="DIR", help="the run's folder (default runs/<time>-<scenario>)")
+    add_stop_on_fail(command)
     add_bind_option(command)
     add_change_options(command)
 
@@ -91,6 +98,7 @@ def _run(options: Any) -> int:
         options.check_determinism,
         options.changes,
         LiveOptions(keep=options.keep, served=Served(options.bind)),
+        stop_on_fail=options.stop_on_fail,
     )
 
 
@@ -98,7 +106,15 @@ def _up(options: Any) -> int:
     from cluster.tools.run.running import LiveOptions, run_scenario
 
     live = LiveOptions(run_until_stopped=True, served=Served(options.bind, options.port), faucet=options.faucet)
-    return run_scenario(options.scenario, "live", options.seed, options.out, changes=options.changes, live=live)
+    return run_scenario(
+        options.scenario,
+        "live",
+        options.seed,
+        options.out,
+        changes=options.changes,
+        live=live,
+        stop_on_fail=options.stop_on_fail,
+    )
 
 
 def _inject(options: Any) -> int:

@@ -60,11 +60,13 @@ def run_scenario(
     twice: bool = False,
     changes: Sequence[Change] = (),
     live: LiveOptions = LiveOptions(),
+    stop_on_fail: bool = False,
 ) -> ExitCode:
     """Run a scenario file, show its progress and its verdict, write its folder. Returns the verdict's exit code.
 
     ``seed`` overrides the scenario's. With ``twice`` the simulator runs it twice
-    and compares every event. ``changes`` apply to the scenario, and the folder has the result. Raises
+    and compares every event. ``changes`` apply to the scenario, and the folder has the result. With ``stop_on_fail``
+    the first violation of a rule that is seen while it runs ends the run. Raises
     :class:`~cluster.common.errors.HarnessError` if it cannot be run, or if the two runs differ.
     """
     if live.keep and backend != "live":
@@ -73,6 +75,8 @@ def run_scenario(
         raise BadInput("--bind needs --backend live: the simulator does not listen")
     if twice and backend != "sim":
         raise BadInput("--check-determinism needs --backend sim: live runs do not repeat")
+    if twice and stop_on_fail:
+        raise BadInput("--stop-on-fail: not with --check-determinism, which compares whole runs")
     scenario_path = find_scenario(scenario_path)
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with {options_of(changes)}")
     if live.faucet and scenario.chain.faucet is None:
@@ -84,7 +88,17 @@ def run_scenario(
     chosen = scenario.seed if seed is None else seed
 
     def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
-        return drive(scenario, backend, chosen, folder, progress, interrupts, twice=twice, live=live)
+        return drive(
+            scenario,
+            backend,
+            chosen,
+            folder,
+            progress,
+            interrupts,
+            twice=twice,
+            live=live,
+            stop_on_fail=stop_on_fail,
+        )
 
     return perform_run(scenario, backend, out, perform, None if changes else scenario_path, live)
 
@@ -143,6 +157,7 @@ def drive(
     *,
     twice: bool = False,
     live: LiveOptions = LiveOptions(),
+    stop_on_fail: bool = False,
 ) -> AbstractContextManager[RunRecord]:
     """Run a scenario on a backend; ``folder`` gets the logs and, live, the validators' data.
 
@@ -156,11 +171,11 @@ def drive(
     if backend == "sim":
         from cluster.simulation.driver import simulate
 
-        return nullcontext(simulate(scenario, seed, commit, *watch, interrupts.checkpoint))
+        return nullcontext(simulate(scenario, seed, commit, *watch, interrupts.checkpoint, stop_on_fail))
     from cluster.live.driver.driver import live_testnet
 
     stopping = threading.Event() if live.run_until_stopped else None
-    return live_testnet(scenario, seed, commit, folder, *watch, interrupts, stopping, live.served)
+    return live_testnet(scenario, seed, commit, folder, *watch, interrupts, stopping, live.served, stop_on_fail)
 
 
 def finish(

@@ -70,3 +70,17 @@ def test_a_ledger_of_other_blocks_or_above_a_tip_is_built_again() -> None:
     books = keep_books(record)
     assert books.ledger is not record.kept_ledger.ledger
     assert (books.tips["validator-3"].height, books.tips["validator-0"].height) == (10, 12)
+
+
+def test_a_ledger_that_followed_the_run_is_not_fed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = make_record()
+    chain = record.validators[0].blocks
+    record.validators[3].blocks = chain[:10]
+    kept = KeptLedger(chain[:10], Ledger(record.genesis)).advance()
+    record.kept_ledger = kept = KeptLedger(chain, kept.ledger).advance({10, 12})
+    assert kept.tips.keys() == {10, 12}
+    assert kept.advance({12}).ledger.height == 12
+    monkeypatch.setattr(Ledger, "apply", None)
+    books = keep_books(record)
+    assert books.ledger is kept.ledger
+    assert (books.tips["validator-3"].height, books.tips["validator-0"].height) == (10, 12)

@@ -8,6 +8,7 @@ from typing import Any
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
+from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord
 from cluster.scenario.sections.validators import EpochSection
 from tests.cluster.records import ChainMaker, make_chain
@@ -42,12 +43,16 @@ def network_stood_still(record: RunRecord) -> None:
     assert fault.begun_ms is not None
     fault.ended_ms = fault.begun_ms + 11_000
     end = fault.ended_ms
-    record.finalizations = [replace(f, at_ms=end + f.at_ms) if f.height >= 6 else f for f in record.finalizations]
+    record.finalizations = Finalizations(
+        replace(f, at_ms=end + f.at_ms) if f.height >= 6 else f for f in record.finalizations
+    )
 
 
 def later_from(record: RunRecord, height: int, by_ms: float) -> None:
     """Everything above a height is proposed and final so much later."""
-    record.finalizations = [replace(f, at_ms=f.at_ms + by_ms) if f.height > height else f for f in record.finalizations]
+    record.finalizations = Finalizations(
+        replace(f, at_ms=f.at_ms + by_ms) if f.height > height else f for f in record.finalizations
+    )
     record.proposals = {at: ms + by_ms if at > height else ms for at, ms in record.proposals.items()}
 
 

@@ -11,7 +11,7 @@ import pytest
 from cluster.checks.run import check_run
 from cluster.record.run import RunRecord
 from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS, other_branch, run_check, status_of
-from tests.cluster.records import answer, edit_receipts, make_chain, make_record, make_scenario, with_kill
+from tests.cluster.records import answer, edit_receipts, make_chain, make_record, make_scenario, own_blocks, with_kill
 from validator.primitives.codec import pack_uint
 
 # --- agreement --------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_checks_without_anything_to_judge_say_so_and_pass() -> None:
 
 def test_a_root_of_its_own_fails_with_height_and_validator() -> None:
     record = make_record()
-    blocks = record.validators[2].blocks
+    blocks = own_blocks(record.validators[2])
     blocks[6] = replace(blocks[6], computed_root=b"\xee" * 32)
     check = run_check(record, "state_roots")
     assert check.verdict is FAIL
@@ -109,7 +109,7 @@ def test_a_divergence_told_badly_fails_all_the_same(told: dict[str, Any]) -> Non
 
 def test_a_missing_height_fails() -> None:
     record = make_record()
-    del record.validators[1].blocks[4]
+    del own_blocks(record.validators[1])[4]
     check = run_check(record, "chain")
     assert check.verdict is FAIL
     assert "validator-1 at height 5: a block of height 6 where 5 is due" in check.detail
@@ -117,7 +117,7 @@ def test_a_missing_height_fails() -> None:
 
 def test_a_block_that_cannot_be_read_fails() -> None:
     record = make_record()
-    blocks = record.validators[1].blocks
+    blocks = own_blocks(record.validators[1])
     blocks[4] = replace(blocks[4], block=b"garbage")
     check = run_check(record, "chain")
     assert check.verdict is FAIL
@@ -126,7 +126,7 @@ def test_a_block_that_cannot_be_read_fails() -> None:
 
 def test_receipts_that_one_validator_changed_fail_for_it_alone() -> None:
     record = make_record()
-    blocks = record.validators[2].blocks
+    blocks = own_blocks(record.validators[2])
     changed = edit_receipts(blocks[3], lambda receipts: msgspec.structs.replace(receipts, p50_tip=pack_uint(99)))
     blocks[3] = replace(blocks[3], receipts=changed)
     check = run_check(record, "chain")

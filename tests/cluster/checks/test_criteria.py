@@ -12,6 +12,7 @@ from cluster.checks.metrics.metrics import samples
 from cluster.checks.run import CHECKS, check_run, judge_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
+from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.success import SuccessSection
@@ -33,10 +34,10 @@ def check(record: RunRecord) -> Check:
 
 def later(record: RunRecord, height: int, by_ms: float) -> RunRecord:
     """The planted fault: from a height on everything becomes final later than it did."""
-    record.finalizations = [
+    record.finalizations = Finalizations(
         seen if seen.height < height else type(seen)(seen.at_ms + by_ms, seen.validator, seen.height)
         for seen in record.finalizations
-    ]
+    )
     return record
 
 

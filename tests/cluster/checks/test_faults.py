@@ -9,6 +9,7 @@ import pytest
 
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
+from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord
 from cluster.scenario.sections.validators import EpochSection
 from tests.cluster.checks.cases import (
@@ -22,7 +23,7 @@ from tests.cluster.checks.cases import (
     status_of,
     with_epochs,
 )
-from tests.cluster.records import make_record, make_scenario, with_kill, with_late
+from tests.cluster.records import make_record, make_scenario, own_blocks, with_kill, with_late
 
 # --- faults -----------------------------------------------------------------------------------------------------------
 
@@ -101,7 +102,7 @@ def test_a_validator_that_joined_late_is_compared_from_there_on() -> None:
 
 def test_what_a_late_validator_executed_wrongly_is_found() -> None:
     record = with_late(make_record(), snapshot=2)
-    record.validators[3].blocks[4] = replace(record.validators[3].blocks[4], computed_root=bytes(32))
+    own_blocks(record.validators[3])[4] = replace(record.validators[3].blocks[4], computed_root=bytes(32))
     check = run_check(record, "state_roots")
     assert (check.verdict, "validator-3 at height 7" in check.detail) == (FAIL, True)
     other = with_late(make_record(), snapshot=2)
@@ -193,7 +194,9 @@ def test_recovery_takes_a_quorum_of_the_committee() -> None:
     record = with_kill(make_record())
     ended = record.faults[0].ended_ms
     assert ended is not None
-    record.finalizations = [seen for seen in record.finalizations if seen.at_ms <= ended or seen.validator < 1]
+    record.finalizations = Finalizations(
+        seen for seen in record.finalizations if seen.at_ms <= ended or seen.validator < 1
+    )
     record.duration_ms = 100_000
     assert run_check(record, "recovery").verdict is FAIL
     one = EpochSection(from_view=1, members=["validator-0"])

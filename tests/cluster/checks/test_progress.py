@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from cluster.checks.run import check_run
+from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord
 from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS, run_check, status_of
 from tests.cluster.records import ChainMaker, answer, make_chain, make_record, make_scenario
@@ -17,7 +18,9 @@ from tests.cluster.records import ChainMaker, answer, make_chain, make_record, m
 
 def test_a_stall_fails() -> None:
     record = make_record()
-    record.finalizations = [replace(f, at_ms=f.at_ms + 6_000 * (f.height > 7)) for f in record.finalizations]
+    record.finalizations = Finalizations(
+        replace(f, at_ms=f.at_ms + 6_000 * (f.height > 7)) for f in record.finalizations
+    )
     check = run_check(record, "progress")
     assert check.verdict is FAIL
     assert "after height 7, allowed 5,000" in check.detail
@@ -100,7 +103,7 @@ def test_progress_needs_enough_heights_and_times() -> None:
     few = make_record(scenario=make_scenario(success={"heights_compared": 30}))
     assert run_check(few, "progress").verdict is INCONCLUSIVE
     timeless = make_record()
-    timeless.finalizations = []
+    timeless.finalizations = Finalizations()
     assert run_check(timeless, "progress").verdict is INCONCLUSIVE
 
 

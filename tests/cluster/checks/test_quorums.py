@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cluster.common.outcome import Outcome
+from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord
 from cluster.scenario.sections.validators import EpochSection, NodeSection
 from tests.cluster.checks.cases import (
@@ -141,7 +142,7 @@ def test_a_fault_is_judged_by_the_committees_of_its_time(from_view: int, verdict
 def test_a_committee_far_off_excuses_no_standstill_to_the_end() -> None:
     record = with_kill(make_record())
     network_stood_still(record)
-    record.finalizations = [seen for seen in record.finalizations if seen.height < 6]
+    record.finalizations = Finalizations(seen for seen in record.finalizations if seen.height < 6)
     small = ["validator-0", "validator-1", "validator-2"]
     assert run_check(with_epochs(record, EpochSection(from_view=1_000, members=small)), "faults").verdict is FAIL
     assert run_check(with_epochs(record, EpochSection(from_view=40, members=small)), "faults").verdict is PASS

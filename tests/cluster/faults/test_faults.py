@@ -20,7 +20,8 @@ from cluster.common.outcome import Outcome
 from cluster.disks.memory import FaultPlan, MemoryDisk
 from cluster.faults.link_faults import LinkFaultInForce
 from cluster.live.driver.driver import run_live
-from cluster.record.run import FaultRecord, Finalization, RunRecord
+from cluster.record.finalizations import Finalization, Finalizations
+from cluster.record.run import FaultRecord, RunRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KIND_NAMES, DownFault, live_problem
 from cluster.scenario.sections.release import Release
@@ -463,7 +464,9 @@ def test_a_network_that_never_recovers_fails() -> None:
     record = run({"kind": "partition", "groups": [["validator-0", "validator-1"]]} | LASTING)
     end = record.faults[0].ended_ms
     assert end is not None
-    record.finalizations = [seen for seen in record.finalizations if seen.at_ms <= end or seen.validator == 0]
+    record.finalizations = Finalizations(
+        seen for seen in record.finalizations if seen.at_ms <= end or seen.validator == 0
+    )
     found = check(record, "recovery")
     assert found.verdict is Outcome.FAIL
     assert "no quorum finalised a height" in found.detail
@@ -526,7 +529,7 @@ def test_a_network_that_stands_still_during_an_upgrade_fails() -> None:
     assert fault.begun_ms is not None and fault.ended_ms is not None
     assert fault.ended_ms - fault.begun_ms > record.recovery_ms
     begun, ended = fault.begun_ms, fault.ended_ms
-    record.finalizations = [seen for seen in record.finalizations if not begun < seen.at_ms <= ended]
+    record.finalizations = Finalizations(seen for seen in record.finalizations if not begun < seen.at_ms <= ended)
     found = check(record)
     assert found.verdict is Outcome.FAIL
     assert "no height was finalised in the" in found.detail

@@ -19,6 +19,7 @@ from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import run_live
 from cluster.record.archive import decode_traces
+from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord
 from cluster.report.results import finish_run
 from cluster.scenario import change_scenario
@@ -99,7 +100,7 @@ def test_all_restart_live(tmp_path: Path) -> None:
     record = run_live(RESTARTS.scenario(), 1, "test", tmp_path / "run")
     drilled = [check for check in check_run(record, judge=RESTARTS.judge).checks if check.name.startswith(PREFIX)]
     assert [check.verdict for check in drilled] == [Outcome.PASS] * 3, [check.detail for check in drilled]
-    doubled = replace(record, finalizations=[*record.finalizations, record.finalizations[0]])
+    doubled = replace(record, finalizations=Finalizations([*record.finalizations, record.finalizations[0]]))
     assert check_run(doubled, judge=RESTARTS.judge).check(f"{PREFIX}durable").verdict is Outcome.FAIL
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cluster.audit.books import keep_books
-from cluster.checks.metrics.recovery import first_finalizations
-from cluster.record.run import Finalization, Resources
+from cluster.record.finalizations import Finalization
+from cluster.record.run import Resources
 from cluster.report.charts import heights_chart, resource_charts
 from cluster.report.svg import Chart
 from tests.cluster.records import make_record, make_scenario
@@ -25,10 +25,10 @@ def test_a_byzantine_validator_makes_nothing_final_first() -> None:
     nodes = [{}, {}, {}, {"byzantine": "silent-leader"}]
     record = make_record(scenario=make_scenario(validators={"count": 4, "nodes": nodes}))
     record.validators[3].byzantine = ("silent-leader",)
-    honest = first_finalizations(record)
+    honest = record.first_finalizations
     record.finalizations.append(Finalization(1.0, 3, 12))
     assert min(seen.at_ms for seen in record.finalizations if seen.height == 12) == 1.0 < honest[12]
-    assert first_finalizations(record) == honest, "as the checks have it"
+    assert record.first_finalizations == honest, "as the checks have it"
     chart = heights_chart(keep_books(record)).chart
     assert isinstance(chart, Chart)
     assert chart.hints == [(at / 1_000, f"height {h} final at {at / 1_000:.2f} s") for h, at in honest.items()]

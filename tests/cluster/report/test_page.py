@@ -12,8 +12,9 @@ import pytest
 from cluster.audit.books import keep_books
 from cluster.checks.run import CHECKS, check_run, judge_run
 from cluster.common.outcome import Outcome
+from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.message_trace import MAX_MESSAGES_PER_WINDOW, MAX_WATCHED, MAX_WINDOWS
-from cluster.record.run import Backend, Finalization, RunRecord, TracedMessage, TraceWindow, ViewEntered
+from cluster.record.run import Backend, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report.charts import MAX_POINTS, charts, latency_chart
 from cluster.report.page import render_report
 from cluster.report.svg import Chart
@@ -262,7 +263,9 @@ def test_a_validator_that_joined_late_says_so() -> None:
 def test_a_report_with_as_much_of_everything_as_is_kept_stays_small() -> None:
     record = make_record(count=20, scenario=make_scenario(validators=20))
     record.trace.watched = tuple(range(MAX_WATCHED))
-    record.finalizations = [Finalization(600.5 * at, index, at) for index in range(20) for at in range(2_000)]
+    record.finalizations = Finalizations(
+        Finalization(600.5 * at, index, at) for index in range(20) for at in range(2_000)
+    )
     record.trace.views = [ViewEntered(600.25 * at, index, at) for index in range(MAX_WATCHED) for at in range(2_000)]
     record.duration_ms = 1_200_000.0
     for number in range(MAX_WINDOWS):

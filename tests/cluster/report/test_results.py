@@ -21,8 +21,9 @@ from cluster.common.errors import BadInput
 from cluster.common.outcome import Outcome
 from cluster.common.quantiles import quantile
 from cluster.record.archive import ARCHIVE_MAGIC, decode_blocks, encode_blocks
+from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.folder import claim_run_folder, new_run_folder, point_latest, read_run
-from cluster.record.run import Finalization, Resources, RunRecord
+from cluster.record.run import Resources, RunRecord
 from cluster.report.results import finish_run, reproduce_command
 from cluster.scenario import load_scenario
 from tests.cluster.records import PRICE, make_chain, make_genesis, make_record, make_scenario, with_kill
@@ -283,7 +284,7 @@ def test_the_most_that_validators_used_are_figures() -> None:
 
 def test_what_a_run_does_not_allow_is_left_out() -> None:
     record = make_record()
-    record.finalizations, record.proposals = [], {}
+    record.finalizations, record.proposals = Finalizations(), {}
     figures = judge_run(record).metrics
     assert not {"blocks_per_second", "finality_latency_p50_ms", "longest_stall_ms", "first_block_ms"} & set(figures)
 
@@ -297,5 +298,7 @@ def test_quantiles_are_the_nearest_rank() -> None:
 def test_latency_is_to_the_first_finalization_anywhere() -> None:
     record = make_record()
     record.proposals = {1: 100.0}
-    record.finalizations = [Finalization(300.0, 0, 1), Finalization(150.0, 1, 1), Finalization(170.0, 1, 2)]
+    record.finalizations = Finalizations(
+        [Finalization(300.0, 0, 1), Finalization(150.0, 1, 1), Finalization(170.0, 1, 2)]
+    )
     assert run_metrics.finality_latencies(record) == {1: 50.0}

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from cluster.audit.books import keep_books
+from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.message_trace import KINDS
-from cluster.record.run import Finalization, TracedMessage, TraceWindow, ViewEntered
+from cluster.record.run import TracedMessage, TraceWindow, ViewEntered
 from cluster.report.timeline import COLOURS, MAX_MOMENTS, legend, timeline_data
 from tests.cluster.records import make_record, make_scenario, with_kill
 
@@ -52,7 +53,7 @@ def test_a_fault_of_all_links_is_a_band_on_every_lane() -> None:
 
 def test_a_long_run_is_thinned() -> None:
     record = make_record(scenario=make_scenario())
-    record.finalizations = [Finalization(float(at), 0, at) for at in range(20 * MAX_MOMENTS)]
+    record.finalizations = Finalizations(Finalization(float(at), 0, at) for at in range(20 * MAX_MOMENTS))
     record.trace.views = [ViewEntered(float(at), 0, at) for at in range(20 * MAX_MOMENTS)]
     lane = timeline_data(keep_books(record))["lanes"][0]
     assert MAX_MOMENTS / 3 < len(lane["views"]) <= MAX_MOMENTS

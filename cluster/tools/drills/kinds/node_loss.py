@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.checks.metrics.recovery import first_finalizations
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.record.run import Backend, FaultRecord
@@ -96,7 +95,7 @@ class NodeLoss(Drill):
         for fault in _losses(books):
             begun_ms = fault.begun_ms or 0.0
             ended_ms = books.record.duration_ms if fault.ended_ms is None else fault.ended_ms
-            meanwhile = [at for at in first_finalizations(books.record).values() if begun_ms < at < ended_ms]
+            meanwhile = [at for at in books.record.first_finalizations.values() if begun_ms < at < ended_ms]
             gap_ms = max(after - before for before, after in pairwise([begun_ms, *sorted(meanwhile), ended_ms]))
             verdict = Outcome.PASS if gap_ms <= self.gap_ms else unmet(books)
             judged.append((verdict, f"{counted(len(meanwhile), 'height')}, at most {gap_ms:,.0f} ms apart"))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.audit.ledger.ledger import BlockMetrics
-from cluster.checks.metrics.recovery import active_committees_during, first_finalizations
+from cluster.audit.ledger.block_metrics import BlockMetrics
+from cluster.checks.metrics.recovery import active_committees_during
 from cluster.common.outcome import Outcome
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
@@ -113,7 +113,7 @@ class Outage(Drill):
 
     def _judge_recovery(self, books: Books) -> Judgement:
         outage, record = _outage(books), books.record
-        first = first_finalizations(record)
+        first = record.first_finalizations
         if outage is None or not first:
             return Outcome.INCONCLUSIVE, NO_OUTAGE
         ends = [fault.ended_ms for fault in outage if fault.ended_ms is not None]
@@ -133,7 +133,7 @@ class Outage(Drill):
 
     def _judge_pace(self, books: Books, begun_ms: float, back_ms: float) -> Judgement:
         """Compares the block rates before and after, outside of other faults."""
-        seen = first_finalizations(books.record).values()
+        seen = books.record.first_finalizations.values()
         others = [fault for fault in books.record.faults if fault.begun_ms is not None]
         first_ms = max([min(seen), *(each.ended_ms for each in others if each.ended_ms and each.ended_ms < begun_ms)])
         last_ms = min([max(seen), *(each.begun_ms for each in others if each.begun_ms and each.begun_ms > back_ms)])

@@ -9,7 +9,6 @@ from typing import ClassVar, Final
 from cluster.audit.books import Books
 from cluster.checks.metrics.recovery import (
     active_committees_during,
-    first_finalizations,
     longest_view_change_ms,
     recovery_limit_ms,
 )
@@ -88,7 +87,7 @@ class Partition(Drill):
         ends = [fault.ended_ms for fault in partitions if fault.ended_ms is not None]
         if not partitions or len(ends) < len(partitions):
             return Outcome.INCONCLUSIVE, "no partition began and ended" if not ends else "a partition did not end"
-        new = [height for height, at in first_finalizations(books.record).items() if at > max(ends)]
+        new = [height for height, at in books.record.first_finalizations.items() if at > max(ends)]
         if not new or common < min(new):
             return unmet(books), f"all have height {common}; {len(new)} heights became final somewhere afterwards"
         return Outcome.PASS, f"all have the same blocks up to height {common}, {len(new)} of them new"
@@ -167,7 +166,7 @@ def _finalised(books: Books, side: Collection[str], proposed_after_ms: float, un
     names = record.scenario.validators.names
     return {
         seen.height
-        for seen in record.judged_finalizations
+        for seen in record.finalizations.without(record.scenario.validators.byzantine)
         if names[seen.validator] in side
         and seen.at_ms <= until_ms
         and record.proposals.get(seen.height, seen.at_ms) > proposed_after_ms

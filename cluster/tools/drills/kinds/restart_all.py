@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from cluster.audit.books import Books
 from cluster.common.outcome import Outcome
-from cluster.record.run import Finalization
+from cluster.record.finalizations import Finalization
 from cluster.scenario import Scenario
 from cluster.tools.drills.base import STARTING_S, TIMEOUT_S, Drill, Expectation, Judgement, kills, names_of, option
 from cluster.tools.drills.expectations import KILL, STRAIGHT_REPLAY, TIMERS_ONCE, down_at_once, faults_of
@@ -92,7 +92,8 @@ def _lost_disks(books: Books) -> set[str]:
 def _on_lasting_disks(books: Books) -> list[Finalization]:
     """Finalizations of honest validators whose disks were never lost."""
     names, lost = books.record.scenario.validators.names, _lost_disks(books)
-    return [seen for seen in books.record.judged_finalizations if names[seen.validator] not in lost]
+    judged = books.record.finalizations.without(books.record.scenario.validators.byzantine)
+    return [seen for seen in judged if names[seen.validator] not in lost]
 
 
 def _found_too_little(books: Books) -> tuple[str, list[str]]:

@@ -96,7 +96,7 @@ class Storm(Drill):
             return Outcome.INCONCLUSIVE, f"{timers:,} timers are no storm: at least {MIN_TIMERS:,} make one"
         reasons = Counter(each.reason for each in _destroyed(books) if each.event.actor in storm)
         most = max((len(_destroyed_in(books, height)) for height in range(1, len(books.chain) + 1)), default=0)
-        taken = sum(life.actor in storm for life in books.ledger.timers.lives.values())
+        taken = sum(timers.scheduled for actor, timers in books.ledger.timers.by_actor.items() if actor in storm)
         text = (
             f"{reasons['expired']:,} expired and {reasons['insufficient_funds']:,} had no funds, of {taken:,}"
             f" scheduled and {timers:,} requested; at most {most:,} removed per block"

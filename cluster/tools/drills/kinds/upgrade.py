@@ -12,7 +12,6 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from cluster.audit.books import Books
-from cluster.checks.metrics.recovery import first_finalizations
 from cluster.common.outcome import Outcome
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
@@ -106,7 +105,7 @@ def _expected_targets(books: Books, plan: UpgradeFault, fault: FaultRecord) -> l
 def _judge_pace(books: Books, plan: UpgradeFault, fault: FaultRecord) -> Judgement:
     """Checks the chain's progress during a completed upgrade."""
     begun_ms, ended_ms = fault.begun_ms or 0.0, fault.ended_ms or 0.0
-    first = sorted(first_finalizations(books.record).values())
+    first = sorted(books.record.first_finalizations.values())
     during = [begun_ms, *(at for at in first if begun_ms < at < ended_ms), ended_ms]
     longest = max(later - earlier for earlier, later in pairwise(during))
     text = (

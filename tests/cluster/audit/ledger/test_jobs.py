@@ -120,10 +120,8 @@ def patched() -> Any:
 @pytest.mark.usefixtures("patched")
 def test_the_books_follow_real_jobs() -> None:
     ledger = walk(author_of(), 120)
-    callbacks = sum(life.called_back_at is not None for life in ledger.jobs.jobs.values())
-    assert callbacks > 20
-    assert 5 < ledger.jobs.consumed < callbacks
-    assert len(ledger.jobs.jobs) > callbacks
+    assert 5 < ledger.jobs.consumed < ledger.jobs.requested
+    assert len(ledger.jobs.jobs) < ledger.jobs.requested / 2, "what is over is forgotten"
     assert ledger.messages > 5
 
 
@@ -498,3 +496,29 @@ def test_job_chains_programs_are_those_of_the_tests(patched: pytest.MonkeyPatch)
     patched.undo()
     assert job_chain.HANDLERS
     assert walk(author_of(), 10).jobs.jobs == {}
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (request, f"requested job {JOB_ID.hex()[:16]} a second time"),
+        (lambda maker: maker.callback(JOB_ID), "ran, though its job was consumed at height 2"),
+        (lambda maker: result(maker, completes=False), "which was consumed at height 2"),
+    ],
+)
+def test_a_job_that_is_forgotten_is_over(monkeypatch: pytest.MonkeyPatch, plant: Plant, expected: str) -> None:
+    monkeypatch.setattr(job_books, "JOB_LIFETIME_BLOCKS", 3)
+    maker = maker_of_jobs()
+    completed(maker, JOB_ID)
+    maker.callback(JOB_ID)
+    maker.seal()
+    for _ in range(3):
+        maker.seal()
+    ledger = Ledger(maker.genesis)
+    for record in maker.blocks:
+        ledger.apply(record.block, record.receipts)
+    assert not ledger.jobs.jobs
+    assert ledger.log.violations == []
+    plant(maker)
+    maker.seal()
+    assert expected in all_words(maker)

@@ -13,6 +13,7 @@ from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
 from cluster.audit.ledger.timer_phase import TimerState
+from cluster.audit.ledger.timer_register import NEWEST_HEIGHTS
 from cluster.record.rules import LedgerRule
 from tests.cluster.records import (
     ACTOR,
@@ -48,7 +49,7 @@ def test_a_right_chain_leaves_no_violation_and_balanced_books() -> None:
     assert ledger.accounts.minted == ledger.accounts.held() + ledger.accounts.burned
     assert ledger.accounts.balances[OTHER] == sum(1_000 + height for height in range(1, 21))
     assert ledger.log.evaluated[LedgerRule.TIMER_IDS] == 40
-    assert ledger.timers.fires + len(ledger.timers.pending) == len(ledger.timers.lives) == 40
+    assert ledger.timers.fires + len(ledger.timers.pending) == ledger.timers.scheduled == 40
     assert [figures.height for figures in ledger.blocks] == list(range(1, 21))
 
 
@@ -62,7 +63,7 @@ def test_a_timers_life_is_followed_from_schedule_to_end() -> None:
     maker.seal()
     ledger = books_of(maker)
     assert ledger.log.violations == []
-    life = ledger.timers.lives[fired.timer_id]
+    life = next(life for life in ledger.timers.newest if life.timer_id == fired.timer_id)
     assert (life.state, life.scheduled_at, life.ended_at) == (TimerState.FIRED, 1, 2)
     assert ledger.timers.pending[late.timer_id].trigger_height == 3
     assert [figures.backlog for figures in ledger.blocks] == [0, 0, 1, 1]
@@ -507,3 +508,39 @@ def test_blocks_decode_to_what_the_maker_made() -> None:
     maker = make_chain(2)
     assert decode(maker.blocks[1].block, Block).header.height == 2
     assert decode(maker.blocks[1].receipts, BlockReceipts).height == 2
+
+
+def test_ended_timers_are_forgotten_and_their_ids_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept_before = 16
+    monkeypatch.setattr("cluster.audit.ledger.timer_register.NEWEST_KEPT", kept_before)
+    maker = ChainMaker()
+    fired = maker.schedule(1)
+    maker.seal()
+    maker.fire(fired)
+    maker.seal()
+    for _ in range(NEWEST_HEIGHTS + 10):
+        for _ in range(4):
+            maker.schedule(80)
+        maker.seal()
+    ledger = books_of(maker)
+    assert ledger.log.violations == []
+    assert fired.timer_id not in {life.timer_id for life in ledger.timers.newest}
+    assert len(ledger.timers.newest) == kept_before + 4 * NEWEST_HEIGHTS
+    assert ledger.timers.scheduled == 1 + 4 * (NEWEST_HEIGHTS + 10)
+    maker.fire(fired)
+    maker.seal()
+    assert "fired, but had fired at height 2" in messages(maker, TIMERS)
+
+
+def test_an_id_of_a_forgotten_timer_is_not_scheduled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.audit.ledger.timer_register.NEWEST_KEPT", 0)
+    monkeypatch.setattr("cluster.audit.ledger.timer_register.NEWEST_HEIGHTS", 1)
+    maker = ChainMaker()
+    fired = maker.schedule(1)
+    maker.seal()
+    maker.fire(fired)
+    maker.seal()
+    maker.seal()
+    maker.schedule(1, timer_id=fired.timer_id)
+    maker.seal()
+    assert "was scheduled a second time" in messages(maker, TIMERS)

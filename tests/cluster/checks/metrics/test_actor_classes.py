@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from cluster.audit.books import Books, keep_books
-from cluster.audit.ledger.timer_phase import TimerState
+from cluster.audit.chain_codec import Scheduled, read_receipts
 from cluster.checks.metrics.actor_classes import (
     OTHERS,
     class_of_actors,
@@ -16,9 +16,11 @@ from cluster.checks.metrics.actor_classes import (
     use_by_actor,
     use_by_class,
 )
+from cluster.record.archive import BlockRecord
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
+from cluster.tools.drills.expectations import cancelled
 from tests.cluster.records import ACTOR, make_record
 
 SCENARIO = Scenario.model_validate(
@@ -59,14 +61,31 @@ def test_a_class_is_a_workload_and_its_program(record: RunRecord) -> None:
     ]
 
 
+def scheduled_in(record: BlockRecord) -> list[Scheduled]:
+    receipts = read_receipts(record.receipts)
+    runs = (receipts.transactions, receipts.fires, receipts.callbacks, receipts.messages)
+    return [item for each in runs for run in each for item in run.effects.scheduled]
+
+
+def ends(books: Books) -> dict[bytes, int]:
+    """At which height each timer ended."""
+    found: dict[bytes, int] = {}
+    for height, record in enumerate(books.chain, start=1):
+        receipts = read_receipts(record.receipts)
+        found |= {fire.timer_id: height for fire in receipts.fires}
+        found |= {each.timer_id: height for each in receipts.destroyed}
+        found |= dict.fromkeys(cancelled(record), height)
+    return found
+
+
 def test_every_fire_and_every_due_timer_is_counted_once(books: Books) -> None:
     uses = use_by_actor(books)
     ledger = books.ledger
     assert sum(use.fires for use in uses) == ledger.timers.fires > 0
     assert sum((use.lateness for use in uses), Counter()) == ledger.timers.lateness
-    due = sum(life.trigger_height <= ledger.height for life in ledger.timers.lives.values() if life.ended_at is None)
-    ended = [life for life in ledger.timers.lives.values() if life.ended_at is not None]
-    due += sum(life.trigger_height <= (life.ended_at or 0) for life in ended)
+    ended = ends(books)
+    scheduled = [item for record in books.chain for item in scheduled_in(record)]
+    due = sum(item.trigger_height <= ended.get(item.timer_id, ledger.height) for item in scheduled)
     assert sum(use.due for use in uses) == due
     assert {use.group for use in uses} == {"heartbeat", "flood"}
 
@@ -85,12 +104,16 @@ def test_weights_are_those_of_the_specification(books: Books) -> None:
     """Naively: W of every actor that had a timer due at each look, from all fires before."""
     uses = use_by_actor(books)
     ledger = books.ledger
-    fires = [(life.actor, life.ended_at) for life in ledger.timers.lives.values() if life.state is TimerState.FIRED]
+    fires = [
+        (fire.actor, height)
+        for height, record in enumerate(books.chain, start=1)
+        for fire in read_receipts(record.receipts).fires
+    ]
     looks = range(1, ledger.height + 1)
     for use in uses:
         total = 0.0
         for height in looks:
-            recent = Counter(actor for actor, at in fires if at is not None and at < height)
+            recent = Counter(actor for actor, at in fires if at < height)
             counts = sorted(recent.values())
             middle = counts[(len(counts) - 1) // 2] + counts[len(counts) // 2] if counts else 0
             divisor = max(2, middle)

@@ -13,7 +13,8 @@ from cluster.common.interrupts import Interrupts
 from cluster.live.driver.driver import _LiveRun
 from cluster.live.driver.supervised_host import Phase
 from cluster.live.web.addresses import ON_THE_LOOPBACK
-from cluster.record.run import FaultRecord, Finalization
+from cluster.record.finalizations import Finalization, Finalizations
+from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from tests.cluster.records import make_record, with_kill
@@ -36,9 +37,9 @@ def test_what_was_final_when_the_last_fault_ended_is_told_by_stamps_and_not_by_w
 def test_a_run_that_ends_with_the_height_that_was_final_then_shows_no_recovery_and_one_more_height_does() -> None:
     record = with_kill(make_record())
     seen, healed = record.finalizations, record.height_when_healed
-    record.finalizations = [one for one in seen if one.height <= healed]
+    record.finalizations = Finalizations(one for one in seen if one.height <= healed)
     ended = recovery_of(keep_books(record))
-    record.finalizations = [one for one in seen if one.height <= healed + 1]
+    record.finalizations = Finalizations(one for one in seen if one.height <= healed + 1)
     went_on = recovery_of(keep_books(record))
     assert ended is not None
     assert ended.took_ms is None

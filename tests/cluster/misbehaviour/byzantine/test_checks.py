@@ -15,7 +15,8 @@ from cluster.audit.served_chains import longest_chain
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
-from cluster.record.run import FaultRecord, Finalization, RunRecord
+from cluster.record.finalizations import Finalization, Finalizations
+from cluster.record.run import FaultRecord, RunRecord
 from cluster.record.status import Tally
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import validator_signer
@@ -166,7 +167,7 @@ def test_nothing_that_a_byzantine_validator_serves_counts() -> None:
     liar.balances = dict.fromkeys(liar.balances, 1)
     liar.pending_timers = dict.fromkeys(liar.pending_timers, True)
     status_of(record, 3).update(height=17, pending_timers=99, diverged={"height": 2, "reason": "I say so"})
-    record.finalizations = [seen for seen in record.finalizations if seen.validator != 3]
+    record.finalizations = Finalizations(seen for seen in record.finalizations if seen.validator != 3)
     record.finalizations.append(Finalization(1_000_000.0, 3, 17))
     assert longest_chain(record.validators) == longest_chain(sound.validators[:3])
     assert check_run(record).outcome is PASS, check_run(record)

@@ -17,6 +17,7 @@ from cluster.checks.run import check_run
 from cluster.checks.verdict import Verdict
 from cluster.common.errors import ExitCode
 from cluster.common.outcome import Outcome
+from cluster.record.finalizations import Finalizations
 from cluster.record.run import RunRecord, Sample
 from cluster.scenario import change_scenario
 from cluster.scenario.overrides import Change
@@ -429,7 +430,7 @@ def test_what_an_interruption_kept_from_being_reached_is_no_failure(drill: Drill
 def test_a_violation_stays_one_in_an_interrupted_run() -> None:
     liars = Byzantine(validators=4, liars=1)
     twice = run(CHEAP[4])
-    twice = replace(twice, finalizations=[*twice.finalizations, twice.finalizations[0]])
+    twice = replace(twice, finalizations=Finalizations([*twice.finalizations, twice.finalizations[0]]))
     for drill, record, red in (
         (CHEAP[3], run(CHEAP[3], *planted("quorum-of-2f", ALL_OF_FOUR), APART), "sides"),
         (liars, run(liars, Change("validators.nodes", TOO_MANY), SOON), "withstood"),

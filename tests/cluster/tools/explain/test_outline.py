@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from cluster.checks.metrics.recovery import first_finalizations
 from cluster.checks.run import CHECKS
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate
@@ -204,7 +203,7 @@ def test_a_block_takes_about_as_long_as_was_told(links: dict[str, Any], protocol
             "stop": {"height": 22, "drain_blocks": 0},
         }
     )
-    moments = list(first_finalizations(simulate(scenario, 3)).values())
+    moments = list(simulate(scenario, 3).first_finalizations.values())
     measured = mean(later - earlier for earlier, later in pairwise(moments))
     assert block_ms(scenario) == pytest.approx(measured, rel=0.15)
 

@@ -104,14 +104,14 @@ Transition.execute = generous
 def test_a_right_run_passes_under_every_hash_seed(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["verify-run", str(run), "--hash-seeds", "0", "77"]) == ExitCode.PASS
     first, second = capfd.readouterr().out.splitlines()
-    blocks = read_run(run).blocks
+    blocks = list(read_run(run).blocks)
     rest = f"{len(blocks)} heights re-executed to the same roots, the last one {blocks[-1].computed_root.hex()}"
     version = platform.python_version()
     assert (first, second) == tuple(f"pass: Python {version}, hash seed {seed}: {rest}" for seed in (0, 77))
 
 
 def test_an_archive_that_was_cut_fails(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    whole = read_run(run).blocks
+    whole = list(read_run(run).blocks)
     keep_blocks(run, whole[:5])
     assert verify_run(run) is ExitCode.FAIL
     first, second = capfd.readouterr().out.splitlines()
@@ -122,7 +122,7 @@ def test_an_archive_that_was_cut_fails(run: Path, capfd: pytest.CaptureFixture[s
 
 
 def test_one_altered_root_is_found(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    blocks = read_run(run).blocks
+    blocks = list(read_run(run).blocks)
     blocks[6] = replace(blocks[6], computed_root=bytes(32))
     keep_blocks(run, blocks)
     assert verify_run(run) is ExitCode.FAIL
@@ -132,7 +132,7 @@ def test_one_altered_root_is_found(run: Path, capfd: pytest.CaptureFixture[str])
 
 
 def test_one_altered_receipt_is_found(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    blocks = read_run(run).blocks
+    blocks = list(read_run(run).blocks)
     blocks[6] = replace(blocks[6], receipts=blocks[5].receipts)
     keep_blocks(run, blocks)
     assert verify_run(run) is ExitCode.FAIL
@@ -140,7 +140,7 @@ def test_one_altered_receipt_is_found(run: Path, capfd: pytest.CaptureFixture[st
 
 
 def test_an_altered_header_is_found_and_named(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    blocks = read_run(run).blocks
+    blocks = list(read_run(run).blocks)
     blocks[6] = altered(blocks[6], state_root=bytes(32))
     keep_blocks(run, blocks)
     assert verify_run(run) is ExitCode.FAIL

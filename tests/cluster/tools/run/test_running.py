@@ -18,6 +18,7 @@ import yaml
 from cluster.common.errors import ExitCode
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import SIGNALS
+from cluster.record.archive import encode_blocks
 from cluster.record.run import RunRecord
 from cluster.report import results
 from cluster.tools.cli.main import main
@@ -141,6 +142,7 @@ def test_a_run_whose_files_find_no_room_has_its_table_and_is_no_pass(
         write_all(path, content)
 
     monkeypatch.setattr(results, "write_atomically", no_room)
+    monkeypatch.setattr(results, "write_blocks", lambda path, blocks: no_room(path, encode_blocks(list(blocks))))
     assert simulate(scenario, "--out", "out") == ExitCode.INCONCLUSIVE
     printed = capsys.readouterr().out
     assert "✓ pass          agreement" in printed
@@ -217,3 +219,10 @@ def test_a_pipe_that_is_closed_does_not_end_the_run(scenario: Path) -> None:
     os.close(writing)
     assert (done.returncode, done.stderr) == (ExitCode.PASS, "")
     assert result(Path("out"))["verdict"] == "pass"
+
+
+def test_a_run_that_is_compared_with_itself_does_not_stop_early(
+    scenario: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(scenario, "--stop-on-fail", "--check-determinism") == ExitCode.BAD_INPUT
+    assert "--stop-on-fail: not with --check-determinism" in capsys.readouterr().err

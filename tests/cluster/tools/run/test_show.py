@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from cluster.checks.run import check_run
+from cluster.record.finalizations import Finalizations
 from cluster.tools.run.show import print_verdict
 from tests.cluster.records import make_record
 
@@ -32,7 +33,7 @@ def test_the_line_of_the_verdict_says_which_check_and_why() -> None:
     console, output = plain_console(width=60)
     record = make_record()
     record.problems = ["the load generator died"]
-    record.finalizations = record.finalizations[:1]
+    record.finalizations = Finalizations([record.finalizations[0]])
     verdict = check_run(record)
     print_verdict(console, verdict, Path("runs/x/report.html"), "stampede run x.yaml")
     (line,) = [line for line in output.getvalue().splitlines() if line.startswith("verdict")]

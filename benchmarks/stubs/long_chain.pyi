@@ -1,0 +1,1 @@
+from benchmarks.long_chain import *

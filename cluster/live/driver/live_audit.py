@@ -1,0 +1,259 @@
+"""The books of a live run, kept while it runs: every final block is fetched once, and compared with what others have.
+
+A thread of the driver goes round the validators, over HTTP like any client. Whoever is ahead of the run's store is
+asked for blocks and receipts, which the store takes; all others for digests of the blocks that the store has
+(``GET /blocks?…&digests=1``), and for a whole block only where theirs differs. So what a validator served is known when
+its disk or its life ends. The ledger follows some blocks behind, so that it can stop at everybody's last height.
+
+What breaks a rule is told as soon as it is seen, in words; the verdict comes from the checks alone, at the end.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Final
+
+from cluster.audit.books import KeptLedger
+from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
+from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.served_chains import read_served
+from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import BlockStore, ServedBlocks
+from cluster.record.run import RunRecord, ValidatorRecord
+from loadgen.client import ClientError, ValidatorClient
+
+AGREEMENT: Final = "agreement"
+STATE_ROOTS: Final = "state_roots"
+WATCHED: Final = (AGREEMENT, STATE_ROOTS, CHAIN, TIMERS, CONSERVATION)
+"""The checks that a run may already fail while it runs."""
+
+BLOCKS_PER_REQUEST: Final = 64
+DIGESTS_PER_REQUEST: Final = 256
+TIMEOUT_S: Final = 2.0
+ROUND_S: Final = 0.5
+SHARE: Final = 3
+"""A round is followed by a pause of so many times its length, so that the driver has the processor for itself."""
+LEDGER_LAG: Final = 64
+"""How many blocks the ledger stays behind the store at most, for a validator that is behind."""
+LEDGER_STEP: Final = 256
+"""Blocks that the ledger is fed in a round."""
+MAX_TOLD: Final = 100
+"""Violations kept in words; all are counted."""
+ROUNDS_SKIPPED: Final = 4
+"""A validator that did not answer is left alone for so many rounds."""
+
+
+def nothing_yet(record: RunRecord, index: int) -> ValidatorRecord:
+    """The record of a validator that was asked for nothing."""
+    section = record.scenario.validators
+    blocks = ServedBlocks(record.store)
+    return ValidatorRecord(section.names[index], index, blocks, byzantine=tuple(section.node(index).byzantine))
+
+
+def first_height_of(status: Mapping[str, Any]) -> int:
+    """The first height that a validator has executed itself, by its status page."""
+    snapshot_height = status.get("snapshot_height")
+    return snapshot_height + 1 if isinstance(snapshot_height, int) and snapshot_height > 0 else 1
+
+
+def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockStore) -> Iterator[list[int]]:
+    """Enter all blocks that a validator serves beyond what is known of it, pausing after each answer: yields the
+    heights at which they differ from the store's. Raises :class:`ClientError`."""
+    served = found.blocks
+    assert isinstance(served, ServedBlocks)
+    while True:
+        before = served.tip
+        ahead = min(len(store) - served.tip, DIGESTS_PER_REQUEST)
+        if ahead > 0:
+            for digest in client.block_digests(served.tip + 1, ahead):
+                if digest != store.digest(served.tip + 1):
+                    break
+                served.extend_as_stored(served.tip + 1)
+            else:
+                if served.tip == before:
+                    return
+                yield []
+                continue
+        count = 1 if ahead > 0 else BLOCKS_PER_REQUEST
+        blocks = client.blocks(served.tip + 1, count)
+        if not blocks:
+            return
+        known = len(served.differing)
+        for block in blocks:
+            served.append(BlockRecord(*block))
+        yield list(served.differing)[known:]
+
+
+class LiveAudit:
+    """Follows a run. :meth:`close` ends it; what it knows stays."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        section = record.scenario.validators
+        self.known = {index: nothing_yet(record, index) for index in range(section.count)}
+        self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
+        self.counts: Counter[str] = Counter(dict.fromkeys(WATCHED, 0))
+        """Violations so far, by check."""
+        self._urls: Mapping[int, str] = {}
+        self._told: list[str] = []
+        self._taken = 0
+        self._seen_in_ledger = 0
+        self._seen_roots = 0
+        self._diverged: set[int] = set()
+        self._skipped: Counter[int] = Counter()
+        self.lock = threading.Lock()
+        """Held by whoever enters blocks."""
+        self._closing = threading.Event()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="audit")
+        self._rounds: Future[None] | None = None
+
+    @property
+    def store(self) -> BlockStore:
+        return self._record.store
+
+    def start(self) -> None:
+        """Go round from now on."""
+        self._rounds = self._pool.submit(self._run)
+
+    def close(self) -> None:
+        """End the thread, which may be in the middle of a request. Raises :class:`OSError` if that ended it early."""
+        self._closing.set()
+        self._pool.shutdown()
+        self._end_rounds()
+
+    def _end_rounds(self) -> None:
+        """Raises what ended the thread, once."""
+        rounds, self._rounds = self._rounds, None
+        if rounds is not None:
+            rounds.result()
+
+    def look(self, urls: Mapping[int, str], diverged: Set[int]) -> list[str]:
+        """Tell who can be asked, and who says of itself that it diverged. Returns new violations, in words.
+
+        Raises :class:`OSError` if that ended the thread.
+        """
+        self._urls = urls
+        if self._rounds is not None and self._rounds.done():
+            self._end_rounds()
+        for index in sorted(diverged - self._diverged):
+            self._diverged.add(index)
+            self._tell(STATE_ROOTS, f"{self._name(index)} executed a final block to another result, and stopped")
+        new = self._told[self._taken :]
+        self._taken += len(new)
+        return new
+
+    @property
+    def page(self) -> dict[str, Any]:
+        """How far the books are, and what is wrong so far, as the testnet's status page has it."""
+        judged = [found for found in self.known.values() if not found.byzantine]
+        return {
+            "blocks": len(self._record.store),
+            "compared": min((found.tip for found in judged), default=0),
+            "ledger": self.kept.ledger.height,
+            "violations": dict(self.counts),
+            "told": self._told[:],
+        }
+
+    def lose(self, index: int, url: str) -> tuple[ValidatorRecord, bool]:
+        """A validator's disk is about to be lost. Returns what it served of it, and whether it served all."""
+        with self.lock:
+            found, serves = self.known[index], True
+            try:
+                with ValidatorClient(url, TIMEOUT_S) as client:
+                    self._follow(client, found)
+            except ClientError:
+                serves = False
+            self.known[index] = nothing_yet(self._record, index)
+        return found, serves
+
+    # --- rounds -------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            begun_s = time.monotonic()
+            self.go_round()
+            self._closing.wait(max(ROUND_S, SHARE * (time.monotonic() - begun_s)))
+
+    def go_round(self) -> None:
+        """Ask everybody once, and enter what is new."""
+        urls = dict(self._urls)
+        # whoever is furthest goes first and fills the store, and of these another one each time
+        order = sorted(urls, key=lambda index: (-self.known[index].tip, (index + len(self._record.store)) % len(urls)))
+        answering: list[int] = []
+        for index in order:
+            if self._closing.is_set():
+                return
+            if self._skipped[index]:
+                self._skipped[index] -= 1
+                continue
+            try:
+                with self.lock, ValidatorClient(urls[index], TIMEOUT_S) as client:
+                    self._follow(client, self.known[index])
+                answering.append(index)
+            except ClientError:
+                self._skipped[index] = ROUNDS_SKIPPED
+        self._audit_roots()
+        self._advance(answering)
+
+    def _follow(self, client: ValidatorClient, found: ValidatorRecord) -> None:
+        served, store = found.blocks, self._record.store
+        assert isinstance(served, ServedBlocks)
+        if found.byzantine:
+            return  # what it serves is asked for at the end, and is no measure for others
+        before = served.tip
+        for differing in take_blocks(client, found, store):
+            for height in differing:
+                self._compare(found, height, served.differing[height])
+            if self._closing.is_set():
+                return
+        if served.tip == before and before < len(store):
+            first = first_height_of(client.status())
+            if first > before + 1:  # it joined by a snapshot
+                found.first_height, found.blocks = first, ServedBlocks(store, first)
+
+    def _compare(self, found: ValidatorRecord, height: int, record: BlockRecord) -> None:
+        """Tell how a validator's block differs from the store's."""
+        other = self._record.store.at(height) if height <= len(self._record.store) else None
+        mine = read_served(record)
+        if mine is None:
+            self._tell(CHAIN, f"{found.name}: the block at height {height} cannot be read")
+            return
+        if mine.header_root != mine.computed_root:
+            self._tell_root(found.name, height)
+        if other is not None and other.block != record.block:
+            self._tell(AGREEMENT, f"{found.name} has another block at height {height} than others")
+        elif other is not None and other.receipts != record.receipts:
+            self._tell(CHAIN, f"{found.name} serves other receipts at height {height} than others")
+
+    def _audit_roots(self) -> None:
+        """Look at the roots of the blocks that the store took."""
+        wrong = self.kept.reader.stored(self._record.store).wrong_roots
+        for height in wrong[self._seen_roots :]:
+            self._seen_roots += 1
+            self._tell_root("whoever served it first", height)
+
+    def _tell_root(self, whose: str, height: int) -> None:
+        self._tell(STATE_ROOTS, f"height {height}: the root that {whose} computed is not the header's")
+
+    def _advance(self, answering: list[int]) -> None:
+        """Feed the ledger what everybody who answers has."""
+        chain, ledger, stored = self.kept.blocks, self.kept.ledger, len(self._record.store)
+        assert isinstance(chain, ServedBlocks)
+        common = min((self.known[index].tip for index in answering if not self.known[index].byzantine), default=0)
+        chain.extend_as_stored(min(max(common, stored - LEDGER_LAG), ledger.height + LEDGER_STEP))
+        self.kept.advance()
+        for violation in ledger.log.violations[self._seen_in_ledger :]:
+            self._seen_in_ledger += 1
+            self._tell(violation.check, f"height {violation.height}: {violation.what}")
+
+    def _tell(self, check: str, what: str) -> None:
+        self.counts[check] += 1
+        if len(self._told) < MAX_TOLD:
+            self._told.append(f"{check}: {what}")
+
+    def _name(self, index: int) -> str:
+        return self._record.scenario.validators.names[index]

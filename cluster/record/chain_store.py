@@ -1,0 +1,232 @@
+"""The run's chain, kept once, and the blocks of each validator as far as they differ from it.
+
+Validators serve the same chain, hopefully. So a run has one store of blocks, to which drivers append, in memory or in a
+file; and :class:`ServedBlocks` is what one validator served: a range of heights, and the blocks that are not the
+store's. It reads like a list, and loses nothing, whoever served what: the store is no judge of what is right.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Protocol, overload
+
+from blake3 import blake3
+
+from cluster.record.archive import ARCHIVE_MAGIC, BlockRecord, archive_hasher, decode_item, encode_item
+
+DIGEST_BYTES: Final = 32
+
+
+class BlockStore(Protocol):
+    """Blocks from height 1 on."""
+
+    def __len__(self) -> int: ...
+
+    def append(self, record: BlockRecord) -> None:
+        """Add the block of the next height."""
+
+    def at(self, height: int) -> BlockRecord:
+        """The block at a height that it has."""
+
+    def holds(self, height: int, record: BlockRecord) -> bool:
+        """Whether a block is the one at a height that it has."""
+
+    def digest(self, height: int) -> bytes:
+        """:func:`block_digest` of the block at a height that it has."""
+
+
+class MemoryBlocks:
+    """A store in memory."""
+
+    def __init__(self, blocks: Iterable[BlockRecord] = ()) -> None:
+        self._blocks = list(blocks)
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def append(self, record: BlockRecord) -> None:
+        self._blocks.append(record)
+
+    def at(self, height: int) -> BlockRecord:
+        return self._blocks[height - 1]
+
+    def holds(self, height: int, record: BlockRecord) -> bool:
+        return self._blocks[height - 1] == record
+
+    def digest(self, height: int) -> bytes:
+        return block_digest(self.at(height))
+
+
+class FileBlocks:
+    """A store in a file, which becomes an archive of blocks (:mod:`cluster.record.archive`) when it is published.
+
+    In memory are 40 bytes a block: where it ends, and a digest of all that it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises :class:`OSError` if the file cannot be made."""
+        self.path = path
+        self._file = path.open("wb+")
+        self._file.write(ARCHIVE_MAGIC)
+        self._hasher = archive_hasher()
+        self._hasher.update(ARCHIVE_MAGIC)
+        self._ends = array("Q", [len(ARCHIVE_MAGIC)])
+        self._digests = bytearray()
+        self._is_published = False
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def append(self, record: BlockRecord) -> None:
+        """Raises :class:`OSError`."""
+        item = encode_item(record)
+        self._file.write(item)
+        self._hasher.update(item)
+        self._ends.append(self._ends[-1] + len(item))
+        self._digests += block_digest(record)
+
+    def at(self, height: int) -> BlockRecord:
+        begin, end = self._ends[height - 1 : height + 1]
+        self._file.flush()
+        return decode_item(os.pread(self._file.fileno(), end - begin, begin))
+
+    def holds(self, height: int, record: BlockRecord) -> bool:
+        return self.digest(height) == block_digest(record)
+
+    def digest(self, height: int) -> bytes:
+        return bytes(self._digests[DIGEST_BYTES * (height - 1) : DIGEST_BYTES * height])
+
+    def publish(self, path: Path) -> None:
+        """Complete the archive, and give it its name in the same folder; nothing is appended afterwards.
+
+        Raises :class:`OSError`.
+        """
+        if not self._is_published:
+            self._file.write(self._hasher.digest())
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.path.replace(path)
+            self.path, self._is_published = path, True
+
+    def discard(self) -> None:
+        """Remove the file, if it is no archive; what is open can still be read."""
+        if not self._is_published:
+            self.path.unlink(missing_ok=True)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the file was neither discarded nor removed by others."""
+        return self.path.exists()
+
+
+class ServedBlocks(Sequence[BlockRecord]):
+    """Blocks from a height on without gaps, as one validator served them."""
+
+    def __init__(self, store: BlockStore, first_height: int = 1) -> None:
+        self.store = store
+        self.first_height = first_height
+        self.differing: dict[int, BlockRecord] = {}
+        """The blocks that the store does not have at their heights, by height, ascending."""
+        self._count = 0
+
+    @classmethod
+    def all_of(cls, store: BlockStore) -> ServedBlocks:
+        """Everything that a store has."""
+        found = cls(store)
+        found._count = len(store)
+        return found
+
+    @property
+    def tip(self) -> int:
+        """Of the last block; one below the first height without any."""
+        return self.first_height + self._count - 1
+
+    def append(self, record: BlockRecord) -> None:
+        """Add the next block; the store grows with it, if it ends right below. Raises :class:`OSError`."""
+        self._count += 1
+        if self.tip == len(self.store) + 1:
+            self.store.append(record)
+        elif self.tip > len(self.store) or not self.store.holds(self.tip, record):
+            self.differing[self.tip] = record
+
+    def first(self, count: int) -> ServedBlocks:
+        """So many of them from the first on, as a sequence of its own."""
+        part = self[:count]
+        assert isinstance(part, ServedBlocks)
+        return part
+
+    def extend_as_stored(self, tip: int) -> None:
+        """The blocks up to a height are the store's, as far as it has them."""
+        self._count = max(self._count, min(tip, len(self.store)) - self.first_height + 1)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[BlockRecord]:
+        return (self._at(height) for height in range(self.first_height, self.tip + 1))
+
+    @overload
+    def __getitem__(self, place: int) -> BlockRecord: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[BlockRecord]: ...
+
+    def __getitem__(self, place: int | slice) -> BlockRecord | Sequence[BlockRecord]:
+        if isinstance(place, int):
+            height = range(self.first_height, self.tip + 1)[place]
+            return self._at(height)
+        heights = range(self.first_height, self.tip + 1)[place]
+        if heights.step != 1:
+            return [self._at(height) for height in heights]
+        part = ServedBlocks(self.store, heights.start)
+        part._count = len(heights)
+        part.differing = {height: record for height, record in self.differing.items() if height in heights}
+        return part
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(self[place] == other[place] for place in differing_places(self, other))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.first_height} to {self.tip}, {len(self.differing)} of its own>"
+
+    def _at(self, height: int) -> BlockRecord:
+        own = self.differing.get(height)
+        return self.store.at(height) if own is None else own
+
+
+def differing_places(one: Sequence[BlockRecord], other: Sequence[BlockRecord]) -> Iterable[int]:
+    """The places, of as many as both have, at which two sequences may differ; they are the same at all others."""
+    count = min(len(one), len(other))
+    if not isinstance(one, ServedBlocks) or not isinstance(other, ServedBlocks):
+        return range(count)
+    if one.store is not other.store or one.first_height != other.first_height:
+        return range(count)
+    places = (height - one.first_height for height in one.differing.keys() | other.differing.keys())
+    return sorted(place for place in places if place < count)
+
+
+def joined(below: Sequence[BlockRecord], above: Iterable[BlockRecord]) -> Sequence[BlockRecord]:
+    """Two sequences in a row."""
+    if not isinstance(below, ServedBlocks):
+        return [*below, *above]
+    found = below[:]
+    assert isinstance(found, ServedBlocks)
+    for record in above:
+        found.append(record)
+    return found
+
+
+def block_digest(record: BlockRecord) -> bytes:
+    """32 bytes for a block, its receipts and its computed root (``docs/http.md``)."""
+    hasher = blake3(len(record.block).to_bytes(8, "big"))
+    hasher.update(len(record.receipts).to_bytes(8, "big"))
+    for part in (record.block, record.receipts, record.computed_root):
+        hasher.update(part)
+    return hasher.digest()

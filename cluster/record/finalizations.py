@@ -1,0 +1,142 @@
+"""When validators were seen to finalise heights, in columns: 14 bytes a validator and height.
+
+A run of 64 validators and 100,000 heights has 6.4 million of them, and checks, metrics and charts ask about them again
+and again. What is asked of all of them is answered by NumPy, and remembered until another one comes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+AT_A_TIME: Final = 1 << 20
+"""Rows that are looked at in one step, so that what NumPy makes of them stays small."""
+NOBODY: Final[frozenset[int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Finalization:
+    """A validator was seen to finalise a height."""
+
+    at_ms: float
+    validator: int
+    height: int
+
+
+class Finalizations:
+    """All of a run, in the order in which they were seen."""
+
+    def __init__(self, seen: Iterable[Finalization] = ()) -> None:
+        self._at_ms, self._validators, self._heights = array("d"), array("H"), array("I")
+        self._earliest: dict[frozenset[int], dict[int, float]] = {}
+        """By the validators that were left out; emptied when another one comes."""
+        for each in seen:
+            self.append(each)
+
+    def append(self, seen: Finalization) -> None:
+        self._at_ms.append(seen.at_ms)
+        self._validators.append(seen.validator)
+        self._heights.append(seen.height)
+        self._earliest.clear()
+
+    def __len__(self) -> int:
+        return len(self._at_ms)
+
+    def __iter__(self) -> Iterator[Finalization]:
+        return map(Finalization, self._at_ms, self._validators, self._heights)
+
+    def __getitem__(self, place: int) -> Finalization:
+        return Finalization(self._at_ms[place], self._validators[place], self._heights[place])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Finalizations) and self._columns == other._columns
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self):,}>"
+
+    def without(self, left_out: Collection[int]) -> Iterator[Finalization]:
+        """Those of all validators but some."""
+        return (seen for seen in self if seen.validator not in left_out)
+
+    def earliest(self, left_out: Collection[int] = NOBODY) -> Mapping[int, float]:
+        """When each height was first final at any validator but some, in ascending order of heights."""
+        without = frozenset(left_out)
+        if without not in self._earliest:
+            self._earliest[without] = self._find_earliest(without)
+        return self._earliest[without]
+
+    @property
+    def first_ms(self) -> float | None:
+        """The moment of the earliest one; ``None`` if there is none."""
+        return min(self.earliest().values(), default=None)
+
+    def highest(self, until_ms: float) -> int:
+        """The highest height that was final anywhere by a moment; 0 if none was."""
+        found = 0
+        for at_ms, _, heights in self._parts():
+            found = max(found, int(np.max(heights, initial=0, where=at_ms <= until_ms)))
+        return found
+
+    def moments_of(self, validator: int) -> list[tuple[float, int]]:
+        """Moments and heights of one validator, in the order of time."""
+        at_ms, heights = (np.concatenate(column) for column in zip(*self._of(validator), strict=True))
+        order = np.lexsort((heights, at_ms))
+        return list(zip(at_ms[order].tolist(), heights[order].tolist(), strict=True))
+
+    def first_above(self, height: int) -> dict[int, float]:
+        """When each validator first finalised a height above one; without those that did not."""
+        found: dict[int, float] = {}
+        for at_ms, validators, heights in self._parts():
+            above = heights > height
+            for validator in np.unique(validators[above]).tolist():
+                earliest = float(np.min(at_ms[above & (validators == validator)]))
+                found[validator] = min(earliest, found.get(validator, earliest))
+        return found
+
+    def at_heights(self, wanted: Collection[int]) -> dict[int, dict[int, float]]:
+        """When each validator first finalised each of some heights, by height and validator."""
+        found: dict[int, dict[int, float]] = {height: {} for height in wanted}
+        for at_ms, validators, heights in self._parts():
+            chosen = np.isin(heights, list(wanted))
+            columns = (column[chosen].tolist() for column in (heights, validators, at_ms))
+            for height, validator, at in zip(*columns, strict=True):
+                times = found[height]
+                times[validator] = min(at, times.get(validator, at))
+        return found
+
+    # --- columns ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _columns(self) -> tuple[array[float], array[int], array[int]]:
+        return self._at_ms, self._validators, self._heights
+
+    def _parts(self) -> Iterator[tuple[npt.NDArray[Any], ...]]:
+        """The columns, in parts of at most :data:`AT_A_TIME` rows."""
+        for start in range(0, len(self), AT_A_TIME):
+            # an array that NumPy looks into cannot grow: nobody keeps these
+            stop = min(start + AT_A_TIME, len(self))
+            yield tuple(
+                np.frombuffer(column, column.typecode, stop - start, start * column.itemsize)
+                for column in self._columns
+            )
+
+    def _of(self, validator: int) -> Iterator[tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+        yield np.empty(0), np.empty(0, np.uint32)
+        for at_ms, validators, heights in self._parts():
+            chosen = validators == validator
+            yield at_ms[chosen], heights[chosen]
+
+    def _find_earliest(self, without: frozenset[int]) -> dict[int, float]:
+        found = np.full(max(self._heights, default=0) + 1, np.inf)
+        for at_ms, validators, heights in self._parts():
+            counted = ~np.isin(validators, list(without))
+            np.minimum.at(found, heights[counted], at_ms[counted])
+        reached = np.flatnonzero(np.isfinite(found))
+        return dict(zip(reached.tolist(), found[reached].tolist(), strict=True))
