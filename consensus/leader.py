@@ -23,12 +23,19 @@ ELECTION_CONTEXT: Final = "stampede/consensus/leader/1"
 ANNOUNCERS: Final = 3
 """The leaders of so many views after its own broadcast a certificate that they make."""
 
+DRAWN_IN_A_ROW: Final = 3
+"""Factor of the views that may fail in a row with leaders that are drawn, compared with leaders in turn."""
+LONGEST_DRAWN: Final = 24
+
 
 class LeaderElection(Protocol):
     """Names the one validator that may propose in a view."""
 
     def leader(self, view: View) -> ValidatorIndex:
         """The leader of ``view``; a pure function."""
+
+    def longest_row(self, view: View) -> int:
+        """The most views between two finalizations that faulty leaders and chance fail, about ``view``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,10 @@ class RoundRobin:
     def leader(self, view: View) -> ValidatorIndex:
         members = self.validators.committee(view).members
         return members[view % len(members)]
+
+    def longest_row(self, view: View) -> int:
+        """A faulty leader fails two views at most: its own and, in HotStuff, the one before. One more is chance."""
+        return 2 * self.validators.committee(view).faults_withstood + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,11 @@ class PseudoRandom:
         members = self.validators.committee(view).members
         drawn = blake3(self.namespace + view.to_bytes(8, "big"), derive_key_context=ELECTION_CONTEXT).digest(length=8)
         return members[int.from_bytes(drawn, "big") % len(members)]
+
+    def longest_row(self, view: View) -> int:
+        """Faulty leaders are drawn again; but rows become as rare with their length, however many validators."""
+        faults = self.validators.committee(view).faults_withstood
+        return min(DRAWN_IN_A_ROW * 2 * faults + 1, LONGEST_DRAWN)
 
 
 ELECTIONS: Final[dict[str, Callable[[ValidatorSet, bytes], LeaderElection]]] = {

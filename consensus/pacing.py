@@ -1,13 +1,9 @@
 """Timeouts that adapt to a network that is slower than the configuration assumed.
 
 A view *failed* for a validator if a quorum gave it up, or if the validator itself did and left it otherwise. The
-configured timeouts are doubled when more views failed since the last finalization than faulty leaders can fail, and
-again with each further one, up to :data:`MAX_FACTOR` times. They are halved after each :data:`FINAL_VIEWS`
-finalizations.
-
-Of a committee that withstands ``f`` faults, faulty leaders that take turns fail at most ``2 f`` views between two
-finalizations: in Simplex each its own, in HotStuff also the one before, whose votes it was to collect. One more is
-taken for chance. ``docs/consensus.md`` has the argument and the bounds.
+configured timeouts are doubled when more views failed since the last finalization than faulty leaders can fail
+(:meth:`consensus.leader.LeaderElection.longest_row`), and again with each further one, up to :data:`MAX_FACTOR` times.
+They are halved after each :data:`FINAL_VIEWS` finalizations. ``docs/consensus.md`` has the argument and the bounds.
 """
 
 from __future__ import annotations
@@ -29,10 +25,10 @@ class Pacing:
         self._final = 0
         """Finalizations since the last step."""
 
-    def failed(self, faults_withstood: int) -> None:
-        """A view of a committee that withstands so many faults failed."""
+    def failed(self, longest_row: int) -> None:
+        """A view failed, of which so many may between two finalizations, however good the network."""
         self._failed += 1
-        if self._failed > 2 * faults_withstood + 1 and self.factor < MAX_FACTOR:
+        if self._failed > longest_row and self.factor < MAX_FACTOR:
             self.factor *= 2
             self._final = 0
 

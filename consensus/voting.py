@@ -447,7 +447,7 @@ class VotingEngine(ABC):
         self._learn(certificate)
         if certificate.view >= self.view:
             if self._gives_up in (certificate.kind, *self._journal.own.get(self.view, ())):
-                self._pacing.failed(self._member.validators.committee(self.view).faults_withstood)
+                self._pacing.failed(self._member.election.longest_row(self.view))
             self._enter(View(certificate.view + 1))
         else:
             self._prune()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -32,6 +32,7 @@ from cluster.scenario.sections.forks import ForkSection, check_change, check_fau
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.sections.success import SuccessSection
 from cluster.scenario.sections.validators import ValidatorsSection
+from consensus.leader import DRAWN_IN_A_ROW
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.pvm.deployment import refusal
@@ -272,7 +273,7 @@ class Scenario(Section):
 
         By default the time of a rebroadcast, ``f + 1`` failed views in a row and one more view: ``rebroadcast_ms +
         (f + 2) × (advance_timeout_ms + block_interval_ms)``. With random leaders it has three times as many views
-        (:data:`DRAWN_IN_A_ROW`).
+        (:data:`consensus.leader.DRAWN_IN_A_ROW`).
         """
         if self.success.recovery_ms is not None:
             return self.success.recovery_ms
@@ -281,7 +282,3 @@ class Scenario(Section):
         if consensus.leader_election == "random":
             views *= DRAWN_IN_A_ROW
         return consensus.rebroadcast_ms + views * consensus.view_change_ms
-
-
-DRAWN_IN_A_ROW: Final = 3
-"""Factor of the views that may fail in a row with random leaders, compared with leaders in turn."""

@@ -224,13 +224,13 @@ def test_a_whole_set_that_crashes_after_journaling_that_it_gave_up_goes_on(engin
 def return_to_a_backlog(engine: MakeEngine) -> None:
     """Every block is bad for a long time; then one validator fails, and one that was away is needed for a quorum."""
     network = Network(4, seed=9, silent=(3,), invalid_leaders=(0, 1, 2), make_engine=engine)
-    network.run(until_ms=400_000)
+    network.run(until_ms=1_200_000)
     assert not network.finalizations
     assert len(network.nullifications) > 2 * MAX_REQUESTED_VIEWS
     network.invalid_leaders = ()
     network.crash(network.hosts[2])
     network.start(network.hosts[3])
-    network.run(until_ms=500_000)
+    network.run(until_ms=1_300_000)
     network.chain()
     assert network.lowest_final_view() > len(network.nullifications), "no progress"
 

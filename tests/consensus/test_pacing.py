@@ -21,7 +21,7 @@ LONGEST_HONEST = 3
 
 def failed(pacing: Pacing, views: int) -> int:
     for _ in range(views):
-        pacing.failed(faults_withstood=1)
+        pacing.failed(LONGEST_HONEST)
     return pacing.factor
 
 

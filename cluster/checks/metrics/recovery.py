@@ -10,8 +10,10 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.record.run import FaultRecord, RunRecord
+from cluster.scenario.genesis import validators_of
+from consensus.leader import ELECTIONS
 from consensus.pacing import Pacing
-from consensus.types import fault_bound, quorum
+from consensus.types import View, fault_bound, quorum
 
 VIEWS_UNTIL_FINAL: Final = 8
 """So many views at most may be current at once: the newest one, and that of a block that becomes final by it."""
@@ -70,14 +72,15 @@ def longest_timeouts(books: Books) -> int:
     than too few.
     """
     record, pacing, highest, before = books.record, Pacing(), 1, 0
-    faults = min(fault_bound(len(members)) for members in record.scenario.validators.committees.values())
+    validators, namespace = validators_of(record.genesis, record.scheme), record.genesis.chain_id.encode()
+    election = ELECTIONS[record.scenario.consensus.leader_election](validators, namespace)
     honest = {validator.index for validator in books.judged}
     newest = record.samples[-1].views if record.samples else ()
     entered = [view for index, view in enumerate(newest) if view is not None and index in honest]
     final = [view for _, view in sorted(books.views.items())]
     for view in [*final, max(entered, default=0)]:
         for _ in range(view - before - 1):
-            pacing.failed(faults)
+            pacing.failed(election.longest_row(View(view)))
         highest, before = max(highest, pacing.factor), view
         pacing.finalized()
     return highest

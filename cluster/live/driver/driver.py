@@ -18,11 +18,11 @@ from typing import Any, Final
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.live.audit.collect import collect
+from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
-from cluster.live.driver.collect import collect
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts
-from cluster.live.driver.live_audit import LiveAudit
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line

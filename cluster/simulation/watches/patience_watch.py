@@ -73,7 +73,7 @@ class _Timeouts:
     final: int = 0
     """Finalizations since the factor changed."""
 
-    def certified(self, kind: VoteKind, view: View, faults_withstood: int) -> None:
+    def certified(self, kind: VoteKind, view: View, longest_row: int) -> None:
         if kind == VoteKind.FINALIZE:
             self.failed, self.final = 0, self.final + 1
             if self.final == FINAL_UNTIL_SHORTER:
@@ -84,7 +84,7 @@ class _Timeouts:
         if not failed:
             return
         self.failed += 1
-        if self.failed > 2 * faults_withstood + 1 and self.factor < LONGEST:
+        if self.failed > longest_row and self.factor < LONGEST:
             self.factor, self.final = 2 * self.factor, 0
 
 
@@ -97,11 +97,11 @@ class PatienceWatch:
         leader: Callable[[View], int],
         look: Look,
         skips_silent_leaders: bool,
-        faults_withstood: Callable[[View], int],
+        longest_row: Callable[[View], int],
     ) -> None:
-        """``faults_withstood``: by the committee of a view."""
+        """``longest_row``: the failed views between two finalizations that make nobody wait longer, by view."""
         self._names = names
-        self._faults_withstood = faults_withstood
+        self._longest_row = longest_row
         self._leader = leader
         self._tell = look
         self._skips_silent_leaders = skips_silent_leaders
@@ -115,7 +115,7 @@ class PatienceWatch:
     def certified(self, index: int, kind: VoteKind, view: View) -> None:
         """A validator learned a certificate."""
         if self._timeouts[index].view != GENESIS_VIEW:  # else it repeats on its start what it knew before
-            self._timeouts[index].certified(kind, view, self._faults_withstood(view))
+            self._timeouts[index].certified(kind, view, self._longest_row(view))
 
     def enters(self, index: int, view: View, now_ms: float, leader_timeout_ms: int, advance_timeout_ms: int) -> None:
         """A validator enters a view, when its own clock says ``now_ms``. The timeouts are the configured ones."""

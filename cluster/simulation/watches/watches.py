@@ -31,16 +31,15 @@ class Watches:
         self, scenario: Scenario, genesis: Genesis, validators: ValidatorSet, now_ms: Callable[[], float]
     ) -> None:
         names, namespace = scenario.validators.names, genesis.chain_id.encode()
-        leader = ELECTIONS[scenario.consensus.leader_election](validators, namespace).leader
+        election = ELECTIONS[scenario.consensus.leader_election](validators, namespace)
+        leader = election.leader
         self._mutants = [scenario.validators.node(index).mutant for index in range(len(names))]
         skips = scenario.consensus.protocol == "simplex"
         self.monitor = SafetyMonitor(validators, namespace, genesis, leader, RuleLog(now_ms))
         self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
         self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms)
         self.answers = AnswerWatch(names, self.monitor.log.look)
-        self.patience = PatienceWatch(
-            names, leader, self.monitor.log.look, skips, lambda view: validators.committee(view).faults_withstood
-        )
+        self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips, election.longest_row)
 
     def first_violation(self, machines: Iterable[Machine]) -> str:
         """The first violation so far, or who diverged, in words; empty if there is none."""

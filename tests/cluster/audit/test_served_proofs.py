@@ -25,7 +25,7 @@ from cluster.audit.served_proofs import (
 )
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.live.driver.collect import ServedOverHttp
+from cluster.live.audit.collect import ServedOverHttp
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario

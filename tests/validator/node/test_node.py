@@ -410,7 +410,7 @@ def without_finalize(_sender: int, _target: int, payload: bytes) -> bytes | None
 def test_a_long_line_that_one_finalization_covers_is_caught_up_with() -> None:
     """No block among the first sixty-four has a certificate of its own."""
     network = Network(cut={3}, tap=without_finalize).start()
-    network.run_until(lambda: network.validator(0).node.view > 3 * MAX_BLOCKS_ASKED)
+    network.run_until(lambda: network.validator(0).node.view > 3 * MAX_BLOCKS_ASKED, limit_ms=600_000)
     assert network.heights()[:3] == [0, 0, 0]
     network.tap = lambda _sender, _target, payload: payload
     network.run_until(lambda: network.height(0) > MAX_BLOCKS_ASKED)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from nacl.signing import SigningKey
 from starlette.exceptions import HTTPException
 
-from cluster.live.driver.collect import _is_pending
+from cluster.live.audit.collect import _is_pending
 from cluster.live.host import http, pages
 from cluster.live.host.http import build_app
 from cluster.live.web import connections, event_stream

@@ -22,7 +22,7 @@ from cluster.audit.books import ledger_of
 from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
 from cluster.disks.directory import DirectoryDisk
-from cluster.live.driver.collect import ServedOverHttp, collect
+from cluster.live.audit.collect import ServedOverHttp, collect
 from cluster.live.host import executor_thread, pages
 from cluster.live.host.executor_thread import MAX_PAGES_AT_ONCE
 from cluster.live.host.host import ValidatorHost
@@ -716,7 +716,8 @@ def test_no_peer_crowds_out_what_others_answer_to_a_join(tmp_path: Path, monkeyp
         for payload in (gossip, answer):
             alone.loop.transport._on_message(1, payload)
         await has_taken.wait()
-        assert taken == [Message(0, answer)] * MAX_JOIN_MESSAGES + [Message(1, answer)]
+        senders = [(message.sender, message.payload) for message in taken]
+        assert senders == [(0, answer)] * MAX_JOIN_MESSAGES + [(1, answer)]
         alone.loop.transport._on_message(0, answer)
         await has_more.wait()
         alone.loop.join.give_up()

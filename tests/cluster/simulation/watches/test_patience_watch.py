@@ -27,7 +27,7 @@ class Waiting:
     def __init__(self, *, skips: bool = True, heard_in: int = VIEW - 1) -> None:
         self.told: list[tuple[str, bool, str]] = []
         names = [f"v{index}" for index in range(4)]
-        self.watch = PatienceWatch(names, lambda _: LEADER, self.look, skips, lambda _: 1)
+        self.watch = PatienceWatch(names, lambda _: LEADER, self.look, skips, lambda _: 3)
         self.enter(View(VIEW - 1), 0)
         self.hear(BENCH.vote(LEADER, FINALIZE, heard_in, "b"), 10)
         self.enter(VIEW, 1_000)

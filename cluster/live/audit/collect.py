@@ -16,7 +16,7 @@ from cluster.audit.books import FinalQueries, KeptLedger, final_queries
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
-from cluster.live.driver.live_audit import LiveAudit, first_height_of, take_blocks
+from cluster.live.audit.live_audit import LiveAudit, first_height_of, take_blocks
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import ServedBlocks
 from cluster.record.run import RunRecord, Supply, ValidatorRecord

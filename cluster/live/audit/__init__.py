@@ -1,0 +1,1 @@
+"""What validators serve is taken and audited, while a live run goes and at its end."""
