@@ -27,10 +27,10 @@ def newest(simulation: Simulation) -> int:
     return max(validator.executor.final_header.height for validator in running)
 
 
-def killed_before_anybody_was_told(protocol: str) -> tuple[Simulation, int]:
+def killed_before_anybody_was_told(protocol: str, seed: int = 3) -> tuple[Simulation, int]:
     """All four are down, and on one disk is a final block that nobody spoke of."""
     plan = Scenario.model_validate(FIELDS | {"consensus": FIELDS["consensus"] | {"protocol": protocol}})
-    simulation = Simulation(plan, 3, "test", scheme=KeyedHashScheme())
+    simulation = Simulation(plan, seed, "test", scheme=KeyedHashScheme())
     simulation.begin()
     while newest(simulation) <= max(HEIGHT, simulation.watches.monitor.height):
         assert simulation.advance()
@@ -57,8 +57,9 @@ def test_it_is_watched(protocol: str) -> None:
 
 
 def test_a_monitor_that_is_not_told_takes_the_next_block_for_wrong() -> None:
-    """The planted fault. With Simplex the others have made the block final, too, before the next one is."""
-    simulation, height = killed_before_anybody_was_told("hotstuff")
+    """The planted fault. With Simplex, and most seeds, the others have made the block final, too, before the next one
+    is."""
+    simulation, height = killed_before_anybody_was_told("hotstuff", seed=6)
     for machine in simulation.machines:
         machine.opened = None
         machine.start()

@@ -13,10 +13,10 @@ from cluster.audit.books import keep_books
 from cluster.audit.served_proofs import ProofAudit
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
+from cluster.live.audit import collect as collecting
+from cluster.live.audit import live_audit as module
 from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LEDGER_LAG, LiveAudit
-from cluster.live.audit import collect as collecting
-from cluster.live.driver import live_audit as module
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import block_digest
 from cluster.record.run import RunRecord
