@@ -30,6 +30,7 @@ from cluster.tools.drills.expectations import judge_replay, judge_timers_once
 from cluster.tools.drills.kinds.byzantine import Byzantine
 from cluster.tools.drills.kinds.divergence import Divergence
 from cluster.tools.drills.kinds.join import Join
+from cluster.tools.drills.kinds.node_loss import NodeLoss
 from cluster.tools.drills.kinds.outage import Outage
 from cluster.tools.drills.kinds.partition import Partition
 from cluster.tools.drills.kinds.reorg import Reorg
@@ -114,6 +115,7 @@ OTHERS: tuple[Drill, ...] = (
     Join(),
     Byzantine(),
     Upgrade(),
+    NodeLoss(),
 )
 
 

@@ -148,7 +148,7 @@ def views_of(record: RunRecord) -> set[int]:
 def test_split_views_are_apart_and_come_level_in_one_jump(protocol: str) -> None:
     seen, other = kept_run("split-views", protocol), kept_run("all-online", protocol)
     assert sum(split_ms > 300 for split_ms in seen.splits_ms()) >= 3, "all four cuts leave some behind"
-    assert seen.splits_ms()[0] > 4_000
+    assert seen.splits_ms()[0] > 3_000, "most of the four seconds for which one hears nobody"
     assert sum(ahead >= 5 for ahead in seen.jumps()) >= 2
     assert not other.jumps()
     assert other.splits_ms()[0] < 50

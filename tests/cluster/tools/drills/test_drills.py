@@ -54,6 +54,7 @@ SOON = Change("stop.timeout_s", 25)
 """Where no quorum is left, the end comes by time."""
 APART = Change("stop.timeout_s", 40)
 """So it does where a partition's sides went on as two chains, which is seen soon after it."""
+AT_THE_END = (Change("faults[0].at_height", 17), Change("stop.height", 20), Change("stop.drain_blocks", 0))
 SHORT = Change("stop.height", 20)
 """High enough where nothing is to come."""
 
@@ -333,7 +334,7 @@ def test_it_is_judged_by_the_scenario_that_ran(drill: Drill, changes: tuple[Chan
         (Upgrade(), (Change("faults[0].target", "validator-1"),), "upgraded", "was not to get another version"),
         (NodeLoss(), (Change("faults", [KILL_BEFORE]), SHORT), "goes_on", "no node was lost"),
         (NodeLoss(), (Change("faults", [KILL_BEFORE]), SHORT), "elsewhere", "no node was lost"),
-        (NodeLoss(down_s=3), (Change("stop.height", 24), Change("stop.drain_blocks", 0)), "elsewhere", "5 needed"),
+        (NodeLoss(down_s=3), AT_THE_END, "elsewhere", "5 needed"),
         (Divergence(), (*planted("double-fire", (1, 2)), SOON), "found", "2 validators have a planted bug"),
         costly(Divergence(), (Change("validators.nodes", []),), "others", "0 validators have a planted bug"),
         (Divergence(), (*planted("quorum-of-2f", (1,)), SHORT), "bisected", "is not known"),
