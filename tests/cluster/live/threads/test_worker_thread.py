@@ -112,7 +112,7 @@ def test_a_caller_that_is_gone_gets_no_answer() -> None:
         thread = WorkerThread("worker")
         gate = threading.Event()
         call = asyncio.create_task(thread.call(gate.wait))
-        await asyncio.sleep(0)
+        assert await asyncio.wait({call}, timeout=0) == (set(), {call})
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
