@@ -1,13 +1,13 @@
-"""End to end: blocks/s, fires/s, finality latency and memory of 4, 16 and 64 validators, live on Ray.
+"""End to end: blocks/s, fires/s, finality latency and memory of four validators, live on Ray.
 
-Four validators run three times: idle, without a block interval; with a timer lane that is full in every block, of
-Python actors that work and schedule their next timer themselves, so that nobody sends anything once they have begun;
+They run three times: idle, without a block interval; with a timer lane that is full in every block, of Python actors
+that work and schedule their next timer themselves, so that nobody sends anything once they have begun;
 and flooded with bursts of small timers by Locust. Of the full lane, ``core_share`` is the processor time that the
 validators themselves took (node and executor: what is pure of them) from the first block on, as a share of what the
 machine had to give meanwhile, all processors together: the rest is transport, HTTP, Locust, Ray, the driver, and
 waiting. Lane prices are set to nothing there, since they would price a lane that stays full out of any purse within a
-hundred blocks. 16 and 64 validators run idle, several on a host. The transport
-is measured beside bare TCP streams. The simulator runs the full lane in virtual time; what it reports a second is a
+hundred blocks. The transport is measured beside bare TCP streams. The simulator runs the full lane in virtual time;
+what it reports a second is a
 second of the wall clock. Every run is checked like any other, and figures of one that does not pass are not shown.
 """
 
@@ -62,30 +62,25 @@ NO_LINKS = {"latency_ms": 0.0, "jitter_ms": 0.0}
 """The machine's own streams, as they are."""
 SIMULATED_HEIGHTS = 250
 """Of the full lane: some three a second."""
-HOSTS = {4: 4, 16: 8, 64: 8}
-"""Hosts for so many validators; a host's memory is that of all that it carries."""
 
 
 def main() -> None:
-    run_benchmark(__doc__, measure, full="64 validators too (some minutes)")
+    run_benchmark(__doc__, measure)
 
 
 def measure(size: Size) -> list[Metric]:
     """All metrics of this benchmark."""
-    found = [*_four(size), *_streams(size)]
-    for count in (16, 64) if size.full else (16,):
-        found += _many(count, size)
-    return found
+    return [*_four(size), *_streams(size)]
 
 
 def _four(size: Size) -> list[Metric]:
-    idle = _live(_scenario("idle", 300 if size.quick else 2_000, interval_ms=0, users=[]))
-    loaded = _live(_full_lane(SIMULATED_HEIGHTS if size.quick else 1_000))
-    flooded = _live(_scenario("flood", 100 if size.quick else 300, interval_ms=100, users=FLOOD_USERS))
+    idle = live_figures(_scenario("idle", 300 if size.quick else 2_000, interval_ms=0, users=[]))
+    loaded = live_figures(_full_lane(SIMULATED_HEIGHTS if size.quick else 1_000))
+    flooded = live_figures(_scenario("flood", 100 if size.quick else 300, interval_ms=100, users=FLOOD_USERS))
     began = time.perf_counter()
     simulated_record = simulate(_full_lane(SIMULATED_HEIGHTS), SEED, COMMIT)
     wall_seconds = time.perf_counter() - began
-    simulated = _figures(simulated_record)
+    simulated = figures_of(simulated_record)
     core_share = loaded["core_seconds"] / (loaded["duration_s"] - loaded["startup_seconds"]) / _processors()
     return [
         Metric("blocks_per_second", idle["blocks_per_second"], "blocks/s, live, idle", goal=20),
@@ -103,17 +98,6 @@ def _four(size: Size) -> list[Metric]:
         Metric("simulated_fires_per_second", simulated["fires"] / wall_seconds, "fires/wall s, sim, full lane"),
         Metric("simulated_finality_latency_ms", simulated["finality_latency_p50_ms"], "virtual ms p50, sim, full lane"),
         Metric("simulated_speedup", simulated_record.duration_ms / 1_000 / wall_seconds, "virtual s/wall s"),
-    ]
-
-
-def _many(count: int, size: Size) -> list[Metric]:
-    figures = _live(_scenario(f"idle-{count}", 60 if size.quick else 200, interval_ms=0, users=[], validators=count))
-    a_validator = figures["memory_max_mb"] * HOSTS[count] / count
-    return [
-        Metric(f"blocks_per_second_{count}", figures["blocks_per_second"], f"blocks/s, live, idle, {count} validators"),
-        Metric(f"finality_latency_ms_{count}", figures["finality_latency_p50_ms"], f"ms p50, idle, {count} validators"),
-        Metric(f"startup_seconds_{count}", figures["startup_seconds"], f"s to the first block, {count} validators"),
-        Metric(f"memory_mb_{count}", a_validator, f"MB a validator, {count // HOSTS[count]} on a host"),
     ]
 
 
@@ -135,13 +119,12 @@ def _scenario(
     height: int,
     interval_ms: int,
     users: list[dict[str, Any]],
-    validators: int = 4,
     params: dict[str, Any] | None = None,
 ) -> Scenario:
     return Scenario.model_validate(
         {
             "name": name,
-            "validators": {"count": validators, "hosts": HOSTS[validators]},
+            "validators": 4,
             "consensus": {"block_interval_ms": interval_ms},
             "links": NO_LINKS,
             "chain": {"params": params or {}},
@@ -152,16 +135,17 @@ def _scenario(
     )
 
 
-def _live(scenario: Scenario) -> dict[str, float]:
+def live_figures(scenario: Scenario) -> dict[str, float]:
+    """The figures of a live run, whose folder is removed."""
     folder = Path(tempfile.mkdtemp(prefix="stampede-benchmark-"))
     try:
         record: RunRecord = run_live(scenario, SEED, COMMIT, folder, lambda _sample: None, print)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return _figures(record)
+    return figures_of(record)
 
 
-def _figures(record: RunRecord) -> dict[str, float]:
+def figures_of(record: RunRecord) -> dict[str, float]:
     """A run's figures. Ends the benchmark where the run did not pass its checks."""
     judged = judge_run(record)
     verdict = judged.verdict

@@ -26,19 +26,19 @@ def benchmark(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_a_run_that_passes_gives_its_figures(benchmark: ModuleType) -> None:
-    assert benchmark._figures(make_record())["heights"] == 12
+    assert benchmark.figures_of(make_record())["heights"] == 12
 
 
 def test_a_run_that_does_not_pass_ends_the_benchmark(benchmark: ModuleType) -> None:
     record = make_record()
     record.problems.append("Locust died")
     with pytest.raises(SystemExit, match=r"^the sim run 'synthetic' did not pass: no_problems: fail: Locust died$"):
-        benchmark._figures(record)
+        benchmark.figures_of(record)
 
 
 def test_an_idle_run_can_pass_and_a_flood_without_load_cannot(benchmark: ModuleType) -> None:
     idle = simulate(benchmark._scenario("idle", 32, interval_ms=0, users=[]), 1)
-    assert benchmark._figures(idle)["heights"] >= 32
+    assert benchmark.figures_of(idle)["heights"] >= 32
     flood = benchmark._scenario("flood", 32, interval_ms=0, users=benchmark.FLOOD_USERS)
     idle.scenario = flood
     assert check_run(idle).check("load").verdict.value == "inconclusive"

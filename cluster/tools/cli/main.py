@@ -23,6 +23,7 @@ from cluster.tools.compare import commands as compare
 from cluster.tools.console.output import LastingOutput
 from cluster.tools.drills import commands as drills
 from cluster.tools.explain import commands as explain
+from cluster.tools.explain.size import commands as size
 from cluster.tools.inspect import commands as inspect
 from cluster.tools.inspect import state
 from cluster.tools.mutation import commands as mutation
@@ -129,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, help="print the version and commit, and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
-    for folder in (run, explain, drills, sweeps, mutation, rerun, inspect, state, compare, actors):
+    for folder in (run, explain, size, drills, sweeps, mutation, rerun, inspect, state, compare, actors):
         folder.add_commands(commands)
     for listed in commands._choices_actions:  # argparse shows this text in the list alone
         command = commands.choices[listed.dest]

@@ -1,0 +1,125 @@
+"""How far one machine goes: 4, 16, 64 and 128 validators with both protocols, live and simulated, all idle.
+
+A live testnet runs without a block interval and without latency, its validators on four hosts, so that the processors
+are the limit. Of each: blocks a second, megabytes that validators send each other for a block, milliseconds until a
+block is final, and a validator's share of its host's memory. The simulator runs the same; its seconds are those of the
+wall clock, its latencies virtual. ``size_error_N`` is by what share the guess of ``stampede size`` misses the rate of
+Simplex that is measured after it. ``driver_memory_mb`` is the most that a driver holds while it judges a long run of 64
+validators (:mod:`judging`).
+
+Without options 4, 16 and 64 validators run live, 128 in the simulator alone, and the long run has 5,000 heights.
+``--full`` adds 128 live validators, a quarter of an hour, and 100,000 heights.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import judging
+from live import SEED, figures_of, live_figures
+from reporting import Metric, Size, run_benchmark
+
+from cluster.scenario import Scenario
+from cluster.simulation.driver import simulate
+from cluster.tools.explain.size.calibration import calibrate
+from cluster.tools.explain.size.estimate import estimate
+
+HOSTS: Final = 4
+"""The fewest that n validators may have, and enough to use every processor of the machine."""
+PROTOCOLS: Final = ("simplex", "hotstuff")
+LIVE_HEIGHTS: Final = {4: 1_000, 16: 300, 64: 100, 128: 50}
+SIMULATED_HEIGHTS: Final = {4: 300, 16: 100, 64: 30, 128: 20}
+GOALS: Final = {("simplex", 16): 25.0, ("simplex", 64): 2.0, ("hotstuff", 64): 4.0}
+"""Blocks a second."""
+BYTES_GOAL_MB: Final = 20.0
+"""Of a Simplex block among 128 validators."""
+SIZE_ERROR_GOAL: Final = 0.3
+
+
+def main() -> None:
+    run_benchmark(__doc__, measure, full="128 live validators and a long run of 100,000 heights too, about an hour")
+
+
+def measure(size: Size) -> list[Metric]:
+    """All metrics of this benchmark."""
+    counts = (4, 16) if size.quick else (4, 16, 64, 128) if size.full else (4, 16, 64)
+    found: list[Metric] = []
+    for protocol in PROTOCOLS:
+        for count in counts:
+            found += _live(protocol, count, size)
+        for count in counts if size.quick else SIMULATED_HEIGHTS:
+            found += _simulated(protocol, count, size)
+    return [*found, _driver_memory(size)]
+
+
+def _scenario(protocol: str, count: int, heights: int) -> Scenario:
+    return Scenario.model_validate(
+        {
+            "name": f"{protocol}-{count}",
+            "validators": {"count": count, "hosts": HOSTS},
+            "consensus": {"protocol": protocol, "block_interval_ms": 0},
+            "links": {"latency_ms": 0.0, "jitter_ms": 0.0},
+            "stop": {"height": heights, "drain_blocks": 2, "timeout_s": 900},
+            "success": {"transactions": 0, "fires": 0},
+        }
+    )
+
+
+def _name(metric: str, protocol: str, count: int) -> str:
+    """Simplex is the usual one, and not named."""
+    return f"{metric}_{count}" if protocol == "simplex" else f"{protocol}_{metric}_{count}"
+
+
+def _live(protocol: str, count: int, size: Size) -> list[Metric]:
+    scenario = _scenario(protocol, count, LIVE_HEIGHTS[count] // (5 if size.quick else 1))
+    guessed: list[float] = []
+    if protocol == "simplex" and count < 128:
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        guessed = [estimate(scenario, calibrate(scenario, print), None, files).rate]
+    found, about = live_figures(scenario), f"{protocol}, {count} validators, live"
+    rate, block_mb = found["blocks_per_second"], found["bytes_sent"] / found["heights"] / 1e6
+    goal_mb = BYTES_GOAL_MB if count == 128 and protocol == "simplex" else None
+    return [
+        Metric(_name("blocks_per_second", protocol, count), rate, f"blocks/s, {about}", GOALS.get((protocol, count))),
+        Metric(f"{protocol}_mb_{count}", block_mb, f"MB a block, {about}", goal_mb, at_least=False),
+        Metric(f"{protocol}_finality_ms_{count}", found["finality_latency_p50_ms"], f"ms p50, {about}"),
+        Metric(f"{protocol}_startup_s_{count}", found["startup_seconds"], f"s to the first block, {about}"),
+        Metric(f"{protocol}_memory_mb_{count}", found["memory_max_mb"] * HOSTS / count, f"MB a validator, {about}"),
+        *(
+            Metric(f"size_error_{count}", abs(guess / rate - 1), "of the rate", SIZE_ERROR_GOAL, at_least=False)
+            for guess in guessed
+        ),
+    ]
+
+
+def _simulated(protocol: str, count: int, size: Size) -> list[Metric]:
+    scenario = _scenario(protocol, count, SIMULATED_HEIGHTS[count] // (5 if size.quick else 1))
+    began_s = time.perf_counter()
+    record = simulate(scenario, SEED, "benchmark")
+    wall_s = time.perf_counter() - began_s
+    found, about = figures_of(record), f"{protocol}, {count} validators, simulated"
+    return [
+        Metric(f"{protocol}_simulated_{count}", found["heights"] / wall_s, f"blocks/wall s, {about}"),
+        Metric(f"{protocol}_messages_{count}", found["messages_sent"] / found["heights"], f"messages a block, {about}"),
+        Metric(f"{protocol}_virtual_ms_{count}", found["finality_latency_p50_ms"], f"virtual ms p50, {about}"),
+    ]
+
+
+def _driver_memory(size: Size) -> Metric:
+    heights = judging.FULL_HEIGHTS if size.full else judging.QUICK_HEIGHTS if size.quick else judging.HEIGHTS
+    with (
+        tempfile.TemporaryDirectory(prefix="scale-") as folder,
+        ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone,
+    ):
+        metrics = alone.submit(judging.judged, Path(folder), heights).result()
+    return next(metric for metric in metrics if metric.name == "driver_memory_mb")
+
+
+if __name__ == "__main__":
+    main()

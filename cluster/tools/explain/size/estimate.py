@@ -1,0 +1,201 @@
+"""What a scenario wants of machines, by a calibration. Pure.
+
+With n validators on H hosts, a block costs ``a·n + b·n² + s·v·n·H`` of processor time: what each validator does once a
+block, what it does once a message, and the signatures that each host checks once for all its validators (s a validator
+and block, v seconds each). The two measured testnets give a and b. Bytes a block are ``a·n + b·n²`` as well, memory a
+host and disk a validator grow by the number of peers.
+
+Three limits bound the rate of blocks: the cores, a host (whose validators share one thread), and the protocol, which
+waits for the block interval and two messages. Whatever is left out makes the guess worse, not wrong in kind: faults,
+stalls, and blocks that a heavy load makes slow to execute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.common.wording import counted
+from cluster.scenario import Scenario
+from cluster.tools.explain.size.calibration import HOSTS, Calibration, IdleTestnet
+
+SIGNATURES: Final = {"simplex": 2, "hotstuff": 1}
+"""Votes of a validator a block."""
+MESSAGES_PER_BLOCK: Final = 2
+"""One after the other: a proposal and a vote."""
+DRIVER_CORES: Final = 0.2
+"""Of driver and Ray, measured with 16 validators."""
+REQUEST_S: Final = 0.003
+"""Processor time of a request of the load: Locust's half and the validator's, measured."""
+RAY_WORKER_BYTES: Final = 55_000_000
+"""By which a host is larger as a Ray actor than as a process of its own, measured."""
+RAY_BYTES: Final = 600_000_000
+"""Ray's own processes on its head, measured."""
+DRIVER_BYTES: Final = 400_000_000
+"""Driver and Locust, measured."""
+STREAM_FILES: Final = 2
+"""File descriptors of a pair of validators on one of them: each dials the other."""
+HOST_FILES: Final = 60
+MEASURED_PAIRS: Final = 32
+"""Validators among which the median latency is taken."""
+TIGHT: Final = 0.9
+"""The share of memory and disk that a run may take."""
+MIN_USABLE_CORES: Final = 0.05
+"""Left to the validators however busy the machine is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The guess."""
+
+    validators: int
+    hosts: int
+    cores: float
+    """That the scenario uses at its rate of blocks, or that would let it reach ``wanted_rate``."""
+    cores_here: float
+    wanted_rate: float
+    """Blocks a second if there were cores enough."""
+    rate: float
+    """Blocks a second that are to be expected."""
+    limit: str
+    """What bounds ``rate``."""
+    block_core_ms: float
+    """Processor time of a block, of all validators together."""
+    block_bytes: float
+    """Bytes that validators send each other for a block."""
+    bandwidth_bytes: float
+    """A second, at ``rate``, of all validators together."""
+    memory_bytes: float
+    memory_here: float
+    disk_bytes: float
+    """At the end of the run, of all validators together and the run's folder."""
+    disk_here: float
+    files: int
+    """Descriptors that a host opens."""
+    files_here: int
+    seconds: float
+    """Length of the run from the first block on."""
+    problems: tuple[str, ...]
+    """Why it does not fit here, in words; empty if it does."""
+
+
+def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files_here: int) -> Estimate:
+    """The guess for a scenario, on this machine or on ``cores`` that are as fast as its own."""
+    section, small, large = scenario.validators, measured.small, measured.large
+    n, hosts = section.count, section.host_count
+    here = float(cores if cores is not None else measured.cores)
+    block_s = _block_seconds(scenario, measured)
+    request_s = measured.load.transactions * REQUEST_S
+    others = DRIVER_CORES + request_s + n * measured.load.core_seconds
+    usable = max(MIN_USABLE_CORES, min(here * _used_share(n, measured), here - measured.others_cores - others))
+    limits = {
+        f"the {counted(int(here), 'core')}": usable / block_s,
+        "the busiest host, whose validators share a thread": hosts / block_s,
+        "the protocol: the block interval, and two messages": 1 / _least_interval_s(scenario, block_s / hosts),
+    }
+    limit = min(limits, key=lambda name: limits[name])
+    rate, wanted = limits[limit], min(list(limits.values())[1:])
+    heights = scenario.stop.height + scenario.stop.drain_blocks
+    seconds = heights / rate
+    memory = RAY_BYTES + DRIVER_BYTES + hosts * _host_bytes(n, n / hosts, measured)
+    disk = _disk_bytes(scenario, measured, heights, seconds)
+    files = HOST_FILES + -(-n // hosts) * (n - 1) * STREAM_FILES
+    block_bytes = _by_square(n, small.bytes_sent / small.blocks, large.bytes_sent / large.blocks)
+    problems = []
+    if memory > TIGHT * measured.memory_bytes:
+        problems.append(f"memory: it wants {_gb(memory)}, {_gb(measured.memory_bytes)} are available")
+    if disk > TIGHT * measured.disk_free_bytes:
+        problems.append(f"disk: it wants {_gb(disk)}, {_gb(measured.disk_free_bytes)} are free")
+    if files > files_here:
+        problems.append(f"open files: a host opens {files:,}, the limit is {files_here:,} (ulimit -n)")
+    if seconds > scenario.stop.timeout_s:
+        problems.append(
+            f"time: {heights:,} heights take {seconds:,.0f} s at {rate:.3g} blocks/s, stop.timeout_s is"
+            f" {scenario.stop.timeout_s:,}"
+        )
+    return Estimate(
+        validators=n,
+        hosts=hosts,
+        cores=wanted * block_s + others,
+        cores_here=here,
+        wanted_rate=wanted,
+        rate=rate,
+        limit=limit,
+        block_core_ms=block_s * MILLISECONDS_PER_SECOND,
+        block_bytes=block_bytes,
+        bandwidth_bytes=block_bytes * rate,
+        memory_bytes=memory,
+        memory_here=measured.memory_bytes,
+        disk_bytes=disk,
+        disk_here=measured.disk_free_bytes,
+        files=files,
+        files_here=files_here,
+        seconds=seconds,
+        problems=tuple(problems),
+    )
+
+
+def _block_seconds(scenario: Scenario, measured: Calibration) -> float:
+    """Processor time of a block, of all hosts."""
+    checks = SIGNATURES[scenario.consensus.protocol] * measured.verification_s
+
+    def without_checks(testnet: IdleTestnet) -> float:
+        return max(0.0, testnet.core_seconds / testnet.blocks - checks * testnet.validators * HOSTS)
+
+    n, hosts = scenario.validators.count, scenario.validators.host_count
+    return _by_square(n, without_checks(measured.small), without_checks(measured.large)) + checks * n * hosts
+
+
+def _by_square(n: int, small: float, large: float) -> float:
+    """``a·n + b·n²`` through the figures of the two testnets; neither a nor b is below zero."""
+    x, y, p, q = HOSTS, HOSTS * HOSTS, small, large  # the testnets have 4 and 16 validators
+    b = max(0.0, (q / y - p / x) / (y - x))
+    a = max(0.0, q / y - b * y)
+    return a * n + b * n * n
+
+
+def _used_share(n: int, measured: Calibration) -> float:
+    """The share of the cores that an idle testnet could use: its validators wait for each other, and others run."""
+    shares = [each.core_seconds / each.seconds / measured.cores for each in (measured.small, measured.large)]
+    small, large = measured.small.validators, measured.large.validators
+    at = min(1.0, max(0.0, (n - small) / (large - small)))
+    return min(1.0, shares[0] + at * (shares[1] - shares[0]))
+
+
+def _least_interval_s(scenario: Scenario, work_s: float) -> float:
+    """The time between two blocks if cores are no limit; ``work_s`` is a host's work for a block."""
+    network = scenario.network
+    indices = range(min(scenario.validators.count, MEASURED_PAIRS))
+    found = [network.quality(one, other) for one in indices for other in indices if one != other]
+    latency_ms = median([quality.latency_ms for quality in found if quality is not None] or [0.0])
+    protocol_ms = scenario.consensus.block_interval_ms + MESSAGES_PER_BLOCK * latency_ms
+    return protocol_ms / MILLISECONDS_PER_SECOND + work_s
+
+
+def _host_bytes(n: int, carried: float, measured: Calibration) -> float:
+    """Resident memory of a host that carries so many of n validators."""
+    empty, small, large = measured.empty_host_bytes, measured.small, measured.large
+    one = max(0.0, small.host_memory_bytes - empty) * HOSTS / small.validators
+    four = max(0.0, large.host_memory_bytes - empty) * HOSTS / large.validators
+    a_peer = max(0.0, (four - one) / (large.validators - small.validators))
+    own = max(0.0, four - a_peer * large.validators)
+    return empty + RAY_WORKER_BYTES + carried * (own + a_peer * n)
+
+
+def _disk_bytes(scenario: Scenario, measured: Calibration, heights: int, seconds: float) -> float:
+    """Of all validators and the run's folder, which has each block once."""
+    small, large = (each.disk_bytes / each.blocks / each.validators for each in (measured.small, measured.large))
+    n = scenario.validators.count
+    a_peer = max(0.0, (large - small) / (measured.large.validators - measured.small.validators))
+    block = max(0.0, small - a_peer * measured.small.validators) + a_peer * n
+    block += measured.load.disk_bytes * seconds / heights
+    kept = heights
+    if scenario.storage.keep_blocks is not None:
+        kept = min(heights, scenario.storage.keep_blocks + int(scenario.storage.segment_kib * 1_024 / max(1.0, block)))
+    return n * kept * block + heights * block
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.1f} GB"

@@ -1,0 +1,52 @@
+"""Prints an estimate."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from cluster.scenario import Scenario
+from cluster.tools.console.output import print_line
+from cluster.tools.explain.size.estimate import Estimate
+
+
+def print_estimate(console: Console, scenario: Scenario, found: Estimate, is_here: bool) -> None:
+    """A row for each resource, and whether the scenario fits here."""
+    print_line(
+        console, f"{scenario.name}: {found.validators} validators on {found.hosts} hosts, {scenario.consensus.protocol}"
+    )
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("", "wanted", "here" if is_here else "there", "note"):
+        table.add_column(heading, justify="left" if heading in ("", "note") else "right", overflow="fold")
+    table.add_row(
+        "blocks/s",
+        f"{found.wanted_rate:.3g}",
+        f"{found.rate:.3g}",
+        f"limited by {found.limit}; a block takes {found.block_core_ms:.0f} ms of processor time",
+    )
+    table.add_row("cores", f"{found.cores:.1f}", f"{found.cores_here:g}", "for the wanted rate")
+    table.add_row("time", "", _duration(found.seconds), "for the scenario's heights")
+    table.add_row(
+        "bandwidth", "", _megabytes(found.bandwidth_bytes) + "/s", f"{found.block_bytes / 1e6:.2f} MB a block"
+    )
+    table.add_row("memory", _gigabytes(found.memory_bytes), _gigabytes(found.memory_here) if is_here else "", "")
+    table.add_row("disk", _gigabytes(found.disk_bytes), _gigabytes(found.disk_here) if is_here else "", "at the end")
+    table.add_row("open files", f"{found.files:,}", f"{found.files_here:,}" if is_here else "", "of a host")
+    console.print(table)
+    if is_here:
+        for problem in found.problems:
+            print_line(console, f"does not fit here: {problem}")
+        if not found.problems:
+            print_line(console, "fits here")
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 3600:.1f} h"
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:.2f} MB"
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:.2f} GB"

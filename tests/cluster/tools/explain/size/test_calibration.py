@@ -1,0 +1,74 @@
+"""A calibration of this machine, on real processes, sockets and files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cluster.common.errors import ExitCode
+from cluster.scenario import Scenario
+from cluster.tools.cli.main import main
+from cluster.tools.explain.size import calibration
+from cluster.tools.explain.size.calibration import LARGE, SMALL, calibrate
+
+pytestmark = pytest.mark.slow
+
+IDLE = """
+name: idle
+consensus: {protocol: hotstuff}
+load: {users: []}
+success: {transactions: 0, fires: 0}
+"""
+
+
+def test_a_testnet_of_both_sizes_and_the_load_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibration, "MEASURE_S", 1.0)
+    users = [{"workload": "heartbeat", "count": 4, "interval_ms": 200}]
+    scenario = Scenario.model_validate({"name": "loaded", "load": {"users": users}})
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    steps: list[str] = []
+    found = calibrate(scenario, steps.append)
+    assert len(steps) == 3
+    for testnet, count in ((found.small, SMALL), (found.large, LARGE)):
+        assert testnet.validators == count
+        assert testnet.blocks > 1
+        assert 0.05 < testnet.core_seconds < testnet.seconds * found.cores * 1.1
+        assert testnet.disk_bytes > testnet.blocks * count * 100
+        assert testnet.bytes_sent > testnet.blocks * count * (count - 1) * 100
+        assert testnet.host_memory_bytes > found.empty_host_bytes > 50_000_000
+    assert found.load.transactions > 1
+    assert found.load.fires > 1
+    assert found.load.core_seconds > 0
+    assert 1e-5 < found.verification_s < 1e-2
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before | _resource_tracker()
+
+
+def _resource_tracker() -> set[int]:
+    """Python's own helper of spawned processes, which lives as long as this one."""
+    children = psutil.Process().children(recursive=True)
+    return {child.pid for child in children if "resource_tracker" in " ".join(child.cmdline())}
+
+
+def test_the_command_says_whether_a_scenario_fits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, "MEASURE_S", 0.5)
+    file = tmp_path / "idle.yaml"
+    file.write_text(IDLE)
+    assert main(["size", str(file)]) == ExitCode.PASS
+    assert "fits here" in capsys.readouterr().out
+    assert main(["size", str(file), "--set", "stop.timeout_s=1", "--json"]) == ExitCode.FAIL
+    page = json.loads(capsys.readouterr().out)
+    [problem] = page["estimate"]["problems"]
+    assert problem.startswith("time: ")
+    assert page["calibration"]["large"]["validators"] == LARGE
+
+
+def test_a_scenario_for_the_simulator_alone_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "sim.yaml"
+    file.write_text(IDLE)
+    assert main(["size", str(file), "--set", "consensus.signatures=keyed-hash"]) == ExitCode.BAD_INPUT
+    assert "signs votes with ed25519 only" in capsys.readouterr().err
