@@ -31,7 +31,8 @@ class AnswerRule(StrEnum):
 
 
 class SafetyRule(StrEnum):
-    """Rules of the simulator's safety monitor (:mod:`cluster.simulation.watches.safety_monitor`)."""
+    """Rules of the simulator's safety monitor (:mod:`cluster.simulation.watches.safety_monitor`); live runs have some
+    of them (:mod:`cluster.live.audit.safety_watch`)."""
 
     CERTIFICATES = "certificates"
     ONE_BLOCK = "one_block_a_view"

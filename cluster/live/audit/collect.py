@@ -45,11 +45,13 @@ def collect(
     audit = LiveAudit(record) if audit is None else audit
     record.validators = list(audit.known.values())
     record.note_mutants()
-    record.monitor = with_answers(None, ())
+    record.monitor = with_answers(audit.safety.record(), ())
     ask_all = partial(_ask_all, record, urls, checkpoint)
     reachable = [found for found in record.validators if found.index in urls]
     honest = [found for found in reachable if not found.byzantine]
     answering = ask_all(honest, partial(_take_blocks, audit))
+    audit.safety.look(record.store, is_end=True)
+    record.monitor = with_answers(audit.safety.record(), ())
     answering += ask_all([found for found in reachable if found.byzantine], partial(_take_blocks, audit))
     chain = longest_chain(record.lives)
     record.kept_ledger = kept = _ledger_of(record, chain, audit.kept)

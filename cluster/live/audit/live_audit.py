@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from cluster.audit.books import KeptLedger
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_chains import read_served
+from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, ServedBlocks
 from cluster.record.run import RunRecord, ValidatorRecord
@@ -28,7 +29,8 @@ from loadgen.client import ClientError, ValidatorClient
 
 AGREEMENT: Final = "agreement"
 STATE_ROOTS: Final = "state_roots"
-WATCHED: Final = (AGREEMENT, STATE_ROOTS, CHAIN, TIMERS, CONSERVATION)
+SAFETY: Final = "safety"
+WATCHED: Final = (AGREEMENT, STATE_ROOTS, CHAIN, TIMERS, CONSERVATION, SAFETY)
 """The checks that a run may already fail while it runs."""
 
 BLOCKS_PER_REQUEST: Final = 64
@@ -91,8 +93,10 @@ def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockSto
 class LiveAudit:
     """Follows a run. :meth:`close` ends it; what it knows stays."""
 
-    def __init__(self, record: RunRecord) -> None:
+    def __init__(self, record: RunRecord, now_ms: Callable[[], float] = lambda: 0.0) -> None:
+        """``now_ms`` gives the time since the run began."""
         self._record = record
+        self.safety = SafetyWatch(record, now_ms)
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
         self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
@@ -103,6 +107,7 @@ class LiveAudit:
         self._taken = 0
         self._seen_in_ledger = 0
         self._seen_roots = 0
+        self._seen_in_safety = 0
         self._diverged: set[int] = set()
         self._skipped: Counter[int] = Counter()
         self.lock = threading.Lock()
@@ -197,6 +202,7 @@ class LiveAudit:
             except ClientError:
                 self._skipped[index] = ROUNDS_SKIPPED
         self._audit_roots()
+        self._watch_safety()
         self._advance(answering)
 
     def _follow(self, client: ValidatorClient, found: ValidatorRecord) -> None:
@@ -235,6 +241,13 @@ class LiveAudit:
         for height in wrong[self._seen_roots :]:
             self._seen_roots += 1
             self._tell_root("whoever served it first", height)
+
+    def _watch_safety(self) -> None:
+        """Look at what hosts told of certificates and votes."""
+        self.safety.look(self._record.store)
+        for violation in self.safety.log.violations[self._seen_in_safety :]:
+            self._seen_in_safety += 1
+            self._tell(SAFETY, violation)
 
     def _tell_root(self, whose: str, height: int) -> None:
         self._tell(STATE_ROOTS, f"height {height}: the root that {whose} computed is not the header's")

@@ -159,7 +159,7 @@ class _LiveRun:
         self._sampled_ms = float("-inf")
         self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice)
         self._stage: LiveStage | None = None
-        self._audit = LiveAudit(self.record)
+        self._audit = self._new_audit()
         """A new one once there is a folder."""
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class _LiveRun:
         """Start, follow, collect. Raises :class:`TestnetError` if the testnet cannot be started."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self.record.store = FileBlocks(self._folder / STORE_FILE)
-        self._audit = LiveAudit(self.record)
+        self._audit = self._new_audit()
         try:
             self._follow(*self._start())
         except KeyboardInterrupt:
@@ -197,6 +197,9 @@ class _LiveRun:
                 self.record.store.discard()
         finally:
             self._testnet.close()
+
+    def _new_audit(self) -> LiveAudit:
+        return LiveAudit(self.record, lambda: self._now_ms)
 
     def _note_failure(self, error: Exception) -> None:
         self.record.interrupted = True
@@ -260,6 +263,8 @@ class _LiveRun:
         states = [item for host in running for item in host.reports.states.items()]
         byzantine = self._scenario.validators.node
         diverged = {index for index, state in states if state.diverged and not byzantine(index).byzantine}
+        if len(running) < len(hosts.all) or any(host.phase is not Phase.UP for host in hosts.all):
+            self._audit.safety.note_away()
         told = self._audit.look(urls, diverged)
         for violation in told:
             self.on_notice(f"height {self._watch.height}: violation: {violation}")
@@ -409,6 +414,7 @@ class _LiveRun:
 
     def _take_view(self, view: ValidatorView) -> None:
         self._watch.take(view.index, view.observations)
+        self._audit.safety.take(view.index, view.observations)
         self._watch.trace.take(view.index, view.stamps)
         self._watch.take_use(self._now_ms, view)
         if self._stage is not None and self._stage.engine.is_listening:

@@ -9,13 +9,20 @@ from zlib import crc32
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.record.message_trace import HEAD_BYTES, RING_MESSAGES, Stamp
-from consensus.messages import VoteKind
+from consensus.messages import AnyCertificate, Vote, VoteKind
+from consensus.types import View
 from validator.node.events import BlockFinal
 
 MAX_OBSERVATIONS: Final = 100_000
 """The oldest are dropped first."""
+MAX_VOTES_REMEMBERED: Final = 256
+"""A vote is repeated while its view is not decided."""
 MARKED_BYTES: Final = 256
 """The checksum of so many bytes, and the length, identify a message well enough to draw it."""
+
+
+NOT_TOLD: Final = View(-1)
+"""For the parent view of a vote, of a host whose code tells only view and kind."""
 
 
 class FirstSeen(NamedTuple):
@@ -40,13 +47,23 @@ class ViewSeen(NamedTuple):
 
 
 class VoteSent(NamedTuple):
-    """A validator sent a vote. Noted only if a fault waits for votes."""
+    """A validator sent a vote that it did not send of late. The vote's signer is the validator."""
 
-    view: int
+    view: View
     kind: VoteKind
+    parent_view: View = NOT_TOLD
+    digest: bytes = b""
 
 
-Observation = FirstSeen | FinalSeen | ViewSeen | VoteSent
+class CertificateSeen(NamedTuple):
+    """A validator believes a certificate (:mod:`cluster.live.host.certificate_tap`)."""
+
+    certificate: AnyCertificate
+    looks_good: bool
+    """By the host's own look at its signatures."""
+
+
+Observation = FirstSeen | FinalSeen | ViewSeen | VoteSent | CertificateSeen
 
 
 class Observations:
@@ -55,6 +72,8 @@ class Observations:
     def __init__(self) -> None:
         self._notes: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
         self._stamps: deque[Stamp] = deque(maxlen=RING_MESSAGES)
+        self._votes: dict[VoteSent, None] = {}
+        """Those that were told last."""
         self._view = 0
         self._highest = 0
         self._build_began_ms: dict[int, float] = {}
@@ -84,8 +103,17 @@ class Observations:
     def finalized(self, block: BlockFinal) -> None:
         self._notes.append(FinalSeen(epoch_ms(), block))
 
-    def voted(self, view: int, kind: VoteKind) -> None:
-        self._notes.append(VoteSent(view, kind))
+    def voted(self, vote: Vote) -> None:
+        """Note a vote that is sent, unless it is repeated."""
+        said = VoteSent(vote.view, vote.kind, vote.parent_view, vote.digest)
+        if said not in self._votes:
+            self._votes[said] = None
+            if len(self._votes) > MAX_VOTES_REMEMBERED:
+                del self._votes[next(iter(self._votes))]
+            self._notes.append(said)
+
+    def certified(self, seen: CertificateSeen) -> None:
+        self._notes.append(seen)
 
     def stamp(self, is_sent: bool, peer: int | None, payload: bytes) -> None:
         """Note a message that was sent or received."""
