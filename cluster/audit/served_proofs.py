@@ -15,7 +15,7 @@ served_proofs      the proof of a key at the final height, or at one of the reta
 
 Keys and heights are drawn from the run's seed: a key that nobody ever wrote, an account of the genesis, timers that are
 pending, and timers that ended, whose removal had to change links. Certificates are judged by
-:mod:`cluster.audit.certificates`, which shares no rule with the validators.
+:mod:`cluster.audit.safety.certificates`, which shares no rule with the validators.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import Any, Final, Protocol
 
 from blake3 import blake3
 
-from cluster.audit.certificates import is_certified
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_register import NEWEST_HEIGHTS, NEWEST_KEPT
+from cluster.audit.safety.certificates import is_certified
 from cluster.record.archive import BlockRecord
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class LedgerRule(StrEnum):
@@ -54,6 +55,19 @@ class SafetyRule(StrEnum):
     BOUNDED = "bounded"
     ANSWERS = "answers"
     PATIENCE = "patience"
+
+
+WATCHED_LIVE: Final = (
+    SafetyRule.CERTIFICATES,
+    SafetyRule.ONE_BLOCK,
+    SafetyRule.SKIPS,
+    SafetyRule.CERTIFIED,
+    SafetyRule.PROVED_FINAL,
+    SafetyRule.ANCESTRY,
+    SafetyRule.LEADERS,
+    SafetyRule.OWN_VOTES,
+)
+"""The rules that live runs evaluate, too (:mod:`cluster.live.audit.safety_watch`)."""
 
 
 class PromiseRule(StrEnum):

@@ -90,6 +90,26 @@ def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockSto
         yield list(served.differing)[known:]
 
 
+class _Findings:
+    """Violations: all are counted, the first :data:`MAX_TOLD` kept in words."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter(dict.fromkeys(WATCHED, 0))
+        self.words: list[str] = []
+        self._taken = 0
+
+    def tell(self, check: str, what: str) -> None:
+        self.counts[check] += 1
+        if len(self.words) < MAX_TOLD:
+            self.words.append(f"{check}: {what}")
+
+    def take_new(self) -> list[str]:
+        """Those in words since the last call."""
+        new = self.words[self._taken :]
+        self._taken += len(new)
+        return new
+
+
 class LiveAudit:
     """Follows a run. :meth:`close` ends it; what it knows stays."""
 
@@ -100,14 +120,10 @@ class LiveAudit:
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
         self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
-        self.counts: Counter[str] = Counter(dict.fromkeys(WATCHED, 0))
-        """Violations so far, by check."""
+        self._findings = _Findings()
         self._urls: Mapping[int, str] = {}
-        self._told: list[str] = []
-        self._taken = 0
         self._seen_in_ledger = 0
         self._seen_roots = 0
-        self._seen_in_safety = 0
         self._diverged: set[int] = set()
         self._skipped: Counter[int] = Counter()
         self.lock = threading.Lock()
@@ -147,9 +163,12 @@ class LiveAudit:
         for index in sorted(diverged - self._diverged):
             self._diverged.add(index)
             self._tell(STATE_ROOTS, f"{self._name(index)} executed a final block to another result, and stopped")
-        new = self._told[self._taken :]
-        self._taken += len(new)
-        return new
+        return self._findings.take_new()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Violations so far, by check."""
+        return self._findings.counts
 
     @property
     def page(self) -> dict[str, Any]:
@@ -160,7 +179,7 @@ class LiveAudit:
             "compared": min((found.tip for found in judged), default=0),
             "ledger": self.kept.ledger.height,
             "violations": dict(self.counts),
-            "told": self._told[:],
+            "told": self._findings.words[:],
         }
 
     def lose(self, index: int, url: str) -> tuple[ValidatorRecord, bool]:
@@ -245,8 +264,7 @@ class LiveAudit:
     def _watch_safety(self) -> None:
         """Look at what hosts told of certificates and votes."""
         self.safety.look(self._record.store)
-        for violation in self.safety.log.violations[self._seen_in_safety :]:
-            self._seen_in_safety += 1
+        for violation in self.safety.log.violations[self.counts[SAFETY] :]:
             self._tell(SAFETY, violation)
 
     def _tell_root(self, whose: str, height: int) -> None:
@@ -264,9 +282,7 @@ class LiveAudit:
             self._tell(violation.check, f"height {violation.height}: {violation.what}")
 
     def _tell(self, check: str, what: str) -> None:
-        self.counts[check] += 1
-        if len(self._told) < MAX_TOLD:
-            self._told.append(f"{check}: {what}")
+        self._findings.tell(check, what)
 
     def _name(self, index: int) -> str:
         return self._record.scenario.validators.names[index]

@@ -1,8 +1,8 @@
 """Certificates and votes of a live run, watched while it goes: the part of the check *safety* that the driver can know.
 
 Hosts tell which certificates their validators believe and which votes they send, among their other observations. The
-rules are those of the simulator's monitor (:mod:`cluster.audit.certified_chain`, :mod:`cluster.audit.own_votes`). A
-process that ends takes with it what it did not tell. So a rule that asks for what somebody must have known is evaluated
+rules are those of the simulator's monitor (:mod:`cluster.audit.safety`). A process that ends takes with it what it did
+not tell. So a rule that asks for what somebody must have known is evaluated
 only if no host was away meanwhile: *ancestry* as to skipped views, and *proved_final*.
 """
 
@@ -13,29 +13,18 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from cluster.audit.certified_chain import CertifiedChain
-from cluster.audit.own_votes import VERBS, OwnVotes
-from cluster.audit.rule_log import MAX_VIOLATIONS, RuleLog
+from cluster.audit.safety.certified_chain import CertifiedChain
+from cluster.audit.safety.own_votes import VERBS, OwnVotes
+from cluster.audit.safety.rule_log import MAX_VIOLATIONS, RuleLog
 from cluster.live.host.observations import NOT_TOLD, CertificateSeen, Observation, VoteSent
 from cluster.record.chain_store import BlockStore
+from cluster.record.rules import WATCHED_LIVE
 from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import MonitorRecord, RunRecord
 from cluster.scenario.genesis import validators_of
 from consensus.leader import ELECTIONS
 from validator.chain.block import Block, header_hash
 from validator.primitives.codec import CodecError, decode
-
-WATCHED_LIVE: Final = (
-    Rule.CERTIFICATES,
-    Rule.ONE_BLOCK,
-    Rule.SKIPS,
-    Rule.CERTIFIED,
-    Rule.PROVED_FINAL,
-    Rule.ANCESTRY,
-    Rule.LEADERS,
-    Rule.OWN_VOTES,
-)
-"""The rules that are evaluated in live runs."""
 
 VIEWS_KEPT: Final = 1_024
 """Views below the newest final one of which certificates and votes are kept."""

@@ -37,11 +37,10 @@ from cluster.disks.directory import DirectoryDisk
 from cluster.disks.faulty import FaultyDisk, flip_bit
 from cluster.faults.impairment import Impairment
 from cluster.faults.link_faults import LinkCounts
-from cluster.live.host.certificate_tap import CertificateTap
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.lease import Lease
-from cluster.live.host.observations import Observation
+from cluster.live.host.observations import CertificateTap, Observation
 from cluster.live.host.validator_loop import LoopState, ValidatorLoop, ValidatorSetup
 from cluster.live.injection import DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks

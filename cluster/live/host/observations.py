@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
+from cluster.audit.safety.certificates import is_certified
+from cluster.audit.safety.certified_chain import Claim, claim_of
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.record.message_trace import HEAD_BYTES, RING_MESSAGES, Stamp
+from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Vote, VoteKind
-from consensus.types import View
+from consensus.types import GENESIS_VIEW, View
 from validator.node.events import BlockFinal
 
 MAX_OBSERVATIONS: Final = 100_000
 """The oldest are dropped first."""
+MAX_REMEMBERED: Final = 4_096
+"""Certificates, and statements, the oldest forgotten first: those of the last views of a hundred validators."""
 MAX_VOTES_REMEMBERED: Final = 256
 """A vote is repeated while its view is not decided."""
 MARKED_BYTES: Final = 256
@@ -23,6 +28,9 @@ MARKED_BYTES: Final = 256
 
 NOT_TOLD: Final = View(-1)
 """For the parent view of a vote, of a host whose code tells only view and kind."""
+
+
+T = TypeVar("T")
 
 
 class FirstSeen(NamedTuple):
@@ -56,7 +64,7 @@ class VoteSent(NamedTuple):
 
 
 class CertificateSeen(NamedTuple):
-    """A validator believes a certificate (:mod:`cluster.live.host.certificate_tap`)."""
+    """A validator believes a certificate (:class:`CertificateTap`)."""
 
     certificate: AnyCertificate
     looks_good: bool
@@ -136,6 +144,39 @@ class Observations:
         if height > self._highest:
             self._highest = height
             self._notes.append(FirstSeen(height, at_ms))
+
+
+class CertificateTap:
+    """The certificates that the validators of one host believe, as far as the driver is to hear of them.
+
+    Among 64 validators the same statement of a view stands in dozens of certificates. The host looks at the signatures
+    of each, and remembers most of them from when its validators checked them. It tells the first certificate of each
+    statement, and each that does not look good. The driver judges (:mod:`cluster.live.audit.safety_watch`).
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[AnyCertificate, None] = {}
+        self._claims: dict[Claim, None] = {}
+        self._newest_finalized: int = GENESIS_VIEW
+
+    def take(self, certificate: AnyCertificate, validators: ValidatorSet, namespace: bytes) -> CertificateSeen | None:
+        """A validator believes a certificate. Returns what the driver is to hear of it, if anything."""
+        if certificate in self._seen:
+            return None
+        _remember(self._seen, certificate)
+        claim = claim_of(certificate)
+        is_new = claim not in self._claims
+        _remember(self._claims, claim)
+        looks_good = is_certified(certificate, validators, namespace, self._newest_finalized)
+        if certificate.kind == VoteKind.FINALIZE:
+            self._newest_finalized = max(self._newest_finalized, certificate.view)
+        return CertificateSeen(certificate, looks_good) if is_new or not looks_good else None
+
+
+def _remember(kept: dict[T, None], item: T) -> None:
+    kept[item] = None
+    if len(kept) > MAX_REMEMBERED:
+        del kept[next(iter(kept))]
 
 
 def epoch_ms() -> float:

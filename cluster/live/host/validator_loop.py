@@ -23,11 +23,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from cluster.live.host.certificate_tap import CertificateTap
 from cluster.live.host.executor_thread import ExecutorThread
 from cluster.live.host.join_inbox import JoinInbox
 from cluster.live.host.journal import JournalWriter
-from cluster.live.host.observations import Observations
+from cluster.live.host.observations import CertificateTap, Observations
 from cluster.live.host.pages import Pages
 from cluster.live.host.timers import Timers
 from cluster.live.network.handshake import Identity

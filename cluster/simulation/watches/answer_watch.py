@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from cluster.audit.rule_log import Look
+from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import SafetyRule as Rule
 from consensus.messages import NO_PARENT, AnyCertificate, Timeout, Vote, VoteKind
 from validator.chain.messages import Reading

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from cluster.audit.own_votes import GIVING_UP
-from cluster.audit.rule_log import Look
+from cluster.audit.safety.own_votes import GIVING_UP
+from cluster.audit.safety.rule_log import Look
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
 from consensus.messages import Proposal, VoteKind

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from cluster.audit.chain_codec import Block, System, read_block, read_transaction, transaction_hash
 from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.rule_log import RuleLog
+from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import PromiseRule as Rule
 from cluster.record.run import PromiseRecord
 from validator.node.blocks.proposals import MAX_CANDIDATES

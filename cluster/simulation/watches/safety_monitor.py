@@ -7,7 +7,7 @@ came first. It raises nothing: what is wrong is written down with its time.
 =================  ===================================================================================================
 rule               what must hold
 =================  ===================================================================================================
-certificates,      certificates and final blocks fit each other (:mod:`cluster.audit.certified_chain`)
+certificates,      certificates and final blocks fit each other (:mod:`cluster.audit.safety.certified_chain`)
 one_block_a_view,
 notarized_first,
 skips, certified,
@@ -35,9 +35,9 @@ from typing import Final
 
 from blake3 import blake3
 
-from cluster.audit.certified_chain import CertifiedChain
 from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.rule_log import RuleLog
+from cluster.audit.safety.certified_chain import CertifiedChain
+from cluster.audit.safety.rule_log import RuleLog
 from cluster.audit.served_proofs import timers_at
 from cluster.record.archive import BlockRecord
 from cluster.record.rules import SafetyRule as Rule

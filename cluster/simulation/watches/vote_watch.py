@@ -8,7 +8,7 @@ through the loss of its disk, what it said. It tells the safety monitor how ofte
 rule               what must hold
 =================  ===================================================================================================
 durable_votes      a vote that is sent is in the sender's durable journal, a notarize vote with its block's body
-own_votes          a vote goes with those that its validator cast before (:mod:`cluster.audit.own_votes`)
+own_votes          a vote goes with those that its validator cast before (:mod:`cluster.audit.safety.own_votes`)
 lock               a finalize vote stands in the journal behind a certificate of its block. HotStuff: a timeout names no
                    view below the highest that the journal before it certifies a block of
 abstention         a join by a snapshot ends once 2f + 1 members of each committee concerned proved their views, and no
@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cluster.audit.own_votes import VERBS, OwnVotes
-from cluster.audit.rule_log import Look
+from cluster.audit.safety.own_votes import VERBS, OwnVotes
+from cluster.audit.safety.rule_log import Look
 from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import chain
 
-from cluster.audit.certified_chain import CertifiedChain
-from cluster.audit.rule_log import RuleLog
+from cluster.audit.safety.certified_chain import CertifiedChain
+from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
 from cluster.simulation.machine import Machine

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.audit.books import Books
-from cluster.audit.certified_chain import CertifiedChain
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.ledger.phase_rules import PhaseRules
 from cluster.audit.ledger.timer_register import TimerRegister
+from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.checks import run as checks
 from cluster.checks.agreement import check_state_roots
 from cluster.checks.safety import check_evidence

@@ -8,15 +8,15 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from cluster.audit.certified_chain import CertifiedChain, claim_of
-from cluster.audit.rule_log import RuleLog
+from cluster.audit.safety.certified_chain import CertifiedChain, claim_of
+from cluster.audit.safety.rule_log import RuleLog
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.live.audit import safety_watch as module
 from cluster.live.audit.live_audit import LiveAudit
-from cluster.live.audit.safety_watch import WATCHED_LIVE, SafetyWatch
-from cluster.live.host.certificate_tap import MAX_REMEMBERED, CertificateTap
-from cluster.live.host.observations import NOT_TOLD, CertificateSeen, VoteSent
+from cluster.live.audit.safety_watch import SafetyWatch
+from cluster.live.host.observations import MAX_REMEMBERED, NOT_TOLD, CertificateSeen, CertificateTap, VoteSent
+from cluster.record.rules import WATCHED_LIVE
 from cluster.record.run import RunRecord
 from cluster.scenario.genesis import validator_signer
 from consensus.keys import Ed25519Scheme

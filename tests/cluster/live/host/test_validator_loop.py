@@ -19,18 +19,17 @@ import pytest
 import urllib3
 
 from cluster.audit.books import ledger_of
-from cluster.audit.certified_chain import claim_of
+from cluster.audit.safety.certified_chain import claim_of
 from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
 from cluster.disks.directory import DirectoryDisk
 from cluster.live.audit.collect import ServedOverHttp, collect
 from cluster.live.host import executor_thread, pages
-from cluster.live.host.certificate_tap import CertificateTap
 from cluster.live.host.executor_thread import MAX_PAGES_AT_ONCE
 from cluster.live.host.host import ValidatorHost
 from cluster.live.host.http import build_app
 from cluster.live.host.join_inbox import MAX_JOIN_MESSAGES
-from cluster.live.host.observations import CertificateSeen, FinalSeen, FirstSeen, ViewSeen, VoteSent
+from cluster.live.host.observations import CertificateSeen, CertificateTap, FinalSeen, FirstSeen, ViewSeen, VoteSent
 from cluster.live.host.validator_loop import ValidatorLoop, ValidatorSetup
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress

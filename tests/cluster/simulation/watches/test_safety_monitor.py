@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from cluster.audit.books import final_queries
-from cluster.audit.certified_chain import CertifiedChain
-from cluster.audit.rule_log import RuleLog
+from cluster.audit.safety.certified_chain import CertifiedChain
+from cluster.audit.safety.rule_log import RuleLog
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord

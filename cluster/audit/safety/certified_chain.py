@@ -8,7 +8,7 @@ ask for what somebody must have known: a caller that may not have heard of it sa
 rule               what must hold
 =================  ===================================================================================================
 certificates       each is signed by a quorum of distinct members of its view's committee, for this chain, view, kind
-                   and block (:mod:`cluster.audit.certificates`)
+                   and block (:mod:`cluster.audit.safety.certificates`)
 one_block_a_view   a view has one notarized block, and finalizes no other
 notarized_first    who finalises a view knows the notarization of its block, or somebody did
 skips              Simplex: a finalised view has no nullification. HotStuff: a quorum that times out in a finalised
@@ -27,8 +27,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from cluster.audit.certificates import highest_named, is_certified
-from cluster.audit.rule_log import RuleLog
+from cluster.audit.safety.certificates import highest_named, is_certified
+from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import SafetyRule as Rule
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.audit.own_votes import OwnVotes
+from cluster.audit.safety.own_votes import OwnVotes
 from consensus.messages import Vote
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, Bench
 
