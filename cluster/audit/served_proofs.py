@@ -121,13 +121,14 @@ class ProofAudit:
         if found.byzantine or not tip or (found.status or {}).get("diverged") is not None:
             return
         answers.is_asked = True
-        for height in self._drawn(found, "finality", found.first_height, tip, FINALITY_HEIGHTS):
+        first = min(max(found.first_height, (found.status or {}).get("first_block", 1)), tip)  # what it pruned is gone
+        for height in self._drawn(found, "finality", first, tip, FINALITY_HEIGHTS):
             self._look_at_finality(server, height, answers)
             yield
         final_view = (found.status or {}).get("final_view", GENESIS_VIEW)
         answers.awaited = frozenset(height for height in answers.unproved if self._view_of(height) < final_view)
         retained = min(self._record.scenario.storage.retained_heights, MAX_HEIGHTS_BACK)
-        lowest = max(found.first_height, tip - retained + 1)
+        lowest = max(first, tip - retained + 1)
         for height in self._drawn(found, "state", lowest, tip, PAST_HEIGHTS):
             for key, is_there in self._keys_at(found, height).items():
                 answers.look(SERVED_PROOFS, self._proof_problem(server, key, height, is_there))

@@ -15,17 +15,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
 from cluster.audit.books import KeptLedger
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_chains import read_served
+from cluster.live.audit.beside import ReexecutionBeside
 from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, ServedBlocks
 from cluster.record.run import RunRecord, ValidatorRecord
-from loadgen.client import ClientError, ValidatorClient
+from loadgen.client import ClientError, Gone, ValidatorClient
 
 AGREEMENT: Final = "agreement"
 STATE_ROOTS: Final = "state_roots"
@@ -113,9 +115,15 @@ class _Findings:
 class LiveAudit:
     """Follows a run. :meth:`close` ends it; what it knows stays."""
 
-    def __init__(self, record: RunRecord, now_ms: Callable[[], float] = lambda: 0.0) -> None:
-        """``now_ms`` gives the time since the run began."""
+    def __init__(
+        self,
+        record: RunRecord,
+        now_ms: Callable[[], float] = lambda: 0.0,
+        beside: ReexecutionBeside | None = None,
+    ) -> None:
+        """``now_ms`` gives the time since the run began; ``beside`` executes the blocks again, if anything does."""
         self._record = record
+        self.beside = beside
         self.safety = SafetyWatch(record, now_ms)
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
@@ -124,7 +132,10 @@ class LiveAudit:
         self._urls: Mapping[int, str] = {}
         self._seen_in_ledger = 0
         self._seen_roots = 0
+        self._is_difference_told = False
         self._diverged: set[int] = set()
+        self._gaps: set[int] = set()
+        """Validators that pruned what was not audited yet."""
         self._skipped: Counter[int] = Counter()
         self.lock = threading.Lock()
         """Held by whoever enters blocks."""
@@ -178,9 +189,22 @@ class LiveAudit:
             "blocks": len(self._record.store),
             "compared": min((found.tip for found in judged), default=0),
             "ledger": self.kept.ledger.height,
+            "reexecuted": 0 if self.beside is None else self.beside.height,
             "violations": dict(self.counts),
             "told": self._findings.words[:],
         }
+
+    def prunable_height(self, given_up: Set[int] = frozenset()) -> int:
+        """The height up to which nobody needs blocks of validators any more: the run has them, each validator's are
+        compared, and all have them that are to catch up with their own disks. Raises :class:`OSError`.
+
+        ``given_up`` are validators that will not come back. One that joins late counts from when it serves blocks.
+        """
+        late = self._record.scenario.validators.late
+        left = [found for found in self.known.values() if not found.byzantine and found.index not in given_up]
+        height = min((found.tip for found in left if found.blocks or found.index not in late), default=0)
+        self.store.flush()
+        return min(height, len(self.store))
 
     def lose(self, index: int, url: str) -> tuple[ValidatorRecord, bool]:
         """A validator's disk is about to be lost. Returns what it served of it, and whether it served all."""
@@ -222,6 +246,7 @@ class LiveAudit:
                 self._skipped[index] = ROUNDS_SKIPPED
         self._audit_roots()
         self._watch_safety()
+        self._look_beside()
         self._advance(answering)
 
     def _follow(self, client: ValidatorClient, found: ValidatorRecord) -> None:
@@ -230,15 +255,28 @@ class LiveAudit:
         if found.byzantine:
             return  # what it serves is asked for at the end, and is no measure for others
         before = served.tip
-        for differing in take_blocks(client, found, store):
-            for height in differing:
-                self._compare(found, height, served.differing[height])
-            if self._closing.is_set():
-                return
+        with suppress(Gone):
+            for differing in take_blocks(client, found, store):
+                for height in differing:
+                    self._compare(found, height, served.differing[height])
+                if self._closing.is_set():
+                    return
         if served.tip == before and before < len(store):
-            first = first_height_of(client.status())
+            status = client.status()
+            first = first_height_of(status)
             if first > before + 1:  # it joined by a snapshot
                 found.first_height, found.blocks = first, ServedBlocks(store, first)
+            else:
+                self.note_gap(found, status)
+
+    def note_gap(self, found: ValidatorRecord, status: Mapping[str, Any]) -> None:
+        """If a validator pruned blocks before they were taken, nothing of it is known from there on: say so, once."""
+        tip, first = found.first_height + len(found.blocks) - 1, status.get("first_block", 1)
+        problem = f"{found.name} has no block below height {first} any more, and only those up to {tip} were audited"
+        if first > tip + 1 and found.index not in self._gaps:
+            self._gaps.add(found.index)
+            self._record.problems.append(problem)
+            self._tell(CHAIN, problem)
 
     def _compare(self, found: ValidatorRecord, height: int, record: BlockRecord) -> None:
         """Tell how a validator's block differs from the store's."""
@@ -266,6 +304,13 @@ class LiveAudit:
         self.safety.look(self._record.store)
         for violation in self.safety.log.violations[self.counts[SAFETY] :]:
             self._tell(SAFETY, violation)
+
+    def _look_beside(self) -> None:
+        """Feed the re-execution, and tell what it gives otherwise, once."""
+        difference = "" if self.beside is None else self.beside.look()
+        if difference and not self._is_difference_told:
+            self._is_difference_told = True
+            self._tell(STATE_ROOTS, difference)
 
     def _tell_root(self, whose: str, height: int) -> None:
         self._tell(STATE_ROOTS, f"height {height}: the root that {whose} computed is not the header's")

@@ -11,13 +11,14 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.live.audit.beside import ReexecutionBeside
 from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
@@ -191,15 +192,19 @@ class _LiveRun:
 
     def close(self) -> None:
         """End everything that was started. Nothing interrupts this."""
-        try:
-            self._audit.close()
-            if isinstance(self.record.store, FileBlocks) and not self.record.store:
-                self.record.store.discard()
-        finally:
-            self._testnet.close()
+        with ExitStack() as last_to_first:
+            last_to_first.callback(self._testnet.close)
+            last_to_first.callback(self._discard_empty_store)
+            if self._audit.beside is not None:
+                last_to_first.callback(self._audit.beside.close)
+            last_to_first.callback(self._audit.close)
+
+    def _discard_empty_store(self) -> None:
+        if isinstance(self.record.store, FileBlocks) and not self.record.store:
+            self.record.store.discard()
 
     def _new_audit(self) -> LiveAudit:
-        return LiveAudit(self.record, lambda: self._now_ms)
+        return LiveAudit(self.record, lambda: self._now_ms, ReexecutionBeside(self.record, self._folder))
 
     def _note_failure(self, error: Exception) -> None:
         self.record.interrupted = True
@@ -347,9 +352,22 @@ class _LiveRun:
         hosts.wants_stamps = trace.wants(now_ms)
         if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
             self._sampled_ms = now_ms
+            self._permit_pruning(hosts)
             self._watch.busyness.look()
             heights, views = hosts.by_validator(Host.height), hosts.by_validator(Host.view)
             self.on_sample(self._watch.sample(now_ms, heights, views, hosts.by_validator(Host.describe)))
+
+    def _permit_pruning(self, hosts: Hosts) -> None:
+        """Let validators prune what the audit and their peers have, if the scenario bounds their archives.
+
+        Byzantine ones keep all: what they serve is asked for at the end. It is said again and again: who was started
+        anew does not know it.
+        """
+        if self._scenario.storage.keep_blocks is not None:
+            given_up = {index for host in hosts.all if host.phase is Phase.DEAD for index in host.validators}
+            height = self._audit.prunable_height(given_up)
+            judged = (found.index for found in self._audit.known.values() if not found.byzantine)
+            hosts.allow_pruning(dict.fromkeys(judged, height))
 
     def _watch_load(self) -> None:
         load = self._testnet.load
@@ -457,6 +475,8 @@ class _LiveRun:
         urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
         collect(self.record, urls, checkpoint, self._audit)
+        assert self._audit.beside is not None
+        self._audit.beside.finish(checkpoint)
 
     def _note_totals(self, hosts: Hosts) -> None:
         totals = hosts.totals()

@@ -333,6 +333,13 @@ class Hosts:
             if host.is_running:
                 host.actor.set_peers.remote(peers)
 
+    def allow_pruning(self, heights: Mapping[int, int]) -> None:
+        """Let validators, by index, prune their blocks up to heights; nobody waits for an answer."""
+        for host in self.all:
+            carried = {index: heights[index] for index in host.validators if index in heights}
+            if carried and host.phase is Phase.UP and not host.is_paused:
+                host.actor.allow_pruning.remote(carried)
+
     def _signals_for(self, host: Host) -> ProcessSignals | RemoteProcessSignals:
         if host.place not in self._signals:
             self._signals[host.place] = self._session.signals(host.place)
