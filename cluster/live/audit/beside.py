@@ -46,6 +46,7 @@ class ReexecutionBeside:
         self._told = 0
         self._unread = b""
         self._progress: Progress | None = None
+        self._is_difference_told = False
 
     @property
     def height(self) -> int:
@@ -53,7 +54,7 @@ class ReexecutionBeside:
         return 0 if self._progress is None else self._progress.height
 
     def look(self) -> str:
-        """Tell it how many blocks there are, and read what it says. Returns what differs, in words, or nothing.
+        """Tell it how many blocks there are, and read what it says. Returns what differs, in words, once.
 
         Raises :class:`OSError`.
         """
@@ -70,8 +71,9 @@ class ReexecutionBeside:
             store.flush()
             self._say(b"%d" % self._told)
         self._read()
-        if self._progress is None or not self._progress.reason:
+        if self._is_difference_told or self._progress is None or not self._progress.reason:
             return ""
+        self._is_difference_told = True
         return f"height {self._progress.height + 1}: executed again beside the run, {self._progress.reason}"
 
     def finish(self, checkpoint: Callable[[], None]) -> None:

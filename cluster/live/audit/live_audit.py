@@ -132,10 +132,7 @@ class LiveAudit:
         self._urls: Mapping[int, str] = {}
         self._seen_in_ledger = 0
         self._seen_roots = 0
-        self._is_difference_told = False
         self._diverged: set[int] = set()
-        self._gaps: set[int] = set()
-        """Validators that pruned what was not audited yet."""
         self._skipped: Counter[int] = Counter()
         self.lock = threading.Lock()
         """Held by whoever enters blocks."""
@@ -272,9 +269,8 @@ class LiveAudit:
     def note_gap(self, found: ValidatorRecord, status: Mapping[str, Any]) -> None:
         """If a validator pruned blocks before they were taken, nothing of it is known from there on: say so, once."""
         tip, first = found.first_height + len(found.blocks) - 1, status.get("first_block", 1)
-        problem = f"{found.name} has no block below height {first} any more, and only those up to {tip} were audited"
-        if first > tip + 1 and found.index not in self._gaps:
-            self._gaps.add(found.index)
+        problem = f"{found.name} pruned blocks above height {tip}, the last one of its that was audited"
+        if first > tip + 1 and problem not in self._record.problems:
             self._record.problems.append(problem)
             self._tell(CHAIN, problem)
 
@@ -306,10 +302,9 @@ class LiveAudit:
             self._tell(SAFETY, violation)
 
     def _look_beside(self) -> None:
-        """Feed the re-execution, and tell what it gives otherwise, once."""
+        """Feed the re-execution, and tell what it gives otherwise."""
         difference = "" if self.beside is None else self.beside.look()
-        if difference and not self._is_difference_told:
-            self._is_difference_told = True
+        if difference:
             self._tell(STATE_ROOTS, difference)
 
     def _tell_root(self, whose: str, height: int) -> None:

@@ -23,7 +23,7 @@ from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
-from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.hosts import Hosts, allow_pruning
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line
@@ -367,7 +367,7 @@ class _LiveRun:
             given_up = {index for host in hosts.all if host.phase is Phase.DEAD for index in host.validators}
             height = self._audit.prunable_height(given_up)
             judged = (found.index for found in self._audit.known.values() if not found.byzantine)
-            hosts.allow_pruning(dict.fromkeys(judged, height))
+            allow_pruning(hosts.all, dict.fromkeys(judged, height))
 
     def _watch_load(self) -> None:
         load = self._testnet.load

@@ -63,7 +63,7 @@ def test_blocks_that_are_pruned_before_the_auditor_has_them_are_told(
     monkeypatch.setattr(LiveAudit, "prunable_height", lambda *_: 10**9)
     monkeypatch.setattr(live_audit, "ROUND_S", 15.0)
     record = run_live(scenario(), 3, "test", tmp_path, on_notice=notices.append)
-    told = [problem for problem in record.problems if "only those up to" in problem]
+    told = [problem for problem in record.problems if "pruned blocks above height" in problem]
     assert told
     verdict = check_run(record)
     assert verdict.outcome is Outcome.FAIL

@@ -223,7 +223,7 @@ def test_what_was_taken_before_it_was_pruned_is_known(network: Network) -> None:
 def test_what_was_pruned_before_it_was_taken_is_told(network: Network) -> None:
     network.served[1].pruned = 4
     (told,) = network.look()
-    problem = "validator-1 has no block below height 5 any more, and only those up to 0 were audited"
+    problem = "validator-1 pruned blocks above height 0, the last one of its that was audited"
     assert told == f"chain: {problem}"
     network.look()
     assert network.record.problems == [problem], "once"
