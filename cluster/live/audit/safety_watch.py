@@ -1,16 +1,16 @@
 """Certificates and votes of a live run, watched while it goes: the part of the check *safety* that the driver can know.
 
 Hosts tell which certificates their validators believe and which votes they send, among their other observations. The
-rules are those of the simulator's monitor (:mod:`cluster.audit.safety`). A process that ends takes with it what it did
-not tell. So a rule that asks for what somebody must have known is evaluated
-only if no host was away meanwhile: *ancestry* as to skipped views, and *proved_final*.
+rules are those of the simulator's monitor (:mod:`cluster.audit.safety`). Two of them ask for what somebody must have
+known: *ancestry* as to skipped views, and *proved_final*. They wait until every host that runs has told what it knew,
+and leave out the views of which a process that ended may not have told all.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Set
 from typing import Final
 
 from cluster.audit.safety.certified_chain import CertifiedChain
@@ -31,7 +31,9 @@ VIEWS_KEPT: Final = 1_024
 MAX_WAITING: Final = 200_000
 """Certificates and votes that wait to be looked at; the oldest go first."""
 PATIENCE_S: Final = 5.0
-"""The certificates of views that a final block skips are told within this time, or nobody knows them."""
+"""What a host told so long after a final block includes the certificates that it knew when the block became final."""
+VIEWS_UNTOLD: Final = 8
+"""Views that a process may have been ahead of all that was told, when it ended."""
 
 
 class SafetyWatch:
@@ -53,10 +55,19 @@ class SafetyWatch:
         """Of the last final block that was entered."""
         self._newest_view = 0
         """Of that block."""
-        self._waits_since_s: float | None = None
-        """When the next block was found to skip views for which no certificates are known."""
-        self._away_s = float("-inf")
-        """When a host was away last (monotonic)."""
+        self._skips_since_s: float | None = None
+        """When the next block was found to skip views for which no certificates are known (monotonic)."""
+        self._unproved: tuple[float, int] | None = None
+        """When a final block was found whose finalization nobody told, and its view."""
+        self._hosts: Set[Hashable] = frozenset()
+        self._answered_s = float("-inf")
+        """Since then every host that runs has told all (monotonic)."""
+        self._highest_view = 0
+        """That was told of."""
+        self._doubtful_view = 0
+        """Views up to this one are those of which a process that is gone may not have told all."""
+        self._is_proof_missed = False
+        """It was said that a final block has no proof."""
         self._is_stuck = False
         """A block could not be read: none is entered after it."""
 
@@ -65,28 +76,31 @@ class SafetyWatch:
         if index not in self._byzantine:
             self._waiting.extend((index, each) for each in observations if isinstance(each, CertificateSeen | VoteSent))
 
-    def note_away(self) -> None:
-        """A host does not answer at the moment, or is another process than before."""
-        self._away_s = time.monotonic()
+    def note_hosts(self, running: Set[Hashable], answered_s: float) -> None:
+        """The processes of hosts that run, and when the last of them answered (monotonic seconds).
+
+        One that ended may have taken with it what it had not told of the views until then.
+        """
+        if self._hosts - running:
+            self._doubtful_view = self._highest_view + VIEWS_UNTOLD
+        self._hosts, self._answered_s = running, answered_s
 
     def look(self, store: BlockStore, is_end: bool = False) -> None:
         """Look at all that was told, and at the final blocks that are new. At the end nothing is waited for."""
         while self._waiting:
             index, seen = self._waiting.popleft()
             if isinstance(seen, CertificateSeen):
+                self._highest_view = max(self._highest_view, seen.certificate.view)
                 self._on_certificate(index, seen)
             else:
                 self._on_vote(index, seen)
         while self._height < len(store) and not self._is_stuck and self._enter(store, is_end):
             pass
+        self._look_for_proofs()
 
     def record(self) -> MonitorRecord:
         """The counts and violations so far; of a run that is over."""
-        violations, unproved = list(self.log.violations), self._newest_view > self.chain.newest_finalized
-        if unproved and self.log.counts[Rule.CERTIFICATES] and not self._was_away(PATIENCE_S):
-            what = f"the block at height {self._height} was made final, and nobody knows a finalization"
-            violations.append(self.log.at_this_time(f"{Rule.PROVED_FINAL}: {what}"))
-        return MonitorRecord(violations, {rule: self.log.counts[rule] for rule in WATCHED_LIVE})
+        return MonitorRecord(list(self.log.violations), {rule: self.log.counts[rule] for rule in WATCHED_LIVE})
 
     def _on_certificate(self, index: int, seen: CertificateSeen) -> None:
         is_full = len(self.log.violations) >= MAX_VIOLATIONS
@@ -110,14 +124,15 @@ class SafetyWatch:
         except CodecError:
             self._is_stuck = True  # the books say so
             return False
-        is_justified, now_s = self.chain.is_skip_justified(header), time.monotonic()
-        if not is_justified:
-            self._waits_since_s = self._waits_since_s or now_s
-            if not is_end and now_s - self._waits_since_s < PATIENCE_S:
+        knows_skips = True
+        if not self.chain.is_skip_justified(header):
+            self._skips_since_s = self._skips_since_s or time.monotonic()
+            knows_skips = self._have_all_told(self._skips_since_s)
+            if not (knows_skips or is_end):
                 return False
-        waited_s = 0.0 if self._waits_since_s is None else now_s - self._waits_since_s
-        self._waits_since_s = None
-        self.chain.final(height, header, header_hash(header), not self._was_away(waited_s + PATIENCE_S))
+        self._skips_since_s = None
+        knows_skips = knows_skips and self._newest_view >= self._doubtful_view
+        self.chain.final(height, header, header_hash(header), knows_skips)
         self.log.counts[Rule.PROVED_FINAL] += 1
         self._height, self._newest_view = height, header.view
         if header.view - self._votes_kept_from >= 2 * VIEWS_KEPT:
@@ -126,6 +141,21 @@ class SafetyWatch:
                 votes.forget_below(self._votes_kept_from)
         return True
 
-    def _was_away(self, within_s: float) -> bool:
-        """Whether a host was away within the last so many seconds."""
-        return time.monotonic() - self._away_s < within_s
+    def _look_for_proofs(self) -> None:
+        """See whether somebody knows a finalization of the newest final block, or of a later view."""
+        finalized = self.chain.newest_finalized
+        if self._unproved is not None and finalized >= self._unproved[1]:
+            self._unproved = None
+        if self._unproved is None and self._newest_view > finalized:
+            self._unproved = (time.monotonic(), self._newest_view)
+        if self._unproved is None or self._is_proof_missed:
+            return
+        since_s, view = self._unproved
+        if self._have_all_told(since_s) and view > self._doubtful_view:
+            self._is_proof_missed = True
+            what = f"a block of view {view} was made final, and nobody knows a finalization"
+            self.log.look(Rule.PROVED_FINAL, False, what)
+
+    def _have_all_told(self, since_s: float) -> bool:
+        """Whether every host that runs told long enough after a moment all that it knew at that moment."""
+        return self._answered_s >= since_s + PATIENCE_S

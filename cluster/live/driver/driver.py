@@ -268,8 +268,8 @@ class _LiveRun:
         states = [item for host in running for item in host.reports.states.items()]
         byzantine = self._scenario.validators.node
         diverged = {index for index, state in states if state.diverged and not byzantine(index).byzantine}
-        if len(running) < len(hosts.all) or any(host.phase is not Phase.UP for host in hosts.all):
-            self._audit.safety.note_away()
+        answered_s = min((host.reports.answered_s for host in running), default=0.0)
+        self._audit.safety.note_hosts({(host.number, host.pid) for host in running}, answered_s)
         told = self._audit.look(urls, diverged)
         for violation in told:
             self.on_notice(f"height {self._watch.height}: violation: {violation}")

@@ -148,10 +148,21 @@ def ancestry(watch: SafetyWatch) -> list[str]:
     return [violation for violation in watch.log.violations if "ancestry" in violation]
 
 
-def test_skipped_views_wait_for_their_certificates(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, now = skipping(), [1_000.0]
-    monkeypatch.setattr("cluster.live.audit.safety_watch.time.monotonic", lambda: now[0])
+HOSTS = frozenset({(0, 1), (1, 2)})
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time, which the test sets."""
+    found = [1_000.0]
+    monkeypatch.setattr("cluster.live.audit.safety_watch.time.monotonic", lambda: found[0])
+    return found
+
+
+def test_skipped_views_wait_for_their_certificates(now: list[float]) -> None:
+    record = skipping()
     watch = watch_of(record)
+    watch.note_hosts(HOSTS, now[0])
     watch.look(record.store)
     assert watch._height == 1
     for view in (2, 3, 4):
@@ -160,34 +171,54 @@ def test_skipped_views_wait_for_their_certificates(monkeypatch: pytest.MonkeyPat
     assert (watch._height, ancestry(watch)) == (2, [])
 
 
-@pytest.mark.parametrize("is_away", [False, True])
-def test_a_skip_that_nobody_certified_is_told_unless_a_host_was_away(
-    monkeypatch: pytest.MonkeyPatch, is_away: bool
-) -> None:
-    record, now = skipping(), [1_000.0]
-    monkeypatch.setattr("cluster.live.audit.safety_watch.time.monotonic", lambda: now[0])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_skip_that_nobody_certified_is_told_unless_a_process_ended_with_it(now: list[float], is_gone: bool) -> None:
+    record = skipping()
     watch = watch_of(record)
+    watch.note_hosts(HOSTS, now[0])
     watch.look(record.store)
-    if is_away:
-        watch.note_away()
     now[0] += module.PATIENCE_S + 1
     watch.look(record.store)
+    assert watch._height == 1, "a host has not answered since"
+    watch.note_hosts(HOSTS - {(0, 1)} if is_gone else HOSTS, now[0])
+    watch.look(record.store)
     assert watch._height == 2
-    assert bool(ancestry(watch)) != is_away
+    assert bool(ancestry(watch)) != is_gone
 
 
-def test_final_blocks_that_nobody_proves_final_are_told_at_the_end() -> None:
-    record = record_of(make_chain(3))
+def test_a_process_that_ended_excuses_no_later_view(now: list[float]) -> None:
+    record = skipping()
+    watch = watch_of(record)
+    watch.note_hosts(HOSTS, now[0])
+    watch.note_hosts(frozenset(), now[0])
+    assert watch._doubtful_view == module.VIEWS_UNTOLD
+    watch._doubtful_view = 1
+    watch.look(record.store)
+    watch.note_hosts(HOSTS, now[0] + module.PATIENCE_S)
+    watch.look(record.store)
+    assert ancestry(watch)
+
+
+def test_at_the_end_nothing_is_waited_for(now: list[float]) -> None:
+    record = skipping()
     watch = watch_of(record)
     watch.look(record.store, is_end=True)
-    assert watch.record().violations == [], "nothing was heard at all"
+    assert (watch._height, ancestry(watch)) == (2, [])
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_final_blocks_that_nobody_proves_final_are_told(now: list[float], is_gone: bool) -> None:
+    record = record_of(make_chain(3))
+    watch = watch_of(record)
+    watch.note_hosts(HOSTS, now[0])
     watch.take(0, [seen(signed(record, kind, 2, digest_at(record, 2))) for kind in (NOTARIZE, FINALIZE)])
-    watch.look(record.store, is_end=True)
-    assert watch.record().violations == [
-        "7 ms: proved_final: the block at height 3 was made final, and nobody knows a finalization"
-    ]
-    watch.note_away()
-    assert watch.record().violations == [], "who is away may have known it"
+    watch.look(record.store)
+    assert watch.record().violations == [], "it may still be told"
+    watch.note_hosts(frozenset() if is_gone else HOSTS, now[0] + module.PATIENCE_S)
+    for _ in range(2):
+        watch.look(record.store)
+    told = ["7 ms: proved_final: a block of view 3 was made final, and nobody knows a finalization"]
+    assert watch.record().violations == ([] if is_gone else told)
 
 
 def test_a_host_tells_each_statement_once_and_all_that_looks_bad() -> None:
