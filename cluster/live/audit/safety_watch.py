@@ -36,6 +36,28 @@ VIEWS_UNTOLD: Final = 8
 """Views that a process may have been ahead of all that was told, when it ended."""
 
 
+class Heard:
+    """Whether hosts have told all that they knew."""
+
+    def __init__(self) -> None:
+        self.highest_view = 0
+        """That was told of."""
+        self.doubtful_view = 0
+        """Views up to this one are those of which a process that is gone may not have told all."""
+        self._hosts: Set[Hashable] = frozenset()
+        self._answered_s = float("-inf")
+
+    def note_hosts(self, running: Set[Hashable], answered_s: float) -> None:
+        """The processes of hosts that run, and when the last of them answered (monotonic seconds)."""
+        if self._hosts - running:
+            self.doubtful_view = self.highest_view + VIEWS_UNTOLD
+        self._hosts, self._answered_s = running, answered_s
+
+    def all_since(self, moment_s: float) -> bool:
+        """Whether every host that runs told long enough after a moment all that it knew at that moment."""
+        return self._answered_s >= moment_s + PATIENCE_S
+
+
 class SafetyWatch:
     """One run's. :meth:`take` may be called by one thread, everything else by another."""
 
@@ -45,6 +67,7 @@ class SafetyWatch:
         validators = validators_of(record.genesis, record.scheme)
         leader = ELECTIONS[scenario.consensus.leader_election](validators, namespace).leader
         self.log = RuleLog(now_ms)
+        self.heard = Heard()
         self.chain = CertifiedChain(validators, namespace, leader, self.log, hears_all=False, views_kept=VIEWS_KEPT)
         self._names = scenario.validators.names
         self._byzantine = {index for index in range(len(self._names)) if scenario.validators.node(index).byzantine}
@@ -59,13 +82,6 @@ class SafetyWatch:
         """When the next block was found to skip views for which no certificates are known (monotonic)."""
         self._unproved: tuple[float, int] | None = None
         """When a final block was found whose finalization nobody told, and its view."""
-        self._hosts: Set[Hashable] = frozenset()
-        self._answered_s = float("-inf")
-        """Since then every host that runs has told all (monotonic)."""
-        self._highest_view = 0
-        """That was told of."""
-        self._doubtful_view = 0
-        """Views up to this one are those of which a process that is gone may not have told all."""
         self._is_proof_missed = False
         """It was said that a final block has no proof."""
         self._is_stuck = False
@@ -76,21 +92,12 @@ class SafetyWatch:
         if index not in self._byzantine:
             self._waiting.extend((index, each) for each in observations if isinstance(each, CertificateSeen | VoteSent))
 
-    def note_hosts(self, running: Set[Hashable], answered_s: float) -> None:
-        """The processes of hosts that run, and when the last of them answered (monotonic seconds).
-
-        One that ended may have taken with it what it had not told of the views until then.
-        """
-        if self._hosts - running:
-            self._doubtful_view = self._highest_view + VIEWS_UNTOLD
-        self._hosts, self._answered_s = running, answered_s
-
     def look(self, store: BlockStore, is_end: bool = False) -> None:
         """Look at all that was told, and at the final blocks that are new. At the end nothing is waited for."""
         while self._waiting:
             index, seen = self._waiting.popleft()
             if isinstance(seen, CertificateSeen):
-                self._highest_view = max(self._highest_view, seen.certificate.view)
+                self.heard.highest_view = max(self.heard.highest_view, seen.certificate.view)
                 self._on_certificate(index, seen)
             else:
                 self._on_vote(index, seen)
@@ -127,11 +134,11 @@ class SafetyWatch:
         knows_skips = True
         if not self.chain.is_skip_justified(header):
             self._skips_since_s = self._skips_since_s or time.monotonic()
-            knows_skips = self._have_all_told(self._skips_since_s)
+            knows_skips = self.heard.all_since(self._skips_since_s)
             if not (knows_skips or is_end):
                 return False
         self._skips_since_s = None
-        knows_skips = knows_skips and self._newest_view >= self._doubtful_view
+        knows_skips = knows_skips and self._newest_view >= self.heard.doubtful_view
         self.chain.final(height, header, header_hash(header), knows_skips)
         self.log.counts[Rule.PROVED_FINAL] += 1
         self._height, self._newest_view = height, header.view
@@ -151,11 +158,7 @@ class SafetyWatch:
         if self._unproved is None or self._is_proof_missed:
             return
         since_s, view = self._unproved
-        if self._have_all_told(since_s) and view > self._doubtful_view:
+        if self.heard.all_since(since_s) and view > self.heard.doubtful_view:
             self._is_proof_missed = True
             what = f"a block of view {view} was made final, and nobody knows a finalization"
             self.log.look(Rule.PROVED_FINAL, False, what)
-
-    def _have_all_told(self, since_s: float) -> bool:
-        """Whether every host that runs told long enough after a moment all that it knew at that moment."""
-        return self._answered_s >= since_s + PATIENCE_S

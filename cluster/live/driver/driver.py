@@ -269,7 +269,7 @@ class _LiveRun:
         byzantine = self._scenario.validators.node
         diverged = {index for index, state in states if state.diverged and not byzantine(index).byzantine}
         answered_s = min((host.reports.answered_s for host in running), default=0.0)
-        self._audit.safety.note_hosts({(host.number, host.pid) for host in running}, answered_s)
+        self._audit.safety.heard.note_hosts({(host.number, host.pid) for host in running}, answered_s)
         told = self._audit.look(urls, diverged)
         for violation in told:
             self.on_notice(f"height {self._watch.height}: violation: {violation}")

@@ -162,7 +162,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_skipped_views_wait_for_their_certificates(now: list[float]) -> None:
     record = skipping()
     watch = watch_of(record)
-    watch.note_hosts(HOSTS, now[0])
+    watch.heard.note_hosts(HOSTS, now[0])
     watch.look(record.store)
     assert watch._height == 1
     for view in (2, 3, 4):
@@ -175,12 +175,12 @@ def test_skipped_views_wait_for_their_certificates(now: list[float]) -> None:
 def test_a_skip_that_nobody_certified_is_told_unless_a_process_ended_with_it(now: list[float], is_gone: bool) -> None:
     record = skipping()
     watch = watch_of(record)
-    watch.note_hosts(HOSTS, now[0])
+    watch.heard.note_hosts(HOSTS, now[0])
     watch.look(record.store)
     now[0] += module.PATIENCE_S + 1
     watch.look(record.store)
     assert watch._height == 1, "a host has not answered since"
-    watch.note_hosts(HOSTS - {(0, 1)} if is_gone else HOSTS, now[0])
+    watch.heard.note_hosts(HOSTS - {(0, 1)} if is_gone else HOSTS, now[0])
     watch.look(record.store)
     assert watch._height == 2
     assert bool(ancestry(watch)) != is_gone
@@ -189,12 +189,12 @@ def test_a_skip_that_nobody_certified_is_told_unless_a_process_ended_with_it(now
 def test_a_process_that_ended_excuses_no_later_view(now: list[float]) -> None:
     record = skipping()
     watch = watch_of(record)
-    watch.note_hosts(HOSTS, now[0])
-    watch.note_hosts(frozenset(), now[0])
-    assert watch._doubtful_view == module.VIEWS_UNTOLD
-    watch._doubtful_view = 1
+    watch.heard.note_hosts(HOSTS, now[0])
+    watch.heard.note_hosts(frozenset(), now[0])
+    assert watch.heard.doubtful_view == module.VIEWS_UNTOLD
+    watch.heard.doubtful_view = 1
     watch.look(record.store)
-    watch.note_hosts(HOSTS, now[0] + module.PATIENCE_S)
+    watch.heard.note_hosts(HOSTS, now[0] + module.PATIENCE_S)
     watch.look(record.store)
     assert ancestry(watch)
 
@@ -210,11 +210,11 @@ def test_at_the_end_nothing_is_waited_for(now: list[float]) -> None:
 def test_final_blocks_that_nobody_proves_final_are_told(now: list[float], is_gone: bool) -> None:
     record = record_of(make_chain(3))
     watch = watch_of(record)
-    watch.note_hosts(HOSTS, now[0])
+    watch.heard.note_hosts(HOSTS, now[0])
     watch.take(0, [seen(signed(record, kind, 2, digest_at(record, 2))) for kind in (NOTARIZE, FINALIZE)])
     watch.look(record.store)
     assert watch.record().violations == [], "it may still be told"
-    watch.note_hosts(frozenset() if is_gone else HOSTS, now[0] + module.PATIENCE_S)
+    watch.heard.note_hosts(frozenset() if is_gone else HOSTS, now[0] + module.PATIENCE_S)
     for _ in range(2):
         watch.look(record.store)
     told = ["7 ms: proved_final: a block of view 3 was made final, and nobody knows a finalization"]
