@@ -21,7 +21,7 @@ from cluster.audit.reexecution.describe import Page
 from cluster.audit.reexecution.reexecutor import Reexecution
 from cluster.audit.served_chains import ChainReader, ServedChain, heights_apart, is_part, longest_chain
 from cluster.record.archive import BlockRecord, DivergedExecution
-from cluster.record.chain_store import joined
+from cluster.record.chain_store import ServedBlocks, joined
 from cluster.record.run import RunRecord, ValidatorRecord
 from validator.chain.genesis import Genesis
 from validator.primitives.types import address_text
@@ -144,7 +144,9 @@ class Books:
     @cached_property
     def reexecution(self) -> Reexecution:
         """The run's final blocks, executed again as far as somebody asks for them."""
-        return Reexecution(self.record.genesis, self.chain)
+        record = self.record
+        is_stores = record.reexecuted is not None and self.chain == ServedBlocks.all_of(record.store)
+        return Reexecution(record.genesis, self.chain, record.reexecuted if is_stores else None)
 
     @property
     def common_height(self) -> int:

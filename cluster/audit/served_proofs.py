@@ -15,7 +15,7 @@ served_proofs      the proof of a key at the final height, or at one of the reta
 
 Keys and heights are drawn from the run's seed: a key that nobody ever wrote, an account of the genesis, timers that are
 pending, and timers that ended, whose removal had to change links. Certificates are judged by
-:mod:`cluster.audit.certificates`, which shares no rule with the validators.
+:mod:`cluster.audit.safety.certificates`, which shares no rule with the validators.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from typing import Any, Final, Protocol
 
 from blake3 import blake3
 
-from cluster.audit.certificates import is_certified
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_register import NEWEST_HEIGHTS, NEWEST_KEPT
+from cluster.audit.safety.certificates import is_certified
 from cluster.record.archive import BlockRecord
 from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of
@@ -121,13 +121,14 @@ class ProofAudit:
         if found.byzantine or not tip or (found.status or {}).get("diverged") is not None:
             return
         answers.is_asked = True
-        for height in self._drawn(found, "finality", found.first_height, tip, FINALITY_HEIGHTS):
+        first = min(max(found.first_height, (found.status or {}).get("first_block", 1)), tip)  # what it pruned is gone
+        for height in self._drawn(found, "finality", first, tip, FINALITY_HEIGHTS):
             self._look_at_finality(server, height, answers)
             yield
         final_view = (found.status or {}).get("final_view", GENESIS_VIEW)
         answers.awaited = frozenset(height for height in answers.unproved if self._view_of(height) < final_view)
         retained = min(self._record.scenario.storage.retained_heights, MAX_HEIGHTS_BACK)
-        lowest = max(found.first_height, tip - retained + 1)
+        lowest = max(first, tip - retained + 1)
         for height in self._drawn(found, "state", lowest, tip, PAST_HEIGHTS):
             for key, is_there in self._keys_at(found, height).items():
                 answers.look(SERVED_PROOFS, self._proof_problem(server, key, height, is_there))

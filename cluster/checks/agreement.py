@@ -36,6 +36,9 @@ def check_state_roots(books: Books) -> Check:
         f" {short_root(told.expected_root)}, computed {short_root(told.computed_root)}"
         for told in books.divergences
     ]
+    again = books.record.reexecuted
+    if again is not None and again.reason:
+        problems.append(f"executed again beside the run, height {again.heights + 1}: {again.reason}")
     compared = 0
     for name, chain in books.served:
         compared += len(chain)
@@ -49,6 +52,8 @@ def check_state_roots(books: Books) -> Check:
     if problems:
         return Check("state_roots", Outcome.FAIL, examples(problems))
     detail = f"{compared:,} computed roots equal their headers', {compared_text(books)}"
+    if again is not None:
+        detail += f"; {again.heights:,} heights executed again beside the run gave the same"
     return unless_vacuous(books, "state_roots", detail, {AnswerRule.COMPUTED_ROOTS: compared})
 
 

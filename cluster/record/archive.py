@@ -61,6 +61,23 @@ class DivergedExecution:
     """An encoded :class:`validator.transition.trace.BlockTrace`; empty if it gave none."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reexecuted:
+    """The result of executing the store's blocks again beside a live run
+    (:mod:`cluster.audit.reexecution.follower`)."""
+
+    heights: int
+    """Blocks that gave what was recorded, from height 1 on."""
+    root: str
+    """The state root after them, in hex; empty if the next block gave something else."""
+    reason: str = ""
+    """Why the next block gave something else, in one line; empty if none did."""
+    receipts: bytes = b""
+    """Of that block as executed again, encoded; empty if there are none."""
+    trace: bytes = b""
+    """The same of its trace."""
+
+
 def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
     """A line that names the format, each block's ``[block, receipts, computed_root]`` with its length, a checksum.
 

@@ -37,6 +37,13 @@ class BlockStore(Protocol):
     def digest(self, height: int) -> bytes:
         """:func:`block_digest` of the block at a height that it has."""
 
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest block with its receipts; 0 without any."""
+
+    def flush(self) -> None:
+        """Give what was appended to the operating system, if it is kept in a file. Raises :class:`OSError`."""
+
 
 class MemoryBlocks:
     """A store in memory."""
@@ -59,6 +66,13 @@ class MemoryBlocks:
     def digest(self, height: int) -> bytes:
         return block_digest(self.at(height))
 
+    @property
+    def largest(self) -> int:
+        return max((len(record.block) + len(record.receipts) for record in self._blocks), default=0)
+
+    def flush(self) -> None:
+        pass
+
 
 class FileBlocks:
     """A store in a file, which becomes an archive of blocks (:mod:`cluster.record.archive`) when it is published.
@@ -75,6 +89,7 @@ class FileBlocks:
         self._hasher.update(ARCHIVE_MAGIC)
         self._ends = array("Q", [len(ARCHIVE_MAGIC)])
         self._digests = bytearray()
+        self._largest = 0
         self._is_published = False
 
     def __len__(self) -> int:
@@ -87,6 +102,7 @@ class FileBlocks:
         self._hasher.update(item)
         self._ends.append(self._ends[-1] + len(item))
         self._digests += block_digest(record)
+        self._largest = max(self._largest, len(record.block) + len(record.receipts))
 
     def at(self, height: int) -> BlockRecord:
         begin, end = self._ends[height - 1 : height + 1]
@@ -98,6 +114,13 @@ class FileBlocks:
 
     def digest(self, height: int) -> bytes:
         return bytes(self._digests[DIGEST_BYTES * (height - 1) : DIGEST_BYTES * height])
+
+    @property
+    def largest(self) -> int:
+        return self._largest
+
+    def flush(self) -> None:
+        self._file.flush()
 
     def publish(self, path: Path) -> None:
         """Complete the archive, and give it its name in the same folder; nothing is appended afterwards.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class LedgerRule(StrEnum):
@@ -31,7 +32,8 @@ class AnswerRule(StrEnum):
 
 
 class SafetyRule(StrEnum):
-    """Rules of the simulator's safety monitor (:mod:`cluster.simulation.watches.safety_monitor`)."""
+    """Rules of the simulator's safety monitor (:mod:`cluster.simulation.watches.safety_monitor`); live runs have some
+    of them (:mod:`cluster.live.audit.safety_watch`)."""
 
     CERTIFICATES = "certificates"
     ONE_BLOCK = "one_block_a_view"
@@ -53,6 +55,19 @@ class SafetyRule(StrEnum):
     BOUNDED = "bounded"
     ANSWERS = "answers"
     PATIENCE = "patience"
+
+
+WATCHED_LIVE: Final = (
+    SafetyRule.CERTIFICATES,
+    SafetyRule.ONE_BLOCK,
+    SafetyRule.SKIPS,
+    SafetyRule.CERTIFIED,
+    SafetyRule.PROVED_FINAL,
+    SafetyRule.ANCESTRY,
+    SafetyRule.LEADERS,
+    SafetyRule.OWN_VOTES,
+)
+"""The rules that live runs evaluate, too (:mod:`cluster.live.audit.safety_watch`)."""
 
 
 class PromiseRule(StrEnum):

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
 from cluster.common.wording import first_few
-from cluster.record.archive import BlockRecord
+from cluster.record.archive import BlockRecord, Reexecuted
 from cluster.record.chain_store import BlockStore, MemoryBlocks
 from cluster.record.finalizations import Finalizations
 from cluster.scenario import Scenario
@@ -387,6 +387,8 @@ class RunRecord:
     """``None`` if nobody watched, and nobody was asked at the end."""
     promises: PromiseRecord | None = None
     """``None`` if nobody watched: a live run."""
+    reexecuted: Reexecuted | None = None
+    """``None`` if nothing executed the chain again beside the run."""
     load: LoadRecord = field(default_factory=LoadRecord)
     duration_ms: float = 0.0
     stop_requested_at_height: int | None = None

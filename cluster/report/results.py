@@ -37,6 +37,7 @@ from cluster.record.lag import lag_by_host
 from cluster.record.run import RunRecord
 from cluster.report.junit import run_xml
 from cluster.report.page import render_report
+from cluster.report.tables import disks
 from cluster.scenario.files import scenario_text
 
 
@@ -103,6 +104,7 @@ def result_of(judged: Judged) -> dict[str, Any]:
             "driver" if host is None else f"host-{host}": {"lag_ms": round(lag_ms, 3)}
             for host, lag_ms in lag_by_host(record).items()
         },
+        "disks": disks(books),
         "divergences": books.bisections,
     }
     if record.drill is not None:

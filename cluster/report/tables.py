@@ -20,6 +20,7 @@ DIFFERENCE_TEXT: Final = 120
 """Characters shown of a value."""
 LONG_MS: Final = 10_000
 """Longer durations are shown in seconds."""
+BYTES_PER_KIB: Final = 1_024
 FINDINGS_SHOWN: Final = 20
 """Per divergence."""
 
@@ -64,11 +65,53 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
                 "mutant": validator.mutant,
                 "byzantine": ", ".join(validator.byzantine),
                 "diverged": diverged.height if diverged is not None else None,
+                "disk": _megabytes(sum((status.get("disk_bytes") or {}).values())),
                 "snapshot": chain.first_height - 1,
                 "silent": not chain,
             }
         )
     return rows
+
+
+CERTIFICATE_BYTES_OF_EACH: Final = 64
+"""Of each signer of a finalization, which is archived with its block."""
+FILES_MORE: Final = 2
+"""Files of blocks are removed whole: the oldest and the newest one may have so much more."""
+DISK_PARTS: Final = ("blocks", "state", "journal")
+
+
+def disks(books: Books) -> dict[str, Any]:
+    """What bounds the disks of validators, in words, and the bytes of each part at the end, by validator.
+
+    ``blocks_bound`` is the bound of the archives in bytes, by the largest block of the run; ``None`` without one.
+    """
+    storage, count = books.record.scenario.storage, books.record.scenario.validators.count
+    bound, keep, files = None, storage.keep_blocks, f"files of {storage.segment_kib:,} KiB"
+    if keep is not None:
+        block = books.record.store.largest + CERTIFICATE_BYTES_OF_EACH * count
+        bound = keep * block + FILES_MORE * (storage.segment_kib * BYTES_PER_KIB + block)
+    words = {
+        "blocks": "all final blocks"
+        if keep is None
+        else f"{keep:,} blocks, {FILES_MORE} {files} more, and what the auditor or a peer lacks",
+        "state": f"what the last {storage.retained_heights:,} heights need, in {files}",
+        "journal": "some 64 final blocks and their votes",
+    }
+    used = {found.name: (found.status or {}).get("disk_bytes") or {} for found in books.record.validators}
+    return {"bounds": words, "blocks_bound": bound, "used": {name: parts for name, parts in used.items() if parts}}
+
+
+def _disk_facts(books: Books) -> list[tuple[str, str]]:
+    """The bound of each part, with the most that a validator used of it."""
+    found, facts = disks(books), []
+    for part in DISK_PARTS if found["used"] else ():
+        used = max(parts.get(part, 0) for parts in found["used"].values())
+        bound = found["blocks_bound"] if part == "blocks" else None
+        of = "" if bound is None else f" of {number(bound / 1e6)} MB"
+        facts.append(
+            (f"Disk: {part}", f"{number(used / 1e6)} MB{of} at most at the end; kept: {found['bounds'][part]}")
+        )
+    return facts
 
 
 def fault_rows(books: Books) -> list[dict[str, str]]:
@@ -131,6 +174,10 @@ def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
         )
         for group in classes
     ]
+
+
+def _megabytes(size: int) -> str:
+    return f"{number(size / 1e6)} MB" if size else ""
 
 
 def _blocks(lateness: int | None) -> str:
@@ -213,6 +260,7 @@ def facts(books: Books) -> list[tuple[str, str]]:
         ("Preset", record.genesis.preset or NO_PRESET),
         ("Burned", _burned(books.ledger.accounts)),
     ]
+    found += _disk_facts(books)
     if record.digest is not None:
         found.append(("Digest", record.digest))
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Final
 
 from cluster.audit.books import KeptLedger, final_queries, ledger_of
@@ -151,9 +150,7 @@ class Recorder:
             found.balances = {text: pages.account(parse_address(text))["balance"] for text in asked.accounts}
             found.supply = Supply.of(pages.supply())
             found.pending_timers = {text: pages.is_pending(bytes.fromhex(text)) for text in asked.timers}
-            pruned = pages.first_block - found.first_height
-            here = replace(found, first_height=pages.first_block, blocks=found.blocks[pruned:])
-            for _ in audit.ask(here, _Pages(pages), answers):
+            for _ in audit.ask(found, _Pages(pages), answers):
                 pass
         record.monitor = with_answers(record.monitor, proved)
 

@@ -162,6 +162,11 @@ def may_answer_join(payload: bytes) -> bool:
     return payload[:1] == _ENVELOPE_HEAD and payload[2:3] in _JOIN_TAGS
 
 
+def is_of_consensus(payload: bytes) -> bool:
+    """Whether a payload begins like a message of the consensus engine. Nothing else of it is read."""
+    return payload[:1] == _ENVELOPE_HEAD and payload[2:3] == b"\x01"
+
+
 Reading = PeerMessage | EngineMessage
 """Message that a validator reads from a payload: a message of the consensus engine stands without its envelope."""
 

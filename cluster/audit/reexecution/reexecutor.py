@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from cluster.common.errors import BadInput
 from cluster.disks.memory import MemoryDisk
-from cluster.record.archive import BlockRecord
+from cluster.record.archive import BlockRecord, Reexecuted
 from validator.chain.block import Block, header_hash
 from validator.chain.genesis import Genesis
-from validator.node.executor.executor import Executor, execution_error
+from validator.node.executor.executor import Executor, StorageConfig, execution_error
 from validator.node.executor.jobs import Finalize, FinalizedInvalid
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import ValidatorError
 from validator.transition.trace import BlockTrace
+
+STORAGE: Final = StorageConfig(segment_bytes=1 << 20, retained_heights=8, keep_blocks=8)
+"""The chain is executed in memory, and read once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Reexecutor:
 
     def __init__(self, genesis: Genesis) -> None:
         try:
-            self._executor = Executor(MemoryDisk(), genesis)
+            self._executor = Executor(MemoryDisk(), genesis, storage=STORAGE)
         except ValidatorError as error:
             raise BadInput(f"the run's genesis cannot be built: {error}") from None
 
@@ -66,6 +70,7 @@ class Reexecutor:
         if isinstance(result, FinalizedInvalid):
             why = f"the block does not execute to its header: {reason}"
             return Mismatch(height, why, result.receipts, result.trace)
+        self._executor.allow_pruning(height)
         archived = self._executor.archive.get(height)
         assert archived is not None, "what is final is archived"
         if archived.receipts != record.receipts:
@@ -97,8 +102,10 @@ class RightExecution:
 class Reexecution:
     """A chain's blocks, each executed again once, as far as somebody asks for them."""
 
-    def __init__(self, genesis: Genesis, chain: Sequence[BlockRecord]) -> None:
+    def __init__(self, genesis: Genesis, chain: Sequence[BlockRecord], known: Reexecuted | None = None) -> None:
+        """``known`` is the result of executing just these blocks before."""
         self._chain = chain
+        self._known_result = known
         self._genesis = genesis
         self._mismatch: Mismatch | None = None
         self._known: dict[int, RightExecution] = {}
@@ -110,7 +117,12 @@ class Reexecution:
         return self._known[height]
 
     def first_mismatch(self) -> Mismatch | None:
-        """The first block that gives something else here; executes the chain to its end."""
+        """The first block that gives something else here; executes the chain to its end, unless that is known."""
+        known = self._known_result
+        if known is not None and known.reason:
+            return Mismatch(known.heights + 1, known.reason, known.receipts)
+        if known is not None and known.heights == len(self._chain):
+            return None
         self._advance(len(self._chain))
         return self._mismatch
 

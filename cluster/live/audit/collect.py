@@ -20,7 +20,7 @@ from cluster.live.audit.live_audit import LiveAudit, first_height_of, take_block
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import ServedBlocks
 from cluster.record.run import RunRecord, Supply, ValidatorRecord
-from loadgen.client import ClientError, FinalityProof, NotFound, Refused, ValidatorClient
+from loadgen.client import ClientError, FinalityProof, Gone, NotFound, Refused, ValidatorClient
 from validator.node.executor.queries import PENDING
 from validator.primitives.types import parse_address
 
@@ -45,11 +45,15 @@ def collect(
     audit = LiveAudit(record) if audit is None else audit
     record.validators = list(audit.known.values())
     record.note_mutants()
-    record.monitor = with_answers(None, ())
+    record.monitor = with_answers(audit.safety.record(), ())
     ask_all = partial(_ask_all, record, urls, checkpoint)
     reachable = [found for found in record.validators if found.index in urls]
     honest = [found for found in reachable if not found.byzantine]
     answering = ask_all(honest, partial(_take_blocks, audit))
+    if audit.beside is not None:
+        audit.beside.look()  # it goes on while validators are asked
+    audit.safety.look(record.store, is_end=True)
+    record.monitor = with_answers(audit.safety.record(), ())
     answering += ask_all([found for found in reachable if found.byzantine], partial(_take_blocks, audit))
     chain = longest_chain(record.lives)
     record.kept_ledger = kept = _ledger_of(record, chain, audit.kept)
@@ -119,7 +123,11 @@ def _take_blocks(audit: LiveAudit, client: ValidatorClient, found: ValidatorReco
     taking = take_blocks(client, found, audit.store)
     while True:
         with audit.lock:
-            if next(taking, None) is None:
+            try:
+                if next(taking, None) is None:
+                    return
+            except Gone:
+                audit.note_gap(found, found.status)
                 return
         yield
 

@@ -13,22 +13,26 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
 from cluster.audit.books import KeptLedger
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_chains import read_served
+from cluster.live.audit.beside import ReexecutionBeside
+from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, ServedBlocks
 from cluster.record.run import RunRecord, ValidatorRecord
-from loadgen.client import ClientError, ValidatorClient
+from loadgen.client import ClientError, Gone, ValidatorClient
 
 AGREEMENT: Final = "agreement"
 STATE_ROOTS: Final = "state_roots"
-WATCHED: Final = (AGREEMENT, STATE_ROOTS, CHAIN, TIMERS, CONSERVATION)
+SAFETY: Final = "safety"
+WATCHED: Final = (AGREEMENT, STATE_ROOTS, CHAIN, TIMERS, CONSERVATION, SAFETY)
 """The checks that a run may already fail while it runs."""
 
 BLOCKS_PER_REQUEST: Final = 64
@@ -88,19 +92,44 @@ def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockSto
         yield list(served.differing)[known:]
 
 
+class _Findings:
+    """Violations: all are counted, the first :data:`MAX_TOLD` kept in words."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter(dict.fromkeys(WATCHED, 0))
+        self.words: list[str] = []
+        self._taken = 0
+
+    def tell(self, check: str, what: str) -> None:
+        self.counts[check] += 1
+        if len(self.words) < MAX_TOLD:
+            self.words.append(f"{check}: {what}")
+
+    def take_new(self) -> list[str]:
+        """Those in words since the last call."""
+        new = self.words[self._taken :]
+        self._taken += len(new)
+        return new
+
+
 class LiveAudit:
     """Follows a run. :meth:`close` ends it; what it knows stays."""
 
-    def __init__(self, record: RunRecord) -> None:
+    def __init__(
+        self,
+        record: RunRecord,
+        now_ms: Callable[[], float] = lambda: 0.0,
+        beside: ReexecutionBeside | None = None,
+    ) -> None:
+        """``now_ms`` gives the time since the run began; ``beside`` executes the blocks again, if anything does."""
         self._record = record
+        self.beside = beside
+        self.safety = SafetyWatch(record, now_ms)
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
         self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
-        self.counts: Counter[str] = Counter(dict.fromkeys(WATCHED, 0))
-        """Violations so far, by check."""
+        self._findings = _Findings()
         self._urls: Mapping[int, str] = {}
-        self._told: list[str] = []
-        self._taken = 0
         self._seen_in_ledger = 0
         self._seen_roots = 0
         self._diverged: set[int] = set()
@@ -142,9 +171,12 @@ class LiveAudit:
         for index in sorted(diverged - self._diverged):
             self._diverged.add(index)
             self._tell(STATE_ROOTS, f"{self._name(index)} executed a final block to another result, and stopped")
-        new = self._told[self._taken :]
-        self._taken += len(new)
-        return new
+        return self._findings.take_new()
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Violations so far, by check."""
+        return self._findings.counts
 
     @property
     def page(self) -> dict[str, Any]:
@@ -154,9 +186,22 @@ class LiveAudit:
             "blocks": len(self._record.store),
             "compared": min((found.tip for found in judged), default=0),
             "ledger": self.kept.ledger.height,
+            "reexecuted": 0 if self.beside is None else self.beside.height,
             "violations": dict(self.counts),
-            "told": self._told[:],
+            "told": self._findings.words[:],
         }
+
+    def prunable_height(self, given_up: Set[int] = frozenset()) -> int:
+        """The height up to which nobody needs blocks of validators any more: the run has them, each validator's are
+        compared, and all have them that are to catch up with their own disks. Raises :class:`OSError`.
+
+        ``given_up`` are validators that will not come back. One that joins late counts from when it serves blocks.
+        """
+        late = self._record.scenario.validators.late
+        left = [found for found in self.known.values() if not found.byzantine and found.index not in given_up]
+        height = min((found.tip for found in left if found.blocks or found.index not in late), default=0)
+        self.store.flush()
+        return min(height, len(self.store))
 
     def lose(self, index: int, url: str) -> tuple[ValidatorRecord, bool]:
         """A validator's disk is about to be lost. Returns what it served of it, and whether it served all."""
@@ -197,6 +242,8 @@ class LiveAudit:
             except ClientError:
                 self._skipped[index] = ROUNDS_SKIPPED
         self._audit_roots()
+        self._watch_safety()
+        self._look_beside()
         self._advance(answering)
 
     def _follow(self, client: ValidatorClient, found: ValidatorRecord) -> None:
@@ -205,15 +252,27 @@ class LiveAudit:
         if found.byzantine:
             return  # what it serves is asked for at the end, and is no measure for others
         before = served.tip
-        for differing in take_blocks(client, found, store):
-            for height in differing:
-                self._compare(found, height, served.differing[height])
-            if self._closing.is_set():
-                return
+        with suppress(Gone):
+            for differing in take_blocks(client, found, store):
+                for height in differing:
+                    self._compare(found, height, served.differing[height])
+                if self._closing.is_set():
+                    return
         if served.tip == before and before < len(store):
-            first = first_height_of(client.status())
+            status = client.status()
+            first = first_height_of(status)
             if first > before + 1:  # it joined by a snapshot
                 found.first_height, found.blocks = first, ServedBlocks(store, first)
+            else:
+                self.note_gap(found, status)
+
+    def note_gap(self, found: ValidatorRecord, status: Mapping[str, Any]) -> None:
+        """If a validator pruned blocks before they were taken, nothing of it is known from there on: say so, once."""
+        tip, first = found.first_height + len(found.blocks) - 1, status.get("first_block", 1)
+        problem = f"{found.name} pruned blocks above height {tip}, the last one of its that was audited"
+        if first > tip + 1 and problem not in self._record.problems:
+            self._record.problems.append(problem)
+            self._tell(CHAIN, problem)
 
     def _compare(self, found: ValidatorRecord, height: int, record: BlockRecord) -> None:
         """Tell how a validator's block differs from the store's."""
@@ -236,6 +295,18 @@ class LiveAudit:
             self._seen_roots += 1
             self._tell_root("whoever served it first", height)
 
+    def _watch_safety(self) -> None:
+        """Look at what hosts told of certificates and votes."""
+        self.safety.look(self._record.store)
+        for violation in self.safety.log.violations[self.counts[SAFETY] :]:
+            self._tell(SAFETY, violation)
+
+    def _look_beside(self) -> None:
+        """Feed the re-execution, and tell what it gives otherwise."""
+        difference = "" if self.beside is None else self.beside.look()
+        if difference:
+            self._tell(STATE_ROOTS, difference)
+
     def _tell_root(self, whose: str, height: int) -> None:
         self._tell(STATE_ROOTS, f"height {height}: the root that {whose} computed is not the header's")
 
@@ -251,9 +322,7 @@ class LiveAudit:
             self._tell(violation.check, f"height {violation.height}: {violation.what}")
 
     def _tell(self, check: str, what: str) -> None:
-        self.counts[check] += 1
-        if len(self._told) < MAX_TOLD:
-            self._told.append(f"{check}: {what}")
+        self._findings.tell(check, what)
 
     def _name(self, index: int) -> str:
         return self._record.scenario.validators.names[index]

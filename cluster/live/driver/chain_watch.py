@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from cluster.live.driver.hosts import Hosts
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
-from cluster.live.host.observations import FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
+from cluster.live.host.observations import CertificateSeen, FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
 from cluster.record.finalizations import Finalization
 from cluster.record.host_info import Busyness
 from cluster.record.lag import LagLog
@@ -46,8 +46,8 @@ class ChainWatch:
     def take(self, validator: int, observations: Iterable[Observation]) -> None:
         for seen in observations:
             match seen:
-                case VoteSent():
-                    pass  # for faults that wait for votes
+                case VoteSent() | CertificateSeen():
+                    pass  # for the faults that wait for votes, and for the audit
                 case FirstSeen(height=height):
                     at_ms = self._at_ms(seen)
                     earliest = self._record.proposals.get(height, at_ms)

@@ -11,18 +11,19 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.live.audit.beside import ReexecutionBeside
 from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
-from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.hosts import Hosts, allow_pruning
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line
@@ -159,7 +160,7 @@ class _LiveRun:
         self._sampled_ms = float("-inf")
         self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice)
         self._stage: LiveStage | None = None
-        self._audit = LiveAudit(self.record)
+        self._audit = self._new_audit()
         """A new one once there is a folder."""
 
     # --- the run as a whole -------------------------------------------------------------------------------------------
@@ -168,7 +169,7 @@ class _LiveRun:
         """Start, follow, collect. Raises :class:`TestnetError` if the testnet cannot be started."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self.record.store = FileBlocks(self._folder / STORE_FILE)
-        self._audit = LiveAudit(self.record)
+        self._audit = self._new_audit()
         try:
             self._follow(*self._start())
         except KeyboardInterrupt:
@@ -191,12 +192,19 @@ class _LiveRun:
 
     def close(self) -> None:
         """End everything that was started. Nothing interrupts this."""
-        try:
-            self._audit.close()
-            if isinstance(self.record.store, FileBlocks) and not self.record.store:
-                self.record.store.discard()
-        finally:
-            self._testnet.close()
+        with ExitStack() as last_to_first:
+            last_to_first.callback(self._testnet.close)
+            last_to_first.callback(self._discard_empty_store)
+            if self._audit.beside is not None:
+                last_to_first.callback(self._audit.beside.close)
+            last_to_first.callback(self._audit.close)
+
+    def _discard_empty_store(self) -> None:
+        if isinstance(self.record.store, FileBlocks) and not self.record.store:
+            self.record.store.discard()
+
+    def _new_audit(self) -> LiveAudit:
+        return LiveAudit(self.record, lambda: self._now_ms, ReexecutionBeside(self.record, self._folder))
 
     def _note_failure(self, error: Exception) -> None:
         self.record.interrupted = True
@@ -260,6 +268,8 @@ class _LiveRun:
         states = [item for host in running for item in host.reports.states.items()]
         byzantine = self._scenario.validators.node
         diverged = {index for index, state in states if state.diverged and not byzantine(index).byzantine}
+        answered_s = min((host.reports.answered_s for host in running), default=0.0)
+        self._audit.safety.heard.note_hosts({(host.number, host.pid) for host in running}, answered_s)
         told = self._audit.look(urls, diverged)
         for violation in told:
             self.on_notice(f"height {self._watch.height}: violation: {violation}")
@@ -342,9 +352,22 @@ class _LiveRun:
         hosts.wants_stamps = trace.wants(now_ms)
         if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
             self._sampled_ms = now_ms
+            self._permit_pruning(hosts)
             self._watch.busyness.look()
             heights, views = hosts.by_validator(Host.height), hosts.by_validator(Host.view)
             self.on_sample(self._watch.sample(now_ms, heights, views, hosts.by_validator(Host.describe)))
+
+    def _permit_pruning(self, hosts: Hosts) -> None:
+        """Let validators prune what the audit and their peers have, if the scenario bounds their archives.
+
+        Byzantine ones keep all: what they serve is asked for at the end. It is said again and again: who was started
+        anew does not know it.
+        """
+        if self._scenario.storage.keep_blocks is not None:
+            given_up = {index for host in hosts.all if host.phase is Phase.DEAD for index in host.validators}
+            height = self._audit.prunable_height(given_up)
+            judged = (found.index for found in self._audit.known.values() if not found.byzantine)
+            allow_pruning(hosts.all, dict.fromkeys(judged, height))
 
     def _watch_load(self) -> None:
         load = self._testnet.load
@@ -409,6 +432,7 @@ class _LiveRun:
 
     def _take_view(self, view: ValidatorView) -> None:
         self._watch.take(view.index, view.observations)
+        self._audit.safety.take(view.index, view.observations)
         self._watch.trace.take(view.index, view.stamps)
         self._watch.take_use(self._now_ms, view)
         if self._stage is not None and self._stage.engine.is_listening:
@@ -451,6 +475,8 @@ class _LiveRun:
         urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
         collect(self.record, urls, checkpoint, self._audit)
+        assert self._audit.beside is not None
+        self._audit.beside.finish(checkpoint)
 
     def _note_totals(self, hosts: Hosts) -> None:
         totals = hosts.totals()

@@ -14,7 +14,7 @@ has answered, gone down or timed out.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -439,6 +439,14 @@ def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
         if isinstance(plan, DownFault) and (plan.target[0] in KEYWORDS or names.intersection(plan.target)):
             planned += 2 if isinstance(plan, BitRotFault) else 1
     return planned
+
+
+def allow_pruning(hosts: Iterable[Host], heights: Mapping[int, int]) -> None:
+    """Let validators, by index, prune their blocks up to heights; nobody waits for an answer."""
+    for host in hosts:
+        carried = {index: heights[index] for index in host.validators if index in heights}
+        if carried and host.phase is Phase.UP and not host.is_paused:
+            host.actor.allow_pruning.remote(carried)
 
 
 def nothing() -> None:

@@ -104,8 +104,8 @@ class HostReports:
         self.states: dict[int, LoopState] = {}
         """Of the current process; empty while the host is down."""
         self.old_file_sizes: dict[int, dict[str, int]] = {}
-        self._answered = 0.0
-        """Monotonic seconds."""
+        self.answered_s = 0.0
+        """When it answered last (monotonic)."""
         self._delay_counts: dict[tuple[Process, int], DelayCounts] = {}
         self._link_counts: dict[tuple[Process, int], dict[int, LinkCounts]] = {}
         """By fault of links."""
@@ -119,7 +119,7 @@ class HostReports:
 
     @property
     def are_stale(self) -> bool:
-        return time.monotonic() - self._answered > STALE_S
+        return time.monotonic() - self.answered_s > STALE_S
 
     def started(self, addresses: list[ValidatorAddress]) -> None:
         self.addresses = addresses
@@ -138,7 +138,7 @@ class HostReports:
         self.states = {validator.index: validator.state for validator in view.validators}
 
     def note_answer(self) -> None:
-        self._answered = time.monotonic()
+        self.answered_s = time.monotonic()
 
     def end(self) -> None:
         self._totals_before = self.totals

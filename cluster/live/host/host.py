@@ -41,7 +41,7 @@ from cluster.faults.link_faults import LinkCounts
 from cluster.live.host.http import build_app
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.lease import Lease
-from cluster.live.host.observations import Observation
+from cluster.live.host.observations import CertificateTap, Observation
 from cluster.live.host.validator_loop import LoopState, ValidatorLoop, ValidatorSetup
 from cluster.live.injection import DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks
@@ -74,6 +74,7 @@ REMEMBERED_BYTES: Final = 4 << 20
 SCHEME: Final = RememberingScheme(Ed25519Scheme())
 READER: Final = SharedReader(REMEMBERED_BYTES)
 """Shared by the validators of this process."""
+TAP: Final = CertificateTap()
 NOTES_SUFFIX: Final = ".notes"
 DIVERGENCE_SUFFIX: Final = ".divergence"
 """Of the file with what a validator executed otherwise than its peers, which outlives its process and its disk."""
@@ -386,7 +387,7 @@ class ValidatorHost:
             reader=READER,
             links=OutgoingLinks(scenario.network, index, seed),
             pace=pace_of(scenario, index),
-            tells_votes=any(plan.after_votes is not None for plan in scenario.planned_faults),
+            tap=None if scenario.validators.node(index).byzantine else TAP,
             watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults),
         )
 

@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
+from cluster.audit.safety.certificates import is_certified
+from cluster.audit.safety.certified_chain import Claim, claim_of
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.record.message_trace import HEAD_BYTES, RING_MESSAGES, Stamp
-from consensus.messages import VoteKind
+from consensus.keys import ValidatorSet
+from consensus.messages import AnyCertificate, Vote, VoteKind
+from consensus.types import GENESIS_VIEW, View
 from validator.node.events import BlockFinal
 
 MAX_OBSERVATIONS: Final = 100_000
 """The oldest are dropped first."""
+MAX_REMEMBERED: Final = 4_096
+"""Certificates, and statements, the oldest forgotten first: those of the last views of a hundred validators."""
+MAX_VOTES_REMEMBERED: Final = 256
+"""A vote is repeated while its view is not decided."""
 MARKED_BYTES: Final = 256
 """The checksum of so many bytes, and the length, identify a message well enough to draw it."""
+
+
+NOT_TOLD: Final = View(-1)
+"""For the parent view of a vote, of a host whose code tells only view and kind."""
+
+
+T = TypeVar("T")
 
 
 class FirstSeen(NamedTuple):
@@ -40,13 +55,23 @@ class ViewSeen(NamedTuple):
 
 
 class VoteSent(NamedTuple):
-    """A validator sent a vote. Noted only if a fault waits for votes."""
+    """A validator sent a vote that it did not send of late. The vote's signer is the validator."""
 
-    view: int
+    view: View
     kind: VoteKind
+    parent_view: View = NOT_TOLD
+    digest: bytes = b""
 
 
-Observation = FirstSeen | FinalSeen | ViewSeen | VoteSent
+class CertificateSeen(NamedTuple):
+    """A validator believes a certificate (:class:`CertificateTap`)."""
+
+    certificate: AnyCertificate
+    looks_good: bool
+    """By the host's own look at its signatures."""
+
+
+Observation = FirstSeen | FinalSeen | ViewSeen | VoteSent | CertificateSeen
 
 
 class Observations:
@@ -55,6 +80,8 @@ class Observations:
     def __init__(self) -> None:
         self._notes: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
         self._stamps: deque[Stamp] = deque(maxlen=RING_MESSAGES)
+        self._votes: dict[VoteSent, None] = {}
+        """Those that were told last."""
         self._view = 0
         self._highest = 0
         self._build_began_ms: dict[int, float] = {}
@@ -84,8 +111,17 @@ class Observations:
     def finalized(self, block: BlockFinal) -> None:
         self._notes.append(FinalSeen(epoch_ms(), block))
 
-    def voted(self, view: int, kind: VoteKind) -> None:
-        self._notes.append(VoteSent(view, kind))
+    def voted(self, vote: Vote) -> None:
+        """Note a vote that is sent, unless it is repeated."""
+        said = VoteSent(vote.view, vote.kind, vote.parent_view, vote.digest)
+        if said not in self._votes:
+            self._votes[said] = None
+            if len(self._votes) > MAX_VOTES_REMEMBERED:
+                del self._votes[next(iter(self._votes))]
+            self._notes.append(said)
+
+    def certified(self, seen: CertificateSeen) -> None:
+        self._notes.append(seen)
 
     def stamp(self, is_sent: bool, peer: int | None, payload: bytes) -> None:
         """Note a message that was sent or received."""
@@ -108,6 +144,39 @@ class Observations:
         if height > self._highest:
             self._highest = height
             self._notes.append(FirstSeen(height, at_ms))
+
+
+class CertificateTap:
+    """The certificates that the validators of one host believe, as far as the driver is to hear of them.
+
+    Among 64 validators the same statement of a view stands in dozens of certificates. The host looks at the signatures
+    of each, and remembers most of them from when its validators checked them. It tells the first certificate of each
+    statement, and each that does not look good. The driver judges (:mod:`cluster.live.audit.safety_watch`).
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[AnyCertificate, None] = {}
+        self._claims: dict[Claim, None] = {}
+        self._newest_finalized: int = GENESIS_VIEW
+
+    def take(self, certificate: AnyCertificate, validators: ValidatorSet, namespace: bytes) -> CertificateSeen | None:
+        """A validator believes a certificate. Returns what the driver is to hear of it, if anything."""
+        if certificate in self._seen:
+            return None
+        _remember(self._seen, certificate)
+        claim = claim_of(certificate)
+        is_new = claim not in self._claims
+        _remember(self._claims, claim)
+        looks_good = is_certified(certificate, validators, namespace, self._newest_finalized)
+        if certificate.kind == VoteKind.FINALIZE:
+            self._newest_finalized = max(self._newest_finalized, certificate.view)
+        return CertificateSeen(certificate, looks_good) if is_new or not looks_good else None
+
+
+def _remember(kept: dict[T, None], item: T) -> None:
+    kept[item] = None
+    if len(kept) > MAX_REMEMBERED:
+        del kept[next(iter(kept))]
 
 
 def epoch_ms() -> float:

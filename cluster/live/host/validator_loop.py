@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from cluster.live.host.join_inbox import JoinInbox
-from cluster.live.host.observations import Observations
+from cluster.live.host.observations import CertificateTap, Observations
 from cluster.live.host.pages import Pages
 from cluster.live.host.timers import Timers
 from cluster.live.network.handshake import Identity
@@ -32,12 +32,14 @@ from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import Transport
 from cluster.live.threads.executor_thread import ExecutorThread
 from cluster.live.threads.journal import JournalWriter
-from cluster.misbehaviour.byzantine.base import consensus_content, vote_of
+from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.status import Counted, Tally
 from cluster.scenario.node_setup import FULL_SPEED, Pace
 from consensus.keys import Signer, ValidatorSet
+from consensus.messages import AnyCertificate
 from validator.chain.genesis import Genesis
+from validator.chain.messages import is_of_consensus
 from validator.node.assembly import PRODUCTION, Parts, Validator, open_validator
 from validator.node.events import (
     Append,
@@ -95,8 +97,8 @@ class ValidatorSetup:
     links: OutgoingLinks | None = None
     """The links that its messages take."""
     pace: Pace = FULL_SPEED
-    tells_votes: bool = False
-    """Whether its votes are noted for the driver."""
+    tap: CertificateTap | None = None
+    """Where its certificates go; ``None`` if nothing that it says of them counts."""
     watches_files: bool = False
     """Whether it notes the sizes of its files at each final block."""
 
@@ -315,21 +317,29 @@ class ValidatorLoop:
                 self._journal.write(effect)
             case Reply(request, results):
                 self.pages.reply(request, results)
-            case Certified() | Joined():
-                pass  # the status page shows snapshots; nobody asks about notarizations
+            case Certified(certificate):
+                self._tell(certificate)
+            case Joined():
+                pass  # the status page shows snapshots
             case _:
                 self._count(effect)
 
     def _send(self, recipient: int | None, payload: bytes) -> None:
         setup = self.setup
-        if setup.tells_votes and (message := consensus_content(payload)) is not None:
-            vote = vote_of(message)
-            if vote is not None:
-                self.observations.voted(vote.view, vote.kind)
+        if is_of_consensus(payload) and (vote := vote_of(setup.reader.read(payload))) is not None:
+            self.observations.voted(vote)
         later_us = 0
         if setup.links is not None and setup.links.faults.delay_leaders and self._leads:
             later_us = setup.links.faults.leader_delay_us()
         self.transport.send(recipient, payload, later_us)
+
+    def _tell(self, certificate: AnyCertificate) -> None:
+        """Note a certificate that the validator believes, if the driver is to hear of it."""
+        setup = self.setup
+        if setup.tap is not None:
+            seen = setup.tap.take(certificate, setup.validators, setup.genesis.chain_id.encode())
+            if seen is not None:
+                self.observations.certified(seen)
 
     @property
     def _leads(self) -> bool:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import SafetyRule as Rule
-from cluster.simulation.watches.rule_log import Look
 from consensus.messages import NO_PARENT, AnyCertificate, Timeout, Vote, VoteKind
 from validator.chain.messages import Reading
 

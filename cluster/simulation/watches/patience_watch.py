@@ -19,10 +19,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from cluster.audit.safety.own_votes import GIVING_UP
+from cluster.audit.safety.rule_log import Look
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
-from cluster.simulation.watches.rule_log import Look
-from cluster.simulation.watches.vote_watch import GIVING_UP
 from consensus.messages import Proposal, VoteKind
 from consensus.types import GENESIS_VIEW, View
 from validator.chain.messages import Reading

@@ -29,9 +29,9 @@ from typing import Final, NamedTuple
 from cluster.audit.chain_codec import Block, System, read_block, read_transaction, transaction_hash
 from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import PromiseRule as Rule
 from cluster.record.run import PromiseRecord
-from cluster.simulation.watches.rule_log import RuleLog
 from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
 from validator.node.pool.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure

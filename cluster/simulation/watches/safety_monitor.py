@@ -7,20 +7,14 @@ came first. It raises nothing: what is wrong is written down with its time.
 =================  ===================================================================================================
 rule               what must hold
 =================  ===================================================================================================
-certificates       each is signed by a quorum of distinct members of its view's committee, for this chain, view, kind
-                   and block (:mod:`cluster.audit.certificates`)
-one_block_a_view   a view has one notarized block, and finalizes no other
-notarized_first    who finalises a view knows the notarization of its block, or somebody did
-skips              Simplex: a finalised view has no nullification. HotStuff: a quorum that times out in a finalised
-                   view or later names that view or a later one
+certificates,      certificates and final blocks fit each other (:mod:`cluster.audit.safety.certified_chain`)
+one_block_a_view,
+notarized_first,
+skips, certified,
+proved_final,
+ancestry, leaders
 agreement          one block at each height
 roots              everybody's execution gives the root of the header
-certified          the final block of a view is the one that the view's certificates name, with that parent view; no
-                   finalised view is passed over
-proved_final       each final block's view, or a later one, is finalised by a certificate, by the end at the latest
-ancestry           a final block's parent is the final block below it, and every view between the two is skipped with
-                   the certificates that the protocol asks for
-leaders            a final block's proposer leads its view
 silence            whoever found a final block that does not execute to its header says nothing more, until it restarts
 ledger             the books of timers and amounts (:mod:`cluster.audit.ledger.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
@@ -35,22 +29,20 @@ abstention
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from blake3 import blake3
 
-from cluster.audit.certificates import highest_named, is_certified
 from cluster.audit.ledger.ledger import Ledger
+from cluster.audit.safety.certified_chain import CertifiedChain
+from cluster.audit.safety.rule_log import RuleLog
 from cluster.audit.served_proofs import timers_at
 from cluster.record.archive import BlockRecord
 from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import MonitorRecord
-from cluster.simulation.watches.rule_log import RuleLog
-from consensus.keys import ValidatorSet
-from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
-from consensus.types import GENESIS_VIEW, Digest, View
+from consensus.messages import AnyCertificate
 from validator.chain.block import Block, Header, header_hash
 from validator.chain.genesis import Genesis
 from validator.chain.records import account_key
@@ -66,20 +58,8 @@ HISTORY_HEIGHTS: Final = 4
 """How far below the final height a historical proof is asked for."""
 
 
-Subject = tuple[View, Digest]
-"""The fields of a certificate of a block beside its view: parent view and digest."""
-
 Prove = Callable[[bytes, int], bytes]
 """``prove(key, height)``: a validator's encoded proof."""
-
-
-@dataclass(slots=True)
-class _View:
-    """The monitor's knowledge of one view."""
-
-    notarized: Subject | None = None
-    finalized: Subject | None = None
-    nullified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,22 +76,10 @@ class _Final:
 class SafetyMonitor:
     """One run's."""
 
-    validators: ValidatorSet
-    namespace: bytes
+    certificates: CertifiedChain
     genesis: Genesis
-    leader: Callable[[View], int]
-    """Of a view."""
     log: RuleLog
-    _views: dict[int, _View] = field(default_factory=dict)
-    _seen: set[AnyCertificate] = field(default_factory=set)
     _final: dict[int, _Final] = field(default_factory=dict)
-    _final_of: dict[int, Subject] = field(default_factory=dict)
-    """By view the final block: what a certificate of it says."""
-    _passed: int = GENESIS_VIEW
-    """Up to this view nothing is made final any more that is not."""
-    _timeouts: dict[int, int] = field(default_factory=dict)
-    """Of the timeout certificates of a view the lowest high view: how far back they permit to skip."""
-    _newest_finalized: int = GENESIS_VIEW
     _ledger: Ledger | None = None
     _diverged: set[tuple[str, int]] = field(default_factory=set)
     """Validators that did, and in which of their lives."""
@@ -131,7 +99,9 @@ class SafetyMonitor:
     def record(self) -> MonitorRecord:
         """The counts and violations so far."""
         violations = list(self.log.violations)
-        unproved = [height for height, final in self._final.items() if final.header.view > self._newest_finalized]
+        unproved = [
+            height for height, final in self._final.items() if final.header.view > self.certificates.newest_finalized
+        ]
         if unproved:
             violations.append(
                 self.log.at_this_time(
@@ -148,79 +118,9 @@ class SafetyMonitor:
         is_same = kept == [(record.block, record.receipts) for record in chain]
         return self._ledger if is_same and not self.log.violations else None
 
-    # --- certificates -----------------------------------------------------------------------------------------------
-
     def certified(self, name: str, certificate: AnyCertificate) -> None:
         """A validator believes a certificate."""
-        if certificate in self._seen:
-            return
-        self._seen.add(certificate)
-        self.log.look(Rule.CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
-        view = self._views.setdefault(certificate.view, _View())
-        if isinstance(certificate, TimeoutCertificate):
-            self._on_timeouts(name, certificate)
-        elif certificate.kind == VoteKind.NULLIFY:
-            view.nullified = True
-            self.log.look(Rule.SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
-        elif certificate.kind == VoteKind.NOTARIZE:
-            self._on_notarization(certificate, view)
-        else:
-            self._on_finalization(name, certificate, view)
-
-    def _is_signed(self, certificate: AnyCertificate) -> bool:
-        return is_certified(certificate, self.validators, self.namespace, self._newest_finalized)
-
-    def _on_notarization(self, certificate: Certificate, view: _View) -> None:
-        subject = (certificate.parent_view, certificate.digest)
-        other = view.notarized or view.finalized
-        self.log.look(Rule.ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
-        view.notarized = view.notarized or subject
-        self._compare(certificate.view, view)
-
-    def _on_finalization(self, name: str, certificate: Certificate, view: _View) -> None:
-        number, subject = certificate.view, (certificate.parent_view, certificate.digest)
-        known = view.notarized is not None
-        self.log.look(
-            Rule.NOTARIZED_FIRST, known, f"{name} finalises view {number}, whose block nobody knows to be notarized"
-        )
-        self.log.look(
-            Rule.ONE_BLOCK,
-            view.notarized in (None, subject),
-            f"view {number} finalises another block than it notarized",
-        )
-        self.log.look(Rule.ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
-        self.log.look(Rule.SKIPS, not view.nullified, f"view {number} is final and nullified")
-        low = [at for at, high in self._timeouts.items() if at >= number and high < number]
-        self.log.look(Rule.SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
-        view.finalized = subject
-        self._newest_finalized = max(self._newest_finalized, number)
-        self._compare(number, view)
-        if number <= self._passed and number not in self._final_of:
-            self.log.look(Rule.CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
-
-    def _compare(self, number: int, view: _View) -> None:
-        """Hold the certificates of a view against its final block, if both are known."""
-        block = self._final_of.get(number)
-        if block is None:
-            return
-        for subject, verb in ((view.notarized, "notarizes"), (view.finalized, "finalises")):
-            if subject is not None:
-                self.log.look(
-                    Rule.CERTIFIED, subject == block, f"view {number} {verb} another block than was made final"
-                )
-
-    def _on_timeouts(self, name: str, certificate: TimeoutCertificate) -> None:
-        high = highest_named(certificate)
-        self._timeouts[certificate.view] = min(high, self._timeouts.get(certificate.view, high))
-        newest = self._newest_finalized
-        if newest > certificate.view:
-            finalized = (at for at, other in self._views.items() if other.finalized and at <= certificate.view)
-            newest = max(finalized, default=GENESIS_VIEW)
-        self.log.look(
-            Rule.SKIPS,
-            high >= newest,
-            f"{name}: timeouts of view {certificate.view} go back to {high}, past final {newest}",
-        )
+        self.certificates.certified(name, certificate)
 
     # --- final blocks -----------------------------------------------------------------------------------------------
 
@@ -248,51 +148,9 @@ class SafetyMonitor:
             return
         digest = header_hash(header)
         self._final[height] = _Final(archived.block, archived.receipts, digest, header)
-        self._enter_view(height, header, digest)
-        for what in self._ancestry_problems(height, header):
-            self.log.look(Rule.ANCESTRY, False, f"the final block at height {height} {what}")
-        self.log.counts[Rule.ANCESTRY] += 1
+        self.certificates.final(height, header, digest)
         self.log.counts[Rule.PROVED_FINAL] += 1
-        view, proposer = View(header.view), header.proposer
-        what = f"the final block at height {height} is of validator {proposer}, {self.leader(view)} leads view {view}"
-        self.log.look(Rule.LEADERS, proposer == self.leader(view), what)
         self._enter(height, archived)
-
-    def _enter_view(self, height: int, header: Header, digest: bytes) -> None:
-        """Compare a final block with the certificates of its view, and of those that it passes over."""
-        parent_view = self._view_below(height)
-        self._final_of.setdefault(header.view, (parent_view, Digest(digest)))
-        self._compare(header.view, self._views.get(header.view, _View()))
-        for number in range(parent_view + 1, header.view):
-            view = self._views.get(number)
-            if view is not None and view.finalized is not None:
-                self.log.look(Rule.CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
-        self._passed = max(self._passed, header.view)
-
-    def _ancestry_problems(self, height: int, header: Header) -> Iterator[str]:
-        if header.height != height:
-            yield f"says height {header.height}"
-        parent = self._final.get(height - 1)
-        if parent is None and height > 1:
-            yield "comes before the one below it"
-        if parent is not None and header.parent_hash != parent.digest:
-            yield "does not build on the one below it"
-        parent_view = self._view_below(height)
-        if header.view <= parent_view:
-            yield f"is of view {header.view}, its parent of view {parent_view}"
-        elif not self._is_skip_justified(parent_view, header.view):
-            yield f"skips from view {parent_view} to {header.view} without the certificates for it"
-
-    def _view_below(self, height: int) -> View:
-        """Of the final block below a height."""
-        parent = self._final.get(height - 1)
-        return View(GENESIS_VIEW if parent is None else parent.header.view)
-
-    def _is_skip_justified(self, parent_view: int, view: int) -> bool:
-        if parent_view == view - 1 or self._timeouts.get(view - 1, view) <= parent_view:
-            return True
-        between = (self._views.get(skipped) for skipped in range(parent_view + 1, view))
-        return all(skipped is not None and skipped.nullified for skipped in between)
 
     def _enter(self, height: int, archived: ArchivedBlock) -> None:
         """Keep the books; they begin with the chain."""
@@ -358,10 +216,6 @@ class SafetyMonitor:
             return True
         ledger = self._ledger
         return False if ledger is not None and not ledger.broken and address not in ledger.accounts.balances else None
-
-
-def _words(certificate: AnyCertificate) -> str:
-    return f"{certificate.kind.name.lower()} certificate of view {certificate.view}"
 
 
 def broken(record: MonitorRecord, rule: str) -> list[str]:

@@ -8,9 +8,7 @@ through the loss of its disk, what it said. It tells the safety monitor how ofte
 rule               what must hold
 =================  ===================================================================================================
 durable_votes      a vote that is sent is in the sender's durable journal, a notarize vote with its block's body
-own_votes          a validator casts one vote of a kind a view. Whoever gave a view up does not notarize or finalize
-                   it; whoever finalized it does not give it up. HotStuff: whoever timed out of a view finalizes neither
-                   it nor one before, and whoever finalized a view names it or a later one in each timeout from there on
+own_votes          a vote goes with those that its validator cast before (:mod:`cluster.audit.safety.own_votes`)
 lock               a finalize vote stands in the journal behind a certificate of its block. HotStuff: a timeout names no
                    view below the highest that the journal before it certifies a block of
 abstention         a join by a snapshot ends once 2f + 1 members of each committee concerned proved their views, and no
@@ -23,16 +21,15 @@ A vote that is in the durable journal counts as cast, sent or not; any other cou
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
+from cluster.audit.safety.own_votes import VERBS, OwnVotes
+from cluster.audit.safety.rule_log import Look
 from cluster.disks.memory import MemoryDisk
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
 from cluster.simulation.watches.durable_journal import DurableJournal, DurableRecord
-from cluster.simulation.watches.rule_log import Look
 from consensus.certificates import verify_signed
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, MessageError, Vote, VoteKind
@@ -40,26 +37,13 @@ from consensus.messages import decode as decode_consensus
 from consensus.types import FIRST_VIEW, GENESIS_VIEW, View
 from validator.chain.messages import Reading, ViewReport
 
-GIVING_UP: Final = (VoteKind.NULLIFY, VoteKind.TIMEOUT)
-VERBS: Final = {
-    VoteKind.NOTARIZE: "notarizes",
-    VoteKind.NULLIFY: "nullifies",
-    VoteKind.FINALIZE: "finalizes",
-    VoteKind.TIMEOUT: "times out of",
-}
-
 
 @dataclass(slots=True)
 class _Memory:
     """The watch's knowledge of one validator, in all its lives."""
 
     journal: DurableJournal = field(default_factory=DurableJournal)
-    votes: dict[tuple[VoteKind, View], Vote] = field(default_factory=dict)
-    """Those that it cast."""
-    finalized: list[View] = field(default_factory=list)
-    """Views that it voted to finalize, ascending."""
-    timed_out: View = GENESIS_VIEW
-    """The newest view that it timed out of."""
+    votes: OwnVotes = field(default_factory=OwnVotes)
     certified: set[View] = field(default_factory=set)
     """Views of which a certificate of a block was durable."""
     lock: View = GENESIS_VIEW
@@ -72,21 +56,6 @@ class _Memory:
     """The last view that it entered before it lost a disk."""
     abstains_through: View = GENESIS_VIEW
     """It must not vote up to this view."""
-
-    def given_up(self, view: View) -> bool:
-        return any((kind, view) in self.votes for kind in GIVING_UP)
-
-    def finalized_by(self, view: View) -> View:
-        """The newest view up to this one that it voted to finalize."""
-        count = bisect_right(self.finalized, view)
-        return self.finalized[count - 1] if count else GENESIS_VIEW
-
-    def cast(self, vote: Vote) -> None:
-        self.votes[vote.kind, vote.view] = vote
-        if vote.kind == VoteKind.FINALIZE:
-            insort(self.finalized, vote.view)
-        elif vote.kind == VoteKind.TIMEOUT:
-            self.timed_out = max(self.timed_out, vote.view)
 
     def learn(self, certificate: AnyCertificate) -> None:
         """A certificate is durable."""
@@ -123,7 +92,7 @@ class VoteWatch:
         if not isinstance(record, Vote):
             memory.learn(record)
             return
-        is_new = (record.kind, record.view) not in memory.votes
+        is_new = not memory.votes.has_cast(record.kind, record.view)
         if is_new and record.kind == VoteKind.FINALIZE:
             problem = None if record.view in memory.certified else "with no certificate of its block in the journal"
             self._look(Rule.LOCK, index, record, problem)
@@ -135,14 +104,12 @@ class VoteWatch:
 
     def _on_vote(self, index: int, memory: _Memory, vote: Vote) -> None:
         """A vote is cast, if it was not before."""
-        known = memory.votes.get((vote.kind, vote.view))
-        if known == vote:
+        if memory.votes.is_known(vote):
             return
-        self._look(Rule.OWN_VOTES, index, vote, _contradiction(memory, vote, known))
+        self._look(Rule.OWN_VOTES, index, vote, memory.votes.contradiction(vote))
         if memory.abstains_through:
             self._look(Rule.ABSTENTION, index, vote, _not_abstained(memory, vote))
-        if known is None:
-            memory.cast(vote)
+        memory.votes.cast(vote)
 
     # --- joins --------------------------------------------------------------------------------------------------------
 
@@ -204,25 +171,6 @@ def _not_durable(journal: DurableJournal, vote: Vote) -> str | None:
         return "and its vote is not durable"
     is_without_body = vote.kind == VoteKind.NOTARIZE and vote.digest not in journal.digests
     return "and the block's body is not durable" if is_without_body else None
-
-
-def _contradiction(memory: _Memory, vote: Vote, known: Vote | None) -> str | None:
-    """The earlier vote of a validator that forbids a vote, in words."""
-    view = vote.view
-    if known is not None:
-        is_same = (known.parent_view, known.digest) == (vote.parent_view, vote.digest)
-        return None if is_same else "and did so before with another vote"
-    if vote.kind in GIVING_UP:
-        if (VoteKind.FINALIZE, view) in memory.votes:
-            return "which it voted to finalize"
-        kept = memory.finalized_by(view) if vote.kind == VoteKind.TIMEOUT else GENESIS_VIEW
-        is_low = vote.parent_view < kept
-        return f"naming view {vote.parent_view}, and it voted to finalize view {kept}" if is_low else None
-    if memory.given_up(view):
-        return "which it gave up"
-    if vote.kind == VoteKind.FINALIZE and memory.timed_out >= view:
-        return f"and it timed out of view {memory.timed_out}"
-    return None
 
 
 def _not_abstained(memory: _Memory, vote: Vote) -> str | None:

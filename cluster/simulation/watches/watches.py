@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from itertools import chain
 
+from cluster.audit.safety.certified_chain import CertifiedChain
+from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
 from cluster.simulation.machine import Machine
@@ -12,7 +14,6 @@ from cluster.simulation.watches.answer_watch import AnswerWatch
 from cluster.simulation.watches.memory_watch import bounds, excesses
 from cluster.simulation.watches.patience_watch import PatienceWatch
 from cluster.simulation.watches.promise_watch import PromiseWatch
-from cluster.simulation.watches.rule_log import RuleLog
 from cluster.simulation.watches.safety_monitor import SafetyMonitor
 from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.keys import ValidatorSet
@@ -35,7 +36,8 @@ class Watches:
         leader = election.leader
         self._mutants = [scenario.validators.node(index).mutant for index in range(len(names))]
         skips = scenario.consensus.protocol == "simplex"
-        self.monitor = SafetyMonitor(validators, namespace, genesis, leader, RuleLog(now_ms))
+        log = RuleLog(now_ms)
+        self.monitor = SafetyMonitor(CertifiedChain(validators, namespace, leader, log), genesis, log)
         self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
         self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms)
         self.answers = AnswerWatch(names, self.monitor.log.look)

@@ -25,6 +25,7 @@ from cluster.checks.verdict import Verdict
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.mutants.base import Detection, Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.record.rules import WATCHED_LIVE
 from cluster.record.run import RunRecord
 from cluster.report.junit import Case, junit_xml
 from cluster.simulation.driver import simulate
@@ -161,11 +162,12 @@ def _try(mutant: Mutant, kill: Kill) -> Kill:
 
 
 def _seen_live(record: RunRecord, verdict: Verdict) -> list[str]:
-    """The checks that fail on the data of a live run: for ``safety`` the rules of what validators serve."""
+    """The checks that fail on the data of a live run: for ``safety`` the rules of what validators serve, and those of
+    certificates and votes that live runs watch."""
     failed = [check.name for check in verdict.checks if check.verdict is Outcome.FAIL and check.name != "safety"]
     monitor = record.monitor
     assert monitor is not None, "mutants run in the simulator"
-    return failed + [f"safety: {rule}" for rule in SERVED_RULES if broken(monitor, rule)]
+    return failed + [f"safety: {rule}" for rule in (*WATCHED_LIVE, *SERVED_RULES) if broken(monitor, rule)]
 
 
 def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:

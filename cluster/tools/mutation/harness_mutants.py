@@ -16,6 +16,7 @@ from cluster.audit.books import Books
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.ledger.phase_rules import PhaseRules
 from cluster.audit.ledger.timer_register import TimerRegister
+from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.checks import run as checks
 from cluster.checks.agreement import check_state_roots
 from cluster.checks.safety import check_evidence
@@ -24,7 +25,7 @@ from cluster.common.outcome import Outcome
 from cluster.faults import engine as fault_engine
 from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, RunCounter
 from cluster.record.run import RunRecord
-from cluster.simulation.watches.safety_monitor import SafetyMonitor, broken
+from cluster.simulation.watches.safety_monitor import broken
 
 Plant = Callable[[RunCounter], AbstractContextManager[None]]
 
@@ -142,13 +143,13 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
             "monitor-without-certificates",
             "the monitor takes every certificate for signed",
             KnownAnswer(Detection("calm", ALL), "safety", Outcome.FAIL, "quorum-of-2f", "certificates"),
-            _always_answers(SafetyMonitor, "_is_signed", True),
+            _always_answers(CertifiedChain, "_is_signed", True),
         ),
         HarnessMutant(
             "monitor-without-ancestry",
             "the monitor looks at no final block's ancestry",
             KnownAnswer(Detection("bad-links", ALL), "safety", Outcome.FAIL, "skips-without-nullification", "ancestry"),
-            _always_answers(SafetyMonitor, "_ancestry_problems", ()),
+            _always_answers(CertifiedChain, "_ancestry_problems", ()),
         ),
         HarnessMutant(
             "books-without-work-conservation",

@@ -28,6 +28,7 @@ import ray
 import urllib3
 import yaml
 
+from cluster.audit.reexecution import follower
 from cluster.checks.run import check_run
 from cluster.common import errors
 from cluster.common.outcome import Outcome
@@ -85,7 +86,7 @@ class LiveRun:
     seen: set[Process] = field(default_factory=set)
     """Every process that descended from this one at a sample."""
     niceness: set[int] = field(default_factory=set)
-    """Of all of them."""
+    """Of all of them, but for what executes the chain again."""
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveR
         assert myself is not None
         family = processes.with_descendants([myself]) - {myself}
         seen.update(family)
-        for process in family:
+        for process in family - processes.with_argument(follower.MODULE):
             with suppress(ProcessLookupError):
                 niceness.add(os.getpriority(os.PRIO_PROCESS, process.pid))
 

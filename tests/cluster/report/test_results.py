@@ -61,6 +61,7 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "validators",
         "machine",
         "lag",
+        "disks",
         "divergences",
         "digest",
         "checkpoints",

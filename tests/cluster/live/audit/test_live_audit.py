@@ -20,7 +20,7 @@ from cluster.live.audit.live_audit import LEDGER_LAG, LiveAudit
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import block_digest
 from cluster.record.run import RunRecord
-from loadgen.client import ClientError
+from loadgen.client import ClientError, Gone
 from tests.cluster.checks.cases import other_branch
 from tests.cluster.records import edit_receipts, make_chain, make_record, make_scenario
 from validator.primitives.codec import pack_uint
@@ -35,7 +35,12 @@ class Served:
     is_silent: bool = False
     asked: Counter[str] = field(default_factory=Counter)
 
+    pruned: int = 0
+    """Blocks up to this height are gone."""
+
     def part(self, first: int, count: int) -> list[BlockRecord]:
+        if first <= max(self.pruned, self.first - 1):
+            raise Gone("url", 410, "gone")
         return self.blocks[first - self.first :][:count] if first >= self.first else []
 
 
@@ -57,7 +62,8 @@ class FakeClient:
 
     def status(self) -> dict[str, Any]:
         snapshot = self._served.first - 1
-        return {"snapshot_height": snapshot, "height": snapshot + len(self._served.blocks), "diverged": None}
+        page = {"snapshot_height": snapshot, "height": snapshot + len(self._served.blocks), "diverged": None}
+        return page | {"first_block": max(self._served.pruned, snapshot) + 1}
 
     def blocks(self, first: int, count: int) -> list[tuple[bytes, bytes, bytes]]:
         self._served.asked["blocks"] += (found := len(self._served.part(first, count)))
@@ -190,6 +196,38 @@ def test_who_joined_by_a_snapshot_begins_above_it(network: Network) -> None:
     network.look()
     found = network.audit.known[3]
     assert (found.first_height, found.tip, len(found.blocks)) == (7, 12, 6)
+
+
+def test_nobody_prunes_what_somebody_lacks(network: Network) -> None:
+    assert network.audit.prunable_height() == 0
+    network.served[2].blocks[7:] = []
+    network.look()
+    assert network.audit.prunable_height() == 7
+    assert network.audit.prunable_height({2}) == 12, "it was given up"
+    network.audit.known[2].byzantine = ("equivocator",)
+    assert network.audit.prunable_height() == 12
+
+
+def test_what_was_taken_before_it_was_pruned_is_known(network: Network) -> None:
+    blocks = [list(each.blocks) for each in network.served]
+    for each in network.served:
+        each.blocks[8:] = []
+    network.look()
+    for each, whole in zip(network.served, blocks, strict=True):
+        each.blocks[:], each.pruned = whole, 8
+    assert network.look() == []
+    assert {found.tip for found in network.audit.known.values()} == {12}
+    assert network.record.problems == []
+
+
+def test_what_was_pruned_before_it_was_taken_is_told(network: Network) -> None:
+    network.served[1].pruned = 4
+    (told,) = network.look()
+    problem = "validator-1 pruned blocks above height 0, the last one of its that was audited"
+    assert told == f"chain: {problem}"
+    network.look()
+    assert network.record.problems == [problem], "once"
+    assert network.audit.known[1].tip == 0
 
 
 def test_byzantine_validators_are_not_asked_meanwhile(network: Network) -> None:

@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from cluster.audit.books import final_queries
+from cluster.audit.safety.certified_chain import CertifiedChain
+from cluster.audit.safety.rule_log import RuleLog
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
@@ -18,7 +20,6 @@ from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import JoinRecord, MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
-from cluster.simulation.watches.rule_log import RuleLog
 from cluster.simulation.watches.safety_monitor import SafetyMonitor
 from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
@@ -26,6 +27,7 @@ from consensus.types import Digest, ValidatorIndex, View
 from tests.cluster.records import ChainMaker, make_chain, make_genesis, make_record
 from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, HotStuffBench, block, shortened
 from validator.chain.block import Block, Header, header_hash
+from validator.chain.genesis import Genesis
 from validator.chain.records import TIMER, account_key, timer_key
 from validator.chain.transactions import address_of
 from validator.primitives.codec import decode, encode
@@ -42,9 +44,15 @@ def leader(view: View) -> int:
     return view % 4
 
 
+def make_monitor(genesis: Genesis) -> SafetyMonitor:
+    """Of the bench's four validators."""
+    log = RuleLog(lambda: 7.0)
+    return SafetyMonitor(CertifiedChain(BENCH.validators, NAMESPACE, leader, log), genesis, log)
+
+
 def monitor() -> SafetyMonitor:
     """Of the bench's four validators, over the genesis of made chains."""
-    return SafetyMonitor(BENCH.validators, NAMESPACE, make_genesis(), leader, RuleLog(lambda: 7.0))
+    return make_monitor(make_genesis())
 
 
 def told(*certificates: AnyCertificate) -> list[str]:
@@ -117,7 +125,7 @@ def with_header(record: BlockRecord, change: Callable[[Header], Header]) -> Bloc
 
 
 def follow(maker: ChainMaker, watching: SafetyMonitor | None = None) -> SafetyMonitor:
-    watching = watching or SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, RuleLog(lambda: 7.0))
+    watching = watching or make_monitor(maker.genesis)
     for height, record in enumerate(maker.blocks, start=1):
         watching.final("alice", height, archived(record))
         watching.final("bob", height, archived(record))
@@ -172,7 +180,7 @@ def test_a_chain_that_does_not_hang_together_is_named() -> None:
         maker.blocks[6], lambda header: msgspec.structs.replace(header, parent_hash=bytes(32))
     )
     assert any("ancestry: the final block at height 7 does not build" in v for v in follow(maker).log.violations)
-    gap = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, RuleLog(lambda: 7.0))
+    gap = make_monitor(maker.genesis)
     gap.final("alice", 3, archived(maker.blocks[2]))
     assert any("height 3 comes before the one below it" in violation for violation in gap.log.violations)
 
@@ -219,7 +227,7 @@ def skipping_chain() -> ChainMaker:
 )
 def test_a_skip_takes_the_certificates_for_it(certificates: list[AnyCertificate], is_justified: bool) -> None:
     maker = skipping_chain()
-    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, RuleLog(lambda: 7.0))
+    watching = make_monitor(maker.genesis)
     for certificate in certificates:
         watching.certified("alice", certificate)
     violations = follow(maker, watching).log.violations
@@ -231,7 +239,7 @@ def test_views_must_ascend() -> None:
     maker = ChainMaker()
     for view in (4, 4):
         maker.seal({"view": view})
-    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, RuleLog(lambda: 7.0))
+    watching = make_monitor(maker.genesis)
     watching.certified("alice", BENCH.timeouts(3, 0))
     assert any(
         "is of view 4, its parent of view 4" in violation for violation in follow(maker, watching).log.violations
@@ -340,7 +348,7 @@ def test_an_account_that_must_be_there_or_must_not_is_judged(monkeypatch: pytest
         return b"present" if (key in there) != (lie and is_validators) else b""
 
     monkeypatch.setattr("cluster.simulation.watches.safety_monitor.verify", lambda _root, _key, proof: proof or None)
-    watching = SafetyMonitor(BENCH.validators, NAMESPACE, maker.genesis, leader, RuleLog(lambda: 7.0))
+    watching = make_monitor(maker.genesis)
     follow(maker, watching).check_proofs("alice", 1, prove)
     assert watching.log.violations == []
     lie = True

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.audit import certificates as certificate_audit
-from cluster.audit.certificates import is_certified, members_of
+from cluster.audit.safety import certificates as certificate_audit
+from cluster.audit.safety.certificates import is_certified, members_of
 from consensus import certificates, messages
 from consensus.certificates import verify_signed, verify_timeout_certificate
 from consensus.keys import Committee

@@ -1,0 +1,128 @@
+"""Executes a run's chain again while the run goes: ``python -m cluster.audit.reexecution.follower BLOCKS``.
+
+``BLOCKS`` is the file to which the run's store appends blocks (:class:`cluster.record.chain_store.FileBlocks`).
+Standard input is a pipe from the driver: first the genesis, as one line of JSON; then lines with the number of blocks
+that the file has by now; then ``end``. Standard output says in lines of JSON how far the execution is
+(:class:`Progress`). The process ends when it has executed all blocks that it was told of and heard ``end``, at the
+first block that gives something else, or at once when the pipe ends without ``end``: the driver is gone, however it
+ended.
+
+It runs at the lowest priority, and keeps the state and some final blocks, not the chain.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from cluster.audit.reexecution.reexecutor import Reexecutor
+from cluster.common.errors import BadInput, ExitCode
+from cluster.record.archive import ARCHIVE_MAGIC, LENGTH_BYTES, BlockRecord, decode_item
+from cluster.record.genesis_file import from_json
+from validator.primitives.codec import CodecError, encode
+
+MODULE: Final = "cluster.audit.reexecution.follower"
+END: Final = b"end"
+NICENESS: Final = 19
+TELL_EVERY_S: Final = 0.5
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far the execution is."""
+
+    height: int
+    """Blocks that gave what was recorded."""
+    root: str
+    """The state root after them, in hex; empty once a block gave something else."""
+    reason: str = ""
+    """Why the next block gave something else, in one line; empty as long as none did."""
+    receipts: bytes = b""
+    """Of that block as executed here, encoded; empty if there are none."""
+    trace: bytes = b""
+    """The same of its trace."""
+
+
+class _Orders:
+    """What the driver says, read by a thread of its own."""
+
+    def __init__(self, pipe: BinaryIO) -> None:
+        self._pipe = pipe
+        self._changed = threading.Condition()
+        self._height = 0
+        self._is_end = False
+
+    def read(self) -> None:
+        """Read until the end of the pipe, and end the process if ``end`` did not come."""
+        for line in self._pipe:
+            with self._changed:
+                if line.strip() == END:
+                    self._is_end = True
+                else:
+                    self._height = int(line)
+                self._changed.notify()
+        if not self._is_end:
+            os._exit(ExitCode.INCONCLUSIVE)
+
+    def wait(self, height: int) -> bool:
+        """Wait for a block; ``False`` if it does not come any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._height >= height or self._is_end)
+            return self._height >= height
+
+
+def follow(reexecutor: Reexecutor, file: BinaryIO, orders: _Orders) -> None:
+    """Execute block after block, as far as there are orders, and say how far it is."""
+    file.seek(len(ARCHIVE_MAGIC))
+    told_s = time.monotonic()
+    while orders.wait(reexecutor.height + 1):
+        found = reexecutor.take(_next_block(file))
+        if found is not None:
+            trace = b"" if found.trace is None else encode(found.trace)
+            _tell(Progress(found.height - 1, "", found.reason, found.receipts, trace))
+            return
+        if time.monotonic() - told_s > TELL_EVERY_S:
+            told_s = time.monotonic()
+            _tell(Progress(reexecutor.height, reexecutor.root.hex()))
+    _tell(Progress(reexecutor.height, reexecutor.root.hex()))
+
+
+def _next_block(file: BinaryIO) -> BlockRecord:
+    """Raises :class:`BadInput` if the file does not have it."""
+    head = file.read(LENGTH_BYTES)
+    item = head + file.read(int.from_bytes(head, "big"))
+    try:
+        return decode_item(item)
+    except CodecError as error:
+        raise BadInput(f"the store of blocks cannot be read: {error}") from None
+
+
+def _tell(progress: Progress) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(progress) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def main() -> int:
+    """Entry of the process."""
+    os.nice(NICENESS)
+    orders = _Orders(sys.stdin.buffer)
+    try:
+        reexecutor = Reexecutor(from_json(sys.stdin.buffer.readline().decode()))
+        threading.Thread(target=orders.read, daemon=True).start()
+        with Path(sys.argv[1]).open("rb") as file:
+            follow(reexecutor, file, orders)
+    except (BadInput, OSError) as error:
+        print(error, file=sys.stderr)
+        return ExitCode.BAD_INPUT
+    return ExitCode.PASS
+
+
+if __name__ == "__main__":
+    code = main()
+    sys.stderr.flush()
+    os._exit(code)  # the thread may still hold the standard input, which an ordinary end would wait for

@@ -1,0 +1,1 @@
+"""The rules of certificates and votes, for both drivers."""

@@ -1,0 +1,254 @@
+"""Certificates that validators believe, and the final blocks, held against each other: the rules of both drivers.
+
+A certificate that nobody told of can hide a violation of *certificates*, *one_block_a_view*, *skips*, *certified* and
+*leaders*, and cannot make one. *notarized_first*, *proved_final*, and of *ancestry* the certificates of skipped views,
+ask for what somebody must have known: a caller that may not have heard of it says so.
+
+=================  ===================================================================================================
+rule               what must hold
+=================  ===================================================================================================
+certificates       each is signed by a quorum of distinct members of its view's committee, for this chain, view, kind
+                   and block (:mod:`cluster.audit.safety.certificates`)
+one_block_a_view   a view has one notarized block, and finalizes no other
+notarized_first    who finalises a view knows the notarization of its block, or somebody did
+skips              Simplex: a finalised view has no nullification. HotStuff: a quorum that times out in a finalised
+                   view or later names that view or a later one
+certified          the final block of a view is the one that the view's certificates name, with that parent view; no
+                   finalised view is passed over
+proved_final       each final block's view, or a later one, is finalised by a certificate, by the end at the latest
+ancestry           a final block's parent is the final block below it, and every view between the two is skipped with
+                   the certificates that the protocol asks for
+leaders            a final block's proposer leads its view
+=================  ===================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from cluster.audit.safety.certificates import highest_named, is_certified
+from cluster.audit.safety.rule_log import RuleLog
+from cluster.record.rules import SafetyRule as Rule
+from consensus.keys import ValidatorSet
+from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
+from consensus.types import GENESIS_VIEW, Digest, View
+from validator.chain.block import Header
+
+Subject = tuple[View, Digest]
+"""The fields of a certificate of a block beside its view: parent view and digest."""
+Claim = tuple[int, VoteKind, int, bytes]
+"""What a certificate says, whoever signed it: view, kind, and parent view and digest, or the highest view named."""
+
+
+def claim_of(certificate: AnyCertificate) -> Claim:
+    """What a certificate says."""
+    if isinstance(certificate, TimeoutCertificate):
+        return certificate.view, VoteKind.TIMEOUT, max(certificate.high_views, default=0), b""
+    return certificate.view, certificate.kind, certificate.parent_view, certificate.digest
+
+
+@dataclass(slots=True)
+class _View:
+    """What is known of one view."""
+
+    notarized: Subject | None = None
+    finalized: Subject | None = None
+    nullified: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """The final block below the next one."""
+
+    height: int
+    view: View
+    digest: bytes
+
+
+@dataclass(slots=True)
+class CertifiedChain:
+    """One run's. What comes late is compared with what came first."""
+
+    validators: ValidatorSet
+    namespace: bytes
+    leader: Callable[[View], int]
+    """Of a view."""
+    log: RuleLog
+    hears_all: bool = True
+    """Whether each certificate is entered before anything that follows from it (else *notarized_first* is not
+    looked at)."""
+    views_kept: int | None = None
+    """How many views are kept below the newest final one; ``None``: all."""
+    newest_finalized: int = GENESIS_VIEW
+    _views: dict[int, _View] = field(default_factory=dict)
+    _seen: set[AnyCertificate] = field(default_factory=set)
+    _below: _Below | None = None
+    _final_of: dict[int, Subject] = field(default_factory=dict)
+    """By view the final block: what a certificate of it says."""
+    _passed: int = GENESIS_VIEW
+    """Up to this view nothing is made final any more that is not."""
+    _timeouts: dict[int, int] = field(default_factory=dict)
+    """Of the timeout certificates of a view the lowest high view: how far back they permit to skip."""
+    _forgotten: int = GENESIS_VIEW
+    """Of views up to this one nothing is kept."""
+
+    @property
+    def views_held(self) -> int:
+        """The number of views of which something is kept."""
+        return len(self._views.keys() | self._final_of.keys() | self._timeouts.keys())
+
+    # --- certificates -----------------------------------------------------------------------------------------------
+
+    def certified(self, name: str, certificate: AnyCertificate) -> None:
+        """A validator believes a certificate."""
+        if certificate.view <= self._forgotten or certificate in self._seen:
+            return
+        self._seen.add(certificate)
+        self.log.look(Rule.CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
+        view = self._views.setdefault(certificate.view, _View())
+        if isinstance(certificate, TimeoutCertificate):
+            self._on_timeouts(name, certificate)
+        elif certificate.kind == VoteKind.NULLIFY:
+            view.nullified = True
+            self.log.look(Rule.SKIPS, view.finalized is None, f"view {certificate.view} is nullified and final")
+        elif certificate.kind == VoteKind.NOTARIZE:
+            self._on_notarization(certificate, view)
+        else:
+            self._on_finalization(name, certificate, view)
+
+    def is_news(self, certificate: AnyCertificate) -> bool:
+        """Whether a certificate says what no other one said so far."""
+        if certificate.view <= self._forgotten:
+            return False
+        view = self._views.get(certificate.view, _View())
+        if isinstance(certificate, TimeoutCertificate):
+            return self._timeouts.get(certificate.view, certificate.view) > highest_named(certificate)
+        if certificate.kind == VoteKind.NULLIFY:
+            return not view.nullified
+        known = view.notarized if certificate.kind == VoteKind.NOTARIZE else view.finalized
+        return known != (certificate.parent_view, certificate.digest)
+
+    def _is_signed(self, certificate: AnyCertificate) -> bool:
+        return is_certified(certificate, self.validators, self.namespace, self.newest_finalized)
+
+    def _on_notarization(self, certificate: Certificate, view: _View) -> None:
+        subject = (certificate.parent_view, certificate.digest)
+        other = view.notarized or view.finalized
+        self.log.look(Rule.ONE_BLOCK, other in (None, subject), f"view {certificate.view} has two notarized blocks")
+        view.notarized = view.notarized or subject
+        self._compare(certificate.view, view)
+
+    def _on_finalization(self, name: str, certificate: Certificate, view: _View) -> None:
+        number, subject = certificate.view, (certificate.parent_view, certificate.digest)
+        if self.hears_all:
+            known = view.notarized is not None
+            self.log.look(
+                Rule.NOTARIZED_FIRST, known, f"{name} finalises view {number}, whose block nobody knows to be notarized"
+            )
+        self.log.look(
+            Rule.ONE_BLOCK,
+            view.notarized in (None, subject),
+            f"view {number} finalises another block than it notarized",
+        )
+        self.log.look(Rule.ONE_BLOCK, view.finalized in (None, subject), f"view {number} finalises two blocks")
+        self.log.look(Rule.SKIPS, not view.nullified, f"view {number} is final and nullified")
+        low = [at for at, high in self._timeouts.items() if at >= number and high < number]
+        self.log.look(Rule.SKIPS, not low, f"view {number} is final, which timeouts of view {low[:1]} did not know")
+        view.finalized = subject
+        self.newest_finalized = max(self.newest_finalized, number)
+        self._compare(number, view)
+        if number <= self._passed and number not in self._final_of:
+            self.log.look(Rule.CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
+
+    def _compare(self, number: int, view: _View) -> None:
+        """Hold the certificates of a view against its final block, if both are known."""
+        block = self._final_of.get(number)
+        if block is None:
+            return
+        for subject, verb in ((view.notarized, "notarizes"), (view.finalized, "finalises")):
+            if subject is not None:
+                self.log.look(
+                    Rule.CERTIFIED, subject == block, f"view {number} {verb} another block than was made final"
+                )
+
+    def _on_timeouts(self, name: str, certificate: TimeoutCertificate) -> None:
+        high = highest_named(certificate)
+        self._timeouts[certificate.view] = min(high, self._timeouts.get(certificate.view, high))
+        newest = self.newest_finalized
+        if newest > certificate.view:
+            finalized = (at for at, other in self._views.items() if other.finalized and at <= certificate.view)
+            newest = max(finalized, default=GENESIS_VIEW)
+        self.log.look(
+            Rule.SKIPS,
+            high >= newest,
+            f"{name}: timeouts of view {certificate.view} go back to {high}, past final {newest}",
+        )
+
+    # --- final blocks -----------------------------------------------------------------------------------------------
+
+    def final(self, height: int, header: Header, digest: bytes, knows_skips: bool = True) -> None:
+        """The final block of a height, each height once, ascending.
+
+        Without ``knows_skips`` nothing is said of the views that it skips: their certificates may not have been heard.
+        """
+        below = self._below
+        parent_view = View(GENESIS_VIEW if below is None or below.height != height - 1 else below.view)
+        for what in self._ancestry_problems(height, header, parent_view, knows_skips):
+            self.log.look(Rule.ANCESTRY, False, f"the final block at height {height} {what}")
+        self.log.counts[Rule.ANCESTRY] += 1
+        self._enter_view(height, header, digest, parent_view)
+        view, proposer = View(header.view), header.proposer
+        what = f"the final block at height {height} is of validator {proposer}, {self.leader(view)} leads view {view}"
+        self.log.look(Rule.LEADERS, proposer == self.leader(view), what)
+        self._below = _Below(height, view, digest)
+        self._forget()
+
+    def is_skip_justified(self, header: Header) -> bool:
+        """Whether the certificates are known with which the next final block skips views, if it skips any."""
+        return self._are_skipped(View(GENESIS_VIEW if self._below is None else self._below.view), header.view)
+
+    def _enter_view(self, height: int, header: Header, digest: bytes, parent_view: View) -> None:
+        """Compare a final block with the certificates of its view, and of those that it passes over."""
+        self._final_of.setdefault(header.view, (parent_view, Digest(digest)))
+        self._compare(header.view, self._views.get(header.view, _View()))
+        for number in range(max(parent_view, self._forgotten) + 1, header.view):
+            view = self._views.get(number)
+            if view is not None and view.finalized is not None:
+                self.log.look(Rule.CERTIFIED, False, f"view {number} is finalised, and height {height} passes it over")
+        self._passed = max(self._passed, header.view)
+
+    def _ancestry_problems(
+        self, height: int, header: Header, parent_view: View, knows_skips: bool = True
+    ) -> Iterator[str]:
+        if header.height != height:
+            yield f"says height {header.height}"
+        parent = self._below if self._below is not None and self._below.height == height - 1 else None
+        if parent is None and height > 1:
+            yield "comes before the one below it"
+        if parent is not None and header.parent_hash != parent.digest:
+            yield "does not build on the one below it"
+        if header.view <= parent_view:
+            yield f"is of view {header.view}, its parent of view {parent_view}"
+        elif knows_skips and not self._are_skipped(parent_view, header.view):
+            yield f"skips from view {parent_view} to {header.view} without the certificates for it"
+
+    def _are_skipped(self, parent_view: View, view: int) -> bool:
+        if parent_view >= view - 1 or self._timeouts.get(view - 1, view) <= parent_view:
+            return True
+        between = (self._views.get(skipped) for skipped in range(parent_view + 1, view))
+        return all(skipped is not None and skipped.nullified for skipped in between)
+
+    def _forget(self) -> None:
+        """Keep nothing of views that are long passed, if that is asked for."""
+        if self.views_kept is None or self._passed - self._forgotten < 2 * self.views_kept:
+            return
+        self._forgotten = self._passed - self.views_kept
+        for kept in (self._views, self._final_of, self._timeouts):
+            for number in [number for number in kept if number <= self._forgotten]:
+                del kept[number]
+        self._seen = {each for each in self._seen if each.view > self._forgotten}
+
+
+def _words(certificate: AnyCertificate) -> str:
+    return f"{certificate.kind.name.lower()} certificate of view {certificate.view}"

@@ -1,0 +1,151 @@
+"""The process that executes a live run's chain again beside it (:mod:`cluster.audit.reexecution.follower`).
+
+It begins once the run is some seconds old: a short run, whose processors have enough to do, is not slowed down by it.
+It ends with the driver, however the driver ends, since it reads a pipe that only the driver holds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cluster.audit.reexecution.follower import END, MODULE, Progress
+from cluster.common.checkout import ROOT
+from cluster.record.archive import Reexecuted
+from cluster.record.chain_store import FileBlocks
+from cluster.record.genesis_file import genesis_page
+from cluster.record.run import RunRecord
+
+BEGIN_AFTER_S: Final = 20.0
+"""From the first block on; what is younger is over soon, most of it."""
+LOG_FILE: Final = "logs/reexecution.log"
+POLL_S: Final = 0.1
+STUCK_S: Final = 120.0
+"""Without a further block for so long at the end, it is given up."""
+READ_BYTES: Final = 1 << 20
+
+
+class ReexecutionBeside:
+    """One run's. :meth:`look` is called now and then, :meth:`finish` at the end, :meth:`close` in every case."""
+
+    def __init__(self, record: RunRecord, folder: Path) -> None:
+        self._record = record
+        self._log_file = folder / LOG_FILE
+        self._process: subprocess.Popen[bytes] | None = None
+        self._first_block_s: float | None = None
+        """When there was a block (monotonic)."""
+        self._told = 0
+        self._unread = b""
+        self._progress: Progress | None = None
+        self._is_difference_told = False
+
+    @property
+    def height(self) -> int:
+        """Blocks that gave what was recorded."""
+        return 0 if self._progress is None else self._progress.height
+
+    def look(self) -> str:
+        """Tell it how many blocks there are, and read what it says. Returns what differs, in words, once.
+
+        Raises :class:`OSError`.
+        """
+        store = self._record.store
+        if not isinstance(store, FileBlocks) or not len(store):
+            return ""
+        self._first_block_s = self._first_block_s or time.monotonic()
+        if self._process is None and time.monotonic() - self._first_block_s < BEGIN_AFTER_S:
+            return ""
+        if self._process is None:
+            self._process = self._start(store)
+        if len(store) > self._told:
+            self._told = len(store)
+            store.flush()
+            self._say(b"%d" % self._told)
+        self._read()
+        if self._is_difference_told or self._progress is None or not self._progress.reason:
+            return ""
+        self._is_difference_told = True
+        return f"height {self._progress.height + 1}: executed again beside the run, {self._progress.reason}"
+
+    def finish(self, checkpoint: Callable[[], None]) -> None:
+        """Have all blocks executed, if it has begun, and enter the result into the record.
+
+        ``checkpoint`` may raise to end the waiting.
+        """
+        if self._process is None:
+            return
+        self.look()
+        self._say(END)
+        height, since_s = self.height, time.monotonic()
+        while self._process.poll() is None and time.monotonic() - since_s < STUCK_S:
+            checkpoint()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(POLL_S)
+            self._read()
+            if self.height > height:
+                height, since_s = self.height, time.monotonic()
+        self._read()
+        self._enter()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    with suppress(OSError):
+                        pipe.close()
+            self._process = None
+
+    def _start(self, store: FileBlocks) -> subprocess.Popen[bytes]:
+        self._log_file.parent.mkdir(parents=True, exist_ok=True)
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        with self._log_file.open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", MODULE, str(store.path.absolute())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=ROOT,
+                env=environment,
+                start_new_session=True,
+            )
+        assert process.stdin is not None and process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), False)
+        self._process = process
+        self._say(json.dumps(genesis_page(self._record.genesis)).encode())
+        return process
+
+    def _say(self, line: bytes) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it ended: the end of the run tells why
+            self._process.stdin.write(line + b"\n")
+            self._process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        while part := self._process.stdout.read(READ_BYTES):
+            *lines, self._unread = (self._unread + part).split(b"\n")
+            for line in lines:
+                self._progress = msgspec.json.decode(line, type=Progress)
+
+    def _enter(self) -> None:
+        assert self._process is not None
+        found = self._progress or Progress(0, "")
+        self._record.reexecuted = Reexecuted(found.height, found.root, found.reason, found.receipts, found.trace)
+        if not found.reason and found.height < self._told:
+            code = self._process.poll()
+            why = f"made no progress for {STUCK_S:g} s" if code is None else f"ended with exit code {code}"
+            self._record.problems.append(
+                f"the re-execution beside the run {why} at height {found.height} of {self._told} (see {self._log_file})"
+            )

@@ -1,0 +1,108 @@
+"""The process beside a run, as the audit drives it: a real process, fed by the run's store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cluster.live.audit import beside as module
+from cluster.live.audit.beside import ReexecutionBeside
+from cluster.record.chain_store import FileBlocks
+from cluster.record.folder import STORE_FILE
+from cluster.record.run import RunRecord
+from cluster.scenario import Scenario
+from cluster.simulation.driver import simulate
+from validator.chain.block import BlockReceipts
+from validator.primitives.codec import decode, encode
+
+WRONG_AT = 10
+
+
+@pytest.fixture(scope="module")
+def simulated() -> RunRecord:
+    return simulate(Scenario.model_validate({"name": "short", "stop": {"height": 16}}), 1)
+
+
+@pytest.fixture
+def record(simulated: RunRecord, tmp_path: Path) -> RunRecord:
+    return replace(simulated, store=FileBlocks(tmp_path / STORE_FILE), problems=[])
+
+
+@pytest.fixture
+def beside(record: RunRecord, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReexecutionBeside]:
+    monkeypatch.setattr(module, "BEGIN_AFTER_S", 0.0)
+    found = ReexecutionBeside(record, tmp_path)
+    yield found
+    found.close()
+
+
+def nothing() -> None:
+    """Nobody interrupts."""
+
+
+def test_it_executes_what_the_store_has_and_enters_the_result(record: RunRecord, beside: ReexecutionBeside) -> None:
+    assert beside.look() == "", "there is no block yet"
+    assert beside._process is None
+    for block in record.validators[0].blocks:
+        record.store.append(block)
+        assert beside.look() == ""
+    beside.finish(nothing)
+    assert record.reexecuted is not None
+    assert (record.reexecuted.heights, record.reexecuted.reason) == (len(record.store), "")
+    assert beside.height == len(record.store)
+    assert record.problems == []
+
+
+def test_a_difference_is_told_once(record: RunRecord, beside: ReexecutionBeside) -> None:
+    for height, block in enumerate(record.validators[0].blocks, start=1):
+        receipts = decode(block.receipts, BlockReceipts)
+        changed = encode(msgspec.structs.replace(receipts, p50_tip=b"\x01")) if height == WRONG_AT else block.receipts
+        record.store.append(replace(block, receipts=changed))
+    beside.look()
+    assert beside._process is not None
+    beside._process.wait()
+    assert beside.look() == f"height {WRONG_AT}: executed again beside the run, execution gives other receipts"
+    assert beside.look() == ""
+    beside.finish(nothing)
+    assert record.reexecuted is not None and record.reexecuted.heights == WRONG_AT - 1
+    assert record.problems == [], "the check of state roots tells"
+
+
+def test_a_process_that_ends_early_is_a_problem(record: RunRecord, beside: ReexecutionBeside) -> None:
+    for block in record.validators[0].blocks:
+        record.store.append(block)
+    beside.look()
+    assert beside._process is not None
+    beside._process.kill()
+    beside.finish(nothing)
+    (problem,) = record.problems
+    assert "re-execution beside the run ended with exit code -9 at height 0 of" in problem
+
+
+def test_a_young_run_has_none(record: RunRecord, beside: ReexecutionBeside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BEGIN_AFTER_S", 20.0)
+    record.store.append(record.validators[0].blocks[0])
+    assert beside.look() == ""
+    beside.finish(nothing)
+    assert (beside._process, record.reexecuted) == (None, None)
+    beside._first_block_s = time.monotonic() - 21
+    beside.look()
+    assert beside._process is not None
+
+
+def test_an_interruption_ends_the_waiting(record: RunRecord, beside: ReexecutionBeside) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    record.store.append(record.validators[0].blocks[0])
+    beside.look()
+    with pytest.raises(KeyboardInterrupt):
+        beside.finish(interrupt)
+    process = beside._process
+    beside.close()
+    assert process is not None and process.returncode == -9

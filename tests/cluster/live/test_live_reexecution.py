@@ -1,0 +1,65 @@
+"""A live run's chain is executed again beside it: what the validators agree on and this code does not is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cluster.audit.books import keep_books
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
+from cluster.live.audit import beside
+from cluster.live.driver.driver import live_testnet
+from cluster.live.processes import processes
+from cluster.record.run import RunRecord
+from cluster.scenario import Scenario
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+
+def run(folder: Path, mutant: str | None, height: int) -> tuple[RunRecord, list[str]]:
+    nodes = [{} if mutant is None else {"mutant": mutant}] * 4
+    scenario = Scenario.model_validate(
+        {
+            "name": "executed-again",
+            "validators": {"count": 4, "nodes": nodes, "allow_more_faults": True},
+            "load": {"users": [{"workload": "heartbeat", "count": 2, "interval_ms": 300}]},
+            "stop": {"height": height, "timeout_s": 240},
+            "success": {"transactions": 1, "fires": 1, "heights_compared": 15, "stall_ms": 120_000},
+        }
+    )
+    notices: list[str] = []
+    with live_testnet(scenario, 1, "test", folder, on_notice=notices.append, stop_on_fail=True) as record:
+        pass
+    assert processes.with_argument(str(folder)) == set(), "it ends with the run"
+    return record, notices
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beside, "BEGIN_AFTER_S", 0.0)
+
+
+def test_a_state_that_all_validators_have_wrong_is_told_during_the_run(tmp_path: Path) -> None:
+    record, notices = run(tmp_path, "root-without-active-bits", 1_000)
+    told = [notice for notice in notices if "violation: state_roots: " in notice]
+    assert told and "executed again beside the run" in told[0]
+    assert record.interrupted
+    check = check_run(record).check("state_roots")
+    assert check.verdict is Outcome.FAIL
+    assert "executed again beside the run, height 1" in check.detail
+
+
+def test_a_sound_chain_is_executed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record, _ = run(tmp_path, None, 20)
+    tip = max(found.tip for found in record.validators)
+    assert record.problems == []
+    assert record.reexecuted is not None
+    assert (record.reexecuted.heights, record.reexecuted.reason) == (tip, "")
+    assert record.reexecuted.root == record.validators[0].blocks[-1].computed_root.hex()
+    check = check_run(record).check("state_roots")
+    assert check.verdict is Outcome.PASS, check.detail
+    assert f"{tip:,} heights executed again beside the run gave the same" in check.detail
+    monkeypatch.setattr("cluster.audit.reexecution.reexecutor.Reexecutor.take", lambda *_: pytest.fail("executed"))
+    assert keep_books(record).reexecution.first_mismatch() is None
