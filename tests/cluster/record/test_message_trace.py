@@ -151,7 +151,7 @@ def test_windows_and_what_they_hold_are_bounded() -> None:
         (MAX_MESSAGES_PER_WINDOW - 1) / 10,
     )
     assert len(record.trace.windows) == MAX_WINDOWS
-    assert len(record.trace.views) == MAX_VIEWS
+    assert MAX_VIEWS / 3 < len(record.trace.views) <= MAX_VIEWS
 
 
 def test_no_window_lasts_longer_than_the_run() -> None:

@@ -59,6 +59,7 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "metrics",
         "classes",
         "validators",
+        "faults",
         "machine",
         "lag",
         "divergences",
