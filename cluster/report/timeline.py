@@ -1,8 +1,8 @@
 """The data of the zoomable timeline: views and blocks of each validator, faults, messages of the recorded windows.
 
 Plain data for ``templates/page.js``, with at most :data:`MAX_MOMENTS` views and blocks per validator. Of more, the
-longest view, and the longest wait for a block, of each group of neighbours is kept, with its end. Times are milliseconds since the start of the run, those of
-messages whole microseconds.
+longest view, and the longest wait for a block, of each group of neighbours is kept, with its end. Times are
+milliseconds since the start of the run, those of messages whole microseconds.
 """
 
 from __future__ import annotations
