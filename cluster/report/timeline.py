@@ -53,15 +53,16 @@ def timeline_data(books: Books, marks: Sequence[Marked]) -> dict[str, Any]:
     for seen in record.trace.views:
         if seen.validator in entered:
             entered[seen.validator].append(seen)
+    views = {index: _views(entered[index]) for index in shown}
     lanes = [
         {
             "name": names[index],
-            "views": _views(entered[index]),
+            "views": views[index],
             "blocks": _thinned(record.finalizations.moments_of(index)),
         }
         for index in shown
     ]
-    final, drawn = set(books.views.values()), {view[1] for lane in lanes for view in lane["views"]}
+    final, drawn = set(books.views.values()), {int(view[1]) for mine in views.values() for view in mine}
     newest = max(final, default=0)
     return {
         "begun": _rounded(_begun_ms(record)),

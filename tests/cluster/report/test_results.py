@@ -114,7 +114,7 @@ def test_a_long_series_has_means_of_ranges_and_their_extremes(monkeypatch: pytes
             assert thin[f"{name}_min"] == [min(part) for part in parts]
             assert thin[f"{name}_max"] == [max(part) for part in parts]
             assert thin[name] == pytest.approx([sum(part) / len(part) for part in parts], abs=0.001)
-    assert thin["finality_latency_ms_max"][1] > 4_000
+    assert (thin["finality_latency_ms_max"][1] or 0) > 4_000
 
 
 def test_a_live_run_has_no_digest(tmp_path: Path) -> None:
