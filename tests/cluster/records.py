@@ -13,16 +13,8 @@ from typing import Any
 import msgspec
 from nacl.signing import SigningKey
 
-from benchmarks.made_blocks import (
-    NO_EFFECTS,
-    PRICE,
-    USER_ADDRESS,
-    fire_receipt,
-    header_of,
-    record_of,
-    signed,
-    transaction_receipt,
-)
+from benchmarks import made_blocks
+from benchmarks.made_blocks import NO_EFFECTS, fire_receipt, header_of, record_of, signed, transaction_receipt
 from cluster.audit.books import final_queries
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_ids import timer_id
@@ -72,6 +64,8 @@ from validator.primitives.params import Parameters
 from validator.primitives.types import Address, address_text
 
 CHAIN_ID = "test-1"
+PRICE = made_blocks.PRICE
+USER, USER_ADDRESS = made_blocks.USER, made_blocks.USER_ADDRESS
 FUNDS = 10**18
 INTERVAL_MS = 250.0
 LATENCY_MS = 80.0
