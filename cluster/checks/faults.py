@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cluster.audit.books import Books
 from cluster.checks.details import excuse_for, unless_too_slow
-from cluster.checks.metrics.recovery import recovery_limit_ms, recovery_of
+from cluster.checks.metrics.recovery import final_moments, recovery_limit_ms, recovery_of
 from cluster.checks.quorums import ProgressDuringFaults
 from cluster.checks.verdict import Check, Result
 from cluster.common.outcome import Outcome
@@ -129,7 +129,7 @@ def _level_with_others(books: Books, validator: ValidatorRecord) -> Result:
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
     # a message that was lost just before the end would be repeated after it
     told_ms = record.duration_ms - record.scenario.consensus.rebroadcast_ms
-    told = record.final_moments.highest(told_ms)
+    told = final_moments(record).highest(told_ms)
     if height < min(told, others - CATCH_UP_SLACK_HEIGHTS):
         return unfinished, f"{validator.name} did not catch up: it has height {height}, the others have {others}"
     return Outcome.PASS, f"caught up to {height}"

@@ -16,6 +16,7 @@ from cluster.audit.books import Books
 from cluster.checks.details import excuse_for, unless_too_slow
 from cluster.checks.metrics.recovery import (
     active_committees_during,
+    final_moments,
     longest_view_change_ms,
     recovery_limit_ms,
 )
@@ -41,7 +42,7 @@ class ProgressDuringFaults:
     def __init__(self, books: Books) -> None:
         self._books = books
         self._record = books.record
-        self._moments = books.record.final_moments
+        self._moments = final_moments(books.record)
         self._at_once = faults_at_once(books.record.faults)
         lost = ((fault.ended_ms, fault.without_disks) for fault in self._record.faults if fault.ended_ms is not None)
         self._disk_losses = sorted((ended_ms, names) for ended_ms, names in lost if names)

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from cluster.common.wording import first_few
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, MemoryBlocks
-from cluster.record.finalizations import Finalizations, FinalMoments
+from cluster.record.finalizations import Finalizations
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import EVERYBODY, RECOVERED_BY_SNAPSHOT, UpgradeFault
 from consensus.keys import Ed25519Scheme, SignatureScheme
@@ -481,11 +481,6 @@ class RunRecord:
         if not ended:
             return 0
         return self.finalizations.highest(max(ended))
-
-    @property
-    def final_moments(self) -> FinalMoments:
-        """:attr:`first_finalizations` in the order of time."""
-        return self.finalizations.moments(self.scenario.validators.byzantine)
 
     @property
     def first_finalizations(self) -> Mapping[int, float]:

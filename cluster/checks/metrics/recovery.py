@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cluster.audit.books import Books
+from cluster.record.finalizations import FinalMoments
 from cluster.record.run import FaultRecord, RunRecord
 from cluster.scenario.genesis import validators_of
 from consensus.leader import ELECTIONS
@@ -33,6 +34,11 @@ class NetworkRecovery:
     """The highest height that was final then."""
     took_ms: float | None
     """How long it took a quorum to finalise a higher one; ``None`` if none did."""
+
+
+def final_moments(record: RunRecord) -> FinalMoments:
+    """The record's first finalizations in the order of time."""
+    return record.finalizations.moments(record.scenario.validators.byzantine)
 
 
 def recovery_of(books: Books) -> NetworkRecovery | None:
@@ -106,7 +112,7 @@ def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, 
     They begin with that of the newest block that was final before. They end with that of the first block that became
     final afterwards, if there is one, and with as many as there can have been otherwise.
     """
-    record, views, moments = books.record, books.views, books.record.final_moments
+    record, views, moments = books.record, books.views, final_moments(books.record)
     begun = max(views.get(moments.highest(begun_ms), 1), 1)
     after = moments.lowest_after(ended_ms, views)
     if after is not None:
