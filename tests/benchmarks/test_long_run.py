@@ -83,10 +83,12 @@ def growth(records: list[Any]) -> float:
     return (large - middle) / (middle - small)
 
 
+@pytest.mark.slow
 def test_work_grows_as_heights_and_faults_do(records: list[Any]) -> None:
     assert growth(records) < MOST_GROWTH
 
 
+@pytest.mark.slow
 def test_a_walk_over_all_heights_for_each_fault_is_found(records: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     during = ProgressDuringFaults.during
 
