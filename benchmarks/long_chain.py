@@ -8,37 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import reporting  # noqa: F401 - before any package: it says where they are
+from made_blocks import PRICE, USER_ADDRESS, fire_receipt, header_of, record_of, signed, transaction_receipt
 from nacl.signing import SigningKey
 
 from cluster.record.archive import BlockRecord
-from validator.chain.block import (
-    Block,
-    BlockReceipts,
-    Effects,
-    FireReceipt,
-    Header,
-    Scheduled,
-    TransactionReceipt,
-    header_hash,
-    receipts_root,
-    transactions_root,
-)
+from validator.chain.block import BlockReceipts, Effects, Scheduled
 from validator.chain.genesis import Genesis, GenesisActor
-from validator.chain.transactions import Call, Transaction, address_of, sign, transaction_hash
-from validator.primitives.codec import encode, keccak256, pack_uint, tagged_hash
+from validator.chain.transactions import Call, address_of
+from validator.primitives.codec import keccak256, pack_uint
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
 
 CHAIN_ID = "long-1"
-PRICE = 1_000_000
 FUNDS = 10**20
 AHEAD = 2
 TTL = 10_000
-FIRE_CYCLES, FIRE_CELLS = 2_000, 10
 CALL_CYCLES, CALL_CELLS = 5_000, 200
 TIP = 2
-USER = SigningKey(bytes([7]) * 32)
-USER_ADDRESS = address_of(bytes(USER.verify_key))
+HEIGHTS_PER_FAILED_VIEW = 97
+
+
+def view_of(height: int) -> int:
+    """In which view a height's block is proposed: some views fail."""
+    return height + height // HEIGHTS_PER_FAILED_VIEW
 
 
 class LongChain:
@@ -69,11 +62,14 @@ class LongChain:
             sequence += self._timers
             due[height + AHEAD] = scheduled
             wire = self._call(actor, height - 1)
+            effects = Effects(scheduled=tuple(scheduled))
+            fired = sorted(due.pop(height, []), key=lambda timer: timer.timer_id)
+            proposer = height % len(self._keys)
             receipts = BlockReceipts(
                 height=height,
-                proposer=self._accounts[height % len(self._keys)],
-                transactions=(_receipt(wire, scheduled),),
-                fires=tuple(map(_fire, sorted(due.pop(height, []), key=lambda timer: timer.timer_id))),
+                proposer=self._accounts[proposer],
+                transactions=(transaction_receipt(wire, CALL_CYCLES, CALL_CELLS, TIP, effects),),
+                fires=tuple(fire_receipt(timer, TIP) for timer in fired),
                 destroyed=(),
                 queries=(),
                 messages=(),
@@ -81,9 +77,10 @@ class LongChain:
                 p50_tip=pack_uint(p50_tip),
                 callbacks=(),
             )
-            header = self._header(height, parent, wire, receipts)
-            parent, p50_tip = header_hash(header), TIP if receipts.fires else 0
-            yield BlockRecord(encode(Block(header, (wire,))), encode(receipts), header.state_root)
+            header = header_of(CHAIN_ID, view_of(height), parent, proposer, [wire], receipts)
+            record, parent = record_of(header, [wire], receipts)
+            p50_tip = TIP if receipts.fires else 0
+            yield record
 
     def _schedule(self, actor: Address, height: int, sequence: int) -> Scheduled:
         nonce = self._nonces[actor]
@@ -93,66 +90,5 @@ class LongChain:
         return Scheduled(key, actor, trigger, sequence, height + TTL, actor, max_priority_fee_per_cycle=pack_uint(TIP))
 
     def _call(self, actor: Address, nonce: int) -> bytes:
-        call = Transaction(
-            sender=USER_ADDRESS,
-            nonce=nonce,
-            gas_limit=CALL_CYCLES,
-            cells_limit=CALL_CELLS,
-            max_fee_per_cycle=2 * PRICE,
-            max_priority_fee_per_cycle=TIP,
-            max_fee_per_cell=2 * PRICE,
-            action=Call(actor, "run", b"what it schedules is not in the script"),
-            value=0,
-        )
-        return sign(USER, CHAIN_ID, call)
-
-    def _header(self, height: int, parent: bytes, wire: bytes, receipts: BlockReceipts) -> Header:
-        return Header(
-            chain_id=CHAIN_ID,
-            height=height,
-            view=height,
-            parent_hash=parent,
-            proposer=height % len(self._keys),
-            transactions_root=transactions_root([transaction_hash(wire)]),
-            receipts_root=receipts_root(receipts),
-            state_root=tagged_hash(b"root", height.to_bytes(8, "big")),
-            basefee_cycle=pack_uint(PRICE),
-            basefee_cell=pack_uint(PRICE),
-            basefee_lane_timer=pack_uint(PRICE),
-            lane_cycles=sum(fire.cycles for fire in receipts.fires),
-            lane_cells=sum(fire.cells for fire in receipts.fires),
-            user_cycles=CALL_CYCLES,
-            user_cells=CALL_CELLS,
-        )
-
-
-def _receipt(wire: bytes, scheduled: list[Scheduled]) -> TransactionReceipt:
-    return TransactionReceipt(
-        transaction_hash=transaction_hash(wire),
-        sender=USER_ADDRESS,
-        ok=True,
-        error="",
-        cycles=CALL_CYCLES,
-        cells=CALL_CELLS,
-        burned=pack_uint((CALL_CYCLES + CALL_CELLS) * PRICE),
-        tip=pack_uint(CALL_CYCLES * TIP),
-        effects=Effects(scheduled=tuple(scheduled)),
-    )
-
-
-def _fire(timer: Scheduled) -> FireReceipt:
-    return FireReceipt(
-        timer_id=timer.timer_id,
-        actor=timer.actor,
-        trigger_height=timer.trigger_height,
-        sequence=timer.sequence,
-        fee_payer=timer.actor,
-        ok=True,
-        error="",
-        cycles=FIRE_CYCLES,
-        cells=FIRE_CELLS,
-        burned=pack_uint(FIRE_CYCLES * 2 * PRICE + FIRE_CELLS * PRICE),
-        tip=pack_uint(FIRE_CYCLES * TIP),
-        tip_per_cycle=pack_uint(TIP),
-        effects=Effects(),
-    )
+        action = Call(actor, "run", b"what it schedules is not in the script")
+        return signed(CHAIN_ID, action, nonce, CALL_CYCLES, CALL_CELLS, TIP)

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from cluster.audit.books import Books
 from cluster.checks.details import excuse_for, unless_too_slow
-from cluster.checks.metrics.recovery import recovery_limit_ms, recovery_of
-from cluster.checks.quorums import progress_during
+from cluster.checks.metrics.recovery import final_moments, recovery_limit_ms, recovery_of
+from cluster.checks.quorums import ProgressDuringFaults
 from cluster.checks.verdict import Check, Result
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
@@ -27,11 +27,12 @@ def check_faults(books: Books) -> Check:
     record = books.record
     if not record.scenario.faults and not record.faults:
         return Check.without_cause("faults", "the scenario has none")
-    results = [_check_fault(books, fault) for fault in record.faults]
+    progress = ProgressDuringFaults(books)
+    results = [_check_fault(books, number, fault, progress) for number, fault in enumerate(record.faults)]
     return Check.of_parts("faults", results, len(record.scenario.faults), "faults never began")
 
 
-def _check_fault(books: Books, fault: FaultRecord) -> Result:
+def _check_fault(books: Books, number: int, fault: FaultRecord, progress: ProgressDuringFaults) -> Result:
     record, name = books.record, fault.name
     if fault.begun_ms is None:
         return Outcome.INCONCLUSIVE, f"{name} never began"
@@ -44,10 +45,10 @@ def _check_fault(books: Books, fault: FaultRecord) -> Result:
     if fault.ended_ms is None:
         verdict = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
         return verdict, f"{name}: the target never came back"
-    outcome, progress = progress_during(books, fault)
+    outcome, words_of_progress = progress.during(number)
     if outcome is not Outcome.PASS:
-        return outcome, f"{name}: {progress}"
-    words = [progress]
+        return outcome, f"{name}: {words_of_progress}"
+    words = [words_of_progress]
     hit = fault.targets or fault.impaired
     for validator in books.judged:
         if validator.name in hit:
@@ -128,7 +129,7 @@ def _level_with_others(books: Books, validator: ValidatorRecord) -> Result:
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
     # a message that was lost just before the end would be repeated after it
     told_ms = record.duration_ms - record.scenario.consensus.rebroadcast_ms
-    told = max((height for height, at in record.first_finalizations.items() if at <= told_ms), default=0)
+    told = final_moments(record).highest(told_ms)
     if height < min(told, others - CATCH_UP_SLACK_HEIGHTS):
         return unfinished, f"{validator.name} did not catch up: it has height {height}, the others have {others}"
     return Outcome.PASS, f"caught up to {height}"

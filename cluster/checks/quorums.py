@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
+from heapq import heappop, heappush
+from itertools import accumulate
+from operator import itemgetter
 from typing import Final
 
 from cluster.audit.books import Books
 from cluster.checks.details import excuse_for, unless_too_slow
 from cluster.checks.metrics.recovery import (
     active_committees_during,
+    final_moments,
     longest_view_change_ms,
     recovery_limit_ms,
 )
@@ -18,7 +24,7 @@ from cluster.checks.verdict import Result
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
 from cluster.misbehaviour.byzantine.registry import Twins
-from cluster.record.run import FaultRecord, RunRecord
+from cluster.record.run import FaultRecord
 from cluster.scenario.sections.faults import SLOWING
 from consensus.types import fault_bound, quorum
 
@@ -30,47 +36,123 @@ HEIGHTS_UNTIL_IT_VOTES: Final = 4
 most."""
 
 
-def progress_during(books: Books, fault: FaultRecord) -> Result:
-    """Whether heights became final during a fault, as they must with a quorum and must not without one.
+class ProgressDuringFaults:
+    """Whether heights became final during each fault of a run; what all faults share is computed once."""
 
-    Quorums are those of the committees that were active during the fault.
-    """
-    assert fault.begun_ms is not None
-    assert fault.ended_ms is not None
-    record = books.record
-    length = fault.ended_ms - fault.begun_ms
-    first = record.first_finalizations
-    during = sum(fault.begun_ms < at <= fault.ended_ms for at in first.values())
-    text = f"{counted(during, 'height')} finalised in the {length:,.0f} ms that it lasted"
-    committees = active_committees_during(books, fault.begun_ms, fault.ended_ms)
-    if fault.is_hard and all(_quorums_lost(committees, [_without_twins(record, fault)], set())):
-        # votes may have been cast already for blocks proposed before the fault, or within a view change of its begin
-        proposed, proposed_by = record.proposals, fault.begun_ms + longest_view_change_ms(books)
-        until = fault.ended_ms if fault.first_back_ms is None else fault.first_back_ms
-        late = [height for height, at in first.items() if proposed_by < proposed.get(height, at) and at <= until]
-        if late:
-            were = "was" if len(late) == 1 else "were"
-            return Outcome.FAIL, f"{counted(len(late), 'height')} from {late[0]} on {were} finalised without a quorum"
-        return Outcome.PASS, f"{text}, without a quorum"
-    # with a quorum that other faults, byzantine or joining validators may take away, or slow links: either may happen
-    at_once = [other for other in record.faults if _overlap(fault, other)]
-    if (
-        during
-        or any(_quorums_lost(committees, at_once, _never_there(record, fault)))
-        or any(other.kind in SLOWING for other in at_once)
-    ):
-        return Outcome.PASS, text
-    needed_ms = recovery_limit_ms(books) * (LOST_ONCE_MORE if record.scenario.links.loss else 1)
-    if length < needed_ms:
-        return (
-            Outcome.INCONCLUSIVE,
-            f"no height finalised, but it lasted {length:,.0f} ms only, and consecutive views may fail for"
-            f" {needed_ms:,} ms",
-        )
-    excuse = excuse_for(books, fault.begun_ms, fault.ended_ms, needed_ms)
-    stood_still = f"no height was finalised in the {length:,.0f} ms that it lasted"
-    check = unless_too_slow("faults", Outcome.FAIL, stood_still, excuse)
-    return check.verdict, check.detail
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._record = books.record
+        self._moments = final_moments(books.record)
+        self._at_once = faults_at_once(books.record.faults)
+        lost = ((fault.ended_ms, fault.without_disks) for fault in self._record.faults if fault.ended_ms is not None)
+        self._disk_losses = sorted((ended_ms, names) for ended_ms, names in lost if names)
+
+    def during(self, number: int) -> Result:
+        """Whether heights became final during the fault of a number, as they must with a quorum and must not without.
+
+        Quorums are those of the committees that were active during the fault. It has begun and is over.
+        """
+        books, record, fault = self._books, self._record, self._record.faults[number]
+        assert fault.begun_ms is not None
+        assert fault.ended_ms is not None
+        length = fault.ended_ms - fault.begun_ms
+        during = self._moments.count(fault.begun_ms, fault.ended_ms)
+        text = f"{counted(during, 'height')} finalised in the {length:,.0f} ms that it lasted"
+        committees = active_committees_during(books, fault.begun_ms, fault.ended_ms)
+        if fault.is_hard and all(_quorums_lost(committees, [self._without_twins(fault)], set())):
+            # votes may have been cast for blocks that were proposed before it, or within a view change of its begin
+            until_ms = fault.ended_ms if fault.first_back_ms is None else fault.first_back_ms
+            late = self._proposed_and_final(fault.begun_ms + self._view_change_ms, until_ms)
+            if late:
+                were = "was" if len(late) == 1 else "were"
+                what = f"{counted(len(late), 'height')} from {min(late)} on {were} finalised without a quorum"
+                return Outcome.FAIL, what
+            return Outcome.PASS, f"{text}, without a quorum"
+        # with a quorum that other faults, byzantine or joining validators may take away, or slow links: both may happen
+        at_once = [record.faults[other] for other in self._at_once[number]]
+        if (
+            during
+            or any(_quorums_lost(committees, at_once, self._never_there(fault.begun_ms)))
+            or any(other.kind in SLOWING for other in at_once)
+        ):
+            return Outcome.PASS, text
+        needed_ms = self._recovery_limit_ms * (LOST_ONCE_MORE if record.scenario.links.loss else 1)
+        if length < needed_ms:
+            return (
+                Outcome.INCONCLUSIVE,
+                f"no height finalised, but it lasted {length:,.0f} ms only, and consecutive views may fail for"
+                f" {needed_ms:,} ms",
+            )
+        excuse = excuse_for(books, fault.begun_ms, fault.ended_ms, needed_ms)
+        stood_still = f"no height was finalised in the {length:,.0f} ms that it lasted"
+        check = unless_too_slow("faults", Outcome.FAIL, stood_still, excuse)
+        return check.verdict, check.detail
+
+    @cached_property
+    def _view_change_ms(self) -> int:
+        return longest_view_change_ms(self._books)
+
+    @cached_property
+    def _recovery_limit_ms(self) -> int:
+        return recovery_limit_ms(self._books)
+
+    @cached_property
+    def _newest_proposals(self) -> list[float]:
+        """In the order in which heights became final, the newest proposal of all so far."""
+        first, proposed = self._record.first_finalizations, self._record.proposals
+        return list(accumulate((proposed.get(height, first[height]) for height in self._moments.heights), max))
+
+    def _proposed_and_final(self, after_ms: float, until_ms: float) -> list[int]:
+        """The heights that were proposed after a moment, and final by another."""
+        first, proposed = self._record.first_finalizations, self._record.proposals
+        places = range(bisect_right(self._newest_proposals, after_ms), self._moments.until(until_ms))
+        heights = (self._moments.heights[place] for place in places)
+        return [height for height in heights if proposed.get(height, first[height]) > after_ms]
+
+    @cached_property
+    def _broken(self) -> set[str]:
+        """Byzantine and mutated validators."""
+        section = self._record.scenario.validators
+        nodes = ((name, section.node(index)) for index, name in enumerate(section.names))
+        found = {name for name, node in nodes if node.byzantine or node.mutant}
+        return found | {validator.name for validator in self._record.validators if validator.mutant}
+
+    @cached_property
+    def _doubled(self) -> set[str]:
+        """Validators that have a twin."""
+        section = self._record.scenario.validators
+        return {name for index, name in enumerate(section.names) if Twins.name in section.node(index).byzantine}
+
+    def _without_twins(self, fault: FaultRecord) -> FaultRecord:
+        """The fault without validators that have a twin: the twin votes on. A partition isolates both."""
+        return replace(fault, impaired=tuple(name for name in fault.impaired if name not in self._doubled))
+
+    def _never_there(self, begun_ms: float) -> set[str]:
+        """Validators that count as missing in a fault that begins at a moment: byzantine and mutated ones, those that
+        join later, and those that joined or lost their disks so recently that they may still abstain."""
+        settled_ms = self._moments.newest(begun_ms, HEIGHTS_UNTIL_IT_VOTES) or 0.0
+        joins = self._record.joins
+        late = {join.target for join in joins if join.ended_ms is None or join.ended_ms > settled_ms}
+        first, last = (bisect_right(self._disk_losses, ms, key=itemgetter(0)) for ms in (settled_ms, begun_ms))
+        return self._broken.union(late, *(names for _, names in self._disk_losses[first:last]))
+
+
+def faults_at_once(faults: Sequence[FaultRecord]) -> list[list[int]]:
+    """For each fault the numbers of those that were under way with it at some moment, itself among them, ascending;
+    none if it never began."""
+    found: list[list[int]] = [[] for _ in faults]
+    under_way: list[tuple[float, int]] = []
+    begun = ((fault.begun_ms, number) for number, fault in enumerate(faults) if fault.begun_ms is not None)
+    for begun_ms, number in sorted(begun):
+        while under_way and under_way[0][0] < begun_ms:
+            heappop(under_way)
+        for _, other in under_way:
+            found[other].append(number)
+            found[number].append(other)
+        found[number].append(number)
+        ended_ms = faults[number].ended_ms
+        heappush(under_way, (math.inf if ended_ms is None else ended_ms, number))
+    return [sorted(others) for others in found]
 
 
 def _quorums_lost(committees: Iterable[set[str]], faults: Sequence[FaultRecord], others: set[str]) -> list[bool]:
@@ -86,44 +168,9 @@ def _missing(members: set[str], faults: Sequence[FaultRecord], others: set[str])
     return missing
 
 
-def _without_twins(record: RunRecord, fault: FaultRecord) -> FaultRecord:
-    """The fault without validators that have a twin: the twin votes on. A partition isolates both."""
-    section = record.scenario.validators
-    doubled = {name for index, name in enumerate(section.names) if Twins.name in section.node(index).byzantine}
-    return replace(fault, impaired=tuple(name for name in fault.impaired if name not in doubled))
-
-
 def _impaired_in(members: set[str], fault: FaultRecord) -> set[str]:
     """The members of a committee on which no certificate can count."""
     if not fault.sides:
         return members.intersection(fault.impaired)
     whole = next((set(side) for side in fault.sides if len(members.intersection(side)) >= quorum(len(members))), set())
     return members - whole
-
-
-def _never_there(record: RunRecord, fault: FaultRecord) -> set[str]:
-    """Validators that count as missing during a fault: byzantine and mutated ones, those that join later, and those
-    that joined or lost their disks so recently that they may still abstain."""
-    assert fault.begun_ms is not None
-    begun_ms = fault.begun_ms
-    first = sorted(at for at in record.first_finalizations.values() if at <= begun_ms)
-    settled_ms = first[-HEIGHTS_UNTIL_IT_VOTES] if len(first) >= HEIGHTS_UNTIL_IT_VOTES else 0.0
-    late = {join.target for join in record.joins if join.ended_ms is None or join.ended_ms > settled_ms}
-    for other in record.faults:
-        if other.without_disks and other.ended_ms is not None and settled_ms < other.ended_ms <= begun_ms:
-            late.update(other.without_disks)
-    section = record.scenario.validators
-    broken = {
-        name
-        for name, index in zip(section.names, range(section.count), strict=True)
-        if section.node(index).byzantine or section.node(index).mutant
-    }
-    broken.update(validator.name for validator in record.validators if validator.mutant)
-    return late | broken
-
-
-def _overlap(one: FaultRecord, other: FaultRecord) -> bool:
-    if one.begun_ms is None or other.begun_ms is None:
-        return False
-    one_ends, other_ends = (math.inf if fault.ended_ms is None else fault.ended_ms for fault in (one, other))
-    return one.begun_ms <= other_ends and other.begun_ms <= one_ends

@@ -7,8 +7,10 @@ and again. What is asked of all of them is answered by NumPy, and remembered unt
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +30,50 @@ class Finalization:
     height: int
 
 
+class FinalMoments:
+    """When heights were first final, in the order of time: a question about a moment takes a search, not a walk."""
+
+    def __init__(self, first: Mapping[int, float]) -> None:
+        ordered = sorted((at_ms, height) for height, at_ms in first.items())
+        self.times_ms = [at_ms for at_ms, _ in ordered]
+        """Ascending."""
+        self.heights = [height for _, height in ordered]
+        """The height that became final at each of them."""
+        self._highest = list(accumulate(self.heights, max))
+        self._lowest = list(accumulate(reversed(self.heights), min))[::-1]
+
+    def until(self, at_ms: float) -> int:
+        """How many heights were final by a moment: so many of :attr:`heights` from the first on."""
+        return bisect_right(self.times_ms, at_ms)
+
+    def count(self, after_ms: float, until_ms: float) -> int:
+        """How many heights became final after a moment, and by another."""
+        return max(0, self.until(until_ms) - self.until(after_ms))
+
+    def highest(self, until_ms: float) -> int:
+        """The highest height that was final by a moment; 0 if none was."""
+        place = self.until(until_ms)
+        return self._highest[place - 1] if place else 0
+
+    def lowest_after(self, after_ms: float, known: Collection[int]) -> int | None:
+        """The lowest of the known heights that became final after a moment; ``None`` if none did."""
+        place = self.until(after_ms)
+        if place == len(self.heights):
+            return None
+        lowest = self._lowest[place]
+        return lowest if lowest in known else min((h for h in self.heights[place:] if h in known), default=None)
+
+    def highest_of(self, known: Collection[int]) -> int:
+        """The highest of the known heights that became final at all; 0 if none did."""
+        top = self._highest[-1] if self._highest else 0
+        return top if top in known else max((height for height in self.heights if height in known), default=0)
+
+    def newest(self, until_ms: float, count: int) -> float | None:
+        """When the height became final that is the so manieth newest by a moment; ``None`` if there were fewer."""
+        place = self.until(until_ms)
+        return self.times_ms[place - count] if place >= count else None
+
+
 class Finalizations:
     """All of a run, in the order in which they were seen."""
 
@@ -35,6 +81,10 @@ class Finalizations:
         self._at_ms, self._validators, self._heights = array("d"), array("H"), array("I")
         self._earliest: dict[frozenset[int], dict[int, float]] = {}
         """By the validators that were left out; emptied when another one comes."""
+        self._moments: dict[frozenset[int], FinalMoments] = {}
+        """Likewise."""
+        self._above: dict[int, dict[int, float]] = {}
+        """By the height above which it was asked; likewise."""
         for each in seen:
             self.append(each)
 
@@ -42,7 +92,9 @@ class Finalizations:
         self._at_ms.append(seen.at_ms)
         self._validators.append(seen.validator)
         self._heights.append(seen.height)
-        self._earliest.clear()
+        if self._earliest or self._above:
+            for answers in (self._earliest, self._moments, self._above):
+                answers.clear()
 
     def __len__(self) -> int:
         return len(self._at_ms)
@@ -72,6 +124,14 @@ class Finalizations:
             self._earliest[without] = self._find_earliest(without)
         return self._earliest[without]
 
+    def moments(self, left_out: Collection[int] = NOBODY) -> FinalMoments:
+        """The same in the order of time."""
+        without = frozenset(left_out)
+        first = self.earliest(without)
+        if without not in self._moments:
+            self._moments[without] = FinalMoments(first)
+        return self._moments[without]
+
     @property
     def first_ms(self) -> float | None:
         """The moment of the earliest one; ``None`` if there is none."""
@@ -90,8 +150,13 @@ class Finalizations:
         order = np.lexsort((heights, at_ms))
         return list(zip(at_ms[order].tolist(), heights[order].tolist(), strict=True))
 
-    def first_above(self, height: int) -> dict[int, float]:
+    def first_above(self, height: int) -> Mapping[int, float]:
         """When each validator first finalised a height above one; without those that did not."""
+        if height not in self._above:
+            self._above[height] = self._find_first_above(height)
+        return self._above[height]
+
+    def _find_first_above(self, height: int) -> dict[int, float]:
         found: dict[int, float] = {}
         for at_ms, validators, heights in self._parts():
             above = heights > height

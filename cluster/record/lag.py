@@ -19,7 +19,7 @@ from cluster.record.run import Lag, RunRecord
 from consensus.types import quorum
 
 MAX_LAGS: Final = 4_000
-"""Of each host, and of the driver; then every two neighbours become one."""
+"""Of each host, and of the driver; then every two neighbours become one, which keeps the worse share of the two."""
 PAUSE: Final = "pause"
 
 
@@ -40,7 +40,12 @@ class LagLog:
     def _merge(self, host: int | None) -> None:
         mine = [lag for lag in self._record.lags if lag.host == host]
         merged = [
-            replace(one, until_ms=other.until_ms, lag_ms=one.lag_ms + other.lag_ms)
+            replace(
+                one,
+                until_ms=other.until_ms,
+                lag_ms=one.lag_ms + other.lag_ms,
+                peak_share=max(one.worst_share, other.worst_share),
+            )
             for one, other in zip(mine[::2], mine[1::2], strict=False)
         ]
         merged += mine[len(mine) // 2 * 2 :]
@@ -50,8 +55,11 @@ class LagLog:
 
 def lag_by_host(record: RunRecord) -> dict[int | None, float]:
     """Milliseconds of lag of each host by its number, and of the driver (``None``), over the whole run."""
-    hosts = sorted({lag.host for lag in record.lags if lag.host is not None})
-    return {host: sum(lag.lag_ms for lag in record.lags if lag.host == host) for host in (*hosts, None)}
+    found: dict[int | None, float] = {}
+    for lag in record.lags:
+        found[lag.host] = found.get(lag.host, 0.0) + lag.lag_ms
+    hosts = sorted(host for host in found if host is not None)
+    return {host: found.get(host, 0.0) for host in (*hosts, None)}
 
 
 def running_ms(record: RunRecord, validator: int, begin_ms: float, end_ms: float) -> float:

@@ -15,6 +15,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
@@ -26,7 +27,8 @@ MAX_WATCHED: Final = 12
 MAX_WINDOWS: Final = 12
 MAX_MESSAGES_PER_WINDOW: Final = 1_500
 """A message to several validators counts once for each."""
-MAX_VIEWS: Final = 200_000
+MAX_VIEWS: Final = 40_000
+"""With more than this, of every two neighbouring views of a validator the one that lasted longer is kept."""
 BEFORE_MS: Final = 600.0
 """The time that is kept before a window's cause."""
 AFTER_MS: Final = 1_900.0
@@ -122,7 +124,10 @@ class Windows:
         self.watched = frozenset(self._record.watched)
         consensus = record.scenario.consensus
         self._stall_ms = consensus.leader_timeout_ms + consensus.block_interval_ms  # a leader was missed
-        self._seen_faults: set[tuple[int, str]] = set()
+        self._awaited = [*range(len(record.faults))]
+        """The faults that have not both begun and ended, by their numbers; those that came up since follow."""
+        self._known = len(record.faults)
+        self._begun: set[int] = set()
         self._height = 0
         self._height_ms = 0.0
         self._stall_seen = False
@@ -132,8 +137,11 @@ class Windows:
 
     def entered(self, at_ms: float, validator: int, view: int) -> None:
         """A validator is in another view."""
-        if validator in self.watched and len(self._record.views) < MAX_VIEWS:
-            self._record.views.append(ViewEntered(at_ms, validator, view))
+        if validator not in self.watched:
+            return
+        self._record.views.append(ViewEntered(at_ms, validator, view))
+        if len(self._record.views) > MAX_VIEWS:
+            self._record.views[:] = halved(self._record.views)
 
     def look(self, now_ms: float, height: int) -> list[TraceWindow]:
         """See whether something happened since the last look that deserves a window; those that it opened."""
@@ -167,11 +175,17 @@ class Windows:
 
     def _news(self) -> Iterator[tuple[float, str]]:
         """The faults that began or ended since the last look."""
-        for number, fault in enumerate(self._run.faults):
-            for word, at_ms in (("begins", fault.begun_ms), ("is over", fault.ended_ms)):
-                if at_ms is not None and (number, word) not in self._seen_faults:
-                    self._seen_faults.add((number, word))
-                    yield at_ms, f"{fault.title} {word}"
+        faults = self._run.faults
+        self._awaited += range(self._known, len(faults))
+        self._known = len(faults)
+        for number in self._awaited:
+            fault = faults[number]
+            if fault.begun_ms is not None and number not in self._begun:
+                self._begun.add(number)
+                yield fault.begun_ms, f"{fault.title} begins"
+            if fault.ended_ms is not None:
+                yield fault.ended_ms, f"{fault.title} is over"
+        self._awaited = [number for number in self._awaited if faults[number].ended_ms is None]
 
     def _stalls(self, now_ms: float, height: int) -> Iterator[tuple[float, str]]:
         if height > self._height:
@@ -196,6 +210,26 @@ class Windows:
             return None
         self.open_until_ms = max(self.open_until_ms, end_ms)
         return windows[-1]
+
+
+def halved(views: Iterable[ViewEntered]) -> list[ViewEntered]:
+    """Of every two neighbouring views of a validator the one that lasted longer, with its end; and the newest one."""
+    by_validator: dict[int, list[ViewEntered]] = {}
+    for seen in views:
+        by_validator.setdefault(seen.validator, []).append(seen)
+    kept = []
+    for mine in by_validator.values():
+        ended = [
+            seen if seen.until_ms is not None else seen._replace(until_ms=later.at_ms) for seen, later in pairwise(mine)
+        ]
+        kept += [max(ended[place : place + 2], key=lasted_ms) for place in range(0, len(ended), 2)]
+        kept.append(mine[-1])
+    return sorted(kept, key=lambda seen: seen[:3])
+
+
+def lasted_ms(seen: ViewEntered) -> float:
+    """How long a view lasted whose end is known."""
+    return 0.0 if seen.until_ms is None else seen.until_ms - seen.at_ms
 
 
 def choose_watched(scenario: Scenario) -> tuple[int, ...]:

@@ -254,6 +254,8 @@ class ViewEntered(NamedTuple):
     at_ms: float
     validator: int
     view: int
+    until_ms: float | None = None
+    """When it left that view, if those that it entered next were not kept; else when it entered the next one."""
 
 
 class TracedMessage(NamedTuple):
@@ -322,6 +324,13 @@ class Lag:
     lag_ms: float
     host: int | None = None
     """The number of the host that had it; ``None`` is the driver."""
+    peak_share: float = 0.0
+    """Of several that became one, the largest share of its time that one of them was."""
+
+    @property
+    def worst_share(self) -> float:
+        """The largest share of the time that the process could not run."""
+        return max(self.peak_share, self.lag_ms / max(1.0, self.until_ms - self.at_ms))
 
     def within(self, begin_ms: float, end_ms: float) -> float:
         """Its part in a stretch of time, as if it were spread evenly."""

@@ -8,12 +8,14 @@ allows is marked in each chart over time or height.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import median
 from typing import Final
 
+import numpy as np
 from markupsafe import Markup
 
 from cluster.audit.books import Books
@@ -21,8 +23,8 @@ from cluster.audit.ledger.block_metrics import BlockMetrics
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, ClassUse, gini_index, jain_index
 from cluster.checks.metrics.metrics import finality_latencies
 from cluster.common.quantiles import quantile
-from cluster.record.run import Resources, RunRecord
-from cluster.report.fault_labels import marked
+from cluster.record.run import Lag, Resources, RunRecord
+from cluster.report.fault_labels import Marked, marked_text
 from cluster.report.svg import (
     COLOURS,
     DASHES,
@@ -44,7 +46,11 @@ from validator.primitives.types import address_text
 
 MAX_POINTS: Final = 240
 MAX_NAMED_VALIDATORS: Final = 8
-"""With more validators than this, only those with a fault or broken on purpose are named in the chart of heights."""
+"""With more validators than this, at most so many are named in the chart of heights: those with a fault or broken on
+purpose."""
+MAX_VALIDATOR_COLUMNS: Final = 24
+"""With more validators than this, the table of heights has the first, the middle and the last of them."""
+OTHER_HOSTS: Final = "other hosts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,74 +80,78 @@ class ChartPanel:
 Value = Callable[[BlockMetrics], float]
 
 
-def charts(books: Books, uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> list[ChartPanel]:
+def charts(
+    books: Books, marks: Sequence[Marked], uses: Sequence[ActorUse], classes: Sequence[ClassUse]
+) -> list[ChartPanel]:
     """The charts of the report, in order, without :func:`resource_charts`.
 
-    ``uses`` and ``classes`` are the use by actor and by class (:mod:`cluster.checks.metrics.actor_classes`)."""
+    ``marks`` are the run's (:func:`cluster.report.fault_labels.marked`); ``uses`` and ``classes`` are the use by actor
+    and by class (:mod:`cluster.checks.metrics.actor_classes`).
+    """
     return [
-        heights_chart(books),
-        latency_chart(books),
-        fires_chart(books),
-        backlog_chart(books),
+        heights_chart(books, marks),
+        latency_chart(books, marks),
+        fires_chart(books, marks),
+        backlog_chart(books, marks),
         lateness_chart(classes),
         fairness_chart(uses, classes),
-        basefee_chart(books),
-        lane_chart(books),
-        lag_chart(books.record),
+        basefee_chart(books, marks),
+        lane_chart(books, marks),
+        lag_chart(books.record, marks),
     ]
 
 
 # --- charts over time -----------------------------------------------------------------------------------------------
 
 
-def heights_chart(books: Books) -> ChartPanel:
+def heights_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     """Final height of each validator over time, with the faults and long stalls as bands."""
     record = books.record
-    singled_out = {name for fault in record.faults for name in fault.targets}
-    singled_out |= {validator.name for validator in record.validators if validator.mutant or validator.byzantine}
-    name_all = len(record.validators) <= MAX_NAMED_VALIDATORS
+    named, count = _named_validators(record), len(record.validators)
     series, colour, most = [], 0, 0
     for validator in record.validators:
-        named = name_all or validator.name in singled_out
+        is_named = validator.name in named
         points = _height_points(books, validator.index)
         most = max(most, len(points))
-        series.append(Series(validator.name, thinned(points), "step", colour, muted=not named))
-        colour += named
+        series.append(Series(validator.name, thinned(points), "step", colour, muted=not is_named))
+        colour += is_named
+    singled_out = set(named) if len(named) < count else set(_singled_out(record))
     chart = Chart(
         ident="heights",
         title="Final height of each validator over time",
-        description=f"{len(record.validators)} validators, {record.duration_ms / 1_000:.0f} s. {_fault_text(books)}",
+        description=f"{count} validators, {record.duration_ms / 1_000:.0f} s. {marked_text(record, marks)}",
         x_label="time since the run began (s)",
         y_label="final height",
         series=sorted(series, key=lambda one: (not one.muted, one.name in singled_out)),
-        bands=_time_bands(record),
+        bands=_time_bands(marks),
         hints=[(at / 1_000, f"height {height} final at {at / 1_000:.2f} s") for height, at in _thinned_first(books)],
         empty="No validator finalised a height.",
     )
     note = "Coinciding lines are validators at the same height."
-    if not name_all:
-        note = f"{len(record.validators)} validators; only those with a fault or broken on purpose are named."
+    if len(named) < count:
+        note = f"{count} validators; only those with a fault or broken on purpose are named."
+        if len(_singled_out(record)) > len(named):
+            note = f"{count} validators; named are those broken on purpose, then those that most faults hit."
     note = _joined(note, _thin_note(most, "heights"))
-    columns = ("Height", *(f"{validator.name} (s)" for validator in record.validators))
-    return _panel(chart, note, columns, _height_rows(books))
+    return _panel(chart, note, *_height_table(books))
 
 
-def latency_chart(books: Books) -> ChartPanel:
+def latency_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     """Finality latency by height, with median and 95th percentile."""
     latencies = finality_latencies(books.record)
     points = thinned([(float(height), value) for height, value in latencies.items()])
     values = list(latencies.values())
     found = [(quantile(values, share), name) for share, name in SHARES[:2]] if values else []
-    marks = [Mark(value, f"{name} {value:,.0f} ms") for value, name in found]
+    lines = [Mark(value, f"{name} {value:,.0f} ms") for value, name in found]
     chart = Chart(
         ident="latency",
         title="Finality latency",
-        description="; ".join(mark.name for mark in marks) or "No latencies were recorded.",
+        description="; ".join(mark.name for mark in lines) or "No latencies were recorded.",
         x_label="height",
         y_label="ms from first sight to first finalization",
         series=[Series("latency", points, "dots", 0)],
-        marks=marks,
-        bands=_height_bands(books),
+        marks=lines,
+        bands=_height_bands(books, marks),
         hints=[(height, f"height {height:.0f}: {value:,.0f} ms") for height, value in points],
         empty="No block has both a proposal and a finalization, so there is no latency.",
     )
@@ -153,7 +163,7 @@ def latency_chart(books: Books) -> ChartPanel:
 # --- charts over height ---------------------------------------------------------------------------------------------
 
 
-def fires_chart(books: Books) -> ChartPanel:
+def fires_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     """Timer fires in each block."""
     is_whole = _stretch(len(books.ledger.blocks)) == 1
     points = _curve(books, lambda block: block.fires)
@@ -166,7 +176,7 @@ def fires_chart(books: Books) -> ChartPanel:
         series=[Series("fires", points, "bars" if is_whole else "area", 0)] if books.ledger.timers.fires else [],
         empty="No timer fired.",
     )
-    return _height_panel(books, chart, lambda block: f"{number(block.fires)} fires", _ACTIVITY, number)
+    return _height_panel(books, marks, chart, lambda block: f"{number(block.fires)} fires", _ACTIVITY, number)
 
 
 _ACTIVITY: Final[dict[str, Value]] = {
@@ -178,7 +188,7 @@ _ACTIVITY: Final[dict[str, Value]] = {
 }
 
 
-def backlog_chart(books: Books) -> ChartPanel:
+def backlog_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     """Timers that wait although their trigger height has passed."""
     most = max((block.backlog for block in books.ledger.blocks), default=0)
     points = _curve(books, lambda block: block.backlog)
@@ -195,10 +205,10 @@ def backlog_chart(books: Books) -> ChartPanel:
         "Backlog": lambda block: block.backlog,
         "Pending in all": lambda block: block.pending,
     }
-    return _height_panel(books, chart, lambda block: f"backlog {number(block.backlog)}", columns, "{:,}".format)
+    return _height_panel(books, marks, chart, lambda block: f"backlog {number(block.backlog)}", columns, "{:,}".format)
 
 
-def basefee_chart(books: Books) -> ChartPanel:
+def basefee_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     """The three basefees in force during each block."""
     chart = Chart(
         ident="basefees",
@@ -214,7 +224,7 @@ def basefee_chart(books: Books) -> ChartPanel:
     def hint(block: BlockMetrics) -> str:
         return ", ".join(f"{name} {number(value(block))}" for name, value in _BASEFEES.items())
 
-    return _height_panel(books, chart, hint, _BASEFEES, "{:,.0f}".format)
+    return _height_panel(books, marks, chart, hint, _BASEFEES, "{:,.0f}".format)
 
 
 _BASEFEES: Final[dict[str, Value]] = {
@@ -224,7 +234,7 @@ _BASEFEES: Final[dict[str, Value]] = {
 }
 
 
-def lane_chart(books: Books) -> ChartPanel:
+def lane_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
     """How full the timer lane and the transactions' lane were."""
     parameters = books.record.genesis.parameters
     lanes: dict[str, Value] = {
@@ -249,7 +259,7 @@ def lane_chart(books: Books) -> ChartPanel:
 
     columns = dict(zip(("Timer lane (%)", "Transactions (%)"), lanes.values(), strict=True))
     note = f"The timer lane's basefee rises above {parameters.lane_timer_cycles // 2:,} cycles a block and falls below."
-    return _height_panel(books, chart, hint, columns, "{:.1f}".format, note)
+    return _height_panel(books, marks, chart, hint, columns, "{:.1f}".format, note)
 
 
 # --- charts of actors -----------------------------------------------------------------------------------------------
@@ -336,18 +346,19 @@ MISSED_LOOKS: Final = 3
 # --- charts of validators -------------------------------------------------------------------------------------------
 
 
-def resource_charts(record: RunRecord) -> list[ChartPanel]:
+def resource_charts(record: RunRecord, marks: Sequence[Marked]) -> list[ChartPanel]:
     """A small chart over time for each measured resource, with a line per validator."""
     found = []
+    names, by_validator = record.scenario.validators.names, _looks_by_validator(record)
     for name, unit, value, is_rate in _RESOURCES:
         looks = {
             place: points
-            for place in range(record.scenario.validators.count)
-            if (points := _resource_points(record, place, value, is_rate))
+            for place, mine in sorted(by_validator.items())
+            if (points := _resource_points(mine, value, is_rate))
         }
         series = [
             Series(
-                record.scenario.validators.names[place],
+                names[place],
                 thinned(points),
                 "line",
                 place,
@@ -362,8 +373,8 @@ def resource_charts(record: RunRecord) -> list[ChartPanel]:
             description=f"{name} of {len(series)} validators over time.",
             x_label="time (s)",
             y_label=unit,
-            series=series,
-            bands=_time_bands(record),
+            series=sorted(series, key=lambda one: not one.muted),
+            bands=_time_bands(marks),
         )
         if series:
             note = _thin_note(max(map(len, looks.values())), "looks")
@@ -371,42 +382,55 @@ def resource_charts(record: RunRecord) -> list[ChartPanel]:
     return found
 
 
-def lag_chart(record: RunRecord) -> ChartPanel:
+def lag_chart(record: RunRecord, marks: Sequence[Marked]) -> ChartPanel:
     """How much of the time the machine kept each host, and the driver, from running."""
-    hosts = sorted({lag.host for lag in record.lags if lag.host is not None})
+    by_host: dict[int | None, list[Lag]] = {None: []}
+    for lag in sorted(record.lags, key=lambda lag: (lag.host is not None, lag.host or 0, lag.at_ms)):
+        by_host.setdefault(lag.host, []).append(lag)
+    hosts = [host for host in by_host if host is not None]
+    worst = sorted(hosts, key=lambda host: -sum(lag.lag_ms for lag in by_host[host]))[: MAX_NAMED_VALIDATORS - 1]
+    named = set(hosts if len(hosts) <= MAX_NAMED_VALIDATORS else worst)
+    groups = {"driver": by_host[None]} | {f"host {host}": by_host[host] for host in hosts if host in named}
+    if others := [lag for host in hosts if host not in named for lag in by_host[host]]:
+        groups[OTHER_HOSTS] = sorted(others, key=lambda lag: lag.at_ms)
     series = []
-    for place, host in enumerate([None, *hosts]):
-        points = [
-            (lag.until_ms / 1_000, 100 * lag.lag_ms / max(1.0, lag.until_ms - lag.at_ms))
-            for lag in sorted(record.lags, key=lambda lag: lag.at_ms)
-            if lag.host == host
-        ]
-        name = "driver" if host is None else f"host {host}"
-        series.append(Series(name, thinned(points), "scatter", place, muted=place > MAX_NAMED_VALIDATORS))
-    most = max((sum(lag.host == host for lag in record.lags) for host in (None, *hosts)), default=0)
+    for place, (name, lags) in enumerate(groups.items()):
+        shares = [(each.until_ms / 1_000, 100 * each.worst_share) for each in lags]
+        series.append(Series(name, thinned(shares), "scatter", place, muted=name == OTHER_HOSTS))
+    most = max(map(len, groups.values()))
     chart = Chart(
         ident="lag",
         title="Lag of the machine",
         description=f"The time that {len(hosts)} hosts and the driver wanted to run and could not, second by second.",
         x_label="time (s)",
         y_label="% of the time that it could not run",
-        series=series if record.lags else [],
-        bands=_time_bands(record),
+        series=sorted(series, key=lambda one: not one.muted) if record.lags else [],
+        bands=_time_bands(marks),
         y_limit=100.0,
         empty="In the simulator there is no lag."
         if record.backend == "sim"
         else "The machine let every process run as it wanted to.",
     )
-    note = _joined("Delay for lack of a processor, without the host's own work.", _thin_note(most, "seconds"))
+    note = "Delay for lack of a processor, without the host's own work."
+    if others:
+        note = f"{note} Named are the driver and the {len(named)} hosts with the most; {OTHER_HOSTS} are grey."
+    note = _joined(note, _thin_note(most, "seconds"))
     keys = _point_keys((one.colour, one.name) for one in chart.named)
     return ChartPanel(chart, Markup(render(chart)), "" if chart.is_empty else note, (), (), keys)
 
 
+def _looks_by_validator(record: RunRecord) -> dict[int, list[Resources]]:
+    found: dict[int, list[Resources]] = {}
+    for look in record.resources:
+        found.setdefault(look.validator, []).append(look)
+    return found
+
+
 def _resource_points(
-    record: RunRecord, validator: int, value: Callable[[Resources], float | None], is_rate: bool
+    mine: Sequence[Resources], value: Callable[[Resources], float | None], is_rate: bool
 ) -> list[tuple[float, float]]:
-    """Seconds and values; of a rate, the growth per second, except where a counter restarted."""
-    looks = [(look.at_ms / 1_000, value(look)) for look in record.resources if look.validator == validator]
+    """Seconds and values of a validator; of a rate, the growth per second, except where a counter restarted."""
+    looks = [(look.at_ms / 1_000, value(look)) for look in mine]
     known = [(at, amount) for at, amount in looks if amount is not None]
     if is_rate:
         known = [
@@ -441,11 +465,11 @@ def thinned(points: Sequence[Point]) -> list[Point]:
     size = _stretch(len(points))
     if size < 2:
         return list(points)
+    values = np.fromiter((value for _, value in points), float, len(points))
     kept = {len(points) - 1}
     for start in range(0, len(points), size):
-        stretch = range(start, min(len(points), start + size))
-        kept.add(min(stretch, key=lambda place: points[place][1]))
-        kept.add(max(stretch, key=lambda place: points[place][1]))
+        stretch = values[start : start + size]
+        kept |= {start + int(stretch.argmin()), start + int(stretch.argmax())}
     return [points[place] for place in sorted(kept)]
 
 
@@ -474,6 +498,7 @@ def _curves(books: Books, values: Mapping[str, Value]) -> list[Series]:
 
 def _height_panel(
     books: Books,
+    marks: Sequence[Marked],
     chart: Chart,
     hint: Callable[[BlockMetrics], str],
     columns: Mapping[str, Value],
@@ -486,7 +511,9 @@ def _height_panel(
     hints = [(block.height, f"height {block.height}: {hint(block)}") for block in drawn]
     rows = [(str(block.height), *(form(value(block)) for value in columns.values())) for block in drawn]
     whole_note = _joined(note, _thin_note(len(blocks), "blocks"))
-    return _panel(replace(chart, bands=_height_bands(books), hints=hints), whole_note, ("Height", *columns), rows)
+    return _panel(
+        replace(chart, bands=_height_bands(books, marks), hints=hints), whole_note, ("Height", *columns), rows
+    )
 
 
 def _panel(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> ChartPanel:
@@ -525,30 +552,51 @@ def _thinned_first(books: Books) -> list[tuple[int, float]]:
 
 def _height_points(books: Books, validator: int) -> list[tuple[float, float]]:
     """Seconds and final height of one validator, rising."""
-    points: list[tuple[float, float]] = []
-    for at_ms, height in books.record.finalizations.moments_of(validator):
-        if not points or height > points[-1][1]:
-            points.append((at_ms / 1_000, float(height)))
-    return points
+    moments = books.record.finalizations.moments_of(validator)
+    highest = accumulate((height for _, height in moments), max, initial=0)
+    risen = zip(moments, highest, strict=False)
+    return [(at_ms / 1_000, float(height)) for (at_ms, height), before in risen if height > before]
 
 
-def _height_rows(books: Books) -> list[tuple[str, ...]]:
-    """When each validator was first seen at a height, thinned."""
-    seen = books.record.finalizations
+def _height_table(books: Books) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Columns and rows: when each validator was first seen at a height, thinned; of many validators the first, the
+    middle and the last of them."""
+    seen, validators = books.record.finalizations, books.record.validators
     heights = [int(height) for height, _ in thinned([(height, height) for height in seen.earliest()])]
     reached = seen.at_heights(heights)
-    indices = [validator.index for validator in books.record.validators]
-    return [(str(h), *(f"{reached[h][i] / 1_000:.2f}" if i in reached[h] else "–" for i in indices)) for h in heights]
-
-
-def _time_bands(record: RunRecord) -> list[Band]:
-    return [
-        Band(each.begun_ms / 1_000, each.ended_ms / 1_000, each.title, each.short, each.is_stall)
-        for each in marked(record)
+    if len(validators) > MAX_VALIDATOR_COLUMNS:
+        columns = ("Height", "Validators", "First (s)", "Median (s)", "Last (s)")
+        ordered = [(height, sorted(reached[height].values())) for height in heights]
+        rows = [
+            (str(height), str(len(at)), *(f"{ms / 1_000:.2f}" for ms in (at[0], at[len(at) // 2], at[-1])))
+            for height, at in ordered
+        ]
+        return columns, rows
+    indices = [validator.index for validator in validators]
+    return ("Height", *(f"{validator.name} (s)" for validator in validators)), [
+        (str(h), *(f"{reached[h][i] / 1_000:.2f}" if i in reached[h] else "–" for i in indices)) for h in heights
     ]
 
 
-def _height_bands(books: Books) -> list[Band]:
+def _singled_out(record: RunRecord) -> list[str]:
+    """The validators that are broken on purpose, then those that faults hit, most often hit first."""
+    hits = Counter(name for fault in record.faults for name in fault.targets)
+    broken = [validator.name for validator in record.validators if validator.mutant or validator.byzantine]
+    return list(dict.fromkeys([*broken, *(name for name, _ in hits.most_common())]))
+
+
+def _named_validators(record: RunRecord) -> list[str]:
+    """The validators that have a colour and a name in a chart with a line for each."""
+    if len(record.validators) <= MAX_NAMED_VALIDATORS:
+        return [validator.name for validator in record.validators]
+    return _singled_out(record)[:MAX_NAMED_VALIDATORS]
+
+
+def _time_bands(marks: Sequence[Marked]) -> list[Band]:
+    return [Band(each.begun_ms / 1_000, each.ended_ms / 1_000, each.title, each.short, each.is_stall) for each in marks]
+
+
+def _height_bands(books: Books, marks: Sequence[Marked]) -> list[Band]:
     """Faults and stalls by the heights at which they began and ended."""
     top = max(1, books.ledger.height)
     return [
@@ -559,11 +607,5 @@ def _height_bands(books: Books) -> list[Band]:
             each.short,
             each.is_stall,
         )
-        for each in marked(books.record)
+        for each in marks
     ]
-
-
-def _fault_text(books: Books) -> str:
-    names = [f"{fault.kind} of {fault.whom}" for fault in books.record.faults if fault.begun_ms is not None]
-    names += [f"{each.name} after height {each.begun_height}" for each in marked(books.record) if each.is_stall]
-    return f"Marked: {', '.join(names)}." if names else "There were no faults."

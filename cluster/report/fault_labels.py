@@ -5,6 +5,8 @@ Several faults are numbered, so that bands, badges and table agree.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +16,8 @@ from cluster.record.run import FaultRecord, RunRecord
 STALL: Final = "stall"
 MAX_STALLS: Final = 8
 """Marked: the longest ones."""
+MAX_LISTED: Final = 100
+"""With more faults than this, a page has them by kind, and all of them in one folded table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +93,19 @@ def marked(record: RunRecord) -> list[Marked]:
         name, height = f"no final block for {stall.length_ms / 1_000:,.1f} s", stall.after_height
         faults.append(Marked(name, "", STALL, stall.began_ms, stall.ended_ms, height, height + 1, set(), is_stall=True))
     return faults
+
+
+def kinds_text(faults: Iterable[FaultRecord]) -> str:
+    """How many faults there are of each kind, in words."""
+    kinds = Counter(fault.kind.replace("_", " ") for fault in faults)
+    return ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
+
+
+def marked_text(record: RunRecord, marks: Sequence[Marked]) -> str:
+    """Everything that is marked, for readers who do not see it; of many faults how many there are of each kind."""
+    begun = [fault for fault in record.faults if fault.begun_ms is not None]
+    names = [f"{fault.kind} of {fault.whom}" for fault in begun]
+    if len(begun) > MAX_LISTED:
+        names = [f"{len(begun):,} faults ({kinds_text(begun)})"]
+    names += [f"{each.name} after height {each.begun_height}" for each in marks if each.is_stall]
+    return f"Marked: {', '.join(names)}." if names else "There were no faults."

@@ -14,8 +14,19 @@ from cluster.checks.run import Judged
 from cluster.checks.verdict import Verdict
 from cluster.common.outcome import Outcome
 from cluster.report.charts import charts, resource_charts
+from cluster.report.fault_labels import MAX_LISTED, marked
 from cluster.report.svg import DASHES, MARK_DASHES, number
-from cluster.report.tables import CLASS_COLUMNS, class_rows, divergence_rows, facts, fault_rows, tiles, validator_rows
+from cluster.report.tables import (
+    CLASS_COLUMNS,
+    FAULT_KIND_COLUMNS,
+    class_rows,
+    divergence_rows,
+    facts,
+    fault_kind_rows,
+    fault_rows,
+    tiles,
+    validator_rows,
+)
 from cluster.report.timeline import legend, timeline_data
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -50,6 +61,7 @@ def render_page(template: str, **content: Any) -> str:
 def render_report(judged: Judged, command: str) -> str:
     """The report as HTML. ``command`` reproduces the run."""
     books, verdict, record = judged.books, judged.verdict, judged.books.record
+    marks = marked(record)
     return render_page(
         "report.html.j2",
         scenario=record.scenario,
@@ -60,15 +72,18 @@ def render_report(judged: Judged, command: str) -> str:
         evaluations=verdict.evaluations,
         because=verdict.decisive,
         tiles=tiles(judged.metrics),
-        charts=charts(books, judged.actors, judged.classes),
-        resources=resource_charts(record),
+        charts=charts(books, marks, judged.actors, judged.classes),
+        resources=resource_charts(record, marks),
         classes=class_rows(judged.classes),
         class_columns=CLASS_COLUMNS,
-        timeline=timeline_data(books),
+        timeline=timeline_data(books, marks),
         legend=legend(record),
         validators=validator_rows(books),
         divergences=divergence_rows(books),
         faults=fault_rows(books),
+        fault_kinds=fault_kind_rows(record),
+        fault_kind_columns=FAULT_KIND_COLUMNS,
+        max_listed=MAX_LISTED,
         facts=facts(books),
         metrics=[(name, number(value), value) for name, value in judged.metrics.items()],
         mutated=[(validator.name, validator.mutant) for validator in record.validators if validator.mutant],

@@ -34,7 +34,7 @@ from cluster.record.folder import JUNIT_FILE, REPORT_FILE, RESULT_FILE, SCENARIO
 from cluster.record.genesis_file import to_json
 from cluster.record.host_info import machine
 from cluster.record.lag import lag_by_host
-from cluster.record.run import RunRecord
+from cluster.record.run import FaultRecord, RunRecord
 from cluster.report.junit import run_xml
 from cluster.report.page import render_report
 from cluster.report.tables import disks
@@ -99,6 +99,7 @@ def result_of(judged: Judged) -> dict[str, Any]:
         "metrics": judged.metrics,
         "classes": class_metrics(judged.classes),
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
+        "faults": [_fault_page(fault) for fault in record.faults],
         "machine": machine(),
         "lag": {
             "driver" if host is None else f"host-{host}": {"lag_ms": round(lag_ms, 3)}
@@ -136,3 +137,25 @@ def _tip_of(books: Books, name: str) -> dict[str, Any]:
     chain = books.chains[name]
     last = chain.at(chain.tip)
     return {"name": name, "height": chain.tip, "state_root": last.computed_root.hex() if last else None}
+
+
+def _fault_page(fault: FaultRecord) -> dict[str, Any]:
+    """A fault, with times in milliseconds since the run began; ``None`` is what did not happen."""
+    has_begun = fault.begun_ms is not None
+    return {
+        "kind": fault.kind,
+        "target": fault.target,
+        "targets": list(fault.targets),
+        "planned": fault.planned if fault.is_planned else None,
+        "begun_ms": _rounded(fault.begun_ms),
+        "ended_ms": _rounded(fault.ended_ms),
+        "height_when_begun": fault.height_when_begun if has_begun else None,
+        "height_when_ended": fault.height_when_ended,
+        "took_effect": fault.took_effect,
+        "evidence": fault.evidence,
+        "problem": fault.problem,
+    }
+
+
+def _rounded(at_ms: float | None) -> float | None:
+    return None if at_ms is None else round(at_ms, 3)

@@ -30,6 +30,14 @@ BAND_NAME_ROWS: Final = 4
 MAX_BANDS_NAMED: Final = 12
 """Of more bands all have their short names, in two rows, as many as find room over their bands' starts."""
 CROWDED_ROWS: Final = 2
+MAX_BANDS_DRAWN: Final = 100
+"""Of more bands a strip above the drawing has how much of each stretch they fill; stalls are drawn all the same."""
+STRIP_PIXELS: Final = 7.0
+STRIP_STEP_PIXELS: Final = 6.0
+STRIP_OPACITIES: Final = (0.25, 1.0)
+"""Of a stretch that is hardly touched, and of one that is filled."""
+STRIP_NAMES: Final = 2
+"""Bands that are named in a hint, with how many others there are."""
 BAND_NAME_PIXELS: Final = 15.0
 BAND_SHIFT_PIXELS: Final = 60.0
 """So far beside its band's beginning a short name may stand."""
@@ -251,6 +259,10 @@ class _Drawing:
     size: Size
     x: Scale = field(init=False)
     y: Scale = field(init=False)
+    bands: list[Band] = field(init=False)
+    """Those that are drawn one by one."""
+    crowd: list[Band] = field(init=False)
+    """Those that are drawn as a strip, by their starts."""
     band_rows: list[tuple[Band, str, float, int]] = field(init=False)
     """Each band with its name, where that starts, in pixels, and in which row over the drawing."""
 
@@ -262,10 +274,14 @@ class _Drawing:
         styles = {series.style for series in chart.series}
         pad = 0.5 if "bars" in styles else SCATTER_MARGIN * (max(xs) - min(xs)) if "scatter" in styles else 0.0
         self.x = Scale(min(xs) - pad, max(xs) + pad, size.left, size.end)
+        faults = [band for band in chart.bands if not band.is_stall]
+        self.crowd = sorted(faults, key=lambda band: band.start) if len(faults) > MAX_BANDS_DRAWN else []
+        self.bands = [band for band in chart.bands if band.is_stall or not self.crowd]
         self.size = size
         self.band_rows = self._place_band_names()
         rows = 1 + max((row for *_, row in self.band_rows), default=-1)
-        self.size = replace(size, top=size.top + BAND_NAME_PIXELS * rows)
+        strip = STRIP_PIXELS if self.crowd else 0.0
+        self.size = replace(size, top=size.top + BAND_NAME_PIXELS * rows + strip)
         self.y = self._value_scale()
 
     def _value_scale(self) -> Scale:
@@ -318,25 +334,61 @@ class _Drawing:
     def _bands(self, ident: str) -> list[str]:
         top, bottom = self.size.top, self.size.floor
         parts = []
-        for band in self.chart.bands:
+        for band in self.bands:
             start, end = self._clamped(band)
             kind, fill = ("stall", "") if band.is_stall else ("band", f' fill="url(#{ident}-hatch)"')
             place = f'x="{start:.1f}" y="{top:.1f}" width="{max(2.0, end - start):.1f}" height="{bottom - top:.1f}"'
             parts.append(f'<rect class="{kind}" {place}{fill}/>')
             parts.append(line("band-edge", start, top, start, bottom))
             parts.append(line("band-edge", max(start + 2, end), top, max(start + 2, end), bottom))
+        parts += self._strip()
         names = []
+        names_from = top - (STRIP_PIXELS + 1 if self.crowd else 0)
         for band, name, start, row in self.band_rows:
-            above = top - 5 - BAND_NAME_PIXELS * row
+            above = names_from - 5 - BAND_NAME_PIXELS * row
             parts.append(line("band-edge", self._clamped(band)[0], above + 3, self._clamped(band)[0], top))
             names.append(text(name, start, above, "band-name"))
         return parts + names
 
+    def _strip(self) -> list[str]:
+        """How much of each stretch the crowd of bands fills, with the names of some of them."""
+        if not self.crowd:
+            return []
+        left, columns = self.size.left, max(1, round((self.size.end - self.size.left) / STRIP_STEP_PIXELS))
+        step = (self.size.end - left) / columns
+        filled, touching, covered = [0.0] * columns, [list[Band]() for _ in range(columns)], left
+        for band in self.crowd:
+            start, end = self._clamped(band)
+            for column in range(
+                min(columns - 1, int((start - left) / step)), min(columns - 1, int((end - left) / step)) + 1
+            ):
+                touching[column].append(band)
+                from_here, to_here = max(start, covered, left + column * step), min(end, left + (column + 1) * step)
+                filled[column] += max(0.0, to_here - from_here) / step
+            covered = max(covered, end)
+        low, high = STRIP_OPACITIES
+        parts = []
+        for column, bands in enumerate(touching):
+            if bands:
+                opacity = low + (high - low) * min(1.0, filled[column])
+                hint = f"<title>{escape(_crowd_text(bands))}</title>" if self.size.direct_labels else ""
+                parts.append(
+                    f'<rect class="strip" x="{left + column * step:.1f}" y="{self.size.top - STRIP_PIXELS - 1:.1f}"'
+                    f' width="{step:.1f}" height="{STRIP_PIXELS:g}" fill-opacity="{opacity:.2f}">{hint}</rect>'
+                )
+        return [*parts, *self._strip_name()]
+
+    def _strip_name(self) -> list[str]:
+        """How many bands the strip has, if there is room beside the name of the value axis."""
+        name = f"{len(self.crowd):,} faults"
+        room = self.size.end - 2 - (len(self.chart.y_label) + 3) * CHARACTER_PIXELS
+        return [text(name, self.size.end, 13, "band-name", "end")] if len(name) * CHARACTER_PIXELS < room else []
+
     def _place_band_names(self) -> list[tuple[Band, str, float, int]]:
         """Names above the starts of their bands, in rows that do not overlap; the last row has short names."""
-        is_crowded = len(self.chart.bands) > MAX_BANDS_NAMED
+        is_crowded = len(self.bands) > MAX_BANDS_NAMED
         placed, ends = [], [-math.inf] * (CROWDED_ROWS if is_crowded else BAND_NAME_ROWS)
-        for band in sorted(self.chart.bands, key=lambda band: band.start):
+        for band in sorted(self.bands, key=lambda band: band.start):
             for name in (band.short,) if is_crowded else (band.name, band.short):
                 width = len(name) * CHARACTER_PIXELS
                 start = max(self.size.left, min(self._clamped(band)[0], self.size.end - width))
@@ -470,6 +522,12 @@ class _Drawing:
                 f' height="{bottom - top:.1f}"><title>{escape(hint)}</title></rect>'
             )
         return parts
+
+
+def _crowd_text(bands: Sequence[Band]) -> str:
+    """The first names of some bands, and how many others there are."""
+    names = "; ".join(band.name for band in bands[:STRIP_NAMES])
+    return names if len(bands) <= STRIP_NAMES else f"{names}; and {len(bands) - STRIP_NAMES:,} more"
 
 
 def _colour(series: Series) -> str:

@@ -9,8 +9,9 @@ from cluster.audit.books import Books
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
 from cluster.checks.metrics.actor_classes import SHARES, ClassUse
-from cluster.record.run import NO_PRESET, Backend, FaultRecord
-from cluster.report.fault_labels import named_faults
+from cluster.common.quantiles import quantile
+from cluster.record.run import NO_PRESET, Backend, FaultRecord, RunRecord
+from cluster.report.fault_labels import MAX_LISTED, NamedFault, named_faults
 from cluster.report.svg import number
 
 ROOT_DIGITS: Final = 16
@@ -18,6 +19,8 @@ DIFFERENCE_ROWS: Final = 40
 """Fields of state keys shown per divergence; ``result.json`` has all."""
 DIFFERENCE_TEXT: Final = 120
 """Characters shown of a value."""
+MAX_BADGES: Final = 8
+"""Of one validator; with more faults, each kind has a badge."""
 LONG_MS: Final = 10_000
 """Longer durations are shown in seconds."""
 BYTES_PER_KIB: Final = 1_024
@@ -50,7 +53,7 @@ def _in_unit(value: float, unit: str) -> tuple[str, str]:
 
 def validator_rows(books: Books) -> list[dict[str, Any]]:
     """A row per validator: final height, state root, faults and other events."""
-    rows, faults = [], named_faults(books.record)
+    rows, badges = [], _badges(books.record)
     for validator in books.record.validators:
         chain, status = books.chains[validator.name], validator.status or {}
         last = chain.at(chain.tip)
@@ -61,7 +64,7 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
                 "height": f"{chain.tip:,}",
                 "state_root": last.computed_root.hex()[:ROOT_DIGITS] if last else "",
                 "starts": status.get("starts", ""),
-                "faults": [(each.badge, each.fault.name) for each in faults if validator.name in each.hit],
+                "faults": badges.get(validator.name, []),
                 "mutant": validator.mutant,
                 "byzantine": ", ".join(validator.byzantine),
                 "diverged": diverged.height if diverged is not None else None,
@@ -112,6 +115,49 @@ def _disk_facts(books: Books) -> list[tuple[str, str]]:
             (f"Disk: {part}", f"{number(used / 1e6)} MB{of} at most at the end; kept: {found['bounds'][part]}")
         )
     return facts
+
+
+def _badges(record: RunRecord) -> dict[str, list[tuple[str, str]]]:
+    """By validator a badge for each fault that hit it, with the fault's name; of many faults one for each kind, with
+    their numbers."""
+    hits: dict[str, list[NamedFault]] = {}
+    for each in named_faults(record):
+        for name in each.hit:
+            hits.setdefault(name, []).append(each)
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, faults in hits.items():
+        if len(faults) <= MAX_BADGES:
+            found[name] = [(each.badge, each.fault.name) for each in faults]
+            continue
+        kinds: dict[str, list[str]] = {}
+        for each in faults:
+            kinds.setdefault(each.fault.kind.replace("_", " "), []).append(each.number)
+        found[name] = [(f"{kind} ×{len(numbers):,}", f"faults {', '.join(numbers)}") for kind, numbers in kinds.items()]
+    return found
+
+
+FAULT_KIND_COLUMNS: Final = ("Faults", "Never began", "Took effect", "Lasted p50", "Lasted p95", "Lasted longest")
+"""After the kind."""
+
+
+def fault_kind_rows(record: RunRecord) -> list[tuple[str, ...]]:
+    """A row per kind of fault, if there are more than a page lists one by one; empty otherwise."""
+    if len(record.faults) <= MAX_LISTED:
+        return []
+    kinds: dict[str, list[FaultRecord]] = {}
+    for fault in record.faults:
+        kinds.setdefault(fault.kind.replace("_", " "), []).append(fault)
+    rows = []
+    for kind, faults in sorted(kinds.items(), key=lambda item: (-len(item[1]), item[0])):
+        lasted = [
+            fault.ended_ms - fault.begun_ms
+            for fault in faults
+            if fault.begun_ms is not None and fault.ended_ms is not None
+        ]
+        lengths = [f"{quantile(lasted, share) / 1_000:,.1f} s" if lasted else "–" for share in (0.5, 0.95, 1.0)]
+        never, effective = sum(each.begun_ms is None for each in faults), sum(each.took_effect for each in faults)
+        rows.append((kind, f"{len(faults):,}", f"{never:,}", f"{effective:,}", *lengths))
+    return rows
 
 
 def fault_rows(books: Books) -> list[dict[str, str]]:

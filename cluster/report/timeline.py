@@ -1,21 +1,22 @@
 """The data of the zoomable timeline: views and blocks of each validator, faults, messages of the recorded windows.
 
 Plain data for ``templates/page.js``, with at most :data:`MAX_MOMENTS` views and blocks per validator. Of more, the
-longest of each group of neighbours is kept, with its end. Times are milliseconds since the start of the run, those of
-messages whole microseconds.
+longest view, and the longest wait for a block, of each group of neighbours is kept, with its end. Times are
+milliseconds since the start of the run, those of messages whole microseconds.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, pairwise, zip_longest
 from typing import Any, Final
 
 from cluster.audit.books import Books
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record import message_trace as trace
-from cluster.record.run import RunRecord, TracedMessage, TraceWindow
-from cluster.report.fault_labels import Marked, marked
+from cluster.record.run import RunRecord, TracedMessage, TraceWindow, ViewEntered
+from cluster.report.fault_labels import Marked
 
 MAX_MOMENTS: Final = 1_500
 BEGINNING_SHARE: Final = 0.02
@@ -42,29 +43,35 @@ COLOURS: Final = {
 """Colour (a variable of the style) and dashes of each kind of message."""
 
 
-def timeline_data(books: Books) -> dict[str, Any]:
-    """The timeline of a run."""
+def timeline_data(books: Books, marks: Sequence[Marked]) -> dict[str, Any]:
+    """The timeline of a run. ``marks`` are the run's (:func:`cluster.report.fault_labels.marked`)."""
     record = books.record
     shown = record.trace.watched or tuple(range(min(record.scenario.validators.count, trace.MAX_WATCHED)))
     places = {index: place for place, index in enumerate(shown)}
     names = record.scenario.validators.names
-    views = record.trace.views
+    entered: dict[int, list[ViewEntered]] = {index: [] for index in shown}
+    for seen in record.trace.views:
+        if seen.validator in entered:
+            entered[seen.validator].append(seen)
+    views = {index: _views(entered[index]) for index in shown}
     lanes = [
         {
             "name": names[index],
-            "views": _thinned([(seen.at_ms, seen.view) for seen in views if seen.validator == index]),
+            "views": views[index],
             "blocks": _thinned(record.finalizations.moments_of(index)),
         }
         for index in shown
     ]
+    final, drawn = set(books.views.values()), {int(view[1]) for mine in views.values() for view in mine}
+    newest = max(final, default=0)
     return {
         "begun": _rounded(_begun_ms(record)),
         "duration": _rounded(max(record.duration_ms, 1.0)),
         "unit": "virtual" if record.backend == "sim" else "",
         "lanes": lanes,
         "hidden": len(names) - len(shown),
-        "finalViews": sorted(set(books.views.values())),
-        "faults": [_band(each, [names[index] for index in shown]) for each in marked(record)],
+        "failedViews": sorted(view for view in drawn if view <= newest and view not in final),
+        "faults": [_band(each, [names[index] for index in shown]) for each in marks],
         "kinds": [{"name": kind, "colour": COLOURS[kind][0], "dash": COLOURS[kind][1]} for kind in trace.KINDS],
         "windows": [_window(window, places) for window in record.trace.windows],
     }
@@ -80,12 +87,12 @@ def _begun_ms(record: RunRecord) -> float:
 
 def legend(record: RunRecord) -> list[tuple[str, str, str, int]]:
     """Name, colour, dashes and number of each kind of message that was kept."""
-    kept = [message.kind for window in record.trace.windows for message in window.messages]
-    return [(kind, *COLOURS[kind], kept.count(kind)) for kind in trace.KINDS if kind in kept]
+    kept = Counter(message.kind for window in record.trace.windows for message in window.messages)
+    return [(kind, *COLOURS[kind], kept[kind]) for kind in trace.KINDS if kind in kept]
 
 
 def _thinned(moments: Sequence[tuple[float, int]]) -> list[list[float]]:
-    """Views or heights, each with when it began; of too many, the longest of each group of neighbours."""
+    """Heights, each with when it was final; of too many, those around the longest wait of each group of neighbours."""
     if len(moments) <= MAX_MOMENTS:
         return [[_rounded(at), number] for at, number in moments]
     size = -(-len(moments) // ((MAX_MOMENTS - 1) // 2))
@@ -95,6 +102,23 @@ def _thinned(moments: Sequence[tuple[float, int]]) -> list[list[float]]:
         longest = max(range(start, min(last, start + size)), key=lambda at: moments[at + 1][0] - moments[at][0])
         kept |= {longest, longest + 1}
     return [[_rounded(moments[place][0]), moments[place][1]] for place in sorted(kept)]
+
+
+def _views(entered: Sequence[ViewEntered]) -> list[list[float]]:
+    """Views, each with when it began, and with when it ended if the next one that is kept begins later; of too many,
+    the longest of each group of neighbours."""
+    ended = [
+        seen if seen.until_ms is not None else seen._replace(until_ms=later.at_ms) for seen, later in pairwise(entered)
+    ]
+    if len(entered) > MAX_MOMENTS:
+        size = -(-len(ended) // (MAX_MOMENTS - 1))
+        ended = [max(ended[start : start + size], key=trace.lasted_ms) for start in range(0, len(ended), size)]
+    kept = [*ended, *entered[-1:]]
+    found: list[list[float]] = []
+    for seen, later in zip_longest(kept, kept[1:]):
+        end = [] if later is None or seen.until_ms == later.at_ms else [_rounded(seen.until_ms or 0.0)]
+        found.append([_rounded(seen.at_ms), seen.view, *end])
+    return found
 
 
 def _band(each: Marked, lanes: Sequence[str]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 from nacl.signing import SigningKey
 
+from benchmarks import made_blocks
+from benchmarks.made_blocks import NO_EFFECTS, fire_receipt, header_of, record_of, signed, transaction_receipt
 from cluster.audit.books import final_queries
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.ledger.timer_ids import timer_id
@@ -33,7 +35,6 @@ from cluster.scenario.sections.faults import KillFault
 from cluster.scenario.sections.validators import NodeSection
 from loadgen.workloads.script import encode_script, schedule
 from validator.chain.block import (
-    Block,
     BlockReceipts,
     CallbackReceipt,
     Cancelled,
@@ -42,16 +43,12 @@ from validator.chain.block import (
     Event,
     Extended,
     FireReceipt,
-    Header,
     MessageReceipt,
     Movement,
     QueryReceipt,
     Scheduled,
     Sent,
     TransactionReceipt,
-    header_hash,
-    receipts_root,
-    transactions_root,
 )
 from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, Policy
 from validator.chain.transactions import (
@@ -59,23 +56,19 @@ from validator.chain.transactions import (
     Call,
     Instruction,
     System,
-    Transaction,
     Transfer,
     address_of,
-    sign,
-    transaction_hash,
 )
-from validator.primitives.codec import decode, encode, pack_uint, tagged_hash
+from validator.primitives.codec import decode, encode, pack_uint
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, address_text
 
 CHAIN_ID = "test-1"
-PRICE = 1_000_000
+PRICE = made_blocks.PRICE
+USER, USER_ADDRESS = made_blocks.USER, made_blocks.USER_ADDRESS
 FUNDS = 10**18
 INTERVAL_MS = 250.0
 LATENCY_MS = 80.0
-USER = SigningKey(bytes([7]) * 32)
-USER_ADDRESS = address_of(bytes(USER.verify_key))
 ACTOR = Address(b"\xac" * 20)
 OTHER = Address(b"\xbb" * 20)
 BIDDER = Address(b"\xbd" * 20)
@@ -83,7 +76,6 @@ VALIDATOR_KEYS = tuple(bytes(SigningKey(bytes([i + 1]) * 32).verify_key) for i i
 TTL = 10_000
 TIP = 2
 """A cycle, of every timer but those of the actor with an agent."""
-NO_EFFECTS = Effects()
 STEADY: dict[str, Any] = {"SCAN_LIMIT": 1, "MIN_BASEFEE": PRICE, "MAX_BASEFEE": PRICE}
 
 
@@ -159,30 +151,9 @@ class ChainMaker:
         """Add a transaction of :data:`USER` that uses so many cycles and cells, with its receipt; ``changes`` plant
         faults in the receipt."""
         cycles, cells = use
-        transaction = Transaction(
-            sender=USER_ADDRESS,
-            nonce=self.nonce,
-            gas_limit=cycles + 1_000,
-            cells_limit=cells,
-            max_fee_per_cycle=2 * PRICE,
-            max_priority_fee_per_cycle=tip,
-            max_fee_per_cell=2 * PRICE,
-            action=action,
-            value=value,
-        )
+        wire = signed(CHAIN_ID, action, self.nonce, cycles + 1_000, cells, tip, value)
         self.nonce += 1
-        wire = sign(USER, CHAIN_ID, transaction)
-        receipt = TransactionReceipt(
-            transaction_hash=transaction_hash(wire),
-            sender=USER_ADDRESS,
-            ok=True,
-            error="",
-            cycles=cycles,
-            cells=cells,
-            burned=pack_uint((cycles + cells) * PRICE),
-            tip=pack_uint(cycles * tip),
-            effects=effects,
-        )
+        receipt = transaction_receipt(wire, cycles, cells, tip, effects)
         receipt = msgspec.structs.replace(receipt, **changes)
         self.transactions.append((wire, receipt))
         return receipt
@@ -211,23 +182,7 @@ class ChainMaker:
         )
 
     def fire(self, timer: Scheduled, tip: int = TIP, **changes: Any) -> FireReceipt:
-        cycles, cells = 2_000, 10
-        receipt = FireReceipt(
-            timer_id=timer.timer_id,
-            actor=timer.actor,
-            trigger_height=timer.trigger_height,
-            sequence=timer.sequence,
-            fee_payer=ACTOR,
-            ok=True,
-            error="",
-            cycles=cycles,
-            cells=cells,
-            burned=pack_uint(cycles * 2 * PRICE + cells * PRICE),
-            tip=pack_uint(cycles * tip),
-            tip_per_cycle=pack_uint(tip),
-            effects=Effects(),
-        )
-        receipt = msgspec.structs.replace(receipt, **changes)
+        receipt = msgspec.structs.replace(fire_receipt(timer, tip), **{"fee_payer": ACTOR, **changes})
         self.fires.append(receipt)
         return receipt
 
@@ -282,29 +237,12 @@ class ChainMaker:
     def seal(self, header_changes: dict[str, Any] | None = None, **receipt_changes: Any) -> BlockRecord:
         """End the block; the changes plant faults in its header or in its receipts before they are hashed."""
         receipts = msgspec.structs.replace(self.receipts(), **receipt_changes)
-        header = Header(
-            chain_id=CHAIN_ID,
-            height=self.height,
-            view=self.height,
-            parent_hash=self.parent,
-            proposer=self.height % 4,
-            transactions_root=transactions_root([transaction_hash(wire) for wire, _ in self.transactions]),
-            receipts_root=receipts_root(receipts),
-            state_root=tagged_hash(b"root", self.height.to_bytes(8, "big")),
-            basefee_cycle=pack_uint(PRICE),
-            basefee_cell=pack_uint(PRICE),
-            basefee_lane_timer=pack_uint(PRICE),
-            lane_cycles=sum(fire.cycles for fire in self.fires),
-            lane_cells=sum(fire.cells for fire in self.fires),
-            user_cycles=sum(receipt.cycles for _, receipt in self.transactions),
-            user_cells=sum(receipt.cells for _, receipt in self.transactions),
-        )
+        wires, height = [wire for wire, _ in self.transactions], self.height
+        header = header_of(CHAIN_ID, height, self.parent, height % 4, wires, receipts)
         header = msgspec.structs.replace(header, **(header_changes or {}))
-        block = Block(header, tuple(wire for wire, _ in self.transactions))
-        record = BlockRecord(encode(block), encode(receipts), header.state_root)
+        record, self.parent = record_of(header, wires, receipts)
         tips = sorted(int.from_bytes(fire.tip_per_cycle, "big") for fire in self.fires)
         self.p50_tip = tips[(len(tips) - 1) // 2] if tips and self.genesis.runs_auction(self.height) else 0
-        self.parent = header_hash(header)
         self.blocks.append(record)
         self.transactions, self.fires, self.destroyed, self.queries = [], [], [], []
         self.callbacks, self.messages = [], []

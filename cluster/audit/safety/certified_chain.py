@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from cluster.audit.safety.certificates import highest_named, is_certified
 from cluster.audit.safety.rule_log import RuleLog
@@ -34,6 +35,9 @@ from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, TimeoutCertificate, VoteKind
 from consensus.types import GENESIS_VIEW, Digest, View
 from validator.chain.block import Header
+
+CERTIFICATES_REMEMBERED: Final = 4_096
+"""Certificates that are not looked at again when another validator believes them."""
 
 Subject = tuple[View, Digest]
 """The fields of a certificate of a block beside its view: parent view and digest."""
@@ -82,7 +86,8 @@ class CertifiedChain:
     """How many views are kept below the newest final one; ``None``: all."""
     newest_finalized: int = GENESIS_VIEW
     _views: dict[int, _View] = field(default_factory=dict)
-    _seen: set[AnyCertificate] = field(default_factory=set)
+    _seen: dict[AnyCertificate, None] = field(default_factory=dict)
+    """The newest certificates, in their order."""
     _below: _Below | None = None
     _final_of: dict[int, Subject] = field(default_factory=dict)
     """By view the final block: what a certificate of it says."""
@@ -104,7 +109,9 @@ class CertifiedChain:
         """A validator believes a certificate."""
         if certificate.view <= self._forgotten or certificate in self._seen:
             return
-        self._seen.add(certificate)
+        self._seen[certificate] = None
+        if len(self._seen) > CERTIFICATES_REMEMBERED:
+            del self._seen[next(iter(self._seen))]
         self.log.look(Rule.CERTIFICATES, self._is_signed(certificate), f"{name} believes a bad {_words(certificate)}")
         view = self._views.setdefault(certificate.view, _View())
         if isinstance(certificate, TimeoutCertificate):
@@ -247,7 +254,6 @@ class CertifiedChain:
         for kept in (self._views, self._final_of, self._timeouts):
             for number in [number for number in kept if number <= self._forgotten]:
                 del kept[number]
-        self._seen = {each for each in self._seen if each.view > self._forgotten}
 
 
 def _words(certificate: AnyCertificate) -> str:

@@ -21,6 +21,8 @@ from cluster.record.lag import lag_by_host
 from cluster.record.run import RunRecord
 
 MAX_SERIES_HEIGHTS: Final = 20_000
+SERIES_EXTREMES: Final = ("_min", "_max")
+"""What follows a metric's name in the series of a long run: its least and its largest value in a range of heights."""
 BYTES_PER_MB: Final = 1_000_000
 
 
@@ -187,13 +189,14 @@ def _resource_metrics(record: RunRecord) -> dict[str, float]:
 def series(books: Books) -> dict[str, list[float | None]]:
     """Metrics of each height, ascending, for comparing runs; ``None`` if one is not known.
 
-    At most :data:`MAX_SERIES_HEIGHTS` heights, evenly thinned beyond.
+    With more than :data:`MAX_SERIES_HEIGHTS` heights each entry is a range of neighbouring heights: ``height`` is its
+    first one, each metric is the mean of those that are known, and ``NAME_min`` and ``NAME_max`` are its extremes.
     """
     latencies = finality_latencies(books.record)
     first = books.record.first_finalizations
-    blocks = books.ledger.blocks[:: max(1, -(-len(books.ledger.blocks) // MAX_SERIES_HEIGHTS))]
-    return {
-        "height": [block.height for block in blocks],
+    blocks = books.ledger.blocks
+    heights: list[float | None] = [block.height for block in blocks]
+    columns: dict[str, list[float | None]] = {
         "finality_latency_ms": [_rounded(latencies.get(block.height)) for block in blocks],
         "block_interval_ms": [_rounded(_between(first, block.height)) for block in blocks],
         "fires": [block.fires for block in blocks],
@@ -202,6 +205,19 @@ def series(books: Books) -> dict[str, list[float | None]]:
         "lane_use_share": [_rounded(block.lane_cycles / block.lane_limit) for block in blocks],
         "basefee_lane": [block.basefee_lane_timer for block in blocks],
     }
+    size = -(-len(blocks) // MAX_SERIES_HEIGHTS)
+    if size <= 1:
+        return {"height": heights, **columns}
+    found = {"height": heights[::size]}
+    for name, values in columns.items():
+        parts = [
+            [value for value in values[start : start + size] if value is not None]
+            for start in range(0, len(values), size)
+        ]
+        found[name] = [_rounded(sum(part) / len(part)) if part else None for part in parts]
+        for end, extreme in zip(SERIES_EXTREMES, (min, max), strict=True):
+            found[name + end] = [extreme(part, default=None) for part in parts]
+    return found
 
 
 def _between(first: Mapping[int, float], height: int) -> float | None:

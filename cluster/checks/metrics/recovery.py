@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cluster.audit.books import Books
+from cluster.record.finalizations import FinalMoments
 from cluster.record.run import FaultRecord, RunRecord
 from cluster.scenario.genesis import validators_of
 from consensus.leader import ELECTIONS
@@ -33,6 +34,11 @@ class NetworkRecovery:
     """The highest height that was final then."""
     took_ms: float | None
     """How long it took a quorum to finalise a higher one; ``None`` if none did."""
+
+
+def final_moments(record: RunRecord) -> FinalMoments:
+    """The record's first finalizations in the order of time."""
+    return record.finalizations.moments(record.scenario.validators.byzantine)
 
 
 def recovery_of(books: Books) -> NetworkRecovery | None:
@@ -106,17 +112,15 @@ def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, 
     They begin with that of the newest block that was final before. They end with that of the first block that became
     final afterwards, if there is one, and with as many as there can have been otherwise.
     """
-    record, views = books.record, books.views
-    first = record.first_finalizations
-    before = max((height for height, at in first.items() if at <= begun_ms), default=0)
-    begun = max(views.get(before, 1), 1)
-    after = min((height for height, at in first.items() if at > ended_ms and height in views), default=None)
+    record, views, moments = books.record, books.views, final_moments(books.record)
+    begun = max(views.get(moments.highest(begun_ms), 1), 1)
+    after = moments.lowest_after(ended_ms, views)
     if after is not None:
         return begun, max(views[after], begun) + VIEWS_UNTIL_FINAL
-    newest = max((height for height in first if height in views), default=0)
+    newest = moments.highest_of(views)
     sections = [scenario.consensus for scenario in (*record.former, record.scenario)]
     interval_ms = max(min(section.block_interval_ms for section in sections), 1)
-    passed = math.ceil((ended_ms - first.get(newest, 0.0)) / interval_ms)
+    passed = math.ceil((ended_ms - record.first_finalizations.get(newest, 0.0)) / interval_ms)
     return begun, views.get(newest, 1) + VIEWS_PER_INTERVAL * max(passed, 0) + VIEWS_UNTIL_FINAL
 
 

@@ -48,11 +48,11 @@
 
   // --- filtering a list ---------------------------------------------------------------------------------------------
 
-  const filter = document.getElementById("filter");
-  filter?.addEventListener("input", () => {
+  for (const filter of document.querySelectorAll("[data-filter]")) filter.addEventListener("input", () => {
     const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
-    for (const row of document.querySelectorAll("[data-search]")) {
-      row.hidden = !words.every((word) => row.dataset.search.includes(word));
+    for (const row of document.getElementById(filter.dataset.filter).tBodies[0].rows) {
+      const text = row.dataset.search ?? row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word));
     }
   });
 
@@ -66,10 +66,9 @@
     const canvas = document.getElementById("timeline"), overview = document.getElementById("overview");
     const details = document.getElementById("details"), select = document.getElementById("windows");
     const NOT_ARRIVING = -1, NOT_LEAVING = -2, MAX_DRAWN = 6000, MIN_SPAN_MS = 2, LOST_SHARE = 0.35, ALWAYS_DRAWN_MS = 3000, MIN_PIXELS_PER_MS = 0.12;
-    const TOP = 44, BOTTOM = 12, OVERVIEW = 30, HIT_PIXELS = 7, CROWD = 12, SHIFT = 24;
-    const finalViews = new Set(data.finalViews);
+    const TOP = 44, BOTTOM = 12, OVERVIEW = 30, HIT_PIXELS = 7, CROWD = 12, COMB = 100, SHIFT = 24;
+    const failedViews = new Set(data.failedViews);
     const hiddenKinds = new Set();
-    const lastFinalView = data.finalViews.length ? data.finalViews[data.finalViews.length - 1] : 0;
     let from = data.begun, to = data.duration, width = 0, left = 0, lane = 0, colours = {}, hits = [], labels = [], pointed = null;
 
     for (const window of data.windows) for (const message of window.messages) message.at = message[4] / 1000;
@@ -159,17 +158,27 @@
       }
     }
 
+    const byBeginning = [...data.faults].sort((one, other) => one.from - other.from);
     const title = (fault) => `${fault.number} ${fault.name}`.trim();
 
     function drawFaults(pen) {
-      const seen = data.faults.filter((fault) => fault.lanes.length && fault.to >= from && fault.from <= to);
-      seen.sort((one, other) => one.from - other.from);
-      const names = [], ends = [], shift = seen.length > CROWD ? 0 : SHIFT;
+      const seen = byBeginning.filter((fault) => fault.lanes.length && fault.to >= from && fault.from <= to);
+      const names = [], ends = [], covered = [], shift = seen.length > CROWD ? 0 : SHIFT;
+      const isComb = seen.length > COMB;  // hatches of many faults would be a wall
       let free = left;
       for (const [place, fault] of seen.entries()) {
-        const start = Math.max(left, x(fault.from)), end = Math.min(width - 8, Math.max(start + 2, x(fault.to)));
+        const start = Math.max(left, x(fault.from)), end = Math.min(width - 8, Math.max(start + (isComb ? 1 : 2), x(fault.to)));
         for (const row of fault.lanes) {
           const top = TOP + lane * row + 1, high = lane - 2;
+          hits.push({ box: [start, top, end, top + high], text: [title(fault), `${seconds(fault.from)} to ${seconds(fault.to)}`], rank: 0 });
+          if (isComb && !fault.isStall) {
+            const fresh = Math.max(start, covered[row] ?? left);
+            if (end <= fresh) continue;
+            covered[row] = end;
+            pen.fillStyle = colour("hatch");
+            pen.fillRect(fresh, top, end - fresh, high);
+            continue;
+          }
           pen.save();
           pen.beginPath();
           pen.rect(start, top, end - start, high);
@@ -192,7 +201,6 @@
             labels.push([fault.number, start + 3, top + 7, "fail"]);
             ends[row] = start + pen.measureText(fault.number).width + 6;
           }
-          hits.push({ box: [start, top, end, top + high], text: [title(fault), `${seconds(fault.from)} to ${seconds(fault.to)}`], rank: 0 });
         }
         // the whole name where neither the next fault's begins before its end nor the drawing ends, else its short one;
         // nothing where others would push that far from its own beginning
@@ -226,6 +234,17 @@
       return Math.max(0, low - 1);
     }
 
+    // the views between two that were kept
+    function drawBetween(pen, each, middle, bar, from_, to_) {
+      const start = Math.max(left, x(from_)), end = Math.min(width - 8, x(to_));
+      if (end - start < 0.35) return;
+      pen.fillStyle = colour("axis");
+      pen.globalAlpha = 0.25;
+      pen.fillRect(start, middle - bar / 2, end - start, bar);
+      pen.globalAlpha = 1;
+      hits.push({ box: [start, middle - bar, end, middle + bar + 5], rank: 0, text: [`${each.name} · shorter views, which are not drawn`, `from ${seconds(from_)} to ${seconds(to_)}`] });
+    }
+
     function drawLane(pen, each, place) {
       const middle = y(place), bar = 9;
       pen.textAlign = "right";
@@ -235,11 +254,12 @@
       pen.fillRect(left, TOP + lane * (place + 1), width - left - 8, 1);
       let covered = -1;
       for (let i = visible(each.views); i < each.views.length && each.views[i][0] <= to; i++) {
-        const [at, view] = each.views[i], until = i + 1 < each.views.length ? each.views[i + 1][0] : data.duration;
-        const start = Math.max(left, x(at)), end = Math.min(width - 8, x(until));
+        const [at, view, ended] = each.views[i], next = i + 1 < each.views.length ? each.views[i + 1][0] : data.duration;
+        const until = ended ?? next, start = Math.max(left, x(at)), end = Math.min(width - 8, x(until));
+        if (ended !== undefined) drawBetween(pen, each, middle, bar, ended, next);
         if (end <= left || end < covered + 0.35) continue;
         covered = end;
-        const failed = view <= lastFinalView && !finalViews.has(view);
+        const failed = failedViews.has(view);
         pen.fillStyle = colour(failed ? "inconclusive" : view % 2 ? "axis" : "ink-3");
         pen.globalAlpha = failed ? 0.75 : 0.5;
         pen.fillRect(start, middle - bar / 2, Math.max(0.7, end - start - (end - start > 3 ? 1 : 0)), bar);
@@ -248,6 +268,7 @@
         hits.push({ box: [start, middle - bar, end, middle + bar + 5], rank: 1, text: [`${each.name} · view ${view}${failed ? ", without a final block" : ""}`, `from ${seconds(at)} for ${(until - at).toFixed(1)} ms`] });
       }
       let lastLabel = -1e9, lastTick = -1e9;
+      const isDense = each.blocks.length > width / 3 && to - from > (data.duration - data.begun) / 4;
       for (let i = visible(each.blocks); i < each.blocks.length && each.blocks[i][0] <= to; i++) {
         const [at, height] = each.blocks[i];
         if (at < from) continue;
@@ -255,7 +276,9 @@
         if (across - lastTick < 0.8) continue;
         lastTick = across;
         pen.fillStyle = colour("c2");
-        pen.fillRect(across - 0.9, middle - 13, 1.8, 13 + bar / 2);
+        pen.globalAlpha = isDense ? 0.45 : 1;
+        pen.fillRect(across - 0.9, middle - 13, isDense ? 0.9 : 1.8, 13 + bar / 2);
+        pen.globalAlpha = 1;
         if (across - lastLabel > 30 && to - from < (data.duration - data.begun) * 0.6) {
           lastLabel = across;
           labels.push([`${height}`, across + 3, middle - 11, "c2"]);
@@ -359,9 +382,12 @@
       const pen = prepare(overview, OVERVIEW), whole = (ms) => left + Math.max(0, ms - data.begun) / (data.duration - data.begun) * (width - left - 8);
       pen.fillStyle = colour("code");
       pen.fillRect(left, 0, width - left - 8, OVERVIEW);
-      for (const fault of data.faults) {
+      let covered = 0;
+      for (const fault of byBeginning) {
+        const start = Math.max(covered, whole(fault.from)), end = Math.max(whole(fault.to), whole(fault.from) + (byBeginning.length > COMB ? 1 : 2));
         pen.fillStyle = colour("hatch");
-        pen.fillRect(whole(fault.from), 0, Math.max(2, whole(fault.to) - whole(fault.from)), OVERVIEW);
+        if (end > start) pen.fillRect(start, 0, end - start, OVERVIEW);
+        if (byBeginning.length > COMB) covered = Math.max(covered, end);
       }
       pen.fillStyle = colour("c2");
       for (const [at] of data.lanes[0]?.blocks ?? []) pen.fillRect(whole(at), 12, 1, OVERVIEW - 16);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import Field, field_validator, model_validator
 
@@ -74,6 +74,10 @@ def write_out_validators(given: Any) -> Any:
     if isinstance(given, list):
         return {"count": len(given), "nodes": [{} if node is None else node for node in given]}
     return given
+
+
+ORDINARY_NODE: Final = NodeSection()
+"""What a scenario says nothing of."""
 
 
 class ValidatorsSection(Section):
@@ -148,7 +152,7 @@ class ValidatorsSection(Section):
         return {index for index, node in enumerate(self.nodes[: self.count]) if node.byzantine}
 
     def node(self, index: int) -> NodeSection:
-        return self.nodes[index] if index < len(self.nodes) else NodeSection()
+        return self.nodes[index] if index < len(self.nodes) else ORDINARY_NODE
 
     def _check_epochs(self) -> None:
         before = 0

@@ -1,8 +1,9 @@
 """The safety monitor: checks consensus and state of a simulated run at every certificate and block.
 
 The monitor is an observer: it sees the certificates that honest validators believe, the blocks that they make final
-with what they computed, and proofs that they give. It keeps everything, so that what comes late is compared with what
-came first. It raises nothing: what is wrong is written down with its time.
+with what they computed, and proofs that they give. What comes late is compared with what came first: of each final
+block it keeps digests, of each view what was certified. A certificate that comes again much later is verified again. It
+raises nothing: what is wrong is written down with its time.
 
 =================  ===================================================================================================
 rule               what must hold
@@ -66,10 +67,19 @@ Prove = Callable[[bytes, int], bytes]
 class _Final:
     """A final block, as the first validator that had it."""
 
+    content: bytes
+    """A digest of the block and of its receipts (:func:`_digest_of`)."""
     block: bytes
-    receipts: bytes
+    """A digest of the block."""
     digest: bytes
-    header: Header
+    """The hash of its header."""
+    state_root: bytes
+    view: int
+
+    @classmethod
+    def of(cls, archived: ArchivedBlock, header: Header) -> _Final:
+        content = _digest_of(archived.block, archived.receipts)
+        return cls(content, _digest_of(archived.block), header_hash(header), header.state_root, header.view)
 
 
 @dataclass(slots=True)
@@ -100,7 +110,7 @@ class SafetyMonitor:
         """The counts and violations so far."""
         violations = list(self.log.violations)
         unproved = [
-            height for height, final in self._final.items() if final.header.view > self.certificates.newest_finalized
+            height for height, final in self._final.items() if final.view > self.certificates.newest_finalized
         ]
         if unproved:
             violations.append(
@@ -113,10 +123,14 @@ class SafetyMonitor:
 
     def ledger_of(self, chain: Sequence[BlockRecord]) -> Ledger | None:
         """The books, if they are of exactly these blocks from the first height on and nothing was wrong so far."""
-        entered = [self._final.get(height) for height in range(1, len(self._final) + 1)]
-        kept = [None if final is None else (final.block, final.receipts) for final in entered]
-        is_same = kept == [(record.block, record.receipts) for record in chain]
-        return self._ledger if is_same and not self.log.violations else None
+        if self.log.violations or len(chain) != len(self._final):
+            return None
+        entered = (self._final.get(height) for height in range(1, len(chain) + 1))
+        is_same = all(
+            final is not None and final.content == _digest_of(record.block, record.receipts)
+            for final, record in zip(entered, chain, strict=True)
+        )
+        return self._ledger if is_same else None
 
     def certified(self, name: str, certificate: AnyCertificate) -> None:
         """A validator believes a certificate."""
@@ -127,7 +141,13 @@ class SafetyMonitor:
     def final(self, name: str, height: int, archived: ArchivedBlock) -> None:
         """A validator made a block final, and kept this of it."""
         known = self._final.get(height)
-        if known is None:
+        if known is not None:
+            state_root = known.state_root
+            is_same = _digest_of(archived.block) == known.block
+            self.log.look(Rule.AGREEMENT, is_same, f"{name} has another final block at height {height}")
+            if not is_same:
+                return
+        else:
             try:
                 header = decode(archived.block, Block).header
             except CodecError as error:
@@ -135,20 +155,12 @@ class SafetyMonitor:
                     Rule.AGREEMENT, False, f"{name} kept a block at height {height} that cannot be read: {error}"
                 )
                 return
-        else:
-            header = known.header
-            is_same = archived.block == known.block
-            self.log.look(Rule.AGREEMENT, is_same, f"{name} has another final block at height {height}")
-            if not is_same:
-                return
-        self.log.look(
-            Rule.ROOTS, archived.computed_root == header.state_root, f"{name} computed another root at {height}"
-        )
+            state_root = header.state_root
+        self.log.look(Rule.ROOTS, archived.computed_root == state_root, f"{name} computed another root at {height}")
         if known is not None:
             return
-        digest = header_hash(header)
-        self._final[height] = _Final(archived.block, archived.receipts, digest, header)
-        self.certificates.final(height, header, digest)
+        self._final[height] = final = _Final.of(archived, header)
+        self.certificates.final(height, header, final.digest)
         self.log.counts[Rule.PROVED_FINAL] += 1
         self._enter(height, archived)
 
@@ -195,7 +207,7 @@ class SafetyMonitor:
             if known is None:
                 continue
             try:
-                value = verify(Hash(known.header.state_root), key, prove(key, at))
+                value = verify(Hash(known.state_root), key, prove(key, at))
             except HistoryError as error:
                 self.log.look(Rule.PROOFS, False, f"{name}: height {at} cannot be proved: {error}")
                 continue
@@ -216,6 +228,15 @@ class SafetyMonitor:
             return True
         ledger = self._ledger
         return False if ledger is not None and not ledger.broken and address not in ledger.accounts.balances else None
+
+
+def _digest_of(*parts: bytes) -> bytes:
+    """32 bytes for some bytes and where each part of them ends."""
+    hasher = blake3()
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "big"))
+        hasher.update(part)
+    return hasher.digest()
 
 
 def broken(record: MonitorRecord, rule: str) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from cluster.checks.metrics.metrics import SERIES_EXTREMES
 from cluster.common.errors import BadInput
 from cluster.common.wording import counted
 from cluster.tools.compare.groups import ComparedRun, Group, refuse_incomparable, scenario_differences, warnings
@@ -180,7 +181,7 @@ def _series_differences(
     common = sorted(set(first.series.get("height", ())) & set(second.series.get("height", ())), key=float)  # type: ignore[arg-type]
     found: dict[str, Difference] = {}
     for name in first.series:
-        if name == "height" or name not in second.series:
+        if name == "height" or name.endswith(SERIES_EXTREMES) or name not in second.series:
             continue
         a, b = (dict(zip(run.series.get("height", ()), run.series[name], strict=False)) for run in (first, second))
         known = [height for height in common if a.get(height) is not None and b.get(height) is not None]

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
 from cluster.audit.books import Books
 from cluster.audit.chain_codec import BlockReceipts, Cancelled, Effects, Header, Unreadable, read_header, read_receipts
+from cluster.audit.served_chains import is_part
 from cluster.common.outcome import Outcome, worst
 from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import differing_places
 from cluster.record.run import FaultRecord, ValidatorRecord
 from cluster.tools.drills.base import Expectation, Judgement
 
@@ -24,29 +27,66 @@ READINGS_KEPT: Final = 20_000
 # --- timers ---------------------------------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class _ChainTimers:
+    """The timers of a chain, by its receipts alone."""
+
+    scheduled: set[bytes] = field(default_factory=set)
+    gone: set[bytes] = field(default_factory=set)
+    """Those that ended or were cancelled."""
+    ends: Counter[bytes] = field(default_factory=Counter)
+    """How often each of them ended that ended more than once."""
+    doubled_at: dict[bytes, int] = field(default_factory=dict)
+    """The height at which each of them ended for the second time."""
+
+    @classmethod
+    def of(cls, blocks: Iterable[BlockRecord], first_height: int = 1) -> _ChainTimers:
+        """Each block is read once."""
+        found, once = cls(), set[bytes]()
+        for height, record in enumerate(blocks, start=first_height):
+            found.scheduled.update(scheduled_by(record))
+            for timer in ended(record):
+                if timer in once:
+                    found.doubled_at.setdefault(timer, height)
+                    found.ends[timer] += 1
+                once.add(timer)
+            found.gone.update(cancelled(record))
+        found.gone |= once
+        return found
+
+    def doubled_until(self, height: int) -> str:
+        """The first timer that ended more than once up to a height, in words; empty if there is none."""
+        timer = next((timer for timer, at in self.doubled_at.items() if at <= height), None)
+        return "" if timer is None else f"timer {_short(timer)} ended {1 + self.ends[timer]} times"
+
+
 def judge_timers_once(books: Books) -> Judgement:
     """Checks that each timer ended at most once, and that validators count the others as pending."""
+    chain = books.chain
+    timers = _ChainTimers.of(chain)
     for validator in books.judged:
-        ends = Counter(timer for record in validator.blocks for timer in ended(record))
-        if doubled := [timer for timer, times in ends.items() if times > 1]:
-            return Outcome.FAIL, f"{validator.name}: timer {_short(doubled[0])} ended {ends[doubled[0]]} times"
+        is_shared = is_part(validator, chain)
+        own = timers if is_shared else _ChainTimers.of(validator.blocks, validator.first_height)
+        if doubled := own.doubled_until(validator.tip):
+            return Outcome.FAIL, f"{validator.name}: {doubled}"
     for name, receipts in diverged_receipts(books):
         ends = Counter(fire.timer_id for fire in receipts.fires)
-        if doubled := [timer for timer, times in ends.items() if times > 1]:
-            return Outcome.FAIL, f"{name}, where it diverged: timer {_short(doubled[0])} fired {ends[doubled[0]]} times"
-    chain = books.chain
-    scheduled = {timer for record in chain for timer in scheduled_by(record)}
-    gone = {timer for record in chain for timer in (*ended(record), *cancelled(record))}
-    waiting = len(scheduled - gone)
+        if doubled_here := [timer for timer, times in ends.items() if times > 1]:
+            timer = doubled_here[0]
+            return Outcome.FAIL, f"{name}, where it diverged: timer {_short(timer)} fired {ends[timer]} times"
+    waiting = len(timers.scheduled - timers.gone)
     for validator in books.judged:
         status = validator.status or {}
         counted = status.get("pending_timers")
         is_of_the_tip = validator.tip == len(chain) == status.get("height", validator.tip)
         if is_of_the_tip and counted is not None and counted != waiting:
             return Outcome.FAIL, f"{waiting:,} timers have not ended, {validator.name} has {counted:,} pending"
-    if not gone:
-        return Outcome.INCONCLUSIVE, f"{len(scheduled):,} timers were scheduled, none ended"
-    return Outcome.PASS, f"{len(scheduled):,} scheduled: {len(gone):,} ended once each, {waiting:,} are pending"
+    if not timers.gone:
+        return Outcome.INCONCLUSIVE, f"{len(timers.scheduled):,} timers were scheduled, none ended"
+    return (
+        Outcome.PASS,
+        f"{len(timers.scheduled):,} scheduled: {len(timers.gone):,} ended once each, {waiting:,} are pending",
+    )
 
 
 TIMERS_ONCE: Final = Expectation(
@@ -94,10 +134,12 @@ def judge_replay(books: Books) -> Judgement:
     for validator in books.judged:
         if validator.first_height > len(books.chain) + 1:
             return unmet(books), f"no validator served the blocks below height {validator.first_height}"
-        for height, mine in enumerate(validator.blocks, start=validator.first_height):
-            if height > len(books.chain) or mine != books.chain[height - 1]:
-                return Outcome.FAIL, f"{validator.name} serves another block or other receipts at height {height}"
-            compared += 1
+        mine, same = validator.blocks, books.chain[validator.first_height - 1 : validator.tip]
+        apart = (place for place in differing_places(mine, same) if mine[place] != same[place])
+        if (place := next(apart, len(same) if len(mine) > len(same) else None)) is not None:
+            height = validator.first_height + place
+            return Outcome.FAIL, f"{validator.name} serves another block or other receipts at height {height}"
+        compared += len(mine)
     if not compared:
         return Outcome.INCONCLUSIVE, "no validator served a block"
     fires = sum(len(receipts.fires) for record in books.chain if (receipts := receipts_of(record.receipts)) is not None)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from cluster.checks.quorums import faults_at_once
 from cluster.common.outcome import Outcome
 from cluster.record.finalizations import Finalizations
-from cluster.record.run import RunRecord
+from cluster.record.run import FaultRecord, RunRecord
 from cluster.scenario.sections.validators import EpochSection, NodeSection
 from tests.cluster.checks.cases import (
     FAIL,
@@ -156,3 +160,24 @@ def test_the_first_epoch_may_begin_with_the_chain() -> None:
     assert run_check(with_epochs(record), "faults").verdict is PASS
     one = EpochSection(from_view=1, members=["validator-0"])
     assert run_check(with_epochs(record, one), "faults").verdict is FAIL
+
+
+MOMENTS = st.tuples(st.none() | st.integers(0, 12).map(float), st.none() | st.integers(0, 5).map(float))
+
+
+@given(st.lists(MOMENTS, max_size=9))
+def test_faults_at_once_are_those_whose_times_overlap(moments: list[tuple[float | None, float | None]]) -> None:
+    faults = [
+        FaultRecord("pause", "validator-0", 1, begun, None if begun is None or lasts is None else begun + lasts)
+        for begun, lasts in moments
+    ]
+
+    def overlap(one: FaultRecord, other: FaultRecord) -> bool:
+        if one.begun_ms is None or other.begun_ms is None:
+            return False
+        ends = [math.inf if fault.ended_ms is None else fault.ended_ms for fault in (one, other)]
+        return one.begun_ms <= ends[1] and other.begun_ms <= ends[0]
+
+    assert faults_at_once(faults) == [
+        [number for number, other in enumerate(faults) if overlap(fault, other)] for fault in faults
+    ]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.record import finalizations as module
-from cluster.record.finalizations import Finalization, Finalizations
+from cluster.record.finalizations import Finalization, Finalizations, FinalMoments
 
 SEEN = st.builds(
     Finalization,
@@ -63,3 +63,34 @@ def test_one_takes_few_bytes() -> None:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size < 18 * 50_000
+
+
+@given(
+    st.dictionaries(st.integers(1, 12), st.integers(0, 9).map(float)),
+    st.integers(-1, 10),
+    st.integers(-1, 10),
+    st.data(),
+)
+def test_moments_answer_like_a_walk(first: dict[int, float], at: int, other: int, data: st.DataObject) -> None:
+    found, known = FinalMoments(first), data.draw(st.sets(st.integers(1, 12)))
+    until = [height for height, ms in first.items() if ms <= at]
+    assert found.until(at) == len(until)
+    assert sorted(found.heights[: found.until(at)]) == sorted(until)
+    assert found.count(at, other) == sum(at < ms <= other for ms in first.values())
+    assert found.highest(at) == max(until, default=0)
+    after = [height for height, ms in first.items() if ms > at and height in known]
+    assert found.lowest_after(at, known) == min(after, default=None)
+    assert found.highest_of(known) == max(first.keys() & known, default=0)
+    times = sorted(ms for ms in first.values() if ms <= at)
+    for count in (1, 3):
+        assert found.newest(at, count) == (times[-count] if len(times) >= count else None)
+
+
+def test_answers_are_remembered_until_the_next_one() -> None:
+    found = Finalizations([Finalization(5.0, 0, 1)])
+    assert (found.moments().highest(9.0), dict(found.first_above(0))) == (1, {0: 5.0})
+    assert found.moments() is found.moments()
+    found.append(Finalization(6.0, 1, 2))
+    assert (found.moments().highest(9.0), dict(found.first_above(0))) == (2, {0: 5.0, 1: 6.0})
+    found.append(Finalization(1.0, 1, 3))
+    assert (found.moments().highest(2.0), dict(found.first_above(0))) == (3, {0: 5.0, 1: 1.0})

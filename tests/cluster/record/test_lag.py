@@ -13,6 +13,7 @@ from cluster.common.outcome import Outcome
 from cluster.record.lag import MAX_LAGS, LagLog, explains_delay, lag_by_host, running_ms
 from cluster.record.run import FaultRecord, Lag, RunRecord
 from cluster.report.charts import lag_chart
+from cluster.report.fault_labels import marked
 from cluster.report.results import result_of
 from cluster.report.svg import Chart
 from cluster.simulation.driver import simulate
@@ -181,7 +182,7 @@ def test_lag_is_a_figure_of_the_run_and_on_its_page() -> None:
     assert (figures["host_lag_ms"], figures["driver_lag_ms"]) == (700, 30)
     lag = result_of(judged)["lag"]
     assert lag == {"host-0": {"lag_ms": 700}, "host-1": {"lag_ms": 700}, "driver": {"lag_ms": 30}}
-    chart = lag_chart(record).chart
+    chart = lag_chart(record, marked(record)).chart
     assert isinstance(chart, Chart)
     assert [series.name for series in chart.series] == ["driver", "host 0", "host 1"]
     assert chart.series[1].points[0] == pytest.approx(((BEGAN_MS + 1_100) / 1_000, 10.0))
@@ -191,7 +192,7 @@ def test_in_the_simulator_there_is_none() -> None:
     record = simulate(make_scenario(stop={"height": 3}), 1)
     assert record.lags == []
     assert judge_run(record).metrics["host_lag_ms"] == 0
-    assert "In the simulator there is no lag." in lag_chart(record).drawing
+    assert "In the simulator there is no lag." in lag_chart(record, marked(record)).drawing
 
 
 def test_the_log_is_bounded_and_loses_no_lag() -> None:
@@ -206,3 +207,26 @@ def test_the_log_is_bounded_and_loses_no_lag() -> None:
     assert all(one.until_ms == other.at_ms for one, other in pairwise(mine))
     half = replace(mine[0], at_ms=0.0, until_ms=2_000.0, lag_ms=100.0)
     assert (half.within(1_500.0, 9_000.0), half.within(2_000.0, 9_000.0)) == (25.0, 0.0)
+
+
+@pytest.mark.parametrize("second", [0, 1, 2 * MAX_LAGS // 3, MAX_LAGS - 1, 2 * MAX_LAGS])
+def test_the_worst_second_stays_visible(second: int) -> None:
+    record = make_record(backend="live")
+    log = LagLog(record)
+    for each in range(3 * MAX_LAGS):
+        log.note(Lag(1_000.0 * each, 1_000.0 * (each + 1), 930.0 if each == second else 2.0, 0))
+    assert max(lag.worst_share for lag in record.lags) == pytest.approx(0.93)
+    chart = lag_chart(record, marked(record)).chart
+    assert isinstance(chart, Chart)
+    (drawn,) = (max(value for _, value in series.points) for series in chart.series if series.points)
+    assert drawn == pytest.approx(93.0)
+
+
+def test_of_many_hosts_the_worst_are_named() -> None:
+    record = make_record(backend="live")
+    record.lags = [Lag(0.0, 1_000.0, 10.0 * host, host) for host in range(40)]
+    chart = lag_chart(record, marked(record)).chart
+    assert isinstance(chart, Chart)
+    assert [series.name for series in chart.named] == [f"host {host}" for host in range(33, 40)]
+    (others,) = (series for series in chart.series if series.muted)
+    assert max(value for _, value in others.points) == pytest.approx(32.0)

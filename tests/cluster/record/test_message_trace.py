@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cluster.record.message_trace import (
     AFTER_MS,
@@ -22,9 +25,11 @@ from cluster.record.message_trace import (
     Stamp,
     Windows,
     choose_watched,
+    halved,
+    lasted_ms,
     peek,
 )
-from cluster.record.run import FaultRecord, RunRecord, TracedMessage
+from cluster.record.run import FaultRecord, RunRecord, TracedMessage, ViewEntered
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from cluster.tools.rerun.watched_simulation import describe
@@ -151,7 +156,7 @@ def test_windows_and_what_they_hold_are_bounded() -> None:
         (MAX_MESSAGES_PER_WINDOW - 1) / 10,
     )
     assert len(record.trace.windows) == MAX_WINDOWS
-    assert len(record.trace.views) == MAX_VIEWS
+    assert MAX_VIEWS / 3 < len(record.trace.views) <= MAX_VIEWS
 
 
 def test_no_window_lasts_longer_than_the_run() -> None:
@@ -287,3 +292,22 @@ def test_stamps_are_asked_for_while_a_window_is_open() -> None:
     trace.windows.begin()
     assert trace.wants(AFTER_MS)
     assert not trace.wants(AFTER_MS + BEFORE_MS + 1)
+
+
+@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 1)), min_size=2, max_size=60), st.integers(1, 4))
+def test_halving_keeps_the_longest_view_and_the_newest(steps: list[tuple[int, int]], times: int) -> None:
+    views, now = [], 0
+    for view, (wait, validator) in enumerate(steps):
+        now += wait
+        views.append(ViewEntered(float(now), validator, view))
+    kept = views
+    for _ in range(times):
+        kept = halved(kept)
+    for validator in {seen.validator for seen in views}:
+        mine = [seen for seen in views if seen.validator == validator]
+        left = [seen for seen in kept if seen.validator == validator]
+        assert left[-1] == mine[-1]
+        lasted = {one.view: other.at_ms - one.at_ms for one, other in pairwise(mine)}
+        assert all(lasted_ms(seen) == lasted[seen.view] for seen in left[:-1]), "each as long as it was"
+        assert max(map(lasted_ms, left[:-1]), default=0.0) == max(lasted.values(), default=0.0)
+    assert len(kept) <= len(views) / 2**times + 4

@@ -133,6 +133,64 @@ def test_of_many_faults_those_with_room_stand_over_their_beginnings(
     assert len(browser.evaluate("[...document.querySelectorAll('#bands li')]")) == 99
 
 
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with more faults than a page lists."""
+    record = simulate(SCENARIO, 3)
+    kill = record.faults[0]
+    slow = replace(kill, kind="slow_disk", target="validator-1", targets=("validator-1",), impaired=("validator-1",))
+    begin = [record.duration_ms * place / 1_000 for place in range(999)]
+    record.faults = [
+        replace(slow if place % 3 else kill, begun_ms=each, ended_ms=each + 1) for place, each in enumerate(begin)
+    ]
+    return write(record, tmp_path_factory.mktemp("crowded") / "report.html")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_a_thousand_faults_fit(browser: Browser, crowded: Path, size: str, dark: bool) -> None:
+    browser.open(crowded, size=SIZES[size], dark=dark)
+    assert browser.errors == []
+    width, inner = browser.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width <= inner
+    elements, height = browser.evaluate("[document.querySelectorAll('*').length, document.body.scrollHeight]")
+    assert elements < 25_000
+    assert height < 16_000, "folded"
+    strip, bands = browser.evaluate(
+        "['.strip', '.band'].map((each) => document.querySelectorAll(`#heights-wide ${each}`).length)"
+    )
+    assert 50 < strip < 200
+    assert bands == 0
+
+
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_the_table_of_faults_can_be_filtered(browser: Browser, crowded: Path, size: str) -> None:
+    browser.open(crowded, size=SIZES[size])
+    browser.evaluate("document.querySelector('details:has(#faults)').open = true")
+    shown = "[...document.querySelectorAll('#faults tbody tr')].filter((row) => row.getBoundingClientRect().height)"
+    assert browser.evaluate(f"{shown}.length") == 999
+    browser.evaluate(
+        "((filter) => { filter.value = 'KILL validator-2'; filter.dispatchEvent(new Event('input')); })"
+        "(document.querySelector('[data-filter=faults]'))"
+    )
+    texts = browser.evaluate(f"{shown}.map((row) => row.textContent)")
+    assert len(texts) == 333
+    assert all("kill validator-2" in text for text in texts)
+
+
+def test_the_timeline_points_at_each_of_many_faults(browser: Browser, crowded: Path) -> None:
+    browser.open(crowded, "#t=1000-1030")
+    told = browser.evaluate(
+        "(() => { const canvas = document.getElementById('timeline'), box = canvas.getBoundingClientRect(), found = [];"
+        " for (let across = 110; across < box.width; across += 2) for (let lane = 0; lane < 4; lane++) {"
+        "  const at = { clientX: box.left + across, clientY: box.top + 50 + 52 * lane, pointerId: 1 };"
+        "  canvas.dispatchEvent(new PointerEvent('pointermove', at));"
+        "  found.push(document.getElementById('details').textContent); } return found; })()"
+    )
+    assert any(re.search(r"\d+ kill validator-2", text) for text in told)
+    assert any(re.search(r"\d+ slow_disk validator-1", text) for text in told)
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_a_stall_is_filled_where_a_fault_is_hatched(browser: Browser, tmp_path: Path, dark: bool) -> None:
     record = stalled(with_kill(make_record()))

@@ -16,6 +16,7 @@ from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.message_trace import MAX_MESSAGES_PER_WINDOW, MAX_WATCHED, MAX_WINDOWS
 from cluster.record.run import Backend, RunRecord, TracedMessage, TraceWindow, ViewEntered
 from cluster.report.charts import MAX_POINTS, charts, latency_chart
+from cluster.report.fault_labels import marked
 from cluster.report.page import render_report
 from cluster.report.svg import Chart
 from cluster.report.tables import facts, fault_rows, tiles, validator_rows
@@ -156,7 +157,7 @@ def long_run(heights: int) -> RunRecord:
 
 def test_long_runs_are_thinned_and_say_so() -> None:
     record = long_run(2 * MAX_POINTS + 10)
-    for one in charts(keep_books(record), [], []):
+    for one in charts(keep_books(record), marked(record), [], []):
         points = [len(series.points) for series in getattr(one.chart, "series", ())]
         assert all(count <= MAX_POINTS for count in points)
         if max(points, default=0) > 12:
@@ -175,7 +176,7 @@ def test_one_slow_block_of_a_long_run_is_in_the_chart_of_latencies() -> None:
             height: at - (9_000 if height == slowest else 400 if height % 4 == 0 else 0)
             for height, at in proposals.items()
         }
-        chart = latency_chart(books).chart
+        chart = latency_chart(books, marked(record)).chart
         assert isinstance(chart, Chart)
         points = dict(chart.series[0].points)
         assert points[float(slowest)] > 9_000
@@ -224,7 +225,7 @@ def test_a_single_fault_has_no_number() -> None:
 def test_a_stall_that_was_too_long_is_marked_in_every_chart_and_in_the_timeline() -> None:
     record = stalled(make_record())
     assert check_run(record).check("progress").verdict is Outcome.FAIL
-    for one in charts(keep_books(record), [], []):
+    for one in charts(keep_books(record), marked(record), [], []):
         if one.chart.ident in ("heights", "latency", "fires", "backlog", "basefees", "lanes"):
             assert isinstance(one.chart, Chart)
             (band,) = [band for band in one.chart.bands if band.is_stall]
@@ -234,7 +235,7 @@ def test_a_stall_that_was_too_long_is_marked_in_every_chart_and_in_the_timeline(
             else:
                 assert 7.2 < band.end - band.start < 7.3
             assert 'class="stall"' in one.drawing and ">no final block for 7.3 s</text>" in one.drawing
-    (entry,) = timeline_data(keep_books(record))["faults"]
+    (entry,) = timeline_data(keep_books(record), marked(record))["faults"]
     assert entry["isStall"] and entry["lanes"] == [0, 1, 2, 3] and 7_200 < entry["to"] - entry["from"] < 7_300
     assert "longer without a final block than allowed" in report_of(record)
 

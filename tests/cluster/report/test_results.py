@@ -59,6 +59,7 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "metrics",
         "classes",
         "validators",
+        "faults",
         "machine",
         "lag",
         "disks",
@@ -101,9 +102,20 @@ def test_the_figures_of_each_height_are_written(tmp_path: Path) -> None:
     assert sum(series["fires"]) == 17
 
 
-def test_a_long_series_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_series_has_means_of_ranges_and_their_extremes(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = make_record()
+    record.proposals[5] -= 4_000
+    whole = run_metrics.series(keep_books(record))
     monkeypatch.setattr(run_metrics, "MAX_SERIES_HEIGHTS", 5)
-    assert run_metrics.series(keep_books(make_record()))["height"] == [1, 4, 7, 10]
+    thin = run_metrics.series(keep_books(record))
+    assert thin["height"] == [1, 4, 7, 10]
+    for name, values in whole.items():
+        if name != "height":
+            parts = [[v for v in values[start : start + 3] if v is not None] for start in range(0, 12, 3)]
+            assert thin[f"{name}_min"] == [min(part) for part in parts]
+            assert thin[f"{name}_max"] == [max(part) for part in parts]
+            assert thin[name] == pytest.approx([sum(part) / len(part) for part in parts], abs=0.001)
+    assert (thin["finality_latency_ms_max"][1] or 0) > 4_000
 
 
 def test_a_live_run_has_no_digest(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.report.svg import Band, Chart, Mark, Row, RowChart, Scale, Series, number, render
+from cluster.report.svg import MAX_BANDS_DRAWN, Band, Chart, Mark, Row, RowChart, Scale, Series, number, render
 
 
 def chart(points: list[tuple[float, float]], **changes: object) -> Chart:
@@ -118,3 +118,26 @@ def test_rows_of_zeros_draw_without_nonsense() -> None:
     assert render(RowChart("r", "Title", "Text", "blocks", [], "Nothing <here>.")) == (
         '<p class="empty">Nothing &lt;here&gt;.</p>'
     )
+
+
+def test_a_crowd_of_bands_is_a_strip_and_stalls_stay_bands() -> None:
+    series = [Series("s", [(0.0, 1.0), (1.0, 1.0)])]
+    count = MAX_BANDS_DRAWN + 50
+    bands = [Band(place / count, (place + 0.3) / count, f"{place} kill leader", str(place)) for place in range(count)]
+    bands.append(Band(0.5, 0.6, "no final block for 9 s", "stall", is_stall=True))
+    drawn = render(chart([], series=series, bands=bands))
+    assert 'class="band"' not in drawn
+    assert drawn.count('class="stall"') == 2
+    assert drawn.count(">150 faults</text>") == 2
+    wide = drawn[: drawn.index('id="c-narrow"')]
+    told = re.findall(r"<title>([^<]*)</title></rect>", wide)
+    assert {int(number) for text in told for number in re.findall(r"(\d+) kill", text)} == set(range(count))
+
+
+def test_a_strip_says_how_much_of_each_stretch_is_filled() -> None:
+    series = [Series("s", [(0.0, 1.0), (1.0, 1.0)])]
+    whole = [Band(0.0, 0.4, f"{place} pause", str(place)) for place in range(MAX_BANDS_DRAWN)]
+    drawn = render(chart([], series=series, bands=[*whole, Band(0.9, 0.9, "late kill", "x")]))
+    opacities = [float(found) for found in re.findall(r'fill-opacity="([\d.]+)"', drawn)]
+    assert set(opacities) >= {1.0, 0.25}, "filled, and hardly touched"
+    assert "0 pause; 1 pause; and 98 more" in drawn

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from cluster.audit.books import final_queries
+from cluster.audit.safety import certified_chain
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
 from cluster.checks.run import check_run
@@ -20,6 +21,7 @@ from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import JoinRecord, MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
+from cluster.simulation.watches import safety_monitor
 from cluster.simulation.watches.safety_monitor import SafetyMonitor
 from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
@@ -444,3 +446,55 @@ def test_only_one_validator_has_nobody_to_agree_with(count: int, outcome: Outcom
     record.monitor = MonitorRecord([], {**dict.fromkeys(Rule, 10), "agreement": 0})
     verdict = check_run(record)
     assert [verdict.check(name).verdict for name in ("safety", "coverage")] == [outcome] * 2
+
+
+# --- bounds -----------------------------------------------------------------------------------------------------------
+
+
+def test_another_block_is_found_however_late() -> None:
+    maker = make_chain(60)
+    watching = follow(maker)
+    late = with_header(maker.blocks[2], lambda header: msgspec.structs.replace(header, state_root=bytes(32)))
+    watching.final("carol", 3, archived(late))
+    assert watching.log.violations == ["7 ms: agreement: carol has another final block at height 3"]
+
+
+def test_a_certificate_of_another_block_is_found_however_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certified_chain, "CERTIFICATES_REMEMBERED", 4)
+    maker = make_chain(30)
+    watching = follow(maker)
+    for record in maker.blocks:
+        watching.certified("alice", certificate_of(NOTARIZE, record))
+        watching.certified("alice", certificate_of(FINALIZE, record))
+    assert watching.log.violations == []
+    watching.certified("carol", certificate_of(NOTARIZE, maker.blocks[2]))
+    assert watching.log.violations == [], "one that comes again is right again"
+    watching.certified("carol", certificate_of(NOTARIZE, maker.blocks[2], "other"))
+    assert any("view 3 has two notarized blocks" in violation for violation in watching.log.violations)
+
+
+def test_a_block_is_kept_as_a_few_digests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Receipts of any size: what is kept of them is the same."""
+
+    def kept(receipts: bytes) -> int:
+        record = make_chain(1).blocks[0]
+        final = safety_monitor._Final.of(
+            ArchivedBlock(record.block, receipts, b"", record.computed_root), decode(record.block, Block).header
+        )
+        return sum(len(part) for part in (final.content, final.block, final.digest, final.state_root))
+
+    assert kept(b"r") == kept(bytes(1_000_000)) == 128
+    monkeypatch.setattr(certified_chain, "CERTIFICATES_REMEMBERED", 4)
+    watching = follow(make_chain(1))
+    for view in range(1, 40):
+        watching.certified("alice", BENCH.certificate(NULLIFY, view))
+    assert len(watching.certificates._seen) == 4
+
+
+def test_the_books_are_those_of_exactly_these_blocks() -> None:
+    maker = make_chain(8)
+    watching = follow(maker)
+    assert watching.ledger_of(maker.blocks) is watching.ledger
+    other = replace(maker.blocks[4], receipts=maker.blocks[3].receipts)
+    assert watching.ledger_of([*maker.blocks[:4], other, *maker.blocks[5:]]) is None
+    assert watching.ledger_of(maker.blocks[:7]) is None

@@ -1,0 +1,1 @@
+from benchmarks.long_run import *

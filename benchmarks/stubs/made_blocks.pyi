@@ -1,0 +1,1 @@
+from benchmarks.made_blocks import *
