@@ -23,10 +23,11 @@ from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line
 from cluster.live.driver.supervised_host import Host, Phase, Totals
-from cluster.live.host.host import HostView, ValidatorAddress, ValidatorView
+from cluster.live.host.host import DATA_FOLDER, HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
 from cluster.live.injection import Injection, LastWords
 from cluster.live.network.transport import PeerAddress
+from cluster.live.processes import resumption
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from cluster.scenario import Scenario
@@ -143,11 +144,14 @@ class Hosts:
         """Places where code of other folders was compiled, or is being compiled."""
         self._signals: dict[Place, ProcessSignals | RemoteProcessSignals] = {}
         self._start_actor: Callable[[Host], Any]
+        self._folder = Path()
+        """The run's; absolute once hosts are created."""
 
     def create(self, scenario: Scenario, seed: int, folder: Path, bind: str) -> None:
         """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up."""
         section = scenario.validators
         scenario_json = scenario.model_dump_json()
+        self._folder = folder.absolute()
 
         def start_actor(host: Host) -> Any:
             arguments = (str(folder.absolute()), scenario_json, seed, host.number, host.place.bind)
@@ -286,7 +290,8 @@ class Hosts:
         process = host.processes.current
         if process is None or host.phase is Phase.STOPPING:
             return False
-        is_stopped = self._signals_for(host).pause(process)
+        resumed = resumption.note_file(self._folder / DATA_FOLDER, host.number)
+        is_stopped = self._signals_for(host).pause(process, resumed)
         host.is_paused = host.is_paused or is_stopped
         return is_stopped
 

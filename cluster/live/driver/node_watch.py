@@ -15,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -225,8 +226,10 @@ class _Leases:
     def __init__(self, ray: Any, hosts: Sequence[Host]) -> None:
         self._ray = ray
         self._hosts = hosts
-        self._open: dict[int, Any] = {}
-        """The last answer to come, by host: nobody is asked twice at a time."""
+        self._open: dict[int, tuple[Any, Any]] = {}
+        """By host the actor that was asked, and its answer to come: nobody is asked twice at a time."""
+        self._heard: dict[int, tuple[Any, float]] = {}
+        """By host the actor that answered last, and its clock: a renewal counts from there."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
         self._thread.start()
@@ -238,7 +241,15 @@ class _Leases:
     def _run(self) -> None:
         while not self._is_over.wait(RENEW_EVERY_S):
             for host in self._hosts:
-                actor, pending = host.actor, self._open.get(host.number)
-                if actor is None or (pending is not None and not self._ray.wait([pending], timeout=0)[0]):
-                    continue
-                self._open[host.number] = actor.keep.remote(LEASE_S)
+                if host.actor is not None:
+                    self._renew(host.number, host.actor)
+
+    def _renew(self, number: int, actor: Any) -> None:
+        if number in self._open:
+            asked, answer = self._open[number]
+            if not self._ray.wait([answer], timeout=0)[0]:
+                return
+            with suppress(self._ray.exceptions.RayError):  # it is down
+                self._heard[number] = asked, self._ray.get(answer)
+        known, heard_s = self._heard.get(number, (None, None))
+        self._open[number] = actor, actor.keep.remote(LEASE_S, heard_s if known is actor else None)

@@ -98,8 +98,8 @@ class RemoteProcessSignals:
     def kill(self, process: Process) -> bool:
         return bool(self._ask("kill", False, process))
 
-    def pause(self, process: Process) -> bool:
-        return bool(self._ask("pause", False, process))
+    def pause(self, process: Process, resumed: Path | None = None) -> bool:
+        return bool(self._ask("pause", False, process, resumed))
 
     def resume(self, process: Process) -> None:
         self._ask("resume", None, process)

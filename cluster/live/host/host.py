@@ -46,7 +46,7 @@ from cluster.live.host.validator_loop import LoopState, ValidatorLoop, Validator
 from cluster.live.injection import DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
-from cluster.live.processes import last_words, processes
+from cluster.live.processes import last_words, processes, resumption
 from cluster.live.web.addresses import LOOPBACK, ports_from
 from cluster.live.web.server import HttpServer, serve
 from cluster.record.message_trace import Stamp
@@ -188,7 +188,9 @@ class ValidatorHost:
         self._loop = uvloop.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
         self._lag = LagMeter()
-        self._lease = Lease(self._end_without_driver)
+        resumed = resumption.note_file(self._folder / DATA_FOLDER, host)
+        resumed.unlink(missing_ok=True)
+        self._lease = Lease(self._end_without_driver, resumed)
         asyncio.run_coroutine_threadsafe(self._lag.run(), self._loop)
         hash_seed = os.environ.get("PYTHONHASHSEED")
         log.info("host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, ROOT)
@@ -215,9 +217,12 @@ class ValidatorHost:
         """Apply the faults in force from now on; answers like :meth:`observe`."""
         return self._call(self._inject(injection))
 
-    def keep(self, lease_s: float) -> None:
-        """The driver counts on this host: it ends itself if it does not hear that again for so long."""
-        self._lease.renew(lease_s)
+    def keep(self, lease_s: float, heard_s: float | None = None) -> float:
+        """The driver counts on this host: it ends itself if it does not hear that again for so long.
+
+        ``heard_s`` is the last answer to this that the driver got (:class:`~cluster.live.host.lease.Lease`).
+        """
+        return self._lease.renew(lease_s, heard_s)
 
     def arrive(self, index: int, move: int, starts: int) -> None:
         """A validator, not started yet, comes from a lost node; its disk counts if the nodes share a volume.
@@ -388,6 +393,7 @@ class ValidatorHost:
             pace=pace_of(scenario, index),
             tells_votes=any(plan.after_votes is not None for plan in scenario.planned_faults),
             watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults),
+            check_lease=self._lease.check,
         )
 
     async def _set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
