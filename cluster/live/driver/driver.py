@@ -23,7 +23,7 @@ from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts
-from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S
+from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line
 from cluster.live.driver.stage import LiveStage
@@ -39,6 +39,7 @@ from cluster.record.run import RunRecord, Sample
 from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
+from loadgen.runplan import MAX_RUN_TIME_S
 
 SAMPLE_EVERY_MS: Final = 500.0
 FREEZE_TIMEOUT_S: Final = 20.0
@@ -109,9 +110,27 @@ class _End:
         self.on_fail = on_fail
         """Whether the first violation of a rule ends it."""
         self._timeout_s = scenario.stop.timeout_s
-        self.height: int | None = scenario.stop.height if run_until_stopped is None else None
-        """``None`` until the run is stopped, if it has no stop height."""
-        self._deadline = time.monotonic() + self._timeout_s if run_until_stopped is None else math.inf
+        self.duration_s = scenario.stop.duration_s if run_until_stopped is None else None
+        has_height = run_until_stopped is None and self.duration_s is None
+        self.height: int | None = scenario.stop.height if has_height else None
+        """``None`` until the run is stopped, or its duration is over, if it has no stop height."""
+        self._deadline = time.monotonic() + self._timeout_s if has_height else math.inf
+        self._over_s = math.inf
+        """Monotonic: when its duration is over."""
+
+    def begin(self) -> None:
+        """The testnet is up."""
+        if self.duration_s is not None:
+            self._over_s = time.monotonic() + self.duration_s
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it goes on until it is stopped."""
+        return self._event is not None and self.height is None
+
+    @property
+    def is_duration_over(self) -> bool:
+        return self.height is None and time.monotonic() >= self._over_s
 
     @property
     def is_requested(self) -> bool:
@@ -210,13 +229,14 @@ class _LiveRun:
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> tuple[Hosts, LiveStage]:
-        longest_s = start_timeout_s(self._scenario) + self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
-        run_time_s = MAX_RUN_TIME_S if self._end.height is None else int(longest_s)
+        longest_s = start_timeout_s(self._scenario) + self._scenario.stop.longest_s + EXTRA_RUN_TIME_S
+        run_time_s = MAX_RUN_TIME_S if self._end.is_open else int(longest_s)
         hosts = self._testnet.start(run_time_s, self._make_hosts, self._look_at_start)
         now_ms, height = (lambda: self._now_ms), (lambda: self._watch.height)
         # from now on, with every host up, faults may begin
         stage = LiveStage(self._scenario, self.record.seed, hosts, now_ms, height, self.on_notice, self._keep_blocks)
         self._stage, self.record.faults = stage, stage.engine.records
+        self._end.begin()
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_PER_SECOND:.1f} s")
         return hosts, stage
 
@@ -279,7 +299,7 @@ class _LiveRun:
         try:
             self._interrupts.wait(planned_s)
         except KeyboardInterrupt:
-            if self._end.height is not None:
+            if not self._end.is_open:
                 raise
             self._interrupts.accept()
             self._end_here()
@@ -292,6 +312,8 @@ class _LiveRun:
         assert control is not None
         if self._end.is_requested and self._end.height is None:
             self._end_here()
+        if self._end.is_duration_over:
+            self._end_here(as_planned=True)
         while not control.orders.empty():
             match control.orders.get_nowait():
                 case StopRun() if self._end.height is None or self._end.height > self._watch.height:
@@ -303,14 +325,17 @@ class _LiveRun:
                         answer.set_exception(error)
         control.view = look_over(self.record, hosts, self._watch.height, self._now_ms, self._audit.page)
 
-    def _end_here(self) -> None:
-        """The height that is reached becomes the run's last one."""
+    def _end_here(self, as_planned: bool = False) -> None:
+        """The height that is reached becomes the run's last one; ``as_planned`` since its time is over."""
         self._end.set(self._watch.height)
-        self._note_end(self._watch.height)
-        self.on_notice(f"height {self._watch.height}: stop requested")
+        self._note_end(self._watch.height, as_planned)
+        why = f"{self._end.duration_s:,} s are over" if as_planned else "stop requested"
+        self.on_notice(f"height {self._watch.height}: {why}")
 
-    def _note_end(self, height: int) -> None:
-        self.record.stop_requested_at_height, self.record.scenario = height, self._scenario.ended_at(height)
+    def _note_end(self, height: int, as_planned: bool = False) -> None:
+        self.record.stop_requested_at_height = height
+        if not as_planned:
+            self.record.scenario = self._scenario.ended_at(height)
 
     def _is_over(self, hosts: Hosts) -> bool:
         """Whether every validator that still takes part has drained."""

@@ -20,7 +20,7 @@ from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import LoadRecord
 from cluster.scenario import Scenario
-from loadgen.runplan import RunPlan, Statistics
+from loadgen.runplan import MAX_RUN_TIME_S, RunPlan, Statistics
 
 MODULE: Final = "loadgen.run"
 PLAN_FILE: Final = "load-plan.json"
@@ -29,7 +29,6 @@ STATS_FILE: Final = "load-stats.json"
 LOG_FILE: Final = "logs/locust.log"
 EXTRA_RUN_TIME_S: Final = 60
 """The load would end by itself so long after the scenario."""
-MAX_RUN_TIME_S: Final = 86_400
 POLL_S: Final = 0.2
 STOP_TIMEOUT_S: Final = 15.0
 """The load generator ends within this time after :meth:`LoadProcess.stop`, or is killed."""

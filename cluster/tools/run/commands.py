@@ -13,6 +13,7 @@ from cluster.tools.console.options import (
     add_bind_option,
     add_change_options,
     add_stop_on_fail,
+    parse_duration,
     parse_seed,
     whole_number,
 )
@@ -44,6 +45,13 @@ def add_commands(commands: Any) -> None:
         "--keep",
         action="store_true",
         help="with --backend live: if the run does not pass, leave the testnet running (idle) until Ctrl-C",
+    )
+    run.add_argument(
+        "--for",
+        dest="duration_s",
+        type=parse_duration,
+        metavar="DURATION",
+        help="stop the load after this time (90s, 30m, 24h) instead of at the scenario's stop height",
     )
     _add_run_options(run)
     run.set_defaults(command=_run)
@@ -99,6 +107,7 @@ def _run(options: Any) -> int:
         options.changes,
         LiveOptions(keep=options.keep, served=Served(options.bind)),
         stop_on_fail=options.stop_on_fail,
+        duration_s=options.duration_s,
     )
 
 
