@@ -15,7 +15,7 @@ from typing import Final, Protocol, overload
 
 from blake3 import blake3
 
-from cluster.record.archive import ARCHIVE_MAGIC, BlockRecord, archive_hasher, decode_item, encode_item
+from cluster.record.archive import ARCHIVE_MAGIC, BlockRecord, archive_hasher, decode_item, encode_item, items_of
 
 DIGEST_BYTES: Final = 32
 
@@ -77,6 +77,27 @@ class FileBlocks:
         self._digests = bytearray()
         self._is_published = False
 
+    @classmethod
+    def reopen(cls, path: Path) -> FileBlocks:
+        """Go on with the file of a process that ended; a last block that is not whole is removed.
+
+        Raises :class:`OSError`. A file that does not begin as an archive has no blocks.
+        """
+        found = cls.__new__(cls)
+        found.path, found._is_published = path, False
+        found._file = path.open("rb+")
+        found._hasher, found._digests = archive_hasher(), bytearray()
+        found._ends = array("Q", [len(ARCHIVE_MAGIC)])
+        found._hasher.update(ARCHIVE_MAGIC)
+        if found._file.read(len(ARCHIVE_MAGIC)) == ARCHIVE_MAGIC:
+            for item, record in items_of(found._file):
+                found._note(item, record)
+        found._file.seek(0)
+        found._file.write(ARCHIVE_MAGIC)
+        found._file.seek(found._ends[-1])
+        found._file.truncate()
+        return found
+
     def __len__(self) -> int:
         return len(self._ends) - 1
 
@@ -84,9 +105,17 @@ class FileBlocks:
         """Raises :class:`OSError`."""
         item = encode_item(record)
         self._file.write(item)
+        self._note(item, record)
+
+    def _note(self, item: bytes, record: BlockRecord) -> None:
         self._hasher.update(item)
         self._ends.append(self._ends[-1] + len(item))
         self._digests += block_digest(record)
+
+    def sync(self) -> None:
+        """From now on its blocks outlive this process and the machine's power. Raises :class:`OSError`."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     def at(self, height: int) -> BlockRecord:
         begin, end = self._ends[height - 1 : height + 1]
@@ -199,6 +228,16 @@ class ServedBlocks(Sequence[BlockRecord]):
     def _at(self, height: int) -> BlockRecord:
         own = self.differing.get(height)
         return self.store.at(height) if own is None else own
+
+
+def as_stored(blocks: Sequence[BlockRecord]) -> Sequence[BlockRecord]:
+    """Those of a validator's blocks that are known although the store may have lost its last ones."""
+    if not isinstance(blocks, ServedBlocks):
+        return blocks
+    known = blocks.first_height - 1
+    while known < blocks.tip and (known + 1 <= len(blocks.store) or known + 1 in blocks.differing):
+        known += 1
+    return blocks[: known - blocks.first_height + 1]
 
 
 def differing_places(one: Sequence[BlockRecord], other: Sequence[BlockRecord]) -> Iterable[int]:

@@ -22,7 +22,7 @@ from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_chains import read_served
 from cluster.record.archive import BlockRecord
-from cluster.record.chain_store import BlockStore, ServedBlocks
+from cluster.record.chain_store import BlockStore, ServedBlocks, as_stored
 from cluster.record.run import RunRecord, ValidatorRecord
 from loadgen.client import ClientError, ValidatorClient
 
@@ -114,6 +114,12 @@ class LiveAudit:
     @property
     def store(self) -> BlockStore:
         return self._record.store
+
+    def take_over(self, known: Mapping[int, ValidatorRecord]) -> None:
+        """Go on with what the audit of another process knew of validators, as far as the store still has it."""
+        for index, found in known.items():
+            found.blocks = as_stored(found.blocks)
+            self.known[index] = found
 
     def start(self) -> None:
         """Go round from now on."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -82,6 +83,11 @@ class Orders:
     ) -> None:
         """Call ``then`` once all have answered, gone down or timed out. The next look finds a host that went down."""
         self._orders.append(_Order(dict(pending), then, time.monotonic() + timeout_s, on_failure))
+
+    @property
+    def calls(self) -> list[Callable[[], None]]:
+        """What is to be called once the orders under way are complete."""
+        return [order.then for order in self._orders]
 
     def look(self, wait_s: float) -> None:
         """Take the answers that come, and finish the orders that are complete."""
@@ -150,23 +156,53 @@ class Hosts:
     def create(self, scenario: Scenario, seed: int, folder: Path, bind: str) -> None:
         """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up."""
         section = scenario.validators
-        scenario_json = scenario.model_dump_json()
-        self._folder = folder.absolute()
-
-        def start_actor(host: Host) -> Any:
-            arguments = (str(folder.absolute()), scenario_json, seed, host.number, host.place.bind)
-            hash_seed = seed * HASH_SEEDS_PER_RUN + host.number + 1
-            planned = planned_deaths(scenario, host.validators)
-            return self._session.start_host(host.place, planned, hash_seed, arguments, host.release)
-
-        self._start_actor = start_actor
+        self._start_actor = self._starting(scenario, seed, folder)
         for number, place in enumerate(self.nodes.place_all(scenario, bind, self._start_anew)):
             carried = [index for index in range(section.count) if section.host_of(index) == number]
             late = {index: height for index, height in section.late.items() if index in carried}
             host = Host(number, place, carried, late)
-            host.actor = start_actor(host)
+            self._start_anew(host)
             self.all.append(host)
         self.nodes.watch(self.all)
+
+    def _starting(self, scenario: Scenario, seed: int, folder: Path) -> Callable[[Host], Any]:
+        """How the actor of a host is created."""
+        self._folder = folder.absolute()
+        scenario_json = scenario.model_dump_json()
+
+        def start_actor(host: Host) -> Any:
+            arguments = (str(self._folder), scenario_json, seed, host.number, host.place.bind)
+            hash_seed = seed * HASH_SEEDS_PER_RUN + host.number + 1
+            planned = planned_deaths(scenario, host.validators)
+            return self._session.start_host(host.place, planned, hash_seed, arguments, host.release, host.actor_name)
+
+        return start_actor
+
+    # --- from driver to driver ----------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """For another driver: what nobody has answered yet is asked anew."""
+        return {
+            "all": self.all,
+            "compiled": self._compiled,
+            "calls": self._orders.calls,
+            "lost_nodes": self.nodes.lost,
+        }
+
+    def take_over(self, state: Mapping[str, Any], scenario: Scenario, seed: int, folder: Path, bind: str) -> None:
+        """Supervise the hosts of another driver, by its :attr:`state`."""
+        self._start_actor = self._starting(scenario, seed, folder)
+        self.all.extend(state["all"])
+        self._compiled = set(state["compiled"])
+        for host in self.all:
+            if host.actor_name:
+                host.actor = self._session.find_host(host.actor_name)
+                if host.actor is None:
+                    host.went_down()
+                    host.phase, host.why_lost = Phase.DEAD, "it had ended before another driver came"
+            host.reports.note_answer()
+        self.nodes.take_over(self.all, scenario, bind, self._start_anew, state["lost_nodes"])
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -283,7 +319,7 @@ class Hosts:
             self._take_place(host)
             return
         host.phase = Phase.STOPPING
-        self._orders.give({host.actor.stop.remote(): host}, lambda: self._take_place(host), STOP_TIMEOUT_S)
+        self._orders.give({host.actor.stop.remote(): host}, partial(self._take_place, host), STOP_TIMEOUT_S)
 
     def pause(self, host: Host) -> bool:
         """Stop a host's process (SIGSTOP), if it has one. Returns whether it is stopped at this moment (state T)."""
@@ -352,6 +388,8 @@ class Hosts:
         self._start_anew(host)
 
     def _start_anew(self, host: Host) -> None:
+        host.actors += 1
+        host.actor_name = f"host-{host.number}.{host.actors}"
         host.actor = self._start_actor(host)
 
     def _note_deaths(self) -> None:

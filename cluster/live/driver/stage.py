@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
@@ -43,6 +43,10 @@ from cluster.scenario.sections.release import Release
 PAUSE: Final = PauseFault.model_fields["kind"].annotation.__args__[0]  # type: ignore[union-attr]
 
 
+UNKNOWN_ORDERS: Final = 1_000
+"""More than a driver gives between two checkpoints."""
+
+
 class _Due(NamedTuple):
     at_ms: float
     number: int
@@ -56,12 +60,17 @@ class Agenda:
         self._now_ms = now_ms
         self._began_ms = now_ms()
         self._due: list[_Due] = []
-        self._numbers = count(1)
+        self._count = 0
 
     @property
     def fault_ms(self) -> float:
         """The time that faults count in."""
         return self._now_ms() - self._began_ms
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Another one after each call that was added or made."""
+        return self._count, len(self._due)
 
     @property
     def next_ms(self) -> float | None:
@@ -81,7 +90,8 @@ class Agenda:
             heapq.heappop(self._due).call()
 
     def _add(self, at_ms: float, call: Then) -> None:
-        heapq.heappush(self._due, _Due(at_ms, next(self._numbers), call))
+        self._count += 1
+        heapq.heappush(self._due, _Due(at_ms, self._count, call))
 
 
 class Pauses:
@@ -157,6 +167,14 @@ class LiveStage:
         self.engine.schedule()
 
     # --- called by the driver -----------------------------------------------------------------------------------------
+
+    def take_over(self, calls: Sequence[Then]) -> None:
+        """Go on in another driver: hosts get the faults in force, then ``calls`` are made, which the other one owed.
+
+        It may have sent orders that nobody knows of any more: newer ones are to count.
+        """
+        self._injection = replace(self._injection, number=self._injection.number + UNKNOWN_ORDERS)
+        self._hosts.inject(self._injection, partial(_make, calls))
 
     def perform(self) -> None:
         """Look at the faults under way, and perform what is due."""
@@ -262,7 +280,7 @@ class LiveStage:
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
         self._hosts.prepare(
-            self._hosts.carrying(indices), located(release), lambda: self.later(0, "prepared", then), self.notice
+            self._hosts.carrying(indices), located(release), partial(self.later, 0, "prepared", then), self.notice
         )
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
@@ -314,6 +332,11 @@ class LiveStage:
             return None
         host.pending_disk_operations.append(("flip", (index, rot)))
         return str(rot)
+
+
+def _make(calls: Sequence[Then]) -> None:
+    for call in calls:
+        call()
 
 
 def located(release: Release) -> Release:

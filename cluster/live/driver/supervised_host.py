@@ -171,6 +171,10 @@ class Host:
         """Those of them that join later, and the heights at which they do."""
         self.actor: Any = None
         """``None`` while it has no place: its node is lost."""
+        self.actor_name = ""
+        """The one that another driver finds it by."""
+        self.actors = 0
+        """Actors that it had so far."""
         self.moves = 0
         """How often it went to another node and started validators there, or is about to."""
         self.release = Release()
@@ -188,6 +192,12 @@ class Host:
         """Methods of the host and their arguments, for the next process before it starts validators."""
         self.processes = ProcessHistory()
         self.reports = HostReports()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another driver: it asks anew, and finds the actor by its name."""
+        gone = {"actor": None, "question": None, "is_paused": False}
+        name = self.actor_name if self.is_placed else ""
+        return self.__dict__ | gone | {"actor_name": name}
 
     @property
     def pid(self) -> int | None:

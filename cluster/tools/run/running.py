@@ -23,6 +23,8 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome, worst
+from cluster.live.handover import handover
+from cluster.live.handover.lock import driving
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, claim_run_folder, new_run_folder, point_latest
 from cluster.record.run import Backend, RunRecord
@@ -54,6 +56,8 @@ class LiveOptions:
     served: Served = ON_THE_LOOPBACK
     faucet: bool = False
     """There is a faucet even if the scenario has none."""
+    lease_s: float | None = None
+    """The testnet outlives its driver for so long, for another one to take the run over."""
 
 
 def run_scenario(
@@ -77,6 +81,8 @@ def run_scenario(
     """
     if live.keep and backend != "live":
         raise BadInput("--keep needs --backend live")
+    if live.lease_s is not None and backend != "live":
+        raise BadInput("--attachable needs --backend live: a simulation is repeated instead")
     if live.served != ON_THE_LOOPBACK and backend != "live":
         raise BadInput("--bind needs --backend live: the simulator does not listen")
     if twice and backend != "sim":
@@ -125,9 +131,27 @@ def perform_run(
 
     ``source`` is the scenario's file, ``None`` if the file does not say what ran; ``judge`` adds the checks of a drill.
     """
-    with Interrupts() as interrupts, ExitStack() as testnet:
+    with Interrupts() as interrupts, ExitStack() as lock:
         is_users = out is not None and out.exists()
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
+        if live.lease_s is not None:
+            lock.enter_context(driving(folder))
+        return run_in(folder, is_users, interrupts, scenario, backend, perform, source, live, judge)
+
+
+def run_in(
+    folder: Path,
+    is_users: bool,
+    interrupts: Interrupts,
+    scenario: Scenario,
+    backend: Backend,
+    perform: Perform,
+    source: Path | None,
+    live: LiveOptions,
+    judge: Judge | None = None,
+) -> ExitCode:
+    """:func:`perform_run` in a folder, which is the user's if it was there before."""
+    with ExitStack() as testnet:
         console = Console()
         progress = Progress(console, _known_end(scenario, live), backend, scenario.validators.names)
         with _one_line_failures(folder, is_users):
@@ -140,6 +164,7 @@ def perform_run(
             if record.scenario.faults != scenario.faults:
                 source = None  # faults were added during the run
             verdict = finish(record, folder, interrupts, source, judge).verdict
+            handover.finish(folder)
         try:
             point_latest(folder)
             refresh_index(folder)
@@ -182,7 +207,9 @@ def drive(
     from cluster.live.driver.driver import live_testnet
 
     stopping = threading.Event() if live.run_until_stopped else None
-    return live_testnet(scenario, seed, commit, folder, *watch, interrupts, stopping, live.served, stop_on_fail)
+    return live_testnet(
+        scenario, seed, commit, folder, *watch, interrupts, stopping, live.served, stop_on_fail, live.lease_s
+    )
 
 
 def finish(
