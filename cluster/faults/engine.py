@@ -77,8 +77,7 @@ class FaultEngine:
         self._listening: list[tuple[_Planned, dict[int, set[int]]]] = []
         """Faults that wait for votes: by view, who has sent one."""
         self._active: list[ActiveFault] = []
-        self._begun = 0
-        """Faults that began so far: their keys."""
+        """All that began, those that are over too; the place is the key."""
         self._downtimes: list[Downtime] = []
         self._upgrades: list[RollingUpgrade] = []
 
@@ -187,7 +186,7 @@ class FaultEngine:
         record = FaultRecord(plan.kind, what, None, at_ms=now_ms, is_planned=False, targets=names, impaired=names)
         self._unplanned.append(record)
         self.records.append(record)
-        active = ActiveFault(self._next_key(), len(self.records), plan, record, list(indices))
+        active = ActiveFault(len(self._active), len(self.records), plan, record, list(indices))
         self._active.append(active)
         downtime = Downtime(active, plan, self._stage, self.targets)
         self._downtimes.append(downtime)
@@ -214,7 +213,7 @@ class FaultEngine:
     def _begin(self, planned: _Planned) -> None:
         if planned.is_withdrawn:
             return
-        active = ActiveFault(self._next_key(), planned.number, planned.plan, planned.record)
+        active = ActiveFault(len(self._active), planned.number, planned.plan, planned.record)
         self._active.append(active)
         self._note_beginning(active)
         plan, record, names = active.plan, active.record, self.targets.names
@@ -264,10 +263,6 @@ class FaultEngine:
         if not downtime.is_trap:
             self._stage.later(plan.down_ms, f"restart {active.number}", partial(self._restart, downtime, active.hit))
         self._is_in_force(active)
-
-    def _next_key(self) -> int:
-        self._begun += 1
-        return self._begun - 1
 
     def _note_beginning(self, active: ActiveFault) -> None:
         active.record.begun_ms, active.record.height_when_begun = self._stage.now_ms, self._stage.height

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from cluster.live.driver.hosts import Hosts
+from cluster.live.handover.sightings import Sightings
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
@@ -19,7 +20,6 @@ from cluster.record.lag import LagLog
 from cluster.record.message_trace import LiveTrace
 from cluster.record.resources import ResourceLog
 from cluster.record.run import JoinRecord, Lag, Resources, RunRecord, Sample
-from cluster.record.sightings import Sightings
 from validator.node.events import BlockFinal
 
 

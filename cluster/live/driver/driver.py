@@ -24,16 +24,17 @@ from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
-from cluster.live.driver.hosts import Hosts
+from cluster.live.driver.hosts import Hosts, state_of
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import KeptRay, RaySession, one_line
-from cluster.live.driver.stage import LiveStage
+from cluster.live.driver.stage import UNKNOWN_ORDERS, LiveStage, make
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
-from cluster.live.handover.absence import late_faults
+from cluster.live.handover.absence import absence_of
 from cluster.live.handover.checkpoint import Checkpoint
 from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock
+from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
@@ -41,8 +42,7 @@ from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.chain_store import FileBlocks
 from cluster.record.folder import STORE_FILE
 from cluster.record.host_info import Busyness
-from cluster.record.run import Absence, RunRecord, Sample
-from cluster.record.sightings import SIGHTINGS_FILE, Sightings
+from cluster.record.run import RunRecord, Sample
 from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
@@ -339,7 +339,7 @@ class _LiveRun:
                 "joins": self._joins,
                 "stage": self._stage,
                 "end": self._end.state,
-                "hosts": hosts.state,
+                "hosts": state_of(hosts),
                 "known": self._audit.known,
             }
             handover.write(header, state, store, self._outside(hosts))
@@ -369,7 +369,7 @@ class _LiveRun:
         state = checkpoint.state(self._outside(hosts))
         self._restore(state, header["at_ms"])
         if hosts is not None:
-            hosts.take_over(state["hosts"], self._scenario, self.record.seed, self._folder, testnet.bind)
+            hosts.create(self._scenario, self.record.seed, self._folder, testnet.bind, state["hosts"])
             if all(host.phase is Phase.DEAD for host in hosts.all):
                 why_gone = "every host has ended"
         if why_gone:
@@ -380,9 +380,14 @@ class _LiveRun:
             raise TestnetError(f"{died}: {why_gone}")
         if hosts is None or self._stage is None:
             return None
-        self._stage.take_over(state["hosts"]["calls"])
-        testnet.take_load_over(header["testnet"]["load"], self._load_time_s)
-        self._note_absence(hosts, header["at_ms"], header["height"])
+        self._stage.inject(partial(make, state["hosts"]["calls"]), UNKNOWN_ORDERS)
+        testnet.take_load_over(header["testnet"]["load"], load_time_s(self._scenario, self._end.is_open))
+        hear_from_all(hosts, self._watch, self._interrupts.checkpoint)
+        heights, now_ms = (header["height"], self._watch.height), self._clock.now_ms()
+        absence = absence_of(self.record.faults, header["at_ms"], now_ms, heights, self._stage.agenda.fault_ms)
+        self.record.absences.append(absence)
+        for line in (str(absence), *absence.late):
+            self.on_notice(line)
         testnet.write_endpoints()
         return None if header["phase"] == ENDING else (hosts, self._stage)
 
@@ -397,23 +402,12 @@ class _LiveRun:
         self._end.take_over(state["end"], self._clock.now_ms() - left_ms)
         self._audit.take_over(state["known"])
 
-    def _note_absence(self, hosts: Hosts, left_ms: float, left_height: int) -> None:
-        """Hear from all hosts, and note what nobody saw, and what comes late."""
-        deadline = time.monotonic() + FREEZE_TIMEOUT_S
-        while any(host.reports.are_stale and host.is_running for host in hosts.all) and time.monotonic() < deadline:
-            hosts.look(self._watch.height)
-            self._interrupts.checkpoint()
-        assert self._stage is not None
-        late = late_faults(self.record.faults, self._watch.height, self._stage.agenda.fault_ms)
-        height = max(left_height, self._watch.height)
-        self.record.absences.append(Absence(left_ms, self._clock.now_ms(), left_height, height, late))
-        for line in (str(self.record.absences[-1]), *late):
-            self.on_notice(line)
-
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> tuple[Hosts, LiveStage]:
-        hosts = self._testnet.start(self._load_time_s, self._make_hosts, self._look_at_start)
+        hosts = self._testnet.start(
+            load_time_s(self._scenario, self._end.is_open), self._make_hosts, self._look_at_start
+        )
         now_ms, height = self._clock.now_ms, partial(getattr, self._watch, "height")
         # from now on, with every host up, faults may begin
         stage = LiveStage(self._scenario, self.record.seed, hosts, now_ms, height, self.on_notice, self._keep_blocks)
@@ -421,12 +415,6 @@ class _LiveRun:
         self._end.begin()
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._clock.now_ms() / MILLISECONDS_PER_SECOND:.1f} s")
         return hosts, stage
-
-    @property
-    def _load_time_s(self) -> int:
-        """The load ends by itself after this time."""
-        longest_s = start_timeout_s(self._scenario) + self._scenario.stop.longest_s + EXTRA_RUN_TIME_S
-        return MAX_RUN_TIME_S if self._end.is_open else int(longest_s)
 
     def _make_hosts(self, session: RaySession) -> Hosts:
         problem = self.record.problems.append
@@ -660,6 +648,20 @@ class _LiveRun:
         urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
         collect(self.record, urls, checkpoint, self._audit)
+
+
+def load_time_s(scenario: Scenario, is_open: bool) -> int:
+    """The load ends by itself after this time; ``is_open`` is a run that goes on until it is stopped."""
+    longest_s = start_timeout_s(scenario) + scenario.stop.longest_s + EXTRA_RUN_TIME_S
+    return MAX_RUN_TIME_S if is_open else int(longest_s)
+
+
+def hear_from_all(hosts: Hosts, watch: ChainWatch, checkpoint: Callable[[], None]) -> None:
+    """Look at hosts that another driver left until each has answered, or is known to be gone."""
+    deadline = time.monotonic() + FREEZE_TIMEOUT_S
+    while any(host.reports.are_stale and host.is_running for host in hosts.all) and time.monotonic() < deadline:
+        hosts.look(watch.height)
+        checkpoint()
 
 
 def standings(scenario: Scenario, hosts: Hosts) -> str:

@@ -153,22 +153,16 @@ class Hosts:
         self._folder = Path()
         """The run's; absolute once hosts are created."""
 
-    def create(self, scenario: Scenario, seed: int, folder: Path, bind: str) -> None:
-        """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up."""
-        section = scenario.validators
-        self._start_actor = self._starting(scenario, seed, folder)
-        for number, place in enumerate(self.nodes.place_all(scenario, bind, self._start_anew)):
-            carried = [index for index in range(section.count) if section.host_of(index) == number]
-            late = {index: height for index, height in section.late.items() if index in carried}
-            host = Host(number, place, carried, late)
-            self._start_anew(host)
-            self.all.append(host)
-        self.nodes.watch(self.all)
+    def create(
+        self, scenario: Scenario, seed: int, folder: Path, bind: str, left: Mapping[str, Any] | None = None
+    ) -> None:
+        """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up.
 
-    def _starting(self, scenario: Scenario, seed: int, folder: Path) -> Callable[[Host], Any]:
-        """How the actor of a host is created."""
-        self._folder = folder.absolute()
+        Or supervise those that another driver has ``left`` (:func:`state_of`).
+        """
+        section = scenario.validators
         scenario_json = scenario.model_dump_json()
+        self._folder = folder.absolute()
 
         def start_actor(host: Host) -> Any:
             arguments = (str(self._folder), scenario_json, seed, host.number, host.place.bind)
@@ -176,33 +170,21 @@ class Hosts:
             planned = planned_deaths(scenario, host.validators)
             return self._session.start_host(host.place, planned, hash_seed, arguments, host.release, host.actor_name)
 
-        return start_actor
-
-    # --- from driver to driver ----------------------------------------------------------------------------------------
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """For another driver: what nobody has answered yet is asked anew."""
-        return {
-            "all": self.all,
-            "compiled": self._compiled,
-            "calls": self._orders.calls,
-            "lost_nodes": self.nodes.lost,
-        }
-
-    def take_over(self, state: Mapping[str, Any], scenario: Scenario, seed: int, folder: Path, bind: str) -> None:
-        """Supervise the hosts of another driver, by its :attr:`state`."""
-        self._start_actor = self._starting(scenario, seed, folder)
-        self.all.extend(state["all"])
-        self._compiled = set(state["compiled"])
-        for host in self.all:
-            if host.actor_name:
-                host.actor = self._session.find_host(host.actor_name)
-                if host.actor is None:
-                    host.went_down()
-                    host.phase, host.why_lost = Phase.DEAD, "it had ended before another driver came"
-            host.reports.note_answer()
-        self.nodes.take_over(self.all, scenario, bind, self._start_anew, state["lost_nodes"])
+        self._start_actor = start_actor
+        if left is not None:
+            self.all.extend(left["all"])
+            self._compiled = set(left["compiled"])
+            for host in self.all:
+                host.find(self._session.find_host)
+            self.nodes.take_over(self.all, scenario, bind, self._start_anew, left["lost_nodes"])
+            return
+        for number, place in enumerate(self.nodes.place_all(scenario, bind, self._start_anew)):
+            carried = [index for index in range(section.count) if section.host_of(index) == number]
+            late = {index: height for index, height in section.late.items() if index in carried}
+            host = Host(number, place, carried, late)
+            self._start_anew(host)
+            self.all.append(host)
+        self.nodes.watch(self.all)
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
@@ -388,8 +370,7 @@ class Hosts:
         self._start_anew(host)
 
     def _start_anew(self, host: Host) -> None:
-        host.actors += 1
-        host.actor_name = f"host-{host.number}.{host.actors}"
+        host.processes.actors += 1
         host.actor = self._start_actor(host)
 
     def _note_deaths(self) -> None:
@@ -482,6 +463,16 @@ def planned_deaths(scenario: Scenario, carried: list[int]) -> int:
         if isinstance(plan, DownFault) and (plan.target[0] in KEYWORDS or names.intersection(plan.target)):
             planned += 2 if isinstance(plan, BitRotFault) else 1
     return planned
+
+
+def state_of(hosts: Hosts) -> dict[str, Any]:
+    """What another driver needs: what nobody has answered yet is asked anew."""
+    return {
+        "all": hosts.all,
+        "compiled": hosts._compiled,
+        "calls": hosts._orders.calls,
+        "lost_nodes": hosts.nodes.lost,
+    }
 
 
 def nothing() -> None:

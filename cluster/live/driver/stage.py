@@ -168,14 +168,6 @@ class LiveStage:
 
     # --- called by the driver -----------------------------------------------------------------------------------------
 
-    def take_over(self, calls: Sequence[Then]) -> None:
-        """Go on in another driver: hosts get the faults in force, then ``calls`` are made, which the other one owed.
-
-        It may have sent orders that nobody knows of any more: newer ones are to count.
-        """
-        self._injection = replace(self._injection, number=self._injection.number + UNKNOWN_ORDERS)
-        self._hosts.inject(self._injection, partial(_make, calls))
-
     def perform(self) -> None:
         """Look at the faults under way, and perform what is due."""
         if self.height > self._height_performed:
@@ -196,7 +188,7 @@ class LiveStage:
         host.is_held_down = True  # before the order below: its answers may bring the host's next process
         if words.validator in self._injection.traps:
             traps = {index: trap for index, trap in self._injection.traps.items() if index != words.validator}
-            self._inject(nothing, traps=traps)
+            self.inject(nothing, traps=traps)
         is_explained = self.engine.on_failed(words.validator, words.reason)
         if not is_explained and not was_held_down:
             host.is_held_down = False
@@ -215,12 +207,12 @@ class LiveStage:
     # --- links and impairments ----------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        self._inject(then, links=dict(faults))
+        self.inject(then, links=dict(faults))
 
     def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
         paused = {index for index, each in impairments.items() if each.is_paused}
         self._pauses.become(paused, impairments, self.now_ms)
-        self._inject(then, impairments={**self._injection.impairments, **impairments})
+        self.inject(then, impairments={**self._injection.impairments, **impairments})
 
     def delays(self, index: int, kind: str) -> int:
         if kind == PAUSE:
@@ -231,8 +223,13 @@ class LiveStage:
         whom = ", ".join(names) or "nobody"
         return f"{self._pauses.describe(delays, [self._names.index(name) for name in names])}: {whom}"
 
-    def _inject(self, then: Then, **changes: object) -> None:
-        self._injection = replace(self._injection, number=self._injection.number + 1, **changes)  # type: ignore[arg-type]
+    def inject(self, then: Then, skipped: int = 0, **changes: object) -> None:
+        """Send all hosts the faults in force, with changes; ``then`` is called once they have them.
+
+        ``skipped`` is how many such orders another driver may have given, of which nothing is known.
+        """
+        number = self._injection.number + skipped + 1
+        self._injection = replace(self._injection, number=number, **changes)  # type: ignore[arg-type]
         self._hosts.inject(self._injection, then)
 
     # --- down and up --------------------------------------------------------------------------------------------------
@@ -317,7 +314,7 @@ class LiveStage:
     # --- disks --------------------------------------------------------------------------------------------------------
 
     def lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
-        self._inject(nothing, traps={**self._injection.traps, index: (self._injection.number + 1, plan)})
+        self.inject(nothing, traps={**self._injection.traps, index: (self._injection.number + 1, plan)})
 
     def has_trap(self, index: int) -> bool:
         return index in self._injection.traps
@@ -334,7 +331,8 @@ class LiveStage:
         return str(rot)
 
 
-def _make(calls: Sequence[Then]) -> None:
+def make(calls: Sequence[Then]) -> None:
+    """Make calls one after the other."""
     for call in calls:
         call()
 

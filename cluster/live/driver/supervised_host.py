@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from enum import Enum
 from functools import reduce
 from typing import Any, Final, NamedTuple
@@ -66,6 +67,8 @@ class ProcessHistory:
         """It answers while the host is down, and becomes the current one."""
         self.version = self.code = ""
         """The code of the newest process: the version, and the folder."""
+        self.actors = 0
+        """Actors that it had so far."""
         self.deaths = 0
         """Processes that are known to be gone."""
         self._is_death_noted = True
@@ -171,10 +174,6 @@ class Host:
         """Those of them that join later, and the heights at which they do."""
         self.actor: Any = None
         """``None`` while it has no place: its node is lost."""
-        self.actor_name = ""
-        """The one that another driver finds it by."""
-        self.actors = 0
-        """Actors that it had so far."""
         self.moves = 0
         """How often it went to another node and started validators there, or is about to."""
         self.release = Release()
@@ -194,10 +193,21 @@ class Host:
         self.reports = HostReports()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another driver: it asks anew, and finds the actor by its name."""
-        gone = {"actor": None, "question": None, "is_paused": False}
-        name = self.actor_name if self.is_placed else ""
-        return self.__dict__ | gone | {"actor_name": name}
+        """For another driver: it asks anew, and finds the actor by its name, if there is any."""
+        return self.__dict__ | {"actor": self.is_placed or None, "question": None, "is_paused": False}
+
+    def find(self, find: Callable[[str], Any]) -> None:
+        """Find the actor that another driver has left, by its name."""
+        if self.is_placed:
+            self.actor = find(self.actor_name)
+            if self.actor is None:
+                self.went_down()
+                self.phase, self.why_lost = Phase.DEAD, "it had ended before another driver came"
+
+    @property
+    def actor_name(self) -> str:
+        """The name of its newest actor."""
+        return f"host-{self.number}.{self.processes.actors}"
 
     @property
     def pid(self) -> int | None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cluster.record.run import FaultRecord
+from cluster.record.run import Absence, FaultRecord
+
+
+def absence_of(
+    faults: Sequence[FaultRecord], from_ms: float, until_ms: float, heights: tuple[int, int], fault_ms: float
+) -> Absence:
+    """The absence of a driver between two moments, at two heights; ``fault_ms`` is the time that faults count in."""
+    before, after = heights
+    return Absence(from_ms, until_ms, before, max(heights), late_faults(faults, after, fault_ms))
 
 
 def late_faults(faults: Sequence[FaultRecord], height: int, fault_ms: float) -> tuple[str, ...]:

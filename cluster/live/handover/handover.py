@@ -11,8 +11,8 @@ from typing import Any, Final
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.handover import checkpoint
 from cluster.live.handover.checkpoint import Outside
+from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.record.chain_store import FileBlocks
-from cluster.record.sightings import SIGHTINGS_FILE, Sightings
 
 EVERY_S: Final = 2.0
 SHARE: Final = 50

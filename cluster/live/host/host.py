@@ -197,7 +197,7 @@ class ValidatorHost:
         resumed = resumption.note_file(self._folder / DATA_FOLDER, host)
         resumed.unlink(missing_ok=True)
         self._lease = Lease(self._end_without_driver, resumed)
-        self._outlives_driver = lease_s is not None
+        self._lease.is_for_any_driver = lease_s is not None
         if lease_s is not None:
             has_no_driver = self._last_words is not None and self._last_words.reason.startswith(NO_WORD)
             self._lease.renew(min(lease_s, ORPHANS_LEASE_S) if has_no_driver else lease_s)
@@ -290,7 +290,7 @@ class ValidatorHost:
 
     def freeze(self) -> None:
         """Bring every validator to rest; pages are still served. A recovery ends first; a join is given up."""
-        if not self._outlives_driver:
+        if not self._lease.is_for_any_driver:
             self._lease.give_up()
         self._call(self._each(_RunningValidator.freeze))
 
@@ -383,7 +383,7 @@ class ValidatorHost:
         error = LeaseEnded(f"{NO_WORD} for {lease_s:g} s")
         if self._validators:
             self._end_for(self._validators[0].address.index, error)
-        if self._outlives_driver:
+        if self._lease.is_for_any_driver:
             _end_for_good()
         _crash(error)
 

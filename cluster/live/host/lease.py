@@ -47,6 +47,8 @@ class Lease:
         self._length_s = 0.0
         self._until_s: float | None = None
         self._is_given_up = self._is_told = False
+        self.is_for_any_driver = False
+        """Another driver may take the host over, and nobody ends it if none does."""
         self._guard = threading.Lock()
         self._never = threading.Event()
         self._thread: threading.Thread | None = None

@@ -22,8 +22,7 @@ from typing import Any, Final
 
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput
-from cluster.live.handover import lock
-from cluster.live.processes import processes
+from cluster.live.processes import driver_lock, processes
 from cluster.live.processes.processes import Process
 
 PATIENCE_S: Final = 0.5
@@ -98,10 +97,10 @@ def _wait_and_clean_up(lease_s: float, facts: dict[str, Any]) -> None:
         print(message, file=sys.stderr, flush=True)
     deadline = time.monotonic() + lease_s + SLACK_S
     while time.monotonic() < deadline:
-        if lock.is_driven(run):
+        if driver_lock.is_driven(run):
             return
         time.sleep(POLL_S)
-    with suppress(BadInput, OSError), lock.driving(run):
+    with suppress(BadInput, OSError), driver_lock.driving(run):
         facts["result"]["nobody_came"] = True
         _clean_up(**facts)
 

@@ -12,7 +12,7 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.live.handover import checkpoint
-from cluster.live.handover.lock import driving
+from cluster.live.processes.driver_lock import driving
 from cluster.record.folder import RESULT_FILE, read_result
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario

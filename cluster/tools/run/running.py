@@ -24,7 +24,7 @@ from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome, worst
 from cluster.live.handover import handover
-from cluster.live.handover.lock import driving
+from cluster.live.processes.driver_lock import driving
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, claim_run_folder, new_run_folder, point_latest
 from cluster.record.run import Backend, RunRecord
