@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from enum import Enum
@@ -143,6 +144,10 @@ class HostReports:
     def note_answer(self) -> None:
         self._answered = time.monotonic()
 
+    def note_silence(self) -> None:
+        """Nothing was heard of it lately, whatever was heard before."""
+        self._answered = -math.inf
+
     def end(self) -> None:
         self._totals_before = self.totals
         self.states = {}
@@ -198,6 +203,7 @@ class Host:
 
     def find(self, find: Callable[[str], Any]) -> None:
         """Find the actor that another driver has left, by its name."""
+        self.reports.note_silence()
         if self.is_placed:
             self.actor = find(self.actor_name)
             if self.actor is None:
