@@ -24,7 +24,7 @@ from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
-from cluster.live.driver.hosts import Hosts, state_of
+from cluster.live.driver.hosts import Hosts, nothing, state_of
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import KeptRay, RaySession, one_line
@@ -53,8 +53,6 @@ FREEZE_TIMEOUT_S: Final = 20.0
 NOT_KEPT: Final = frozenset({"backend", "genesis", "scheme", "store", "finalizations", "proposals", "kept_ledger"})
 """Of a record, since it is elsewhere, or made again."""
 KEPT_OF_RECORDS: Final = tuple(field.name for field in fields(RunRecord) if field.name not in NOT_KEPT)
-GONE: Final = object()
-"""Stands for the hosts of a testnet that is gone."""
 LOOKS_AT_THE_END: Final = 2
 """A question may be open from before the hosts came to rest; the next one is answered with what is there then."""
 
@@ -160,6 +158,15 @@ def run_live(
     """:func:`live_testnet`, ended once the scenario is over; returns the record."""
     with live_testnet(scenario, seed, commit, folder, on_sample, on_notice, interrupts, served=served) as record:
         return record
+
+
+class _Gone:
+    """Stands for the hosts of a testnet that is gone: what a checkpoint has of them is never called."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return nothing
 
 
 class _End:
@@ -347,7 +354,7 @@ class _LiveRun:
     def _outside(self, hosts: Hosts | None) -> dict[str, object]:
         """What a checkpoint does not have, but names."""
         found: dict[str, object] = {"run": self, "record": self.record, "store": self.record.store}
-        found |= {"clock": self._clock, "notice": self.on_notice, "hosts": GONE if hosts is None else hosts}
+        found |= {"clock": self._clock, "notice": self.on_notice, "hosts": _Gone() if hosts is None else hosts}
         return found | {"sightings": self._watch.sightings}
 
     def _adopt(self, checkpoint: Checkpoint) -> tuple[Hosts, LiveStage] | None:
