@@ -104,7 +104,10 @@ def test_the_load_stops_after_a_time(scenario: Path, capsys: pytest.CaptureFixtu
         (["--for", "1.5h"], "'1.5h' is not a valid duration"),
         (["--for", "9s", "--set", "stop.height=30"], "--for: not with --set or --unset of stop.height"),
         (["--for", "9s", "--unset", "stop"], "--for: not with --set or --unset of stop, which says"),
-        (["--for", "2s", "--set", "faults=[{kind: kill, target: leader, at_ms: 2000}]"], "2000 is not below stop.duration_s (2)"),
+        (
+            ["--for", "2s", "--set", "faults=[{kind: kill, target: leader, at_ms: 2000}]"],
+            "2000 is not below stop.duration_s (2)",
+        ),
         (["--attachable", "60"], "--attachable needs --backend live"),
         (["--attachable", "1"], "expected an integer from 10 to 86,400"),
     ],
