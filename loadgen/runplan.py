@@ -19,6 +19,9 @@ MAX_REASONS = 20
 
 OTHER_REASONS = "other"
 
+MAX_RUN_TIME_S = 31 * 86_400
+"""A load goes on for a month at most."""
+
 
 class PlanError(Exception):
     """A plan file is missing or wrong. One line."""
@@ -43,7 +46,7 @@ class RunPlan(BaseModel):
     load: LoadPlan
     params: dict[str, Any] = {}
     """The chain's parameters that differ from the defaults, by their ``LIKE_THIS`` names."""
-    run_time_s: Annotated[int, Field(ge=1, le=86_400)] = 3_600
+    run_time_s: Annotated[int, Field(ge=1, le=MAX_RUN_TIME_S)] = 3_600
     """Seconds after which the load ends by itself."""
     stats_file: str
     """Where the statistics go."""

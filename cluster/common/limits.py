@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 MAX_SECONDS: Final = 86_400
-"""A run lasts at most a day."""
+"""A run that ends at a height lasts at most a day."""
+MAX_DURATION_S: Final = 30 * 86_400
+"""For so long at most a run goes on that ends after a time, and not at a height."""
 MAX_HEIGHTS: Final = 1_000_000
 MAX_SEED: Final = 2**64 - 1
 COLLECTOR_THRESHOLDS: Final = (50_000, 20, 100)

@@ -11,6 +11,11 @@ from cluster.record.run import FaultRecord
 from cluster.scenario.sections.faults import AnyFault, DiskFullFault, FailedSyncFault
 
 
+def nothing_seen() -> Seen:
+    """Of a fault that nobody observes yet."""
+    return Seen(False, "")
+
+
 @dataclass(slots=True, eq=False)
 class ActiveFault:
     """A fault that began, until all that was seen of it is in its record."""
@@ -23,7 +28,7 @@ class ActiveFault:
     """Validators that it is aimed at."""
     along: list[int] = field(default_factory=list)
     """Others that share their hosts, and their fate."""
-    observe: Callable[[], Seen] = lambda: Seen(False, "")
+    observe: Callable[[], Seen] = nothing_seen
     """Whether it took effect, and the evidence; asked when it is over."""
     is_in_force: bool = False
     is_to_end: bool = False

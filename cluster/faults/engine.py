@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
 from typing import Final
 
 from cluster.faults.active import ActiveFault
@@ -77,7 +77,7 @@ class FaultEngine:
         self._listening: list[tuple[_Planned, dict[int, set[int]]]] = []
         """Faults that wait for votes: by view, who has sent one."""
         self._active: list[ActiveFault] = []
-        self._keys = count()
+        """All that began, those that are over too; the place is the key."""
         self._downtimes: list[Downtime] = []
         self._upgrades: list[RollingUpgrade] = []
 
@@ -135,7 +135,7 @@ class FaultEngine:
         for active in self._active:
             until = getattr(active.plan, "until_height", None)
             if until is not None and height >= until and not active.is_over:
-                self._stage.later(0, f"fault {active.number} ends", lambda a=active: self._end(a))  # type: ignore[misc]
+                self._stage.later(0, f"fault {active.number} ends", partial(self._end, active))
 
     def on_vote(self, sender: int, view: int, kind: VoteKind) -> None:
         """A validator has sent a vote."""
@@ -169,9 +169,9 @@ class FaultEngine:
         stage.notice(f"height {stage.height}: {self.targets.names[index]} stopped: {reason}")
         if isinstance(downtime.plan, BitRotFault):
             stage.lose_disk(index)
-            stage.later(0, f"another disk for {index}", lambda: stage.start(index))
+            stage.later(0, f"another disk for {index}", partial(stage.start, index))
         else:
-            stage.later(downtime.plan.down_ms, f"restart {index}", lambda: self._restart(downtime, gone))
+            stage.later(downtime.plan.down_ms, f"restart {index}", partial(self._restart, downtime, gone))
         return True
 
     def on_loss(self, indices: Sequence[int], what: str, reason: str) -> None:
@@ -186,13 +186,13 @@ class FaultEngine:
         record = FaultRecord(plan.kind, what, None, at_ms=now_ms, is_planned=False, targets=names, impaired=names)
         self._unplanned.append(record)
         self.records.append(record)
-        active = ActiveFault(next(self._keys), len(self.records), plan, record, list(indices))
+        active = ActiveFault(len(self._active), len(self.records), plan, record, list(indices))
         self._active.append(active)
         downtime = Downtime(active, plan, self._stage, self.targets)
         self._downtimes.append(downtime)
         downtime.begin_unplanned(reason)
         self._is_in_force(active)
-        self._stage.later(0, f"restart {active.number}", lambda: self._restart(downtime, active.hit))
+        self._stage.later(0, f"restart {active.number}", partial(self._restart, downtime, active.hit))
 
     def look(self) -> None:
         """See which validators are gone that faults took down, on a stage on which that takes a while."""
@@ -205,15 +205,15 @@ class FaultEngine:
     def _schedule_at_its_time(self, planned: _Planned) -> None:
         if planned.plan.at_ms is not None:
             self._waiting.remove(planned)
-            self._stage.at(planned.plan.at_ms, f"fault {planned.number}", lambda: self._begin(planned))
+            self._stage.at(planned.plan.at_ms, f"fault {planned.number}", partial(self._begin, planned))
 
     def _begin_soon(self, planned: _Planned) -> None:
-        self._stage.later(0, f"fault {planned.number}", lambda: self._begin(planned))
+        self._stage.later(0, f"fault {planned.number}", partial(self._begin, planned))
 
     def _begin(self, planned: _Planned) -> None:
         if planned.is_withdrawn:
             return
-        active = ActiveFault(next(self._keys), planned.number, planned.plan, planned.record)
+        active = ActiveFault(len(self._active), planned.number, planned.plan, planned.record)
         self._active.append(active)
         self._note_beginning(active)
         plan, record, names = active.plan, active.record, self.targets.names
@@ -223,10 +223,10 @@ class FaultEngine:
                 record.is_hard = not plan.overlap()
                 if not plan.overlap():
                     record.sides = tuple(tuple(sorted(side)) for side in plan.sides(names))
-            active.observe = lambda: seen_on_links(plan, self._stage.link_counts(active.key))
-            self._apply_links(lambda: self._is_in_force(active))
+            active.observe = partial(self._observe_links, active, plan)
+            self._apply_links(partial(self._is_in_force, active))
         elif isinstance(plan, UpgradeFault):
-            upgrade = RollingUpgrade(active, plan, self._stage, self.targets, self._let_up, lambda: self._end(active))
+            upgrade = RollingUpgrade(active, plan, self._stage, self.targets, self._let_up, partial(self._end, active))
             self._upgrades.append(upgrade)
             self._is_in_force(active)
             upgrade.begin()
@@ -241,24 +241,27 @@ class FaultEngine:
                 self._begin_downtime(active, plan)
 
     def _begin_impairment(self, active: ActiveFault, plan: ImpairingFault) -> None:
-        stage, names = self._stage, active.record.targets
-        before = sum(stage.delays(index, plan.kind) for index in active.targets)
+        active.observe = partial(self._observe_delays, active, plan, self._delays(active, plan))
+        self._apply_impairments(active, partial(self._is_in_force, active))
 
-        def observe() -> Seen:
-            delays = sum(stage.delays(index, plan.kind) for index in active.targets) - before
-            is_pause = isinstance(plan, PauseFault)
-            text = stage.describe_pause(delays, names) if is_pause else describe_delays(plan.kind, delays, names)
-            return Seen(delays > 0, text)
+    def _delays(self, active: ActiveFault, plan: ImpairingFault) -> int:
+        return sum(self._stage.delays(index, plan.kind) for index in active.targets)
 
-        active.observe = observe
-        self._apply_impairments(active, lambda: self._is_in_force(active))
+    def _observe_delays(self, active: ActiveFault, plan: ImpairingFault, before: int) -> Seen:
+        stage, names, delays = self._stage, active.record.targets, self._delays(active, plan) - before
+        is_pause = isinstance(plan, PauseFault)
+        text = stage.describe_pause(delays, names) if is_pause else describe_delays(plan.kind, delays, names)
+        return Seen(delays > 0, text)
+
+    def _observe_links(self, active: ActiveFault, plan: LinkFault) -> Seen:
+        return seen_on_links(plan, self._stage.link_counts(active.key))
 
     def _begin_downtime(self, active: ActiveFault, plan: DownFault) -> None:
         downtime = Downtime(active, plan, self._stage, self.targets)
         self._downtimes.append(downtime)
         downtime.begin()
         if not downtime.is_trap:
-            self._stage.later(plan.down_ms, f"restart {active.number}", lambda: self._restart(downtime, active.hit))
+            self._stage.later(plan.down_ms, f"restart {active.number}", partial(self._restart, downtime, active.hit))
         self._is_in_force(active)
 
     def _note_beginning(self, active: ActiveFault) -> None:
@@ -273,7 +276,7 @@ class FaultEngine:
         if active.is_to_end:
             self._end(active)
         elif for_ms is not None:
-            stage.later(for_ms, f"fault {active.number} ends", lambda: self._end(active))
+            stage.later(for_ms, f"fault {active.number} ends", partial(self._end, active))
 
     def _end(self, active: ActiveFault) -> None:
         if active.is_over:
@@ -284,9 +287,9 @@ class FaultEngine:
         active.is_over = True
         active.record.ended_ms = self._stage.now_ms
         if isinstance(active.plan, LinkFault):
-            self._apply_links(lambda: self._note_end(active))
+            self._apply_links(partial(self._note_end, active))
         elif isinstance(active.plan, ImpairingFault):
-            self._apply_impairments(active, lambda: self._note_end(active))
+            self._apply_impairments(active, partial(self._note_end, active))
         else:
             self._note_end(active)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from cluster.faults.active import ActiveFault, Deaths
 from cluster.faults.link_faults import Seen
@@ -68,7 +69,7 @@ class RollingUpgrade:
         stage.notice(
             f"height {stage.height}: version {plan.version} goes to {', '.join(names[each] for each in group)}"
         )
-        stage.later(plan.down_ms, f"upgrade {fault.number}", lambda: self._start(group))
+        stage.later(plan.down_ms, f"upgrade {fault.number}", partial(self._start, group))
 
     def _start(self, group: Sequence[int]) -> None:
         self._let_up(group)

@@ -7,7 +7,7 @@ Nothing here needs more than executing a block does, so that a process of anothe
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from io import SEEK_END, BytesIO
 from itertools import chain
@@ -101,6 +101,17 @@ def encode_item(record: BlockRecord) -> bytes:
 def decode_item(item: bytes) -> BlockRecord:
     """The block of :func:`encode_item`. Raises :class:`CodecError`."""
     return BlockRecord(*decode(item[LENGTH_BYTES:], tuple[bytes, bytes, bytes]))
+
+
+def items_of(file: BinaryIO) -> Iterator[tuple[bytes, BlockRecord]]:
+    """The blocks from a file's position on, each also as bytes, up to the first that is not whole."""
+    while len(length := file.read(LENGTH_BYTES)) == LENGTH_BYTES:
+        item = length + file.read(int.from_bytes(length, "big"))
+        try:
+            record = decode_item(item)
+        except CodecError:
+            return
+        yield item, record
 
 
 def write_blocks(path: Path, blocks: Iterable[BlockRecord]) -> None:

@@ -15,7 +15,7 @@ from typing import Final, Protocol, overload
 
 from blake3 import blake3
 
-from cluster.record.archive import ARCHIVE_MAGIC, BlockRecord, archive_hasher, decode_item, encode_item
+from cluster.record.archive import ARCHIVE_MAGIC, BlockRecord, archive_hasher, decode_item, encode_item, items_of
 
 DIGEST_BYTES: Final = 32
 
@@ -43,6 +43,10 @@ class BlockStore(Protocol):
 
     def flush(self) -> None:
         """Give what was appended to the operating system, if it is kept in a file. Raises :class:`OSError`."""
+
+    def sync(self) -> None:
+        """From now on what was appended outlives the machine's power, if it is kept in a file. Raises
+        :class:`OSError`."""
 
 
 class MemoryBlocks:
@@ -73,6 +77,9 @@ class MemoryBlocks:
     def flush(self) -> None:
         pass
 
+    def sync(self) -> None:
+        pass
+
 
 class FileBlocks:
     """A store in a file, which becomes an archive of blocks (:mod:`cluster.record.archive`) when it is published.
@@ -92,6 +99,27 @@ class FileBlocks:
         self._largest = 0
         self._is_published = False
 
+    @classmethod
+    def reopen(cls, path: Path) -> FileBlocks:
+        """Go on with the file of a process that ended; a last block that is not whole is removed.
+
+        Raises :class:`OSError`. A file that does not begin as an archive has no blocks.
+        """
+        found = cls.__new__(cls)
+        found.path, found._is_published, found._largest = path, False, 0
+        found._file = path.open("rb+")
+        found._hasher, found._digests = archive_hasher(), bytearray()
+        found._ends = array("Q", [len(ARCHIVE_MAGIC)])
+        found._hasher.update(ARCHIVE_MAGIC)
+        if found._file.read(len(ARCHIVE_MAGIC)) == ARCHIVE_MAGIC:
+            for item, record in items_of(found._file):
+                found._note(item, record)
+        found._file.seek(0)
+        found._file.write(ARCHIVE_MAGIC)
+        found._file.seek(found._ends[-1])
+        found._file.truncate()
+        return found
+
     def __len__(self) -> int:
         return len(self._ends) - 1
 
@@ -99,10 +127,17 @@ class FileBlocks:
         """Raises :class:`OSError`."""
         item = encode_item(record)
         self._file.write(item)
+        self._note(item, record)
+
+    def _note(self, item: bytes, record: BlockRecord) -> None:
         self._hasher.update(item)
         self._ends.append(self._ends[-1] + len(item))
         self._digests += block_digest(record)
         self._largest = max(self._largest, len(record.block) + len(record.receipts))
+
+    def sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     def at(self, height: int) -> BlockRecord:
         begin, end = self._ends[height - 1 : height + 1]
@@ -222,6 +257,16 @@ class ServedBlocks(Sequence[BlockRecord]):
     def _at(self, height: int) -> BlockRecord:
         own = self.differing.get(height)
         return self.store.at(height) if own is None else own
+
+
+def as_stored(blocks: Sequence[BlockRecord]) -> Sequence[BlockRecord]:
+    """Those of a validator's blocks that are known although the store may have lost its last ones."""
+    if not isinstance(blocks, ServedBlocks):
+        return blocks
+    known = blocks.first_height - 1
+    while known < blocks.tip and (known + 1 <= len(blocks.store) or known + 1 in blocks.differing):
+        known += 1
+    return blocks[: known - blocks.first_height + 1]
 
 
 def differing_places(one: Sequence[BlockRecord], other: Sequence[BlockRecord]) -> Iterable[int]:

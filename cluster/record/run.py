@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple
 
+from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import first_few
 from cluster.record.archive import BlockRecord, Reexecuted
 from cluster.record.chain_store import BlockStore, MemoryBlocks
@@ -352,6 +353,23 @@ class LoadRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Absence:
+    """A time in which a live run had no driver."""
+
+    from_ms: float
+    """The last thing that the driver before noted."""
+    until_ms: float
+    from_height: int
+    until_height: int
+    late: tuple[str, ...] = ()
+    """What was due meanwhile and came late, in words."""
+
+    def __str__(self) -> str:
+        seconds = (self.until_ms - self.from_ms) / MILLISECONDS_PER_SECOND
+        return f"no driver from height {self.from_height} to {self.until_height} ({seconds:,.0f} s)"
+
+
+@dataclass(frozen=True, slots=True)
 class DrillRecord:
     """Which drill a run was (:mod:`cluster.tools.drills`)."""
 
@@ -406,6 +424,8 @@ class RunRecord:
     """Ctrl-C, or a driver failure, ended the run early."""
     time_up: str = ""
     """Everybody's progress when the run's time was up; empty if it ended by itself."""
+    absences: list[Absence] = field(default_factory=list)
+    """When it had no driver, of a live run that another one took over."""
     problems: list[str] = field(default_factory=list)
     """Problems around the run, one line each (a validator that never answered, Locust that died, …)."""
     digest: str | None = None

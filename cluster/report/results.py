@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,8 @@ def result_of(judged: Judged) -> dict[str, Any]:
         "disks": disks(books),
         "divergences": books.bisections,
     }
+    if record.absences:
+        result["absences"] = [{**asdict(absence), "text": str(absence)} for absence in record.absences]
     if record.drill is not None:
         result["drill"] = record.drill.page
     if record.backend == "sim":

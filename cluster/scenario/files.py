@@ -122,7 +122,7 @@ def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -
     With ``has_end`` it has to begin before the scenario's end. Raises :class:`BadInput`.
     """
     data = scenario.model_dump(mode="json", exclude_unset=True) | {"faults": [dict(fields)]}
-    if not has_end:
+    if not has_end and scenario.stop.duration_s is None:
         data["stop"] = {"height": MAX_HEIGHTS, "timeout_s": MAX_SECONDS}
     try:
         checked = Scenario.model_validate(data)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
-from cluster.common.limits import MAX_HEIGHTS, MAX_SECONDS
+from cluster.common.limits import MAX_DURATION_S, MAX_HEIGHTS, MAX_SECONDS
 from cluster.common.suggestions import instead
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario.genesis import check_genesis
@@ -64,10 +64,22 @@ class StopSection(Section):
 
     height: Height = 40
     """The load stops when the first validator has finalised this height."""
+    duration_s: Annotated[int, Field(ge=1, le=MAX_DURATION_S)] | None = None
+    """The load stops so long after the testnet was up, and ``height`` says nothing."""
     timeout_s: Annotated[int, Field(ge=1, le=MAX_SECONDS)] = 120
-    """Maximum length of the run."""
+    """Maximum length of the run; with ``duration_s`` of its end alone, from when the load stops."""
     drain_blocks: Annotated[int, Field(ge=0, le=1_000)] = 5
     """Blocks to finalise after the load stopped, for pending transactions and timers."""
+
+    @property
+    def below_height(self) -> int:
+        """What is planned begins below this height."""
+        return self.height if self.duration_s is None else MAX_HEIGHTS
+
+    @property
+    def longest_s(self) -> int:
+        """The longest that the run may take once the testnet is up."""
+        return (self.duration_s or 0) + self.timeout_s
 
 
 class Scenario(Section):
@@ -99,11 +111,11 @@ class Scenario(Section):
         self._check_network()
         self._check_behaviours()
         joins_at = {names[index]: height for index, height in self.validators.late.items()}
-        check_faults_fit(self.planned_faults, names, joins_at, self.stop.height, self.stop.timeout_s * 1_000)
+        check_faults_fit(self.planned_faults, names, joins_at, self.stop)
         self._check_lost_nodes()
-        self.load.check_heights(self.stop.height)
+        self.load.check_heights(self.stop.below_height)
         for index, height in self.validators.late.items():
-            if height >= self.stop.height:
+            if height >= self.stop.below_height:
                 raise ValueError(
                     f"validators.nodes[{index}].joins_at_height: {height} is not below stop.height ({self.stop.height})"
                 )
@@ -182,7 +194,7 @@ class Scenario(Section):
             if number and fork.at_height <= self.forks[number - 1].at_height:
                 raise ValueError(f"forks[{number}].at_height: {fork.at_height} is not above that of the fork before")
             after = self.after_fork(number)
-            for stop in (before.stop.height, after.stop.height):
+            for stop in (before.stop.below_height, after.stop.below_height):
                 if fork.at_height >= stop:
                     raise ValueError(f"forks[{number}].at_height: {fork.at_height} is not below stop.height ({stop})")
             try:
@@ -230,7 +242,7 @@ class Scenario(Section):
         begins += self.validators.late.values()
         last = max(1, min(height, MAX_HEIGHTS), *(1 + begin for begin in begins if begin is not None))
         last_s = max((1 + fault.at_ms // 1_000 for fault in self.faults if fault.at_ms is not None), default=0)
-        stop = {"height": last, "timeout_s": max(self.stop.timeout_s, last_s)}
+        stop = {"height": last, "duration_s": None, "timeout_s": max(self.stop.timeout_s, last_s)}
         success = self.success.of_part(min(height, self.stop.height), self.stop.height)
         return self.model_copy(update={"stop": self.stop.model_copy(update=stop), "success": success})
 

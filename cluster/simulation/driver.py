@@ -16,7 +16,7 @@ from typing import Final
 
 from cluster.common.errors import BadInput
 from cluster.common.limits import COLLECTOR_THRESHOLDS
-from cluster.common.units import MICROSECONDS_PER_MILLISECOND
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MICROSECONDS_PER_SECOND
 from cluster.disks.memory import MemoryDisk
 from cluster.faults.engine import FaultEngine
 from cluster.faults.link_faults import LinkFaults
@@ -111,6 +111,8 @@ class Simulation:
         self.watches = Watches(scenario, genesis, self.validators, lambda: self.clock.now_ms)
         self._load = Load(self.record, self.machines, self.clock, self.random)
         self._best_height = 0
+        self._end_height = None if scenario.stop.duration_s is not None else scenario.stop.height
+        """The height at which the load stops; ``None`` until its time is up, if it goes on for a time."""
         self._late = dict(late)
         self._may_be_over = False
         """Whether something happened since the last look that may end the run."""
@@ -138,6 +140,8 @@ class Simulation:
         """Run to the scenario's end, in virtual time; what was reached is recorded even if it stops short."""
         with collecting_rarely():
             self._run()
+            if self._end_height is None:
+                self.record.stop_requested_at_height = self._best_height
             for fork in self._given.forks[self._forks_taken :]:
                 self.record.problems.append(f"the fork at height {fork.at_height} was never reached")
             self._recorder.collect(self.links, self.watches)
@@ -174,6 +178,9 @@ class Simulation:
         self._load.begin()
         self._recorder.schedule_sample()
         self.faults.schedule()
+        duration_s = self._given.stop.duration_s
+        if duration_s is not None:
+            self.clock.after(duration_s * MICROSECONDS_PER_SECOND, "the load stops", b"", self._end_here)
 
     def advance(self) -> bool:
         """Perform the next event; ``False`` if the run is over."""
@@ -390,7 +397,19 @@ class Simulation:
         for index in [index for index, height in self._late.items() if self._best_height >= height]:
             del self._late[index]
             self.clock.after(0, f"join {index}", b"", lambda machine=self.machines[index]: self._begin_join(machine))  # type: ignore[misc]
-        if self._best_height >= self.scenario.stop.height and self._load.is_running:
+        if self._given.stop.duration_s is None:
+            self._end_height = self.scenario.stop.height
+        if self._end_height is not None and self._best_height >= self._end_height:
+            self._stop_load()
+
+    def _end_here(self) -> None:
+        """The time is up: the height that is reached becomes the run's last one."""
+        self._end_height = self.record.stop_requested_at_height = self._best_height
+        self._may_be_over = True
+        self._stop_load()
+
+    def _stop_load(self) -> None:
+        if self._load.is_running:
             self._load.is_running = False
             self._notice(self.record.drain_notice(self._best_height))
 
@@ -407,8 +426,10 @@ class Simulation:
 
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained."""
-        goal = self.scenario.stop.height + self.scenario.stop.drain_blocks
         self._may_be_over = False
+        if self._end_height is None:
+            return False
+        goal = self._end_height + self.scenario.stop.drain_blocks
         if self._best_height < goal:
             return False
         awaited = [machine for machine in self.machines if machine.byzantine is None]
@@ -448,7 +469,7 @@ def _ignore(index: int, effect: Effect) -> None:
 
 def _limit_us(scenario: Scenario) -> int:
     """When a run's time is up."""
-    return scenario.stop.timeout_s * 1_000 * MICROSECONDS_PER_MILLISECOND
+    return scenario.stop.longest_s * MICROSECONDS_PER_SECOND
 
 
 def simulate(

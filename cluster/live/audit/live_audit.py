@@ -25,7 +25,7 @@ from cluster.audit.served_chains import read_served
 from cluster.live.audit.beside import ReexecutionBeside
 from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.record.archive import BlockRecord
-from cluster.record.chain_store import BlockStore, ServedBlocks
+from cluster.record.chain_store import BlockStore, ServedBlocks, as_stored
 from cluster.record.run import RunRecord, ValidatorRecord
 from loadgen.client import ClientError, Gone, ValidatorClient
 
@@ -144,6 +144,12 @@ class LiveAudit:
     def store(self) -> BlockStore:
         return self._record.store
 
+    def take_over(self, known: Mapping[int, ValidatorRecord]) -> None:
+        """Go on with what the audit of another process knew of validators, as far as the store still has it."""
+        for index, found in known.items():
+            found.blocks = as_stored(found.blocks)
+            self.known[index] = found
+
     def start(self) -> None:
         """Go round from now on."""
         self._rounds = self._pool.submit(self._run)
@@ -200,8 +206,9 @@ class LiveAudit:
         late = self._record.scenario.validators.late
         left = [found for found in self.known.values() if not found.byzantine and found.index not in given_up]
         height = min((found.tip for found in left if found.blocks or found.index not in late), default=0)
-        self.store.flush()
-        return min(height, len(self.store))
+        stored = len(self.store)
+        self.store.sync()
+        return min(height, stored)
 
     def lose(self, index: int, url: str) -> tuple[ValidatorRecord, bool]:
         """A validator's disk is about to be lost. Returns what it served of it, and whether it served all."""

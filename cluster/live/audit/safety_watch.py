@@ -50,8 +50,12 @@ class Heard:
     def note_hosts(self, running: Set[Hashable], answered_s: float) -> None:
         """The processes of hosts that run, and when the last of them answered (monotonic seconds)."""
         if self._hosts - running:
-            self.doubtful_view = self.highest_view + VIEWS_UNTOLD
+            self.doubt(self.highest_view)
         self._hosts, self._answered_s = running, answered_s
+
+    def doubt(self, view: int) -> None:
+        """Of views up to this one, and shortly above it, not all was told: to nobody, or to another driver."""
+        self.doubtful_view = max(self.doubtful_view, view + VIEWS_UNTOLD)
 
     def all_since(self, moment_s: float) -> bool:
         """Whether every host that runs told long enough after a moment all that it knew at that moment."""

@@ -6,9 +6,11 @@ milliseconds since the run began.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 from cluster.live.driver.hosts import Hosts
+from cluster.live.handover.sightings import Sightings
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import CertificateSeen, FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
@@ -26,6 +28,8 @@ class ChainWatch:
 
     def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
         self._record = record
+        self.sightings: Sightings | None = None
+        """Gets finalizations and proposals, if they are to outlive this process."""
         self._began_epoch_ms = began_epoch_ms
         self.trace = LiveTrace(record, began_epoch_ms)
         self.lag, self.busyness = LagMeter(), Busyness()
@@ -50,8 +54,7 @@ class ChainWatch:
                     pass  # for the faults that wait for votes, and for the audit
                 case FirstSeen(height=height):
                     at_ms = self._at_ms(seen)
-                    earliest = self._record.proposals.get(height, at_ms)
-                    self._record.proposals[height] = min(at_ms, earliest)
+                    self._note_proposal(at_ms, height)
                 case ViewSeen(view=view):
                     at_ms = self._at_ms(seen)
                     self.trace.windows.begin(at_ms)
@@ -59,8 +62,23 @@ class ChainWatch:
                 case FinalSeen(block=block):
                     at_ms = self._at_ms(seen)
                     self._record.note_reorg(validator, block.height, block.reorg_depth)
-                    self._record.finalizations.append(Finalization(at_ms, validator, block.height))
+                    self._note_final(Finalization(at_ms, validator, block.height))
                     self._count(block)
+
+    def _note_final(self, seen: Finalization) -> None:
+        self._record.finalizations.append(seen)
+        if self.sightings is not None:
+            self.sightings.finalized(seen)
+
+    def _note_proposal(self, at_ms: float, height: int) -> None:
+        if at_ms < self._record.proposals.get(height, math.inf):
+            self._record.proposals[height] = at_ms
+            if self.sightings is not None:
+                self.sightings.proposed(at_ms, height)
+
+    def take_over(self, sightings: Sightings) -> None:
+        """Go on in another process than the one that it was made in."""
+        self.sightings, self.lag, self.busyness = sightings, LagMeter(), Busyness()
 
     def take_use(self, at_ms: float, view: ValidatorView) -> None:
         """Enter the resources that a validator uses, if its host reported them."""

@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,26 +25,35 @@ from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
-from cluster.live.driver.hosts import Hosts, allow_pruning
-from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE, MAX_RUN_TIME_S
+from cluster.live.driver.hosts import Hosts, allow_pruning, nothing, state_of
+from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE
 from cluster.live.driver.node_watch import NodeWatch
-from cluster.live.driver.ray_session import RaySession, one_line
-from cluster.live.driver.stage import LiveStage
+from cluster.live.driver.ray_session import KeptRay, RaySession, one_line
+from cluster.live.driver.stage import UNKNOWN_ORDERS, LiveStage, make
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
+from cluster.live.handover.absence import absence_of
+from cluster.live.handover.checkpoint import Checkpoint
+from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock
+from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.chain_store import FileBlocks
 from cluster.record.folder import STORE_FILE
+from cluster.record.host_info import Busyness
 from cluster.record.run import RunRecord, Sample
 from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
+from loadgen.runplan import MAX_RUN_TIME_S
 
 SAMPLE_EVERY_MS: Final = 500.0
 FREEZE_TIMEOUT_S: Final = 20.0
+NOT_KEPT: Final = frozenset({"backend", "genesis", "scheme", "store", "finalizations", "proposals", "kept_ledger"})
+"""Of a record, since it is elsewhere, or made again."""
+KEPT_OF_RECORDS: Final = tuple(field.name for field in fields(RunRecord) if field.name not in NOT_KEPT)
 LOOKS_AT_THE_END: Final = 2
 """A question may be open from before the hosts came to rest; the next one is answered with what is there then."""
 
@@ -59,6 +70,7 @@ def live_testnet(
     run_until_stopped: threading.Event | None = None,
     served: Served = ON_THE_LOOPBACK,
     stop_on_fail: bool = False,
+    lease_s: float | None = None,
 ) -> Iterator[RunRecord]:
     """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; yields its record.
 
@@ -70,6 +82,7 @@ def live_testnet(
     endpoint stops it: the load ends, the validators drain, and the height reached becomes the scenario's stop height.
     ``interrupts`` are the caller's, if it guards its own work on the record with them. ``served`` is the address of the
     testnet's endpoint. With ``stop_on_fail`` the first violation of a rule that is seen while it runs ends the run.
+    With ``lease_s`` the testnet outlives this process for so long, and :func:`attached_testnet` takes it over.
 
     Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` if the testnet
     cannot be started, :class:`OSError` if the folder cannot be written.
@@ -78,13 +91,59 @@ def live_testnet(
         raise BadInput(f"{scenario.name}: {problem}")
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
         run = _LiveRun(
-            scenario, seed, commit, folder, active, run_until_stopped, served, on_sample, on_notice, stop_on_fail
+            scenario,
+            seed,
+            commit,
+            folder,
+            active,
+            run_until_stopped,
+            served,
+            on_sample,
+            on_notice,
+            stop_on_fail,
+            lease_s,
         )
         try:
             run.perform()
             yield run.record
         finally:
             run.close()
+
+
+@contextmanager
+def attached_testnet(
+    checkpoint: Checkpoint,
+    folder: Path,
+    interrupts: Interrupts,
+    on_sample: Callable[[Sample], None] | None = None,
+    on_notice: Callable[[str], None] | None = None,
+) -> Iterator[RunRecord]:
+    """:func:`live_testnet` of a driver that died, from its checkpoint on, to the end that it would have had.
+
+    If the testnet is gone, the record has what is known, and counts as interrupted. Raises :class:`BadInput` if the
+    checkpoint cannot be read, :class:`OSError` if the folder cannot be written.
+    """
+    header = checkpoint.header
+    scenario = Scenario.model_validate_json(header["scenario"])
+    kept = header["testnet"]["ray"]
+    run = _LiveRun(
+        scenario,
+        header["seed"],
+        header["commit"],
+        folder,
+        interrupts,
+        None,
+        Served(*header["testnet"]["served"]),
+        on_sample,
+        on_notice,
+        header["stop_on_fail"],
+        None if kept is None else KeptRay(**kept).lease_s,
+    )
+    try:
+        run.take_over(checkpoint)
+        yield run.record
+    finally:
+        run.close()
 
 
 def run_live(
@@ -102,17 +161,61 @@ def run_live(
         return record
 
 
+class _Gone:
+    """Stands for the hosts of a testnet that is gone: what a checkpoint has of them is never called."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return nothing
+
+
 class _End:
     """The end of a run: the height at which the load stops, and the time at which the run is given up."""
 
-    def __init__(self, scenario: Scenario, run_until_stopped: threading.Event | None, on_fail: bool) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        run_until_stopped: threading.Event | None,
+        on_fail: bool,
+        now_ms: Callable[[], float],
+    ) -> None:
+        self._now_ms = now_ms
         self._event = run_until_stopped
         self.on_fail = on_fail
         """Whether the first violation of a rule ends it."""
-        self._timeout_s = scenario.stop.timeout_s
-        self.height: int | None = scenario.stop.height if run_until_stopped is None else None
-        """``None`` until the run is stopped, if it has no stop height."""
-        self._deadline = time.monotonic() + self._timeout_s if run_until_stopped is None else math.inf
+        self._timeout_ms = scenario.stop.timeout_s * MILLISECONDS_PER_SECOND
+        self.duration_s = scenario.stop.duration_s if run_until_stopped is None else None
+        has_height = run_until_stopped is None and self.duration_s is None
+        self.height: int | None = scenario.stop.height if has_height else None
+        """``None`` until the run is stopped, or its duration is over, if it has no stop height."""
+        self._deadline_ms = now_ms() + self._timeout_ms if has_height else math.inf
+        self._over_ms = math.inf
+        """When its duration is over."""
+
+    def begin(self) -> None:
+        """The testnet is up."""
+        if self.duration_s is not None:
+            self._over_ms = self._now_ms() + self.duration_s * MILLISECONDS_PER_SECOND
+
+    @property
+    def state(self) -> tuple[int | None, float, float]:
+        """For another driver."""
+        return self.height, self._deadline_ms, self._over_ms
+
+    def take_over(self, state: tuple[int | None, float, float], away_ms: float) -> None:
+        """Go on with another driver's: the time without any does not count towards the time limit."""
+        self.height, self._deadline_ms, self._over_ms = state
+        self._deadline_ms += away_ms
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it goes on until it is stopped."""
+        return self._event is not None and self.height is None
+
+    @property
+    def is_duration_over(self) -> bool:
+        return self.height is None and self._now_ms() >= self._over_ms
 
     @property
     def is_requested(self) -> bool:
@@ -121,11 +224,11 @@ class _End:
 
     @property
     def is_time_up(self) -> bool:
-        return time.monotonic() > self._deadline
+        return self._now_ms() > self._deadline_ms
 
     def set(self, height: int) -> None:
         """Stop at a height. The time limit starts anew, for draining."""
-        self.height, self._deadline = height, time.monotonic() + self._timeout_s
+        self.height, self._deadline_ms = height, self._now_ms() + self._timeout_ms
 
 
 class _LiveRun:
@@ -143,6 +246,7 @@ class _LiveRun:
         on_sample: Callable[[Sample], None] | None = None,
         on_notice: Callable[[str], None] | None = None,
         stop_on_fail: bool = False,
+        lease_s: float | None = None,
     ) -> None:
         self.on_sample = on_sample or (lambda sample: None)
         self.on_notice = on_notice or (lambda notice: None)
@@ -150,15 +254,15 @@ class _LiveRun:
         """Without the end that a request may have set."""
         self._folder = folder
         self._interrupts = interrupts
-        self._end = _End(scenario, run_until_stopped, stop_on_fail)
-        self._began = time.monotonic()
-        began_epoch_ms = time.time() * MILLISECONDS_PER_SECOND
+        self._clock = RunClock()
+        self._end = _End(scenario, run_until_stopped, stop_on_fail, self._clock.now_ms)
         genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
         self.record = RunRecord(scenario, "live", seed, commit, genesis)
-        self._watch = ChainWatch(self.record, began_epoch_ms)
+        self._watch = ChainWatch(self.record, self._clock.began_epoch_ms)
         self._joins = JoinWatch(self.record, self.on_notice)
         self._sampled_ms = float("-inf")
-        self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice)
+        self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice, lease_s)
+        self._handover = None if lease_s is None else Handover(folder, self._clock)
         self._stage: LiveStage | None = None
         self._audit = self._new_audit()
         """A new one once there is a folder."""
@@ -170,8 +274,20 @@ class _LiveRun:
         self._folder.mkdir(parents=True, exist_ok=True)
         self.record.store = FileBlocks(self._folder / STORE_FILE)
         self._audit = self._new_audit()
+        if self._handover is not None:
+            self._watch.sightings = self._handover.begin()
+        self._go(self._start)
+
+    def take_over(self, checkpoint: Checkpoint) -> None:
+        """Go on where another driver wrote a checkpoint. Raises :class:`BadInput` if it cannot be read."""
+        self._go(partial(self._adopt, checkpoint))
+
+    def _go(self, start: Callable[[], tuple[Hosts, LiveStage] | None]) -> None:
+        """Follow what ``start`` gives, if anything, and collect."""
         try:
-            self._follow(*self._start())
+            found = start()
+            if found is not None:
+                self._follow(*found)
         except KeyboardInterrupt:
             self.record.interrupted = True
             self.on_notice("interrupted: collecting what is known; interrupt again to end without it")
@@ -180,7 +296,8 @@ class _LiveRun:
                 raise
             self._note_failure(error)
         try:
-            self._conclude()
+            if self._handover is None or self._handover.phase != COLLECTED:
+                self._conclude()
         except KeyboardInterrupt:
             self.record.interrupted = True
             self.record.problems.append("interrupted again: not everything was collected")
@@ -189,11 +306,14 @@ class _LiveRun:
             self._note_failure(error)
         if not self.record.validators:
             self.record.validators = list(self._audit.known.values())
+        self._write_checkpoint(COLLECTED)
 
     def close(self) -> None:
         """End everything that was started. Nothing interrupts this."""
         with ExitStack() as last_to_first:
             last_to_first.callback(self._testnet.close)
+            if self._handover is not None:
+                last_to_first.callback(self._handover.close)
             last_to_first.callback(self._discard_empty_store)
             if self._audit.beside is not None:
                 last_to_first.callback(self._audit.beside.close)
@@ -204,28 +324,112 @@ class _LiveRun:
             self.record.store.discard()
 
     def _new_audit(self) -> LiveAudit:
-        return LiveAudit(self.record, lambda: self._now_ms, ReexecutionBeside(self.record, self._folder))
+        return LiveAudit(self.record, self._clock.now_ms, ReexecutionBeside(self.record, self._folder))
 
     def _note_failure(self, error: Exception) -> None:
         self.record.interrupted = True
         self.record.problems.append(f"the driver failed: {one_line(error)}")
         self.on_notice(self.record.problems[-1])
 
-    @property
-    def _now_ms(self) -> float:
-        return (time.monotonic() - self._began) * MILLISECONDS_PER_SECOND
+    # --- from driver to driver ----------------------------------------------------------------------------------------
+
+    def _write_checkpoint(self, phase: str) -> None:
+        """Write all that another driver needs, if one may come. Raises :class:`OSError`."""
+        handover, hosts, store = self._handover, self._testnet.hosts, self.record.store
+        if handover is None or hosts is None or not isinstance(store, FileBlocks) or not self._stage:
+            return
+        handover.phase = phase
+        header = {
+            "scenario": self._scenario.model_dump_json(),
+            "seed": self.record.seed,
+            "commit": self.record.commit,
+            "height": self._watch.height,
+            "stop_on_fail": self._end.on_fail,
+            "testnet": self._testnet.state,
+        }
+        with self._audit.lock:  # else blocks come while they are written
+            state = {
+                "record": {name: getattr(self.record, name) for name in KEPT_OF_RECORDS},
+                "watch": self._watch,
+                "joins": self._joins,
+                "stage": self._stage,
+                "end": self._end.state,
+                "hosts": state_of(hosts),
+                "known": self._audit.known,
+            }
+            handover.write(header, state, store, self._outside(hosts))
+
+    def _outside(self, hosts: Hosts | None) -> dict[str, object]:
+        """What a checkpoint does not have, but names."""
+        found: dict[str, object] = {"run": self, "record": self.record, "store": self.record.store}
+        found |= {"clock": self._clock, "notice": self.on_notice, "hosts": _Gone() if hosts is None else hosts}
+        return found | {"sightings": self._watch.sightings}
+
+    def _adopt(self, checkpoint: Checkpoint) -> tuple[Hosts, LiveStage] | None:
+        """Find the testnet of a driver that died. Returns what is left to be followed."""
+        header, handover, testnet = checkpoint.header, self._handover, self._testnet
+        assert handover is not None
+        self._clock.take_over(header["began_epoch_ms"])
+        self.record.store = FileBlocks.reopen(self._folder / STORE_FILE)
+        self._watch.sightings, finalizations, proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)
+        self.record.finalizations, self.record.proposals = finalizations, proposals
+        handover.take_over(self._watch.sightings, header["phase"])
+        self._audit = self._new_audit()
+        hosts, why_gone = None, ""
+        if header["phase"] != COLLECTED:
+            try:
+                hosts = testnet.take_over(KeptRay(**header["testnet"]["ray"]), self._make_hosts)
+            except (BadInput, TestnetError) as error:
+                why_gone = str(error)
+        state = checkpoint.state(self._outside(hosts))
+        self._restore(state, header["at_ms"])
+        if hosts is not None:
+            hosts.create(self._scenario, self.record.seed, self._folder, testnet.bind, state["hosts"])
+            if all(host.phase is Phase.DEAD for host in hosts.all):
+                why_gone = "every host has ended"
+        if why_gone:
+            self._clock.stop(header["at_ms"])
+            testnet.note_load(header["testnet"]["load"])
+            testnet.hosts = None
+            died = f"it died at height {header['height']}, and its testnet is gone"
+            raise TestnetError(f"{died}: {why_gone}")
+        if hosts is None or self._stage is None:
+            return None
+        self._stage.inject(partial(make, state["hosts"]["calls"]), UNKNOWN_ORDERS)
+        testnet.take_load_over(header["testnet"]["load"], load_time_s(self._scenario, self._end.is_open))
+        hear_from_all(hosts, self._watch, self._interrupts.checkpoint)
+        self._audit.safety.heard.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
+        heights, now_ms = (header["height"], self._watch.height), self._clock.now_ms()
+        absence = absence_of(self.record.faults, header["at_ms"], now_ms, heights, self._stage.agenda.fault_ms)
+        self.record.absences.append(absence)
+        for line in (str(absence), *absence.late):
+            self.on_notice(line)
+        testnet.write_endpoints()
+        return None if header["phase"] == ENDING else (hosts, self._stage)
+
+    def _restore(self, state: Mapping[str, Any], left_ms: float) -> None:
+        """Have the state that another driver had at a moment."""
+        sightings = self._watch.sightings
+        assert sightings is not None
+        for name in KEPT_OF_RECORDS:
+            setattr(self.record, name, state["record"][name])
+        self._watch, self._joins, self._stage = state["watch"], state["joins"], state["stage"]
+        self._watch.take_over(sightings)
+        self._end.take_over(state["end"], self._clock.now_ms() - left_ms)
+        self._audit.take_over(state["known"])
 
     # --- start --------------------------------------------------------------------------------------------------------
 
     def _start(self) -> tuple[Hosts, LiveStage]:
-        longest_s = start_timeout_s(self._scenario) + self._scenario.stop.timeout_s + EXTRA_RUN_TIME_S
-        run_time_s = MAX_RUN_TIME_S if self._end.height is None else int(longest_s)
-        hosts = self._testnet.start(run_time_s, self._make_hosts, self._look_at_start)
-        now_ms, height = (lambda: self._now_ms), (lambda: self._watch.height)
+        hosts = self._testnet.start(
+            load_time_s(self._scenario, self._end.is_open), self._make_hosts, self._look_at_start
+        )
+        now_ms, height = self._clock.now_ms, partial(getattr, self._watch, "height")
         # from now on, with every host up, faults may begin
         stage = LiveStage(self._scenario, self.record.seed, hosts, now_ms, height, self.on_notice, self._keep_blocks)
         self._stage, self.record.faults = stage, stage.engine.records
-        self.on_notice(f"{len(hosts.all)} hosts are up after {self._now_ms / MILLISECONDS_PER_SECOND:.1f} s")
+        self._end.begin()
+        self.on_notice(f"{len(hosts.all)} hosts are up after {self._clock.now_ms() / MILLISECONDS_PER_SECOND:.1f} s")
         return hosts, stage
 
     def _make_hosts(self, session: RaySession) -> Hosts:
@@ -247,18 +451,20 @@ class _LiveRun:
         self._audit.start()
         while not self._is_over(hosts) and not self._must_stop(hosts):
             if self._end.is_time_up:
-                after_s = self._now_ms / MILLISECONDS_PER_SECOND
-                self.record.time_up = f"the time was up after {after_s:.0f} s: {self._standings(hosts)}"
+                after_s = self._clock.now_ms() / MILLISECONDS_PER_SECOND
+                self.record.time_up = f"the time was up after {after_s:.0f} s: {standings(self._scenario, hosts)}"
                 return
             self._wait(stage)
             self._testnet.check()
             hosts.look(self._watch.height)
             self._watch.take_lags(hosts)
             self._obey(hosts, stage)
-            self._joins.look(hosts, self._now_ms, self._watch.height)
+            self._joins.look(hosts, self._clock.now_ms(), self._watch.height)
             self._sample(hosts)
             stage.perform()
             self._watch_load()
+            if self._handover is not None:
+                self._handover.look((stage.agenda.mark, self._end.height), partial(self._write_checkpoint, FOLLOWING))
 
     def _must_stop(self, hosts: Hosts) -> bool:
         """Tell what breaks a rule by now; whether that ends the run."""
@@ -284,12 +490,12 @@ class _LiveRun:
         """Wait until the next look, at most until a fault begins or ends. The first signal ends a run without end."""
         planned_s, next_ms = LOOK_EVERY_S, stage.agenda.next_ms
         if next_ms is not None:
-            planned_s = max(0.0, min(planned_s, (next_ms - self._now_ms) / MILLISECONDS_PER_SECOND))
+            planned_s = max(0.0, min(planned_s, (next_ms - self._clock.now_ms()) / MILLISECONDS_PER_SECOND))
         self._watch.lag.begin()
         try:
             self._interrupts.wait(planned_s)
         except KeyboardInterrupt:
-            if self._end.height is not None:
+            if not self._end.is_open:
                 raise
             self._interrupts.accept()
             self._end_here()
@@ -302,6 +508,8 @@ class _LiveRun:
         assert control is not None
         if self._end.is_requested and self._end.height is None:
             self._end_here()
+        if self._end.is_duration_over:
+            self._end_here(as_planned=True)
         while not control.orders.empty():
             match control.orders.get_nowait():
                 case StopRun() if self._end.height is None or self._end.height > self._watch.height:
@@ -311,16 +519,19 @@ class _LiveRun:
                         answer.set_result(self._add_fault(stage, fields))
                     except BadInput as error:
                         answer.set_exception(error)
-        control.view = look_over(self.record, hosts, self._watch.height, self._now_ms, self._audit.page)
+        control.view = look_over(self.record, hosts, self._watch.height, self._clock.now_ms(), self._audit.page)
 
-    def _end_here(self) -> None:
-        """The height that is reached becomes the run's last one."""
+    def _end_here(self, as_planned: bool = False) -> None:
+        """The height that is reached becomes the run's last one; ``as_planned`` since its time is over."""
         self._end.set(self._watch.height)
-        self._note_end(self._watch.height)
-        self.on_notice(f"height {self._watch.height}: stop requested")
+        self._note_end(self._watch.height, as_planned)
+        why = f"{self._end.duration_s:,} s are over" if as_planned else "stop requested"
+        self.on_notice(f"height {self._watch.height}: {why}")
 
-    def _note_end(self, height: int) -> None:
-        self.record.stop_requested_at_height, self.record.scenario = height, self._scenario.ended_at(height)
+    def _note_end(self, height: int, as_planned: bool = False) -> None:
+        self.record.stop_requested_at_height = height
+        if not as_planned:
+            self.record.scenario = self._scenario.ended_at(height)
 
     def _is_over(self, hosts: Hosts) -> bool:
         """Whether every validator that still takes part has drained."""
@@ -339,15 +550,8 @@ class _LiveRun:
             and all(state.height > healed or state.diverged for state in awaited)
         ) or not alive
 
-    def _standings(self, hosts: Hosts) -> str:
-        names = self._scenario.validators.names
-        return ", ".join(
-            f"{name} {'does not answer' if height is None else f'is at height {height}'}"
-            for name, height in zip(names, hosts.by_validator(Host.height), strict=True)
-        )
-
     def _sample(self, hosts: Hosts) -> None:
-        now_ms, trace = self._now_ms, self._watch.trace
+        now_ms, trace = self._clock.now_ms(), self._watch.trace
         trace.windows.look(now_ms, self._watch.height)
         hosts.wants_stamps = trace.wants(now_ms)
         if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
@@ -434,7 +638,7 @@ class _LiveRun:
         self._watch.take(view.index, view.observations)
         self._audit.safety.take(view.index, view.observations)
         self._watch.trace.take(view.index, view.stamps)
-        self._watch.take_use(self._now_ms, view)
+        self._watch.take_use(self._clock.now_ms(), view)
         if self._stage is not None and self._stage.engine.is_listening:
             for seen in view.observations:
                 if isinstance(seen, VoteSent):
@@ -445,9 +649,10 @@ class _LiveRun:
     def _conclude(self) -> None:
         """Stop the load, bring the validators to rest, and collect their state."""
         self._audit.close()
-        self.record.duration_ms = self._now_ms
+        self.record.duration_ms = self._clock.now_ms()
         if self._end.height is None:
             self._note_end(self._watch.height)
+        self._write_checkpoint(ENDING)
         self._testnet.finish_load(self._interrupts.checkpoint)
         if self._testnet.hosts is not None:
             self._freeze_and_collect(self._testnet.hosts)
@@ -460,10 +665,10 @@ class _LiveRun:
             self.record.problems.append(f"host {host.number} did not come to rest: {reason}")
         for _ in range(LOOKS_AT_THE_END):
             hosts.look(self._watch.height, starts=False)
-        self.record.duration_ms = self._now_ms
+        self.record.duration_ms = self._clock.now_ms()
         self._watch.trace.close(self.record.duration_ms)
         self._watch.take_lags(hosts)
-        self._note_totals(hosts)
+        note_totals(self.record, hosts, self._watch.busyness)
         at_rest = [host for host in hosts.all if host not in [host for host, _ in failed]]
         for host in hosts.all:
             if host.phase is not Phase.UP and host.not_ready and self._watch.height:
@@ -478,13 +683,37 @@ class _LiveRun:
         assert self._audit.beside is not None
         self._audit.beside.finish(checkpoint)
 
-    def _note_totals(self, hosts: Hosts) -> None:
-        totals = hosts.totals()
-        self.record.metrics["messages_sent"] = totals.messages
-        self.record.metrics["messages_dropped"] = totals.lost
-        self.record.metrics["bytes_sent"] = totals.size
-        self.record.metrics["core_seconds"] = totals.core_seconds
-        self.record.metrics.update(self._watch.busyness.metrics())
-        first_ms = self.record.finalizations.first_ms
-        if first_ms is not None:
-            self.record.metrics["startup_seconds"] = first_ms / MILLISECONDS_PER_SECOND
+
+def load_time_s(scenario: Scenario, is_open: bool) -> int:
+    """The load ends by itself after this time; ``is_open`` is a run that goes on until it is stopped."""
+    longest_s = start_timeout_s(scenario) + scenario.stop.longest_s + EXTRA_RUN_TIME_S
+    return MAX_RUN_TIME_S if is_open else int(longest_s)
+
+
+def hear_from_all(hosts: Hosts, watch: ChainWatch, checkpoint: Callable[[], None]) -> None:
+    """Look at hosts that another driver left until each has answered, or is known to be gone."""
+    deadline = time.monotonic() + FREEZE_TIMEOUT_S
+    while any(host.reports.are_stale and host.is_running for host in hosts.all) and time.monotonic() < deadline:
+        hosts.look(watch.height)
+        checkpoint()
+
+
+def standings(scenario: Scenario, hosts: Hosts) -> str:
+    """The height of everybody, in words."""
+    return ", ".join(
+        f"{name} {'does not answer' if height is None else f'is at height {height}'}"
+        for name, height in zip(scenario.validators.names, hosts.by_validator(Host.height), strict=True)
+    )
+
+
+def note_totals(record: RunRecord, hosts: Hosts, busyness: Busyness) -> None:
+    """Enter the figures that only the driver knows."""
+    totals = hosts.totals()
+    record.metrics["messages_sent"] = totals.messages
+    record.metrics["messages_dropped"] = totals.lost
+    record.metrics["bytes_sent"] = totals.size
+    record.metrics["core_seconds"] = totals.core_seconds
+    record.metrics.update(busyness.metrics())
+    first_ms = record.finalizations.first_ms
+    if first_ms is not None:
+        record.metrics["startup_seconds"] = first_ms / MILLISECONDS_PER_SECOND

@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -23,10 +24,11 @@ from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line
 from cluster.live.driver.supervised_host import Host, Phase, Totals
-from cluster.live.host.host import HostView, ValidatorAddress, ValidatorView
+from cluster.live.host.host import DATA_FOLDER, HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
 from cluster.live.injection import Injection, LastWords
 from cluster.live.network.transport import PeerAddress
+from cluster.live.processes import resumption
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from cluster.scenario import Scenario
@@ -81,6 +83,11 @@ class Orders:
     ) -> None:
         """Call ``then`` once all have answered, gone down or timed out. The next look finds a host that went down."""
         self._orders.append(_Order(dict(pending), then, time.monotonic() + timeout_s, on_failure))
+
+    @property
+    def calls(self) -> list[Callable[[], None]]:
+        """What is to be called once the orders under way are complete."""
+        return [order.then for order in self._orders]
 
     def look(self, wait_s: float) -> None:
         """Take the answers that come, and finish the orders that are complete."""
@@ -143,24 +150,39 @@ class Hosts:
         """Places where code of other folders was compiled, or is being compiled."""
         self._signals: dict[Place, ProcessSignals | RemoteProcessSignals] = {}
         self._start_actor: Callable[[Host], Any]
+        self._folder = Path()
+        """The run's; absolute once hosts are created."""
 
-    def create(self, scenario: Scenario, seed: int, folder: Path, bind: str) -> None:
-        """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up."""
+    def create(
+        self, scenario: Scenario, seed: int, folder: Path, bind: str, left: Mapping[str, Any] | None = None
+    ) -> None:
+        """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up.
+
+        Or supervise those that another driver has ``left`` (:func:`state_of`).
+        """
         section = scenario.validators
         scenario_json = scenario.model_dump_json()
+        self._folder = folder.absolute()
 
         def start_actor(host: Host) -> Any:
-            arguments = (str(folder.absolute()), scenario_json, seed, host.number, host.place.bind)
+            arguments = (str(self._folder), scenario_json, seed, host.number, host.place.bind)
             hash_seed = seed * HASH_SEEDS_PER_RUN + host.number + 1
             planned = planned_deaths(scenario, host.validators)
-            return self._session.start_host(host.place, planned, hash_seed, arguments, host.release)
+            return self._session.start_host(host.place, planned, hash_seed, arguments, host.release, host.actor_name)
 
         self._start_actor = start_actor
+        if left is not None:
+            self.all.extend(left["all"])
+            self._compiled = set(left["compiled"])
+            for host in self.all:
+                host.find(self._session.find_host)
+            self.nodes.take_over(self.all, scenario, bind, self._start_anew, left["lost_nodes"])
+            return
         for number, place in enumerate(self.nodes.place_all(scenario, bind, self._start_anew)):
             carried = [index for index in range(section.count) if section.host_of(index) == number]
             late = {index: height for index, height in section.late.items() if index in carried}
             host = Host(number, place, carried, late)
-            host.actor = start_actor(host)
+            self._start_anew(host)
             self.all.append(host)
         self.nodes.watch(self.all)
 
@@ -279,14 +301,15 @@ class Hosts:
             self._take_place(host)
             return
         host.phase = Phase.STOPPING
-        self._orders.give({host.actor.stop.remote(): host}, lambda: self._take_place(host), STOP_TIMEOUT_S)
+        self._orders.give({host.actor.stop.remote(): host}, partial(self._take_place, host), STOP_TIMEOUT_S)
 
     def pause(self, host: Host) -> bool:
         """Stop a host's process (SIGSTOP), if it has one. Returns whether it is stopped at this moment (state T)."""
         process = host.processes.current
         if process is None or host.phase is Phase.STOPPING:
             return False
-        is_stopped = self._signals_for(host).pause(process)
+        resumed = resumption.note_file(self._folder / DATA_FOLDER, host.number)
+        is_stopped = self._signals_for(host).pause(process, resumed)
         host.is_paused = host.is_paused or is_stopped
         return is_stopped
 
@@ -347,6 +370,7 @@ class Hosts:
         self._start_anew(host)
 
     def _start_anew(self, host: Host) -> None:
+        host.processes.actors += 1
         host.actor = self._start_actor(host)
 
     def _note_deaths(self) -> None:
@@ -447,6 +471,16 @@ def allow_pruning(hosts: Iterable[Host], heights: Mapping[int, int]) -> None:
         carried = {index: heights[index] for index in host.validators if index in heights}
         if carried and host.phase is Phase.UP and not host.is_paused:
             host.actor.allow_pruning.remote(carried)
+
+
+def state_of(hosts: Hosts) -> dict[str, Any]:
+    """What another driver needs: what nobody has answered yet is asked anew."""
+    return {
+        "all": hosts.all,
+        "compiled": hosts._compiled,
+        "calls": hosts._orders.calls,
+        "lost_nodes": hosts.nodes.lost,
+    }
 
 
 def nothing() -> None:

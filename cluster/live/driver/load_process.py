@@ -1,12 +1,14 @@
 """The load generator as a process of its own: ``python -m loadgen.run``, with a plan file, ended by a signal.
 
 It also ends when this process does, however that happens: its standard input is a pipe that only this process holds.
+If another driver may take the run over, it goes on instead, and a cleanup watchdog ends it once nobody does.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -20,7 +22,7 @@ from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import LoadRecord
 from cluster.scenario import Scenario
-from loadgen.runplan import RunPlan, Statistics
+from loadgen.runplan import MAX_RUN_TIME_S, RunPlan, Statistics
 
 MODULE: Final = "loadgen.run"
 PLAN_FILE: Final = "load-plan.json"
@@ -29,10 +31,45 @@ STATS_FILE: Final = "load-stats.json"
 LOG_FILE: Final = "logs/locust.log"
 EXTRA_RUN_TIME_S: Final = 60
 """The load would end by itself so long after the scenario."""
-MAX_RUN_TIME_S: Final = 86_400
 POLL_S: Final = 0.2
 STOP_TIMEOUT_S: Final = 15.0
 """The load generator ends within this time after :meth:`LoadProcess.stop`, or is killed."""
+
+
+class AdoptedProcess:
+    """A process that another one started, as far as a :class:`subprocess.Popen` is used here."""
+
+    stdin = None
+
+    def __init__(self, process: Process, result: Path) -> None:
+        """``result`` is the file that it writes at its end, unless it fails."""
+        self.pid = process.pid
+        self._process = process
+        self._result = result
+
+    @property
+    def returncode(self) -> int | None:
+        if self._process.is_running:
+            return None
+        return 0 if self._result.exists() else 1
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def terminate(self) -> None:
+        self._process.send(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._process.send(signal.SIGKILL)
+
+    def wait(self, timeout_s: float) -> int | None:
+        processes.end_of(self._process, timeout_s)
+        return self.returncode
+
+
+def read_statistics(path: Path) -> Statistics:
+    """The statistics that a load wrote at its end; zeros if it ended before it could."""
+    return Statistics.model_validate_json(path.read_bytes()) if path.exists() else Statistics()
 
 
 class LoadProcess:
@@ -41,8 +78,21 @@ class LoadProcess:
     :meth:`stop` asks it to end, :meth:`finish` sees that it does.
     """
 
-    def __init__(self, scenario: Scenario, seed: int, chain_id: str, folder: Path, run_time_s: int) -> None:
-        """Start the processes, for so long at most. Raises :class:`OSError`."""
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        chain_id: str,
+        folder: Path,
+        run_time_s: int,
+        outlives_us: bool = False,
+        before: Statistics | None = None,
+    ) -> None:
+        """Start the processes, for so long at most. Raises :class:`OSError`.
+
+        ``before`` are the counts of a load that ended earlier, which this one continues.
+        """
+        self.before = Statistics() if before is None else before
         self._stats_file = (folder / STATS_FILE).absolute()
         self._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
         plan_file = (folder / PLAN_FILE).absolute()
@@ -57,14 +107,16 @@ class LoadProcess:
         )
         plan_file.write_text(self._plan.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
         self._endpoints_file.unlink(missing_ok=True)
+        self._stats_file.unlink(missing_ok=True)
         log_file = folder / LOG_FILE
         log_file.parent.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", MODULE, "--plan", str(plan_file), "--until-eof"]
+        command = [sys.executable, "-m", MODULE, "--plan", str(plan_file)]
+        command += [] if outlives_us else ["--until-eof"]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-        with log_file.open("wb") as log:
-            self._process = subprocess.Popen(
+        with log_file.open("ab") as log:
+            self._process: subprocess.Popen[bytes] | AdoptedProcess = subprocess.Popen(
                 command,
-                stdin=subprocess.PIPE,
+                stdin=subprocess.DEVNULL if outlives_us else subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
@@ -72,6 +124,20 @@ class LoadProcess:
             )
         self.was_told_to_stop = False
         self._was_ready = False
+
+    @classmethod
+    def adopt(cls, folder: Path, process: Process, before: Statistics) -> LoadProcess | None:
+        """The load of a driver that died, which still runs; ``None`` if it does not."""
+        if not process.is_running:
+            return None
+        found = cls.__new__(cls)
+        found.before = before
+        found._stats_file = (folder / STATS_FILE).absolute()
+        found._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
+        found._plan = RunPlan.read(folder / PLAN_FILE)
+        found._process = AdoptedProcess(process, found._stats_file)
+        found.was_told_to_stop, found._was_ready = False, found._endpoints_file.exists()
+        return found
 
     @property
     def process(self) -> Process | None:
@@ -116,14 +182,18 @@ class LoadProcess:
                 self._process.kill()
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(POLL_S)
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        is_written = self._stats_file.exists()  # unless it ended before it could
-        stats = Statistics.model_validate_json(self._stats_file.read_bytes()) if is_written else Statistics()
-        return LoadRecord(
-            requests=stats.requests,
-            failures=stats.failures,
-            transactions_sent=stats.transactions_sent,
-            transactions_rejected=stats.transactions_rejected,
-            process_exit=self._process.returncode,
-        )
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        stats = self.before.plus(read_statistics(self._stats_file))
+        return record_of(stats, self._process.returncode)
+
+
+def record_of(stats: Statistics, exit_code: int | None) -> LoadRecord:
+    """The counts of a load for the run's record."""
+    return LoadRecord(
+        requests=stats.requests,
+        failures=stats.failures,
+        transactions_sent=stats.transactions_sent,
+        transactions_rejected=stats.transactions_rejected,
+        process_exit=exit_code,
+    )

@@ -14,15 +14,16 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from cluster.common.errors import BadInput
 from cluster.common.wording import counted, listed
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, Place, RaySession, one_line
-from cluster.live.driver.supervised_host import Host
+from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.nodes.placement import HostToPlace, hosts_to_place, place
 from cluster.live.nodes.ray_nodes import RayNode
 from cluster.scenario import Scenario
@@ -41,6 +42,16 @@ COMPARED_LOG_BYTES: Final = 4_096
 LOGS_TIMEOUT_S: Final = 10.0
 
 OnLost = Callable[[Sequence[Host], str, str], None]
+
+
+class Leased(Protocol):
+    """A host, as far as its lease is concerned."""
+
+    @property
+    def number(self) -> int: ...
+
+    @property
+    def actor(self) -> Any: ...
 
 
 @dataclass(slots=True)
@@ -72,16 +83,14 @@ class NodeWatch:
         """Ids of the lost nodes that carried hosts."""
         self._is_needed = False
         self._looked = float("-inf")
-        self._leases: _Leases | None = None
+        self._leases: Leases | None = None
 
     def place_all(self, scenario: Scenario, bind: str, start: Callable[[Host], None]) -> list[Place]:
         """A place for each host of a scenario, by number; ``bind`` is the address to listen on in a Ray of our own, and
         on a single node. ``start`` creates the actor of a host that moved. Raises :class:`BadInput`.
         """
         wanted, nodes = hosts_to_place(scenario), self._session.nodes()
-        self._start, self._bind = start, bind
-        self._to_place = {host.number: host for host in wanted}
-        self._withstood = scenario.validators.withstood
+        self._begin(scenario, bind, start)
         self._is_needed = len(nodes) > 1
         for position, fault in enumerate(scenario.faults):
             if isinstance(fault, LoseNodeFault) and not self._is_needed:
@@ -94,11 +103,40 @@ class NodeWatch:
             self._notice(warning)
         return [self._place_on(found.nodes[host.number]) for host in wanted]
 
+    def _begin(self, scenario: Scenario, bind: str, start: Callable[[Host], None]) -> None:
+        self._start, self._bind = start, bind
+        self._to_place = {host.number: host for host in hosts_to_place(scenario)}
+        self._withstood = scenario.validators.withstood
+
     def watch(self, hosts: list[Host]) -> None:
         """Watch the nodes of these hosts from now on, and renew their leases."""
         self.hosts = hosts
-        if self._is_needed:
-            self._leases = _Leases(self._session.ray, hosts)
+        if self._is_needed or self._session.kept is not None:
+            self._leases = Leases(self._session.ray, hosts, self._lease_s)
+
+    def take_over(
+        self, hosts: list[Host], scenario: Scenario, bind: str, start: Callable[[Host], None], lost: Set[str]
+    ) -> None:
+        """Watch the hosts of another driver; ``lost`` are the nodes that were lost by then. Hosts without a place get
+        one once every lease that the other driver may have given is over.
+        """
+        self._begin(scenario, bind, start)
+        self._lost = set(lost)
+        self._is_needed = len(self._session.nodes()) > 1
+        may_start_s = time.monotonic() + self._lease_s + LEASE_SLACK_S
+        homeless = [host for host in hosts if not host.is_placed and host.phase is not Phase.DEAD]
+        self._homeless = [_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S) for host in homeless]
+        self.watch(hosts)
+
+    @property
+    def lost(self) -> Set[str]:
+        """Ids of the lost nodes that carried hosts."""
+        return self._lost
+
+    @property
+    def _lease_s(self) -> float:
+        kept = self._session.kept
+        return LEASE_S if kept is None else kept.lease_s
 
     def close(self) -> None:
         """Renew no more leases."""
@@ -182,7 +220,7 @@ class NodeWatch:
         for host in hosts:
             self._session.forget(host.actor)
             host.lose_place()
-            may_start_s = now_s + (0.0 if is_certain else LEASE_S + LEASE_SLACK_S)
+            may_start_s = now_s + (0.0 if is_certain else self._lease_s + LEASE_SLACK_S)
             self._homeless.append(_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S))
         self._session.replace_node()
 
@@ -219,14 +257,17 @@ class NodeWatch:
         return Place(node.node_id, self._bind if is_alone else node.address)
 
 
-class _Leases:
+class Leases:
     """Renews the leases of the hosts that have a place, from a thread of its own: the driver may be busy for long."""
 
-    def __init__(self, ray: Any, hosts: Sequence[Host]) -> None:
+    def __init__(self, ray: Any, hosts: Sequence[Leased], lease_s: float) -> None:
         self._ray = ray
         self._hosts = hosts
-        self._open: dict[int, Any] = {}
-        """The last answer to come, by host: nobody is asked twice at a time."""
+        self._lease_s = lease_s
+        self._open: dict[int, tuple[Any, Any]] = {}
+        """By host the actor that was asked, and its answer to come: nobody is asked twice at a time."""
+        self._heard: dict[int, tuple[Any, float]] = {}
+        """By host the actor that answered last, and its clock: a renewal counts from there."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="leases", daemon=True)
         self._thread.start()
@@ -238,7 +279,15 @@ class _Leases:
     def _run(self) -> None:
         while not self._is_over.wait(RENEW_EVERY_S):
             for host in self._hosts:
-                actor, pending = host.actor, self._open.get(host.number)
-                if actor is None or (pending is not None and not self._ray.wait([pending], timeout=0)[0]):
-                    continue
-                self._open[host.number] = actor.keep.remote(LEASE_S)
+                if host.actor is not None:
+                    self._renew(host.number, host.actor)
+
+    def _renew(self, number: int, actor: Any) -> None:
+        if number in self._open:
+            asked, answer = self._open[number]
+            if not self._ray.wait([answer], timeout=0)[0]:
+                return
+            with suppress(self._ray.exceptions.RayError):  # it is down
+                self._heard[number] = asked, self._ray.get(answer)
+        known, heard_s = self._heard.get(number, (None, None))
+        self._open[number] = actor, actor.keep.remote(self._lease_s, heard_s if known is actor else None)

@@ -9,6 +9,7 @@ A Ray that was joined belongs to somebody else: only our own actors are killed t
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import secrets
@@ -61,6 +62,8 @@ SPARE_RESTARTS: Final = 3
 """Restarts of a host beyond those of the scenario; a host that keeps crashing ends with them."""
 HOST_CONCURRENCY: Final = 8
 """Calls that a host answers at a time."""
+ADDRESS_FILE: Final = "ray_current_cluster"
+"""Of a Ray's folder: where its head listens."""
 CORE_PROCESSES: Final = frozenset({"gcs_server", "raylet"})
 FOLDER_PREFIX: Final = "st-"
 SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
@@ -74,6 +77,21 @@ FIRST_RELEASE: Final = Release()
 
 _token = secrets.token_hex(32)
 """Of every Ray that this process starts: the library reads it once."""
+
+
+class KeptRay(NamedTuple):
+    """A Ray that outlives its driver, as another driver finds it."""
+
+    address: str
+    namespace: str
+    """Of the run's actors."""
+    lease_s: float
+    """So long the hosts go on without a driver."""
+    folder: str | None = None
+    """Of a Ray that the run started itself."""
+    token: str | None = None
+    """Likewise."""
+    nodes: int = 1
 
 
 class Place(NamedTuple):
@@ -98,8 +116,8 @@ class RemoteProcessSignals:
     def kill(self, process: Process) -> bool:
         return bool(self._ask("kill", False, process))
 
-    def pause(self, process: Process) -> bool:
-        return bool(self._ask("pause", False, process))
+    def pause(self, process: Process, resumed: Path | None = None) -> bool:
+        return bool(self._ask("pause", False, process, resumed))
 
     def resume(self, process: Process) -> None:
         self._ask("resume", None, process)
@@ -178,8 +196,10 @@ def _relocated_warm_up(code: str) -> Callable[[], None]:
 class RaySession:
     """Ray, connected. :meth:`start` makes one, :meth:`close` ends it."""
 
-    def __init__(self, ray: Any, folder: Path | None) -> None:
+    def __init__(self, ray: Any, folder: Path | None, kept: KeptRay | None = None) -> None:
         self.ray = ray
+        self.kept = kept
+        """If hosts are to outlive this process: where another one finds them."""
         self._folder = folder
         """Of a Ray of our own; ``None`` if it was joined."""
         self._actors: list[Any] = []
@@ -194,6 +214,10 @@ class RaySession:
     def is_ours(self) -> bool:
         return self._folder is not None
 
+    def _note_core(self, folder: Path) -> None:
+        named = {process: processes.command(process) for process in processes.with_argument(str(folder))}
+        self._core = {process: name for process, name in named.items() if name in CORE_PROCESSES}
+
     def check(self) -> None:
         """Raise :class:`TestnetError` if a Ray of our own broke down; Ray itself would take a minute to report it."""
         for process, name in self._core.items():
@@ -204,12 +228,17 @@ class RaySession:
 
     @staticmethod
     def start(
-        cpus: int = STARTING_CPUS, on_folder: Callable[[Path], None] = lambda folder: None, nodes: int = 1
+        cpus: int = STARTING_CPUS,
+        on_folder: Callable[[Path], None] = lambda folder: None,
+        nodes: int = 1,
+        lease_s: float | None = None,
     ) -> RaySession:
         """Start or join Ray. A Ray of our own has ``cpus`` processors for tasks on each of its nodes, of which
         ``nodes`` are for hosts, with a head beside them if there are several; ``on_folder`` gets its folder before
-        there is any process. Raises :class:`TestnetError`, and :class:`~cluster.common.errors.BadInput` if the working
-        directory holds modules that workers would import instead of ours, or ``STAMPEDE_PORTS`` no ports.
+        there is any process. With ``lease_s`` hosts, and a Ray of our own, outlive this process, and hosts end
+        themselves so long after they last heard of a driver. Raises :class:`TestnetError`, and
+        :class:`~cluster.common.errors.BadInput` if the working directory holds modules that workers would import
+        instead of ours, or ``STAMPEDE_PORTS`` no ports.
         """
         check_working_directory(Path.cwd())
         try:
@@ -219,13 +248,15 @@ class RaySession:
         ray = _import_ray()
 
         if ray.is_initialized():
+            if lease_s is not None:
+                raise BadInput("a run that another driver may take over cannot use a Ray that this process has joined")
             session = RaySession(ray, None)
             session._disconnects = False
             return session
         joined = os.environ.get(ADDRESS_VARIABLE)
         if joined and joined != LOCAL_ADDRESS:
-            return _join(ray, joined)
-        session = _start_own(ray, cpus, on_folder)
+            return _join(ray, joined, lease_s)
+        session = _start_own(ray, cpus, on_folder) if lease_s is None else _start_kept(ray, cpus, on_folder, lease_s)
         if nodes > 1:
             try:
                 session._add_nodes(nodes)
@@ -233,6 +264,31 @@ class RaySession:
                 session.close([])
                 raise
         return session
+
+    @staticmethod
+    def take_over(kept: KeptRay) -> RaySession:
+        """Connect to the Ray of a driver that died. Raises :class:`BadInput` if nobody answers there."""
+        check_working_directory(Path.cwd())
+        address = kept.address if kept.folder else os.environ.get(ADDRESS_VARIABLE, kept.address)
+        _probe(address)
+        ray = _import_ray()
+        folder = None if kept.folder is None else Path(kept.folder)
+        with _environment(kept.token is not None, kept.token):
+            _read_environment(ray)
+            _connect(ray, BadInput, f"{address}: that Ray cannot be joined", address=address, namespace=kept.namespace)
+        session = RaySession(ray, folder, kept)
+        if folder is not None:
+            session._note_core(folder)
+        return session
+
+    def find_host(self, name: str) -> Any:
+        """The handle of a host that outlived its driver; ``None`` if it has ended for good."""
+        try:
+            actor = self.ray.get_actor(name)
+        except ValueError:
+            return None
+        self._actors.append(actor)
+        return actor
 
     def replace_node(self) -> None:
         """A node is lost: another one joins a Ray of our own, after a while. Somebody else's cluster sees to itself."""
@@ -273,10 +329,12 @@ class RaySession:
         hash_seed: int,
         arguments: tuple[Any, ...],
         release: Release = FIRST_RELEASE,
+        name: str = "",
     ) -> Any:
         """Create a host's actor, which stays on its node for its data's sake; returns its handle at once.
 
-        ``release`` is the code that it runs, from another folder if it names one.
+        ``release`` is the code that it runs, from another folder if it names one. ``name`` is the actor's, if it
+        outlives this process.
         """
         given = {name: os.environ[name] for name in (PORTS_VARIABLE,) if name in os.environ}
         environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS), **given}
@@ -284,10 +342,14 @@ class RaySession:
         if release.code is not None:
             actor_class = relocated_host(release.code)
         options = self._options_on(place) | {"max_restarts": planned_restarts + SPARE_RESTARTS}
+        more: tuple[Any, ...] = ()
+        if self.kept is not None:
+            options |= {"name": name, "lifetime": "detached"}
+            more = (self.kept.lease_s,)
         actor = (
             self.ray.remote(actor_class)
             .options(**options, max_concurrency=HOST_CONCURRENCY, runtime_env=_runtime_of(release.code, environment))
-            .remote(*arguments, release.version, release.mutant)
+            .remote(*arguments, release.version, release.mutant, *more)
         )
         self._actors.append(actor)
         return actor
@@ -345,7 +407,7 @@ class RaySession:
             if self._disconnects:
                 self.ray.shutdown()
         finally:
-            if self._joining:  # nobody else ends these
+            if self._joining or self.kept is not None:  # nobody else ends these
                 for process in ours:
                     process.send(signal.SIGTERM)
             stubborn = processes.end(ours, SHUTDOWN_PATIENCE_S)
@@ -368,12 +430,18 @@ class RaySession:
             shutil.copytree(self._folder / "session_latest" / "logs", target, dirs_exist_ok=True)
 
 
-def _join(ray: Any, address: str) -> RaySession:
+def _join(ray: Any, address: str, lease_s: float | None) -> RaySession:
     _probe(address)
-    namespace = f"stampede-{uuid.uuid4().hex}"
+    namespace = _new_namespace()
     failure = f"{ADDRESS_VARIABLE}={address}: that Ray cannot be joined"
     _connect(ray, BadInput, failure, address=address, namespace=namespace)
-    return RaySession(ray, None)
+    if lease_s is None:
+        return RaySession(ray, None)
+    return RaySession(ray, None, KeptRay(str(ray.get_runtime_context().gcs_address), namespace, lease_s))
+
+
+def _new_namespace() -> str:
+    return f"stampede-{uuid.uuid4().hex}"
 
 
 def _probe(address: str) -> None:
@@ -412,8 +480,44 @@ def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySes
         except BaseException:
             session.close([])
             raise
-    named = {process: processes.command(process) for process in processes.with_argument(str(folder))}
-    session._core = {process: name for process, name in named.items() if name in CORE_PROCESSES}
+    session._note_core(folder)
+    return session
+
+
+def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s: float) -> RaySession:
+    """A Ray of our own that outlives this process: the library's own would end with it."""
+    parent = SHORT_TEMPORARY_FOLDER if os.access(SHORT_TEMPORARY_FOLDER, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
+    session, namespace = RaySession(ray, folder), _new_namespace()
+    on_folder(folder)
+    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=0", "--disable-usage-stats"]
+    command += [f"--node-ip-address={LOOPBACK}", f"--temp-dir={folder}", "--include-dashboard=false"]
+    command += [f"--num-cpus={cpus}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
+    command += [f"--system-config={json.dumps(SYSTEM_CONFIG)}"]
+    with _environment(is_kept=True), _hang_ups_held_back():
+        try:
+            started = subprocess.run(
+                command,
+                capture_output=True,
+                timeout=NODE_TIMEOUT_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+            if started.returncode:
+                *_, last = ["", *(started.stdout + started.stderr).decode(errors="replace").strip().splitlines()]
+                raise TestnetError(f"Ray cannot be started: {last}")
+            address = (folder / ADDRESS_FILE).read_text(encoding="utf-8").strip()
+            _read_environment(ray)
+            _connect(ray, TestnetError, "Ray cannot be started", address=address, namespace=namespace)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            session.close([])
+            raise TestnetError(f"Ray cannot be started: {one_line(error)}") from error
+        except BaseException:
+            session.close([])
+            raise
+        token = os.environ.get(TOKEN_VARIABLE)
+    session.kept = KeptRay(address, namespace, lease_s, str(folder), token)
+    session._note_core(folder)
     return session
 
 
@@ -457,14 +561,24 @@ def _import_ray() -> Any:
     return ray
 
 
+def _read_environment(ray: Any) -> None:
+    """Have the library read its settings again: it did so when it was imported, and knew of no token then."""
+    ray._raylet.Config.initialize("")
+
+
 @contextmanager
-def _environment() -> Iterator[None]:
-    """Set the environment of a Ray of our own, and restore it afterwards; variables of the user stay as they are."""
+def _environment(is_kept: bool = False, token: str | None = None) -> Iterator[None]:
+    """Set the environment of a Ray of our own, and restore it afterwards; variables of the user stay as they are.
+
+    With ``is_kept`` the command started it, or another process, which had this ``token``.
+    """
     before = set(os.environ)
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     if TOKEN_FILE_VARIABLE not in os.environ:
-        os.environ.setdefault(TOKEN_VARIABLE, _token)
+        os.environ.setdefault(TOKEN_VARIABLE, token or _token)
+        if is_kept:
+            os.environ.setdefault(MODE_VARIABLE, "token")
     try:
         yield
     finally:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
@@ -43,6 +43,10 @@ from cluster.scenario.sections.release import Release
 PAUSE: Final = PauseFault.model_fields["kind"].annotation.__args__[0]  # type: ignore[union-attr]
 
 
+UNKNOWN_ORDERS: Final = 1_000
+"""More than a driver gives between two checkpoints."""
+
+
 class _Due(NamedTuple):
     at_ms: float
     number: int
@@ -56,12 +60,17 @@ class Agenda:
         self._now_ms = now_ms
         self._began_ms = now_ms()
         self._due: list[_Due] = []
-        self._numbers = count(1)
+        self._count = 0
 
     @property
     def fault_ms(self) -> float:
         """The time that faults count in."""
         return self._now_ms() - self._began_ms
+
+    @property
+    def mark(self) -> tuple[int, int]:
+        """Another one after each call that was added or made."""
+        return self._count, len(self._due)
 
     @property
     def next_ms(self) -> float | None:
@@ -81,7 +90,8 @@ class Agenda:
             heapq.heappop(self._due).call()
 
     def _add(self, at_ms: float, call: Then) -> None:
-        heapq.heappush(self._due, _Due(at_ms, next(self._numbers), call))
+        self._count += 1
+        heapq.heappush(self._due, _Due(at_ms, self._count, call))
 
 
 class Pauses:
@@ -178,7 +188,7 @@ class LiveStage:
         host.is_held_down = True  # before the order below: its answers may bring the host's next process
         if words.validator in self._injection.traps:
             traps = {index: trap for index, trap in self._injection.traps.items() if index != words.validator}
-            self._inject(nothing, traps=traps)
+            self.inject(nothing, traps=traps)
         is_explained = self.engine.on_failed(words.validator, words.reason)
         if not is_explained and not was_held_down:
             host.is_held_down = False
@@ -197,12 +207,12 @@ class LiveStage:
     # --- links and impairments ----------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        self._inject(then, links=dict(faults))
+        self.inject(then, links=dict(faults))
 
     def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
         paused = {index for index, each in impairments.items() if each.is_paused}
         self._pauses.become(paused, impairments, self.now_ms)
-        self._inject(then, impairments={**self._injection.impairments, **impairments})
+        self.inject(then, impairments={**self._injection.impairments, **impairments})
 
     def delays(self, index: int, kind: str) -> int:
         if kind == PAUSE:
@@ -213,8 +223,13 @@ class LiveStage:
         whom = ", ".join(names) or "nobody"
         return f"{self._pauses.describe(delays, [self._names.index(name) for name in names])}: {whom}"
 
-    def _inject(self, then: Then, **changes: object) -> None:
-        self._injection = replace(self._injection, number=self._injection.number + 1, **changes)  # type: ignore[arg-type]
+    def inject(self, then: Then, skipped: int = 0, **changes: object) -> None:
+        """Send all hosts the faults in force, with changes; ``then`` is called once they have them.
+
+        ``skipped`` is how many such orders another driver may have given, of which nothing is known.
+        """
+        number = self._injection.number + skipped + 1
+        self._injection = replace(self._injection, number=number, **changes)  # type: ignore[arg-type]
         self._hosts.inject(self._injection, then)
 
     # --- down and up --------------------------------------------------------------------------------------------------
@@ -262,7 +277,7 @@ class LiveStage:
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
         self._hosts.prepare(
-            self._hosts.carrying(indices), located(release), lambda: self.later(0, "prepared", then), self.notice
+            self._hosts.carrying(indices), located(release), partial(self.later, 0, "prepared", then), self.notice
         )
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
@@ -299,7 +314,7 @@ class LiveStage:
     # --- disks --------------------------------------------------------------------------------------------------------
 
     def lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
-        self._inject(nothing, traps={**self._injection.traps, index: (self._injection.number + 1, plan)})
+        self.inject(nothing, traps={**self._injection.traps, index: (self._injection.number + 1, plan)})
 
     def has_trap(self, index: int) -> bool:
         return index in self._injection.traps
@@ -314,6 +329,12 @@ class LiveStage:
             return None
         host.pending_disk_operations.append(("flip", (index, rot)))
         return str(rot)
+
+
+def make(calls: Sequence[Then]) -> None:
+    """Make calls one after the other."""
+    for call in calls:
+        call()
 
 
 def located(release: Release) -> Release:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Callable
 from enum import Enum
 from functools import reduce
 from typing import Any, Final, NamedTuple
@@ -66,6 +68,8 @@ class ProcessHistory:
         """It answers while the host is down, and becomes the current one."""
         self.version = self.code = ""
         """The code of the newest process: the version, and the folder."""
+        self.actors = 0
+        """Actors that it had so far."""
         self.deaths = 0
         """Processes that are known to be gone."""
         self._is_death_noted = True
@@ -140,6 +144,10 @@ class HostReports:
     def note_answer(self) -> None:
         self.answered_s = time.monotonic()
 
+    def note_silence(self) -> None:
+        """Nothing was heard of it lately, whatever was heard before."""
+        self._answered = -math.inf
+
     def end(self) -> None:
         self._totals_before = self.totals
         self.states = {}
@@ -188,6 +196,24 @@ class Host:
         """Methods of the host and their arguments, for the next process before it starts validators."""
         self.processes = ProcessHistory()
         self.reports = HostReports()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another driver: it asks anew, and finds the actor by its name, if there is any."""
+        return self.__dict__ | {"actor": self.is_placed or None, "question": None, "is_paused": False}
+
+    def find(self, find: Callable[[str], Any]) -> None:
+        """Find the actor that another driver has left, by its name."""
+        self.reports.note_silence()
+        if self.is_placed:
+            self.actor = find(self.actor_name)
+            if self.actor is None:
+                self.went_down()
+                self.phase, self.why_lost = Phase.DEAD, "it had ended before another driver came"
+
+    @property
+    def actor_name(self) -> str:
+        """The name of its newest actor."""
+        return f"host-{self.number}.{self.processes.actors}"
 
     @property
     def pid(self) -> int | None:

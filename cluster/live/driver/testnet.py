@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -16,17 +16,19 @@ from cluster.common.outcome import Outcome
 from cluster.live.driver.control_server import ControlServer
 from cluster.live.driver.faucet import Faucet
 from cluster.live.driver.hosts import Hosts, nothing
-from cluster.live.driver.load_process import LOG_FILE, LoadProcess
-from cluster.live.driver.ray_session import RaySession, one_line
+from cluster.live.driver.load_process import LOG_FILE, STATS_FILE, LoadProcess, read_statistics, record_of
+from cluster.live.driver.ray_session import KeptRay, RaySession, one_line
 from cluster.live.driver.stage import located
 from cluster.live.driver.supervised_host import Phase
 from cluster.live.host.host import LOGS_FOLDER
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
+from cluster.live.processes.processes import Process
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import UpgradeFault
+from loadgen.runplan import Statistics
 
 LOOK_EVERY_S: Final = 0.25
 START_TIMEOUT_S: Final = 90.0
@@ -39,8 +41,16 @@ class Testnet:
     """One testnet; :meth:`close` ends what was started of it, however far :meth:`start` came."""
 
     def __init__(
-        self, record: RunRecord, folder: Path, interrupts: Interrupts, served: Served, notice: Callable[[str], None]
+        self,
+        record: RunRecord,
+        folder: Path,
+        interrupts: Interrupts,
+        served: Served,
+        notice: Callable[[str], None],
+        lease_s: float | None = None,
     ) -> None:
+        """With ``lease_s`` it outlives this process for so long, for another driver to take it over."""
+        self.lease_s = lease_s
         self.hosts: Hosts | None = None
         self.load: LoadProcess | None = None
         self.control: ControlServer | None = None
@@ -63,13 +73,15 @@ class Testnet:
         Raises :class:`TestnetError` if something cannot be started.
         """
         self._watchdog = watchdog = CleanupWatchdog(self._folder, _result_of_a_killed_driver(self._record))
+        if self.lease_s is not None:
+            watchdog.wait_for_another(self.lease_s)
         self.control = self._start_control()
         self._notice(f"the testnet's own endpoint is {self.control.url}")
         self._notice("starting Ray and the validator hosts")
         self._start_load(watchdog, run_time_s)
         try:
             nodes = self._record.scenario.validators.ray_nodes or 1
-            self._session = session = RaySession.start(on_folder=watchdog.watch_ray, nodes=nodes)
+            self._session = session = RaySession.start(on_folder=watchdog.watch_ray, nodes=nodes, lease_s=self.lease_s)
         except SystemExit:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
@@ -89,6 +101,66 @@ class Testnet:
                     self.load.go([address.url for address in hosts.addresses])
         return hosts
 
+    # --- from driver to driver ----------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What another driver needs to find it, as JSON."""
+        kept = None if self._session is None else self._session.kept
+        process = None if self.load is None else self.load.process
+        before = Statistics() if self.load is None else self.load.before
+        return {
+            "served": [self._served.bind, self._served.port],
+            "ray": None if kept is None else kept._asdict(),
+            "load": {"process": process, "before": before.model_dump(), "is_over": self._is_load_over},
+        }
+
+    def take_over(self, kept: KeptRay, make_hosts: Callable[[RaySession], Hosts]) -> Hosts:
+        """Find the Ray of a driver that died. Raises :class:`BadInput` if it is gone."""
+        self._watchdog = watchdog = CleanupWatchdog(self._folder, _result_of_a_killed_driver(self._record))
+        watchdog.wait_for_another(kept.lease_s)
+        if kept.folder is not None:
+            watchdog.watch_ray(Path(kept.folder))
+        self.control = self._start_control()
+        self._notice(f"the testnet's own endpoint is {self.control.url}")
+        self._session = session = RaySession.take_over(kept)
+        self._interrupts.install()
+        self.hosts = hosts = make_hosts(session)
+        return hosts
+
+    def take_load_over(self, state: Mapping[str, Any], run_time_s: int) -> None:
+        """Go on with the load of another driver, or start it again if it has died."""
+        before, watchdog = Statistics.model_validate(state["before"]), self._watchdog
+        assert watchdog is not None and self.hosts is not None
+        process = None if state["process"] is None else Process(*state["process"])
+        adopted = None if process is None else LoadProcess.adopt(self._folder, process, before)
+        if process is not None and adopted is not None:
+            self.load = adopted
+            watchdog.watch_load(process)
+            return
+        before = before.plus(read_statistics(self._folder / STATS_FILE))
+        if state["is_over"]:
+            self._record.load = record_of(before, 0)
+            return
+        self._start_load(watchdog, run_time_s, before)
+        if self.load is not None:
+            self._notice("the load had ended with its driver: it is started again")
+            self.load.go([address.url for address in self.hosts.addresses])
+
+    def note_load(self, state: Mapping[str, Any]) -> None:
+        """The testnet is gone: enter what is known of its load."""
+        before = Statistics.model_validate(state["before"])
+        self._record.load = record_of(before.plus(read_statistics(self._folder / STATS_FILE)), None)
+
+    @property
+    def bind(self) -> str:
+        """The address that hosts listen on."""
+        return self._served.bind
+
+    @property
+    def _is_load_over(self) -> bool:
+        return self.load is None or self.load.was_told_to_stop
+
     def _start_control(self) -> ControlServer:
         try:
             faucet = Faucet.of(self._record.scenario, self._record.seed, self._record.genesis.chain_id)
@@ -97,12 +169,20 @@ class Testnet:
             problem = f"the testnet's endpoint cannot be served on {self._served}: {one_line(error)}"
             raise (TestnetError if self._served == ON_THE_LOOPBACK else BadInput)(problem) from None
 
-    def _start_load(self, watchdog: CleanupWatchdog, run_time_s: int) -> None:
+    def _start_load(self, watchdog: CleanupWatchdog, run_time_s: int, before: Statistics | None = None) -> None:
         """Have the load generator make itself ready. No validator starts before it is ready: otherwise a short chain
         might be over before a slow machine has a user's first transaction."""
         record = self._record
         if record.scenario.load.user_count:
-            self.load = LoadProcess(record.scenario, record.seed, record.genesis.chain_id, self._folder, run_time_s)
+            self.load = LoadProcess(
+                record.scenario,
+                record.seed,
+                record.genesis.chain_id,
+                self._folder,
+                run_time_s,
+                self.lease_s is not None,
+                before,
+            )
             if (process := self.load.process) is not None:
                 watchdog.watch_load(process)
 

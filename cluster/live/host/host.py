@@ -46,7 +46,7 @@ from cluster.live.host.validator_loop import LoopState, ValidatorLoop, Validator
 from cluster.live.injection import DelayCounts, Injection, LastWords
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
-from cluster.live.processes import last_words, processes
+from cluster.live.processes import last_words, processes, resumption
 from cluster.live.web.addresses import LOOPBACK, ports_from
 from cluster.live.web.server import HttpServer, serve
 from cluster.record.message_trace import Stamp
@@ -86,6 +86,10 @@ HASH_SEED_WARNING: Final = (
     "collide: right where hosts must not agree by their hashes, wrong where strangers deploy"
 )
 
+ORPHANS_LEASE_S: Final = 20.0
+"""The lease of a process that was started since the one before had heard nothing of its driver."""
+END_PATIENCE_S: Final = 10.0
+"""An actor that Ray does not end within this time ends itself."""
 NO_WORD: Final = "this host heard nothing of the driver"
 """In the last words of a host whose lease ended."""
 
@@ -167,10 +171,12 @@ class ValidatorHost:
         bind: str,
         version: str = FIRST_VERSION,
         mutant: str | None = None,
+        lease_s: float | None = None,
     ) -> None:
         """``folder`` is the run's, ``host`` this host's number, ``bind`` the address to listen on.
 
-        ``version`` is what this code is called, ``mutant`` a bug that is planted in all validators here.
+        ``version`` is what this code is called, ``mutant`` a bug that is planted in all validators here. With
+        ``lease_s`` it outlives its driver for so long, and has a lease from now on.
         """
         self._folder = Path(folder)
         self._seed = seed
@@ -189,7 +195,13 @@ class ValidatorHost:
         self._loop = uvloop.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
         self._lag = LagMeter()
-        self._lease = Lease(self._end_without_driver)
+        resumed = resumption.note_file(self._folder / DATA_FOLDER, host)
+        resumed.unlink(missing_ok=True)
+        self._lease = Lease(self._end_without_driver, resumed)
+        self._lease.is_for_any_driver = lease_s is not None
+        if lease_s is not None:
+            has_no_driver = self._last_words is not None and self._last_words.reason.startswith(NO_WORD)
+            self._lease.renew(min(lease_s, ORPHANS_LEASE_S) if has_no_driver else lease_s)
         asyncio.run_coroutine_threadsafe(self._lag.run(), self._loop)
         hash_seed = os.environ.get("PYTHONHASHSEED")
         log.info("host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, ROOT)
@@ -216,9 +228,12 @@ class ValidatorHost:
         """Apply the faults in force from now on; answers like :meth:`observe`."""
         return self._call(self._inject(injection))
 
-    def keep(self, lease_s: float) -> None:
-        """The driver counts on this host: it ends itself if it does not hear that again for so long."""
-        self._lease.renew(lease_s)
+    def keep(self, lease_s: float, heard_s: float | None = None) -> float:
+        """The driver counts on this host: it ends itself if it does not hear that again for so long.
+
+        ``heard_s`` is the last answer to this that the driver got (:class:`~cluster.live.host.lease.Lease`).
+        """
+        return self._lease.renew(lease_s, heard_s)
 
     def arrive(self, index: int, move: int, starts: int) -> None:
         """A validator, not started yet, comes from a lost node; its disk counts if the nodes share a volume.
@@ -276,7 +291,8 @@ class ValidatorHost:
 
     def freeze(self) -> None:
         """Bring every validator to rest; pages are still served. A recovery ends first; a join is given up."""
-        self._lease.give_up()
+        if not self._lease.is_for_any_driver:
+            self._lease.give_up()
         self._call(self._each(_RunningValidator.freeze))
 
     def read_log(self, limit: int) -> bytes:
@@ -368,8 +384,9 @@ class ValidatorHost:
         error = LeaseEnded(f"{NO_WORD} for {lease_s:g} s")
         if self._validators:
             self._end_for(self._validators[0].address.index, error)
-        else:
-            _crash(error)
+        if self._lease.is_for_any_driver:
+            _end_for_good()
+        _crash(error)
 
     def _setup(self, index: int, name: str, tally: Tally, has_lost_disk: bool) -> ValidatorSetup:
         scenario, seed, scheme = self._scenario, self._seed, SCHEME
@@ -389,6 +406,7 @@ class ValidatorHost:
             pace=pace_of(scenario, index),
             tap=None if scenario.validators.node(index).byzantine else TAP,
             watches_files=any(isinstance(plan, BitRotFault) for plan in scenario.planned_faults),
+            check_lease=self._lease.check,
         )
 
     async def _set_peers(self, addresses: Mapping[int, PeerAddress]) -> None:
@@ -546,6 +564,14 @@ def _crash(error: BaseException) -> None:
         logging.shutdown()
     finally:
         os._exit(CRASH_EXIT_CODE)
+
+
+def _end_for_good() -> None:
+    """Have Ray end this actor: nobody is left to do so, and otherwise its process would be started again."""
+    import ray
+
+    threading.Timer(END_PATIENCE_S, os._exit, [CRASH_EXIT_CODE]).start()
+    ray.kill(ray.get_runtime_context().current_actor, no_restart=True)
 
 
 def gives_hash_seed_away(hash_seed: str | None, bind: str) -> bool:

@@ -5,7 +5,13 @@ hosts that still run on it must have ended by then: a validator that ran twice w
 So a host of a cluster holds a lease that its driver renews, and ends when the lease does. The driver starts validators
 of a lost node elsewhere once no lease that it gave can be held any more.
 
-Only time in which the host ran counts: a process that was stopped, or that the machine did not let run, goes on.
+A lease counts the time of the machine, suspended or not, whether the host ran or not. A host that was stopped, or that
+the machine did not let run, finds its lease ended when it goes on: :meth:`Lease.check` is called before a validator
+takes an event and before it sends a message, so that neither happens after the end.
+
+A renewal counts from the host's own clock as of its last answer that the driver has, so that one that was long on its
+way does not lengthen the lease. A host that the driver paused on purpose cannot answer. Whoever resumes it in good
+order notes the time first (:mod:`cluster.live.processes.resumption`), and the lease counts from there.
 """
 
 from __future__ import annotations
@@ -13,50 +19,85 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+from cluster.live.processes import resumption
+from cluster.live.processes.resumption import boot_seconds
+
 LOOK_EVERY_S: Final = 0.5
-MAX_COUNTED_S: Final = 1.0
-"""Of the time between two looks."""
 
 
 class Lease:
     """One host's. It begins with the first :meth:`renew`."""
 
-    def __init__(self, on_end: Callable[[float], None], now_s: Callable[[], float] = time.monotonic) -> None:
-        """``on_end`` is called once, in a thread of its own, with the length of the lease."""
+    def __init__(
+        self,
+        on_end: Callable[[float], None],
+        resumed: Path | None = None,
+        now_s: Callable[[], float] = boot_seconds,
+    ) -> None:
+        """``on_end`` is called once, in whichever thread finds that it has ended, with the length of the lease.
+
+        ``resumed`` is the file of :mod:`cluster.live.processes.resumption`.
+        """
         self._on_end = on_end
+        self._resumed = resumed
         self._now_s = now_s
-        self._length_s = self._left_s = 0.0
-        self._looked = 0.0
-        self._is_given_up = False
+        self._length_s = 0.0
+        self._until_s: float | None = None
+        self._is_given_up = self._is_told = False
+        self.is_for_any_driver = False
+        """Another driver may take the host over, and nobody ends it if none does."""
         self._guard = threading.Lock()
+        self._never = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def renew(self, length_s: float) -> None:
-        """It lasts so long from now on. Ignored after :meth:`give_up`."""
+    def renew(self, length_s: float, heard_s: float | None = None) -> float:
+        """It lasts so long from ``heard_s`` on: the clock of this host that its driver knows; by default from now on.
+
+        Returns the clock. A lease that has ended is not renewed. Ignored after :meth:`give_up`.
+        """
+        self.check()
         with self._guard:
-            self._length_s = self._left_s = length_s
-            self._looked = self._now_s()
+            now_s = self._now_s()
+            since_s = now_s if heard_s is None else min(heard_s, now_s)
+            self._length_s = length_s
+            # a lease that was given earlier holds as long as was said
+            self._until_s = max(self._until_s or since_s + length_s, since_s + length_s)
             if self._thread is None and not self._is_given_up:
                 self._thread = threading.Thread(target=self._watch, name="lease", daemon=True)
                 self._thread.start()
+        return now_s
 
     def give_up(self) -> None:
         """It never ends: the host takes part in nothing any more."""
         self._is_given_up = True
 
-    def look(self) -> bool:
-        """Count the time since the last look. Returns whether it has ended."""
+    @property
+    def has_ended(self) -> bool:
+        if self._until_s is None or self._is_given_up or self._now_s() < self._until_s:
+            return False
+        resumed_s = None if self._resumed is None else resumption.noted(self._resumed)
+        if resumed_s is not None:
+            self._until_s = max(self._until_s, resumed_s + self._length_s)
+        return self._now_s() >= self._until_s
+
+    def check(self) -> None:
+        """Return if the lease lasts. Else nothing happens in this thread any more, and ``on_end`` ends the process."""
+        if self.has_ended:
+            self._end()
+            self._never.wait()
+
+    def _end(self) -> None:
         with self._guard:
-            now_s = self._now_s()
-            self._left_s -= min(now_s - self._looked, MAX_COUNTED_S)
-            self._looked = now_s
-            return self._left_s <= 0 and not self._is_given_up
+            is_told, self._is_told = self._is_told, True
+        if not is_told:
+            self._on_end(self._length_s)
 
     def _watch(self) -> None:
         while not self._is_given_up:
             time.sleep(LOOK_EVERY_S)
-            if self.look():
-                self._on_end(self._length_s)
+            if self.has_ended:
+                self._end()
                 return

@@ -101,6 +101,8 @@ class ValidatorSetup:
     """Where its certificates go; ``None`` if nothing that it says of them counts."""
     watches_files: bool = False
     """Whether it notes the sizes of its files at each final block."""
+    check_lease: Callable[[], None] = lambda: None
+    """Returns if the validator may go on; called before it takes an event and before it sends a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +155,8 @@ class ValidatorLoop:
         self.executor = ExecutorThread(setup.name, setup.pace.job_ms, rotting, self._on_result, on_crash, sleep)
         self._journal = JournalWriter(disk, setup.name, self._on_written, on_crash)
         identity = Identity(setup.index, setup.signer, setup.validators, setup.genesis.chain_id)
-        self.transport = Transport(identity, self._on_message, self.tally.note_refusal, on_crash, links=setup.links)
+        self.transport = Transport(identity, self._on_message, self.tally.note_refusal, on_crash, setup.links)
+        self.transport.before_write = setup.check_lease
         self.timers = Timers(setup.pace.clock_speed, lambda timer: self._deliver(Timeout(timer)))
         self.join = JoinInbox()
         self.observations = Observations()
@@ -278,6 +281,7 @@ class ValidatorLoop:
 
     def _deliver(self, event: Event) -> None:
         """Give the node an event, and perform its effects in order."""
+        self.setup.check_lease()
         if self._validator is None:
             self.join.deliver(event)
             return

@@ -107,6 +107,8 @@ class Transport:
         ``on_crash`` gets what ended one of the transport's tasks unexpectedly: a bug.
         """
         self.counters = TransportCounters()
+        self.before_write: Callable[[], None] = lambda: None
+        """Called before messages go to a peer; does not return if they must not."""
         self.links = links
         self._identity = identity
         self._on_message = on_message
@@ -332,6 +334,7 @@ class _Peer:
             self._queued_bytes -= size
             counters.messages_sent += len(batch)
             counters.bytes_sent += size - LENGTH_BYTES * len(batch)
+            self._transport.before_write()
             self._stream.write(b"".join(batch))
 
     async def _keep_connected(self) -> None:

@@ -5,6 +5,9 @@ result. The watchdog reads a pipe from the driver: one line of JSON for each thi
 run is over. If the pipe ends without that line, the watchdog ends the processes of the run, removes the folder of its
 Ray, writes ``result.json`` with the verdict *inconclusive*, and prints one line on the standard error that it shares
 with the driver. As long as the driver lives, it does nothing.
+
+If another driver may take the run over, it waits for one as long as hosts do, and leaves the run to it: that one has a
+watchdog of its own. It has the run's lock while it cleans up.
 """
 
 from __future__ import annotations
@@ -12,16 +15,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.checkout import ROOT
-from cluster.live.processes import processes
+from cluster.common.errors import BadInput
+from cluster.live.processes import driver_lock, processes
 from cluster.live.processes.processes import Process
 
 PATIENCE_S: Final = 0.5
 """Processes get this long to end by themselves: nobody is left to ask them for anything."""
+SLACK_S: Final = 2.0
+"""More than the lease: hosts end themselves first."""
+POLL_S: Final = 1.0
 ENDING_TIMEOUT_S: Final = 10.0
 
 
@@ -49,6 +57,10 @@ class CleanupWatchdog:
         """Watch the load generator, with all that it starts."""
         self._send(load=process)
 
+    def wait_for_another(self, lease_s: float) -> None:
+        """Another driver may take the run over within this time after this one died."""
+        self._send(lease_s=lease_s)
+
     def dismiss(self) -> None:
         """End the watchdog: everything that it watched has ended."""
         self._send(done=True)
@@ -69,8 +81,28 @@ def main() -> int:
         with suppress(ValueError):  # the driver was killed in the middle of a line
             facts |= json.loads(line)
     if "run" in facts and "done" not in facts:
-        _clean_up(**facts)
+        lease_s = facts.pop("lease_s", None)
+        if lease_s is None:
+            _clean_up(**facts)
+        else:
+            _wait_and_clean_up(lease_s, facts)
     return 0
+
+
+def _wait_and_clean_up(lease_s: float, facts: dict[str, Any]) -> None:
+    """Clean up if no other driver comes within the lease."""
+    run = Path(facts["run"])
+    message = f"stampede: the driver was killed: its testnet goes on for {lease_s:g} s; stampede attach {run}"
+    with suppress(OSError):
+        print(message, file=sys.stderr, flush=True)
+    deadline = time.monotonic() + lease_s + SLACK_S
+    while time.monotonic() < deadline:
+        if driver_lock.is_driven(run):
+            return
+        time.sleep(POLL_S)
+    with suppress(BadInput, OSError), driver_lock.driving(run):
+        facts["result"]["nobody_came"] = True
+        _clean_up(**facts)
 
 
 def _clean_up(run: str, result: dict[str, Any], ray: str | None = None, load: tuple[int, int] | None = None) -> None:

@@ -121,6 +121,14 @@ def end(processes: Iterable[Process], patience_s: float) -> list[Process]:
     return left
 
 
+def end_of(process: Process, patience_s: float) -> bool:
+    """Wait for the end of a process that may not be ours. Returns whether it has ended."""
+    deadline = time.monotonic() + patience_s
+    while process.is_running and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    return not process.is_running
+
+
 def end_and_remove(folder: Path, patience_s: float) -> bool:
     """End the processes that use a folder, including new ones, and remove it. Returns whether it is gone."""
     for _ in range(REMOVAL_ATTEMPTS):

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from cluster.live.processes import processes
+from cluster.live.processes import processes, resumption
 from cluster.live.processes.processes import Process
 
 PAUSE_HOLDER: Final = Path(__file__).with_name("pause_holder.py")
@@ -32,13 +33,18 @@ class ProcessSignals:
 
     def __init__(self) -> None:
         self._pause_holders: dict[Process, subprocess.Popen[bytes]] = {}
+        self._notes: dict[Process, Path] = {}
+        """Where the resumption of a paused process is to be noted."""
 
     def kill(self, process: Process) -> bool:
         """Send SIGKILL. Returns whether the process still ran."""
         return process.send(signal.SIGKILL)
 
-    def pause(self, process: Process) -> bool:
-        """Send SIGSTOP; the process stays stopped until :meth:`resume`. Returns whether it was seen to be stopped."""
+    def pause(self, process: Process, resumed: Path | None = None) -> bool:
+        """Send SIGSTOP; the process stays stopped until :meth:`resume`. Returns whether it was seen to be stopped.
+
+        ``resumed`` is the file in which the resumption is noted, for a process that has a lease.
+        """
         if process in self._pause_holders:
             return process.is_stopped
         try:
@@ -60,6 +66,8 @@ class ProcessSignals:
         finally:
             os.close(descriptor)
         self._pause_holders[process] = holder
+        if resumed is not None:
+            self._notes[process] = resumed
         assert holder.stdout is not None
         deadline = time.monotonic() + STOP_TIMEOUT_S if holder.stdout.readline() else 0.0
         while not process.is_stopped and time.monotonic() < deadline:
@@ -68,9 +76,12 @@ class ProcessSignals:
 
     def resume(self, process: Process) -> None:
         """Send SIGCONT. Ignored if the process is not paused."""
-        holder = self._pause_holders.pop(process, None)
+        holder, resumed = self._pause_holders.pop(process, None), self._notes.pop(process, None)
         if holder is None:
             return
+        if resumed is not None:
+            with suppress(OSError):  # without a place for the note its lease goes on as if nothing had happened
+                resumption.note(resumed)
         assert holder.stdin is not None and holder.stdout is not None
         holder.stdin.close()
         try:

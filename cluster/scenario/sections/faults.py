@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal, Protocol, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from cluster.common.suggestions import instead, unknown
+from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import first_few
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario.sections.base import (
@@ -468,9 +469,20 @@ def in_the_scenarios_words(given: AnyFault, fault: AnyFault, names: Sequence[str
     return f"{given.whom} | the rest ({named})" if rest else given.whom
 
 
-def check_faults_fit(
-    faults: Sequence[AnyFault], names: Sequence[str], joins_at: Mapping[str, int], stop_height: int, stop_ms: int
-) -> None:
+class Stop(Protocol):
+    """The end of a run, as far as faults have to begin before it."""
+
+    @property
+    def below_height(self) -> int: ...
+
+    @property
+    def duration_s(self) -> int | None: ...
+
+    @property
+    def timeout_s(self) -> int: ...
+
+
+def check_faults_fit(faults: Sequence[AnyFault], names: Sequence[str], joins_at: Mapping[str, int], stop: Stop) -> None:
     """Raise :class:`ValueError`, with the field's path, if a fault does not fit its scenario."""
     for position, fault in enumerate(faults):
         where = f"faults[{position}]"
@@ -484,10 +496,7 @@ def check_faults_fit(
                     raise ValueError(
                         f"{where}.at_height: {fault.at_height} is not above {joins_at[name]}, where {name} joins"
                     )
-        if fault.at_height is not None and fault.at_height >= stop_height:
-            raise ValueError(f"{where}.at_height: {fault.at_height} is not below stop.height ({stop_height})")
-        if fault.at_ms is not None and fault.at_ms >= stop_ms:
-            raise ValueError(f"{where}.at_ms: {fault.at_ms} is not below stop.timeout_s ({stop_ms // 1_000})")
+        _check_begin(fault, where, stop)
         most = fault_bound(len(names))
         if isinstance(fault, DiskLossFault) and len(fault.target) > most:
             raise ValueError(
@@ -500,6 +509,14 @@ def check_faults_fit(
             raise ValueError(f"{where}.target: f is 0 of {len(names)} validators, so the fault has no target")
         if isinstance(fault, _Directed):
             _check_ends(fault, names, where)
+
+
+def _check_begin(fault: AnyFault, where: str, stop: Stop) -> None:
+    within, limit_s = ("timeout_s", stop.timeout_s) if stop.duration_s is None else ("duration_s", stop.duration_s)
+    if fault.at_height is not None and fault.at_height >= stop.below_height:
+        raise ValueError(f"{where}.at_height: {fault.at_height} is not below stop.height ({stop.below_height})")
+    if fault.at_ms is not None and fault.at_ms >= limit_s * MILLISECONDS_PER_SECOND:
+        raise ValueError(f"{where}.at_ms: {fault.at_ms} is not below stop.{within} ({limit_s})")
 
 
 def _check_ends(fault: _Directed, names: Sequence[str], where: str) -> None:

@@ -109,9 +109,7 @@ class SafetyMonitor:
     def record(self) -> MonitorRecord:
         """The counts and violations so far."""
         violations = list(self.log.violations)
-        unproved = [
-            height for height, final in self._final.items() if final.view > self.certificates.newest_finalized
-        ]
+        unproved = [height for height, final in self._final.items() if final.view > self.certificates.newest_finalized]
         if unproved:
             violations.append(
                 self.log.at_this_time(

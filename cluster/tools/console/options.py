@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from cluster.common.limits import MAX_SEED
+from cluster.common.limits import MAX_DURATION_S, MAX_SEED
 from cluster.live.web.addresses import LOOPBACK, listening_address
 
 if TYPE_CHECKING:
     from cluster.scenario.overrides import Change
 
+UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+DURATION: Final = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhd])")
 SHOWN_CHARACTERS: Final = 40
 """Of a wrong value, in an error."""
 
@@ -30,6 +33,17 @@ def whole_number(name: str, least: int, most: int) -> Callable[[str], int]:
 
 
 parse_seed: Final = whole_number("seed", 0, MAX_SEED)
+
+
+def parse_duration(text: str) -> int:
+    """A length of time such as ``90s``, ``30m`` or ``24h``, in seconds."""
+    found = DURATION.fullmatch(text)
+    seconds = 0 if found is None else int(found["number"]) * UNITS_S[found["unit"]]
+    if not 1 <= seconds <= MAX_DURATION_S:
+        most = f"{MAX_DURATION_S // UNITS_S['d']}d"
+        expected = f"expected a number with s, m, h or d, such as 90s, 30m or 24h, up to {most}"
+        raise argparse.ArgumentTypeError(f"{text[:SHOWN_CHARACTERS]!r} is not a valid duration: {expected}")
+    return seconds
 
 
 def parse_address(text: str) -> str:

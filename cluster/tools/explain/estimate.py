@@ -49,15 +49,15 @@ class RunEstimate:
     spans: tuple[Span, ...]
     """One per fault, in the scenario's order."""
     length_ms: float
-    """Length without the limit ``stop.timeout_s``."""
+    """Length without the limit ``stop``."""
     height: float
-    """Highest final height at the end, within ``stop.timeout_s``."""
+    """Highest final height at the end, within ``stop``."""
 
 
 def estimate_run(scenario: Scenario, each_ms: float) -> RunEstimate:
     """The estimate of a run whose blocks take ``each_ms`` without faults."""
     faults = scenario.planned_faults
-    goal = scenario.stop.height + scenario.stop.drain_blocks
+    goal = stop_height(scenario, each_ms) + scenario.stop.drain_blocks
     spans: dict[int, Span] = {}
     halts = _Halts(each_ms)
     for number in sorted(range(len(faults)), key=lambda each: _nominal_ms(faults[each], each_ms)):
@@ -75,8 +75,14 @@ def estimate_run(scenario: Scenario, each_ms: float) -> RunEstimate:
         for _, span in sorted(spans.items())
     ]
     length_ms = max([halts.reached_ms(goal), *(span.ends_ms for span in found if span.begins)])
-    within_ms = min(length_ms - halts.in_all_ms, scenario.stop.timeout_s * MILLISECONDS_PER_SECOND)
+    within_ms = min(length_ms - halts.in_all_ms, scenario.stop.longest_s * MILLISECONDS_PER_SECOND)
     return RunEstimate(each_ms, tuple(found), length_ms, goal if math.isinf(length_ms) else within_ms / each_ms)
+
+
+def stop_height(scenario: Scenario, each_ms: float) -> int:
+    """The height at which the load stops, as far as that can be known."""
+    duration_s = scenario.stop.duration_s
+    return scenario.stop.height if duration_s is None else round(duration_s * MILLISECONDS_PER_SECOND / each_ms)
 
 
 def seconds(milliseconds: float) -> str:

@@ -326,8 +326,13 @@ def _fork_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
 
 def _stop_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     stop = scenario.stop
-    yield _at_height(stop.height, each_ms, "the load stops", f"then {stop.drain_blocks:,} blocks to drain")
-    limit_ms = stop.timeout_s * MILLISECONDS_PER_SECOND
+    drain = f"then {stop.drain_blocks:,} blocks to drain"
+    if stop.duration_s is None:
+        yield _at_height(stop.height, each_ms, "the load stops", drain)
+    else:
+        stop_ms = stop.duration_s * MILLISECONDS_PER_SECOND
+        yield _Moment(stop_ms, seconds(stop_ms), "the load stops (stop.duration_s)", drain)
+    limit_ms = stop.longest_s * MILLISECONDS_PER_SECOND
     yield _Moment(limit_ms, seconds(limit_ms), "the run is ended (stop.timeout_s)")
 
 
@@ -373,7 +378,7 @@ def _estimates(scenario: Scenario, each_ms: float, estimate: RunEstimate) -> Tab
 
 
 def _length(scenario: Scenario, estimate: RunEstimate) -> str:
-    limit_ms = scenario.stop.timeout_s * MILLISECONDS_PER_SECOND
+    limit_ms = scenario.stop.longest_s * MILLISECONDS_PER_SECOND
     return (
         f"about {seconds(estimate.length_ms)}"
         if estimate.length_ms <= limit_ms
@@ -381,10 +386,15 @@ def _length(scenario: Scenario, estimate: RunEstimate) -> str:
     )
 
 
+def _last_height(scenario: Scenario) -> str:
+    stop = scenario.stop
+    return f"at least {stop.height:,}" if stop.duration_s is None else "at least that at which the load stops"
+
+
 def _reached(scenario: Scenario) -> Table:
     success = scenario.success
     rows = [
-        ("final height of every validator", f"at least {scenario.stop.height:,}", "fail"),
+        ("final height of every validator", _last_height(scenario), "fail"),
         ("heights compared", f"at least {success.heights_compared:,}", "inconclusive"),
         ("committed transactions", f"at least {success.transactions:,}", "inconclusive"),
         ("fires", f"at least {success.fires:,}", "inconclusive"),

@@ -24,7 +24,7 @@ from cluster.scenario.sections.faults import (
     UpgradeFault,
 )
 from cluster.scenario.sections.metric_names import METRICS_OF_LIVE_RUNS, METRICS_OF_SIMULATIONS
-from cluster.tools.explain.estimate import RunEstimate, Span, seconds
+from cluster.tools.explain.estimate import RunEstimate, Span, seconds, stop_height
 
 SHARES: Final = {"loss", "duplication", "reordering"}
 """Fields of a degradation that are a share of the messages."""
@@ -56,7 +56,7 @@ def _of_fault(scenario: Scenario, span: Span, estimate: RunEstimate) -> Iterator
         return  # another fault delays its height
     if math.isinf(span.ends_ms):
         what = "no quorum is left until the fault ends, so this height is never reached"
-        yield ".until_height", f"{what}: the run is ended after {stop.timeout_s:,} s (stop.timeout_s) and fails"
+        yield ".until_height", f"{what}: the run is ended after {stop.longest_s:,} s (stop.timeout_s) and fails"
         return
     lasts_ms = span.ends_ms - span.begins_ms
     if span.halts and lasts_ms > scenario.success.stall_ms:
@@ -65,14 +65,14 @@ def _of_fault(scenario: Scenario, span: Span, estimate: RunEstimate) -> Iterator
     if not span.halts and (too_short := _too_short(scenario, fault, estimate)):
         yield _length_field(fault), f"{too_short}: inconclusive"
     if until_height is not None and getattr(fault, "for_ms", None) is None:
-        end = stop.height + stop.drain_blocks
+        end = stop_height(scenario, estimate.each_ms) + stop.drain_blocks
         if until_height > end:
             yield (
                 ".until_height",
                 f"{until_height:,}; the load ends by height {end:,}, the run with the fault",
             )
-    if span.ends_ms > stop.timeout_s * MILLISECONDS_PER_SECOND:
-        what = f"ends after about {seconds(span.ends_ms)}; the run is ended after {stop.timeout_s:,} s"
+    if span.ends_ms > stop.longest_s * MILLISECONDS_PER_SECOND:
+        what = f"ends after about {seconds(span.ends_ms)}; the run is ended after {stop.longest_s:,} s"
         yield _length_field(fault), f"{what} (stop.timeout_s)"
 
 
@@ -114,8 +114,8 @@ def _of_length(scenario: Scenario, estimate: RunEstimate) -> Iterator[FieldWarni
     stop = scenario.stop
     if math.isinf(estimate.length_ms):
         return
-    if estimate.length_ms > stop.timeout_s * MILLISECONDS_PER_SECOND:
-        yield "stop.timeout_s", f"{stop.timeout_s:,} s; the run needs about {seconds(estimate.length_ms)}"
+    if estimate.length_ms > stop.longest_s * MILLISECONDS_PER_SECOND:
+        yield "stop.timeout_s", f"{stop.longest_s:,} s; the run needs about {seconds(estimate.length_ms)}"
     for number, epoch in enumerate(scenario.validators.epochs):
         if epoch.from_view > estimate.height:
             what = f"view {epoch.from_view:,}; the run probably ends by view {estimate.height:,.0f}"

@@ -141,7 +141,7 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[Path]:
 
 def _height(fields: Fields, holds: Holds) -> Fields:
     known = _scenario(fields)
-    if known is None:
+    if known is None or known.stop.duration_s is not None:
         return fields
     low, high = 0, known.stop.height
     while high - low > 1:

@@ -164,7 +164,9 @@ def size_of(scenario: Scenario) -> str:
         "user": scenario.load.user_count,
         "setting": sum(1 for _ in _settings(minimal_fields(scenario))),
     }
-    return f"{', '.join(counted(count, word) for word, count in counts.items())}, height {scenario.stop.height}"
+    stop = scenario.stop
+    end = f"height {stop.height}" if stop.duration_s is None else f"{stop.duration_s:,} s"
+    return f"{', '.join(counted(count, word) for word, count in counts.items())}, {end}"
 
 
 def shrink(

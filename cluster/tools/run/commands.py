@@ -1,8 +1,9 @@
-"""``stampede run`` and ``up``: start a testnet. ``inject`` and ``stop``: control a live one."""
+"""``stampede run``, ``attach`` and ``up``: have a testnet. ``inject`` and ``stop``: control a live one."""
 
 from __future__ import annotations
 
 import argparse
+import os
 import reprlib
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ from cluster.tools.console.options import (
     add_bind_option,
     add_change_options,
     add_stop_on_fail,
+    parse_duration,
     parse_seed,
     whole_number,
 )
 
 MAX_PORT = 65_535
+MIN_LEASE_S, MAX_LEASE_S, DEFAULT_LEASE_S = 10, 86_400, 300
 
 
 def add_commands(commands: Any) -> None:
@@ -45,8 +48,27 @@ def add_commands(commands: Any) -> None:
         action="store_true",
         help="with --backend live: if the run does not pass, leave the testnet running (idle) until Ctrl-C",
     )
+    run.add_argument(
+        "--for",
+        dest="duration_s",
+        type=parse_duration,
+        metavar="DURATION",
+        help="stop the load after this time (90s, 30m, 24h) instead of at the scenario's stop height",
+    )
+    run.add_argument(
+        "--attachable",
+        dest="lease_s",
+        type=whole_number("number of seconds", MIN_LEASE_S, MAX_LEASE_S),
+        metavar="SECONDS",
+        help="with --backend live: if this process dies, the testnet goes on so long, for stampede attach to take it"
+        f" over (default {DEFAULT_LEASE_S} with --for and RAY_ADDRESS, else it ends with this process)",
+    )
     _add_run_options(run)
     run.set_defaults(command=_run)
+
+    attach = commands.add_parser("attach", help="take over a live run whose driver has died, up to its verdict")
+    attach.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    attach.set_defaults(command=_attach)
 
     up = commands.add_parser("up", help="keep a live testnet running until Ctrl-C, then judge it")
     up.add_argument("scenario", type=Path, metavar="SCENARIO", help="as in stampede run; its stop height is ignored")
@@ -97,9 +119,26 @@ def _run(options: Any) -> int:
         options.out,
         options.check_determinism,
         options.changes,
-        LiveOptions(keep=options.keep, served=Served(options.bind)),
+        LiveOptions(keep=options.keep, served=Served(options.bind), lease_s=_lease_s(options)),
         stop_on_fail=options.stop_on_fail,
+        duration_s=options.duration_s,
     )
+
+
+def _lease_s(options: Any) -> int | None:
+    """How long the testnet outlives its driver; ``None`` if it does not."""
+    if options.lease_s is not None or options.backend != "live" or options.duration_s is None:
+        return int(options.lease_s) if options.lease_s is not None else None
+    from cluster.live.driver.ray_session import ADDRESS_VARIABLE, LOCAL_ADDRESS
+
+    is_joined = os.environ.get(ADDRESS_VARIABLE, LOCAL_ADDRESS) not in ("", LOCAL_ADDRESS)
+    return DEFAULT_LEASE_S if is_joined else None
+
+
+def _attach(options: Any) -> int:
+    from cluster.tools.run.attaching import attach_run
+
+    return attach_run(options.run)
 
 
 def _up(options: Any) -> int:

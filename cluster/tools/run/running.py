@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from rich.console import Console
 
@@ -22,6 +23,8 @@ from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome, worst
+from cluster.live.handover import handover
+from cluster.live.processes.driver_lock import driving
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, claim_run_folder, new_run_folder, point_latest
 from cluster.record.run import Backend, RunRecord
@@ -34,6 +37,9 @@ from cluster.tools.console.terminal import Progress
 from cluster.tools.run.show import print_kept, print_verdict
 from validator.primitives.types import ValidatorError
 from validator.transition.genesis_block import GenesisError
+
+STOP_HEIGHT: Final = "stop.height"
+STOP_DURATION: Final = "stop.duration_s"
 
 Perform = Callable[[Path, Progress, Interrupts], AbstractContextManager[RunRecord]]
 """``perform(folder, progress, interrupts)`` runs it and gives the record; the context's end stops the testnet."""
@@ -50,6 +56,8 @@ class LiveOptions:
     served: Served = ON_THE_LOOPBACK
     faucet: bool = False
     """There is a faucet even if the scenario has none."""
+    lease_s: float | None = None
+    """The testnet outlives its driver for so long, for another one to take the run over."""
 
 
 def run_scenario(
@@ -61,16 +69,20 @@ def run_scenario(
     changes: Sequence[Change] = (),
     live: LiveOptions = LiveOptions(),
     stop_on_fail: bool = False,
+    duration_s: int | None = None,
 ) -> ExitCode:
     """Run a scenario file, show its progress and its verdict, write its folder. Returns the verdict's exit code.
 
     ``seed`` overrides the scenario's. With ``twice`` the simulator runs it twice
     and compares every event. ``changes`` apply to the scenario, and the folder has the result. With ``stop_on_fail``
-    the first violation of a rule that is seen while it runs ends the run. Raises
+    the first violation of a rule that is seen while it runs ends the run. With ``duration_s`` the load stops after that
+    time instead of at the scenario's stop height. Raises
     :class:`~cluster.common.errors.HarnessError` if it cannot be run, or if the two runs differ.
     """
     if live.keep and backend != "live":
         raise BadInput("--keep needs --backend live")
+    if live.lease_s is not None and backend != "live":
+        raise BadInput("--attachable needs --backend live: a simulation is repeated instead")
     if live.served != ON_THE_LOOPBACK and backend != "live":
         raise BadInput("--bind needs --backend live: the simulator does not listen")
     if twice and backend != "sim":
@@ -79,6 +91,9 @@ def run_scenario(
         raise BadInput("--stop-on-fail: not with --check-determinism, which compares whole runs")
     scenario_path = find_scenario(scenario_path)
     scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with {options_of(changes)}")
+    if duration_s is not None:
+        asked = _lasting(duration_s, changes)
+        scenario, changes = change_scenario(scenario, asked, f"{scenario_path} with --for"), [*changes, *asked]
     if live.faucet and scenario.chain.faucet is None:
         asked = [parse_setting("chain.faucet={}")]
         scenario, changes = change_scenario(scenario, asked, f"{scenario_path} with a faucet"), [*changes, *asked]
@@ -116,13 +131,29 @@ def perform_run(
 
     ``source`` is the scenario's file, ``None`` if the file does not say what ran; ``judge`` adds the checks of a drill.
     """
-    with Interrupts() as interrupts, ExitStack() as testnet:
+    with Interrupts() as interrupts, ExitStack() as lock:
         is_users = out is not None and out.exists()
         folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
+        if live.lease_s is not None:
+            lock.enter_context(driving(folder))
+        return run_in(folder, is_users, interrupts, scenario, backend, perform, source, live, judge)
+
+
+def run_in(
+    folder: Path,
+    is_users: bool,
+    interrupts: Interrupts,
+    scenario: Scenario,
+    backend: Backend,
+    perform: Perform,
+    source: Path | None,
+    live: LiveOptions,
+    judge: Judge | None = None,
+) -> ExitCode:
+    """:func:`perform_run` in a folder, which is the user's if it was there before."""
+    with ExitStack() as testnet:
         console = Console()
-        progress = Progress(
-            console, None if live.run_until_stopped else scenario.stop.height, backend, scenario.validators.names
-        )
+        progress = Progress(console, _known_end(scenario, live), backend, scenario.validators.names)
         with _one_line_failures(folder, is_users):
             try:
                 record = testnet.enter_context(perform(folder, progress, interrupts))
@@ -133,6 +164,7 @@ def perform_run(
             if record.scenario.faults != scenario.faults:
                 source = None  # faults were added during the run
             verdict = finish(record, folder, interrupts, source, judge).verdict
+            handover.finish(folder)
         try:
             point_latest(folder)
             refresh_index(folder)
@@ -175,7 +207,9 @@ def drive(
     from cluster.live.driver.driver import live_testnet
 
     stopping = threading.Event() if live.run_until_stopped else None
-    return live_testnet(scenario, seed, commit, folder, *watch, interrupts, stopping, live.served, stop_on_fail)
+    return live_testnet(
+        scenario, seed, commit, folder, *watch, interrupts, stopping, live.served, stop_on_fail, live.lease_s
+    )
 
 
 def finish(
@@ -201,6 +235,20 @@ def finish(
             return replace(judged, verdict=_unwritten(judged.verdict, why))
         if record.interrupted or not interrupts.seen:
             return judged
+
+
+def _lasting(duration_s: int, changes: Sequence[Change]) -> list[Change]:
+    """The change by which a run lasts a time. Raises :class:`BadInput` if others say when it ends."""
+    for change in changes:
+        if change.path in ("stop", STOP_HEIGHT, STOP_DURATION):
+            raise BadInput(f"--for: not with --set or --unset of {change.path}, which says when the load stops, too")
+    return [parse_setting(f"{STOP_DURATION}={duration_s}")]
+
+
+def _known_end(scenario: Scenario, live: LiveOptions) -> int | None:
+    """The height at which the load will stop, if that is known."""
+    is_timed = live.run_until_stopped or scenario.stop.duration_s is not None
+    return None if is_timed else scenario.stop.height
 
 
 def _unwritten(verdict: Verdict, why: str) -> Verdict:

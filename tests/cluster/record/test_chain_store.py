@@ -14,7 +14,7 @@ from cluster.audit.books import keep_books
 from cluster.audit.served_chains import longest_chain
 from cluster.checks.run import check_run
 from cluster.record.archive import BlockRecord, decode_blocks
-from cluster.record.chain_store import BlockStore, FileBlocks, MemoryBlocks, ServedBlocks, joined
+from cluster.record.chain_store import BlockStore, FileBlocks, MemoryBlocks, ServedBlocks, as_stored, joined
 from cluster.record.run import RunRecord
 from cluster.report.results import finish_run
 from tests.cluster.checks.cases import other_branch
@@ -170,3 +170,39 @@ def test_a_store_of_another_chain_than_the_runs_goes(tmp_path: Path) -> None:
     finish_run(kept, tmp_path)
     assert not (tmp_path / "blocks.part").exists()
     assert decode_blocks((tmp_path / "blocks.bin").read_bytes()) == list(record.validators[1].blocks)
+
+
+@pytest.mark.parametrize("torn", [b"", b"\0", b"\0\0\0\x40half a block", b"\0\0\0\x04none"])
+def test_a_store_goes_on_where_a_process_ended(tmp_path: Path, torn: bytes) -> None:
+    path = tmp_path / "blocks.part"
+    first = FileBlocks(path)
+    blocks = [a_block(number) for number in range(5)]
+    for block in blocks[:3]:
+        first.append(block)
+    first.sync()
+    with path.open("ab") as file:
+        file.write(torn)
+    again = FileBlocks.reopen(path)
+    assert [again.at(height) for height in (1, 2, 3)] == blocks[:3] and len(again) == 3
+    assert again.holds(3, blocks[2]) and not again.holds(3, blocks[1])
+    for block in blocks[3:]:
+        again.append(block)
+    again.publish(tmp_path / "blocks.bin")
+    assert list(decode_blocks((tmp_path / "blocks.bin").read_bytes())) == blocks
+
+
+def test_a_store_that_has_lost_blocks_takes_back_what_is_known_of_validators(tmp_path: Path) -> None:
+    store = FileBlocks(tmp_path / "blocks.part")
+    served, other = ServedBlocks(store), ServedBlocks(store)
+    for number in range(4):
+        served.append(a_block(number))
+        other.append(a_block(9 if number == 1 else number))
+    found = [as_stored(each) for each in (served, other)]
+    assert [len(each) for each in found] == [4, 4]
+    store.sync()
+    content = (tmp_path / "blocks.part").read_bytes()
+    (tmp_path / "blocks.part").write_bytes(content[:-1])
+    served.store = other.store = FileBlocks.reopen(tmp_path / "blocks.part")
+    assert len(served.store) == 3
+    assert [len(as_stored(each)) for each in (served, other)] == [3, 3]
+    assert as_stored(other)[1] == a_block(9)

@@ -38,7 +38,7 @@ def said_of(text: str) -> str:
         ("falts: []", "falts: unknown field; did you mean faults?"),
         ("links: {jitter: 3}", "links.jitter: unknown field; did you mean jitter_ms?"),
         ("stop: {timeout_ms: 9}", "stop.timeout_ms: unknown field; did you mean timeout_s?"),
-        ("stop: {x: 9}", "stop.x: unknown field; known: height, timeout_s, drain_blocks"),
+        ("stop: {x: 9}", "stop.x: unknown field; known: height, duration_s, timeout_s, drain_blocks"),
         (
             "success: {metrics: {fires: {max: 4}}}",
             "success.metrics.fires.max: unknown field; known: at_least, at_most",

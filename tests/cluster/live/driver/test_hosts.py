@@ -123,7 +123,7 @@ class FakeSignals:
         self.gone.add(process)
         return True
 
-    def pause(self, process: Process) -> bool:
+    def pause(self, process: Process, resumed: Path | None = None) -> bool:
         self.still.add(process)
         return process not in self.gone
 

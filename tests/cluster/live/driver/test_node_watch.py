@@ -29,6 +29,7 @@ class FakeSession:
 
     is_ours = False
     own_node_id = "head"
+    kept = None
 
     def __init__(self, count: int = 4) -> None:
         self.listed = [RayNode("head", "10.0.0.1", {}, {HEAD_RESOURCE: 1.0})]
@@ -74,7 +75,7 @@ class Cluster:
     """A watch over the hosts of a scenario, and a clock."""
 
     def __init__(self, patch: pytest.MonkeyPatch, validators: Any, nodes: int = 4, **fields: Any) -> None:
-        patch.setattr(node_watch, "_Leases", lambda ray, hosts: SimpleNamespace(close=lambda: None))
+        patch.setattr(node_watch, "Leases", lambda ray, hosts, lease_s: SimpleNamespace(close=lambda: None))
         self.now_s = 1_000.0
         patch.setattr(time, "monotonic", lambda: self.now_s)
         self.session = cluster_of(nodes)

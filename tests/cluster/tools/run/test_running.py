@@ -80,6 +80,46 @@ def test_a_run_passes(scenario: Path) -> None:
 # --- bad input and failures -------------------------------------------------------------------------------------------
 
 
+def test_the_load_stops_after_a_time(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = {}
+    for out, length in (("short", "10s"), ("long", "20s"), ("again", "20s")):
+        assert simulate(scenario, "--out", out, "--for", length, "--set", "success.heights_compared=1") == ExitCode.PASS
+        runs[out] = result(Path(out))
+    assert "the load stops, draining" in capsys.readouterr().out
+    heights = {out: run["metrics"]["heights"] for out, run in runs.items()}
+    assert heights["short"] < heights["long"] == heights["again"], "the scenario's stop height says nothing"
+    assert heights["long"] > SCENARIO["stop"]["height"]
+    assert runs["long"]["digest"] == runs["again"]["digest"] != runs["short"]["digest"]
+    fields = yaml.safe_load(Path("long/scenario.yaml").read_text(encoding="utf-8"))
+    assert fields["stop"]["duration_s"] == 20, "so that it can be repeated"
+    assert 20_000 < runs["long"]["metrics"]["duration_s"] * 1_000 < 40_000
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--for", "24"], "'24' is not a valid duration: expected a number with s, m, h or d, such as 90s, 30m or 24h"),
+        (["--for", "0s"], "'0s' is not a valid duration"),
+        (["--for", "31d"], "up to 30d"),
+        (["--for", "1.5h"], "'1.5h' is not a valid duration"),
+        (["--for", "9s", "--set", "stop.height=30"], "--for: not with --set or --unset of stop.height"),
+        (["--for", "9s", "--unset", "stop"], "--for: not with --set or --unset of stop, which says"),
+        (
+            ["--for", "2s", "--set", "faults=[{kind: kill, target: leader, at_ms: 2000}]"],
+            "2000 is not below stop.duration_s (2)",
+        ),
+        (["--attachable", "60"], "--attachable needs --backend live"),
+        (["--attachable", "1"], "expected an integer from 10 to 86,400"),
+    ],
+)
+def test_what_does_not_fit_a_time_is_one_line(
+    scenario: Path, options: list[str], problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert simulate(scenario, *options) == ExitCode.BAD_INPUT
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.count("\n") == 1 and problem in said.err
+
+
 @pytest.mark.parametrize("options", [[], ["--out", "out"]])
 @pytest.mark.parametrize("backend", ["live", "sim"])
 def test_a_genesis_that_cannot_be_built_is_bad_input(

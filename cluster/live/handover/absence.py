@@ -1,0 +1,35 @@
+"""What a driver that takes a run over finds: the faults that came late, since nobody performed them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.record.run import Absence, FaultRecord
+
+
+def absence_of(
+    faults: Sequence[FaultRecord], from_ms: float, until_ms: float, heights: tuple[int, int], fault_ms: float
+) -> Absence:
+    """The absence of a driver between two moments, at two heights; ``fault_ms`` is the time that faults count in."""
+    before, after = heights
+    return Absence(from_ms, until_ms, before, max(heights), late_faults(faults, after, fault_ms))
+
+
+def late_faults(faults: Sequence[FaultRecord], height: int, fault_ms: float) -> tuple[str, ...]:
+    """A line for each fault that was due while nobody was there, or that nobody could end.
+
+    ``height`` is the one that is final by now, ``fault_ms`` the time that faults count in.
+    """
+    lines = []
+    for fault in faults:
+        if fault.begun_ms is not None and fault.ended_ms is None:
+            lines.append(f"{fault.name} was under way without a driver: it may end late")
+        elif fault.begun_ms is None and _was_due(fault, height, fault_ms):
+            lines.append(f"{fault.name} was due while there was no driver: it begins late")
+    return tuple(lines)
+
+
+def _was_due(fault: FaultRecord, height: int, fault_ms: float) -> bool:
+    if fault.at_height is not None:
+        return fault.at_height <= height
+    return fault.at_ms is not None and fault.at_ms <= fault_ms

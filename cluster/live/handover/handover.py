@@ -1,0 +1,100 @@
+"""A driver's side of a handover: the clock of the run, and the checkpoints that another driver goes on from."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.live.handover import checkpoint
+from cluster.live.handover.checkpoint import Outside
+from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
+from cluster.record.chain_store import FileBlocks
+
+EVERY_S: Final = 2.0
+SHARE: Final = 50
+"""A checkpoint is followed by a pause of so many times its length at least: the driver has other things to do."""
+
+FOLLOWING: Final = "following"
+ENDING: Final = "ending"
+"""The load was stopped for good, and the validators come to rest."""
+COLLECTED: Final = "collected"
+"""Only the verdict is missing."""
+
+
+class RunClock:
+    """The time of a run: milliseconds since it began, whichever driver it has."""
+
+    def __init__(self) -> None:
+        self.began_epoch_ms = time.time() * MILLISECONDS_PER_SECOND
+        self._began_s = time.monotonic()
+        self._stopped_ms: float | None = None
+
+    def now_ms(self) -> float:
+        if self._stopped_ms is not None:
+            return self._stopped_ms
+        return (time.monotonic() - self._began_s) * MILLISECONDS_PER_SECOND
+
+    def take_over(self, began_epoch_ms: float) -> None:
+        """Go on with the time of a run that began earlier, by the clock of this machine."""
+        self._began_s += (began_epoch_ms - self.began_epoch_ms) / MILLISECONDS_PER_SECOND
+        self.began_epoch_ms = began_epoch_ms
+
+    def stop(self, at_ms: float) -> None:
+        """The run has ended at a moment."""
+        self._stopped_ms = at_ms
+
+
+class Handover:
+    """Writes checkpoints every few seconds, and at once after a fault began or ended."""
+
+    def __init__(self, folder: Path, clock: RunClock) -> None:
+        self.phase = FOLLOWING
+        self._folder = folder
+        self._clock = clock
+        self._sightings: Sightings | None = None
+        self._due_s = 0.0
+        """Monotonic."""
+        self._mark: Hashable = None
+
+    def begin(self) -> Sightings:
+        """The file for what is seen. Raises :class:`OSError`."""
+        self._sightings = Sightings(self._folder / SIGHTINGS_FILE)
+        return self._sightings
+
+    def take_over(self, sightings: Sightings, phase: str) -> None:
+        """Go on with the file of another driver."""
+        self._sightings, self.phase = sightings, phase
+
+    def look(self, mark: Hashable, write: Callable[[], None]) -> None:
+        """Keep what was seen, and ``write`` if that is due, or if there is another ``mark`` than at the last look."""
+        if self._sightings is not None:
+            self._sightings.flush()
+        if mark != self._mark or time.monotonic() >= self._due_s:
+            self._mark = mark
+            begun_s = time.monotonic()
+            write()
+            now_s = time.monotonic()
+            self._due_s = now_s + max(EVERY_S, SHARE * (now_s - begun_s))
+
+    def write(self, header: Mapping[str, Any], state: object, store: FileBlocks, outside: Outside) -> None:
+        """Write a checkpoint, after all that it builds on. Raises :class:`OSError`."""
+        store.sync()
+        if self._sightings is not None:
+            self._sightings.sync()
+        about = {"phase": self.phase, "at_ms": self._clock.now_ms(), "began_epoch_ms": self._clock.began_epoch_ms}
+        written = {"written_epoch_s": time.time(), "machine": socket.gethostname()}
+        checkpoint.write(self._folder, {**about, **written, **header}, state, outside)
+
+    def close(self) -> None:
+        if self._sightings is not None:
+            self._sightings.close()
+
+
+def finish(folder: Path) -> None:
+    """A run has its verdict: remove what another driver would have needed. Raises :class:`OSError`."""
+    checkpoint.remove(folder)
+    (folder / SIGHTINGS_FILE).unlink(missing_ok=True)

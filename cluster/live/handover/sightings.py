@@ -1,0 +1,65 @@
+"""The finalizations and proposals of a run in a file, row by row, so that they outlive the driver that saw them.
+
+A row is 14 bytes: the moment in milliseconds since the run began (a double), the validator (two bytes) and the height
+(four bytes), little-endian. A proposal has no validator, but :data:`PROPOSED`.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Final
+
+from cluster.record.finalizations import Finalization, Finalizations
+
+SIGHTINGS_FILE: Final = "sightings.part"
+ROW: Final = struct.Struct("<dHI")
+PROPOSED: Final = 0xFFFF
+
+
+class Sightings:
+    """The file, open for more rows."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin one. Raises :class:`OSError`."""
+        self.path = path
+        self._file = path.open("ab")
+        self._file.truncate(0)
+
+    @classmethod
+    def reopen(cls, path: Path) -> tuple[Sightings, Finalizations, dict[int, float]]:
+        """Go on with a file: also what it has. A last row that is not whole is removed. Raises :class:`OSError`."""
+        content = path.read_bytes()
+        whole = len(content) - len(content) % ROW.size
+        finalizations, proposals = Finalizations(), dict[int, float]()
+        for place, (at_ms, validator, height) in enumerate(ROW.iter_unpack(content[:whole])):
+            if not height:  # room that the file system had made, and never filled
+                whole = place * ROW.size
+                break
+            if validator == PROPOSED:
+                proposals[height] = min(at_ms, proposals.get(height, at_ms))
+            else:
+                finalizations.append(Finalization(at_ms, validator, height))
+        found = cls.__new__(cls)
+        found.path, found._file = path, path.open("ab")
+        found._file.truncate(whole)
+        return found, finalizations, proposals
+
+    def finalized(self, seen: Finalization) -> None:
+        self._file.write(ROW.pack(seen.at_ms, seen.validator, seen.height))
+
+    def proposed(self, at_ms: float, height: int) -> None:
+        self._file.write(ROW.pack(at_ms, PROPOSED, height))
+
+    def flush(self) -> None:
+        """From now on the rows outlive this process."""
+        self._file.flush()
+
+    def sync(self) -> None:
+        """From now on they outlive the machine's power."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,67 @@
+"""``stampede attach``: take over a live run whose driver has died, and bring it to its verdict."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.checkout import checkout_commit
+from cluster.common.errors import BadInput, ExitCode
+from cluster.common.interrupts import Interrupts
+from cluster.live.handover import checkpoint
+from cluster.live.processes.driver_lock import driving
+from cluster.record.folder import RESULT_FILE, read_result
+from cluster.record.run import RunRecord
+from cluster.scenario import Scenario
+from cluster.tools.console.terminal import Progress
+from cluster.tools.run.running import LiveOptions, run_in
+
+FRESH_S: Final = 15.0
+"""A driver on another machine that wrote a checkpoint within this time counts as alive."""
+NOBODY_CAME: Final = "nobody_came"
+"""In the result that a cleanup watchdog writes."""
+
+
+def attach_run(folder: Path) -> ExitCode:
+    """Take a run over, show its progress and its verdict, write its folder. Returns the verdict's exit code.
+
+    Raises :class:`BadInput` if its driver is alive, if it has ended, or if it has no checkpoint.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: no such folder; expected the folder of a live run")
+    _refuse_ended(folder)
+    with Interrupts() as interrupts, driving(folder):
+        _refuse_ended(folder)
+        found = checkpoint.read(folder)
+        _refuse_others(folder, found.header)
+        scenario = Scenario.model_validate_json(found.header["scenario"])
+
+        def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
+            from cluster.live.driver.driver import attached_testnet
+
+            return attached_testnet(found, folder, interrupts, progress.update, progress.notice)
+
+        return run_in(folder, True, interrupts, scenario, "live", perform, None, LiveOptions())
+
+
+def _refuse_ended(folder: Path) -> None:
+    if not (folder / RESULT_FILE).exists():
+        return
+    result = read_result(folder)
+    if not result.get(NOBODY_CAME):
+        raise BadInput(f"{folder}: that run has ended, with the verdict {result.get('verdict')}")
+
+
+def _refuse_others(folder: Path, header: dict[str, Any]) -> None:
+    """Refuse a run of other code, and one whose driver may live on another machine."""
+    commit, age_s = checkout_commit(), time.time() - header["written_epoch_s"]
+    if header["commit"] != commit:
+        raise BadInput(f"{folder}: was started by commit {header['commit']}, this is {commit}; expected the same code")
+    if header["machine"] != socket.gethostname() and age_s < FRESH_S:
+        raise BadInput(
+            f"{folder}: its driver on {header['machine']} wrote a checkpoint {age_s:.0f} s ago, so it may be alive;"
+            f" expected one that has been silent for {FRESH_S:g} s"
+        )

@@ -1,0 +1,153 @@
+"""The clock of a run, its checkpoints in time, and faults that go on with another driver."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cluster.live.driver.ray_session import Place
+from cluster.live.driver.stage import LiveStage
+from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.handover import checkpoint
+from cluster.live.handover.absence import absence_of
+from cluster.live.handover.handover import Handover, RunClock
+from cluster.live.host.validator_loop import LoopState
+from cluster.live.processes.processes import Process
+from cluster.record.run import FaultRecord
+from cluster.scenario import Scenario
+
+FAULTS = [
+    {"kind": "degrade", "loss": 0.2, "at_height": 3, "for_ms": 1_000},
+    {"kind": "kill", "target": "validator-1", "at_height": 4, "down_ms": 2_000},
+    {"kind": "slow_disk", "target": "validator-2", "sync_ms": 50, "at_height": 4, "for_ms": 1_500},
+    {"kind": "kill", "target": "validator-3", "at_height": 9, "down_ms": 100},
+    {"kind": "kill", "target": "validator-0", "at_ms": 60_000, "down_ms": 100},
+]
+
+
+class Hosts:
+    """Four hosts that do what they are told at once."""
+
+    def __init__(self) -> None:
+        self.all = [Host(number, Place("a", ""), [number], {}) for number in range(4)]
+        for host in self.all:
+            host.actor, host.phase, host.processes.current = "actor", Phase.UP, Process(7, host.number)
+            host.reports.states = {host.number: LoopState(ready=True)}
+        self.nodes = None
+        self.injections: list[Any] = []
+        self.killed: list[int] = []
+
+    def host_of(self, index: int) -> Host:
+        return self.all[index]
+
+    def link_counts(self, key: int) -> Any:
+        from cluster.faults.link_faults import LinkCounts
+
+        return LinkCounts()
+
+    def inject(self, injection: Any, then: Any) -> None:
+        self.injections.append(injection)
+        then()
+
+    def resume(self, host: Host) -> None:
+        pass
+
+    def kill(self, host: Host, by_ray: bool) -> None:
+        self.killed.append(host.number)
+        host.is_held_down = True
+        host.went_down()
+
+    def carrying(self, indices: Any) -> list[Host]:
+        return [self.all[index] for index in indices]
+
+
+class Run:
+    """As much of a run as faults need: hosts, a clock and a height."""
+
+    def __init__(self) -> None:
+        self.hosts: Any = Hosts()
+        self.height = 1
+        self.clock = RunClock()
+        self.clock.stop(0.0)
+        self.lines: list[str] = []
+        self.tell = self.lines.append
+
+    def begin(self) -> LiveStage:
+        scenario = Scenario.model_validate({"name": "handover", "validators": 4, "faults": FAULTS})
+        height = partial(getattr, self, "height")
+        return LiveStage(scenario, 1, self.hosts, self.clock.now_ms, height, self.tell, self.keep)
+
+    def keep(self, index: int, url: str) -> None:
+        raise AssertionError
+
+    @property
+    def outside(self) -> dict[str, object]:
+        return {"run": self, "hosts": self.hosts, "clock": self.clock, "tell": self.tell}
+
+    def reach(self, stage: LiveStage, height: int, now_ms: float) -> None:
+        self.height = height
+        self.clock.stop(now_ms)
+        stage.perform()
+        stage.perform()
+
+
+def test_faults_go_on_with_another_driver(tmp_path: Path) -> None:
+    old, new = Run(), Run()
+    stage = old.begin()
+    old.reach(stage, 3, 100.0)
+    old.reach(stage, 4, 200.0)
+    assert old.hosts.killed == [1]
+    checkpoint.write(tmp_path, {}, (stage, old.hosts.all), old.outside)
+
+    again, new.hosts.all[:] = checkpoint.read(tmp_path).state(new.outside)
+    assert new.hosts.all[1].is_held_down and new.hosts.all[1].phase is Phase.DOWN
+    again.inject(lambda: None, 1_000)
+    (sent,) = new.hosts.injections
+    assert sent.number > old.hosts.injections[-1].number + 900, "hosts take it for the newest"
+    assert [fault.kind for fault in sent.links.values()] == ["degrade"] and sent.impairments[2].sync_ms == 50
+
+    new.reach(again, 8, 5_000.0)
+    first, second, third, fourth, fifth = again.engine.records
+    assert first.ended_ms == third.ended_ms == 5_000.0, "late, but both are over"
+    assert not new.hosts.all[1].is_held_down, "it may start again"
+    assert new.hosts.injections[-1].links == {} and new.hosts.injections[-1].impairments[2].sync_ms is None
+    assert fourth.begun_ms is None and new.hosts.killed == []
+    new.reach(again, 9, 6_000.0)
+    assert new.hosts.killed == [3]
+    new.reach(again, 9, 60_000.0)
+    assert new.hosts.killed == [3, 0], "times of faults count on"
+    assert (second.begun_ms, fifth.begun_ms) == (200.0, 60_000.0)
+
+
+def test_late_faults_are_told_and_others_are_not() -> None:
+    faults = [
+        FaultRecord("kill", "validator-0", 5, begun_ms=1.0, ended_ms=2.0),
+        FaultRecord("kill", "validator-1", 6, begun_ms=3.0),
+        FaultRecord("kill", "validator-2", 20),
+        FaultRecord("kill", "validator-3", 21),
+        FaultRecord("pause", "validator-0", None, at_ms=900),
+        FaultRecord("pause", "validator-1", None, at_ms=901),
+    ]
+    absence = absence_of(faults, 1_000.0, 31_000.0, (10, 20), 900.0)
+    assert str(absence) == "no driver from height 10 to 20 (30 s)"
+    assert absence.late == (
+        "kill of validator-1 at height 6 was under way without a driver: it may end late",
+        "kill of validator-2 at height 20 was due while there was no driver: it begins late",
+        "pause of validator-0 at 900 ms was due while there was no driver: it begins late",
+    )
+
+
+def test_the_clock_of_a_run_goes_on_in_another_process() -> None:
+    clock = RunClock()
+    clock.take_over(clock.began_epoch_ms - 60_000.0)
+    assert 60_000.0 <= clock.now_ms() < 120_000.0
+
+
+def test_a_checkpoint_is_written_at_once_when_a_fault_begins(tmp_path: Path) -> None:
+    handover, written = Handover(tmp_path, RunClock()), list[int]()
+    handover.look("a", lambda: written.append(1))
+    handover.look("a", lambda: written.append(2))
+    handover.look("b", lambda: written.append(3))
+    handover.close()
+    assert written == [1, 3]

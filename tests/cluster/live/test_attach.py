@@ -1,0 +1,130 @@
+"""Drivers that are killed in the middle of a live run: another one takes it over, or nothing is left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.live.processes import processes
+from cluster.record.folder import read_run
+from tests.cluster.live.test_live_run import FAULTS, PAIR, SCENARIO
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+WAIT_S = 300.0
+ROOT = Path(__file__).parents[3]
+STAMPEDE = [sys.executable, "-m", "cluster.tools.cli.main"]
+
+
+def stampede(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*STAMPEDE, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
+
+
+class Driver:
+    """A run of its own, whose output can be waited for."""
+
+    def __init__(self, folder: Path, scenario: dict[str, Any], *options: str) -> None:
+        file = folder.with_suffix(".yaml")
+        file.write_text(yaml.safe_dump(scenario), encoding="utf-8")
+        command = [*STAMPEDE, "run", str(file), "--out", str(folder), *options]
+        environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment
+        )
+
+    def wait_for(self, text: str) -> None:
+        assert self.process.stdout is not None
+        said = []
+        for line in self.process.stdout:
+            said.append(line)
+            if text in line:
+                return
+        pytest.fail(f"it ended without {text!r}: {''.join(said[-20:])}")
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(WAIT_S)
+
+    def rest(self) -> str:
+        """What is still said, until everybody has ended who shares its output."""
+        assert self.process.stdout is not None
+        return self.process.stdout.read()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "run"
+    yield folder
+    processes.end(processes.using(folder), 0.0)
+
+
+def result_of(folder: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    return result
+
+
+def checks_of(result: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {check["name"]: check for check in result["checks"]}
+
+
+def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder: Path) -> None:
+    driver = Driver(folder, {**SCENARIO, "faults": FAULTS}, "--attachable", "200")
+    driver.wait_for("kill of validator-1 begins")
+    refused = stampede("attach", str(folder))
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"its driver is alive: process {driver.process.pid} on " in refused.stderr
+    driver.kill()
+
+    attached = stampede("attach", str(folder))
+    assert attached.returncode == 0, attached.stdout + attached.stderr
+    assert "no driver from height " in attached.stdout
+    result = result_of(folder)
+    (absence,) = result["absences"]
+    assert absence["until_ms"] > absence["from_ms"] and absence["text"].startswith("no driver from height ")
+    checks = checks_of(result)
+    assert absence["text"] in checks["no_problems"]["detail"]
+    assert "took effect" in checks["faults"]["detail"]
+    assert len(read_run(folder).blocks) >= SCENARIO["stop"]["height"], "the archive is whole, from height 1 on"
+    left = {path.name for path in folder.iterdir()}
+    assert not left & {"driver.lock", "driver.checkpoint", "driver.checkpoint.before", "sightings.part", "blocks.part"}
+    assert "its testnet goes on for 200 s; stampede attach" in driver.rest(), "and its watchdog has left"
+    assert not processes.using(folder)
+
+    ended = stampede("attach", str(folder))
+    assert ended.returncode == 2
+    assert ended.stderr == f"stampede: {folder}: that run has ended, with the verdict pass\n"
+
+
+def test_if_nobody_comes_nothing_is_left_but_what_is_known(folder: Path) -> None:
+    driver = Driver(folder, {**PAIR, "stop": {"height": 900, "timeout_s": 600}}, "--attachable", "10")
+    driver.wait_for("height 9")
+    driver.kill()
+    assert "processes of the run were ended" in driver.rest()
+    assert not processes.using(folder)
+    assert result_of(folder)["nobody_came"]
+
+    attached = stampede("attach", str(folder))
+    assert attached.returncode == 3, attached.stdout + attached.stderr
+    result = result_of(folder)
+    assert result["verdict"] == "inconclusive" and "nobody_came" not in result
+    problems = checks_of(result)["no_problems"]["detail"]
+    assert "and its testnet is gone: " in problems and "interrupted" in problems
+    assert len(read_run(folder).blocks) >= 5, "those that it had"
+
+
+def test_a_run_without_a_checkpoint_is_refused(tmp_path: Path) -> None:
+    refused = stampede("attach", str(tmp_path))
+    assert refused.returncode == 2 and "has no checkpoint; expected a run that was started with" in refused.stderr
+    refused = stampede("attach", str(tmp_path / "nothing"))
+    assert refused.returncode == 2 and "no such folder; expected the folder of a live run" in refused.stderr
