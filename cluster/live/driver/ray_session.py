@@ -222,9 +222,8 @@ class RaySession:
             session = RaySession(ray, None)
             session._disconnects = False
             return session
-        joined = os.environ.get(ADDRESS_VARIABLE)
-        if joined and joined != LOCAL_ADDRESS:
-            return _join(ray, joined)
+        if is_joining():
+            return _join(ray, os.environ[ADDRESS_VARIABLE])
         session = _start_own(ray, cpus, on_folder)
         if nodes > 1:
             try:
@@ -233,6 +232,16 @@ class RaySession:
                 session.close([])
                 raise
         return session
+
+    def rejoin(self, runtime_env: dict[str, Any]) -> bool:
+        """Join the cluster again, with an environment for all tasks from now on; nothing may run. Returns whether that
+        can be done: not if somebody else joined it for this process. Raises :class:`BadInput`.
+        """
+        if self.is_ours or not self._disconnects:
+            return False
+        self.ray.shutdown()
+        _join(self.ray, os.environ[ADDRESS_VARIABLE], runtime_env=runtime_env)
+        return True
 
     def replace_node(self) -> None:
         """A node is lost: another one joins a Ray of our own, after a while. Somebody else's cluster sees to itself."""
@@ -283,7 +292,7 @@ class RaySession:
         actor_class: type = ValidatorHost
         if release.code is not None:
             actor_class = relocated_host(release.code)
-        options = self._options_on(place) | {"max_restarts": planned_restarts + SPARE_RESTARTS}
+        options = self.options_on(place.node_id) | {"max_restarts": planned_restarts + SPARE_RESTARTS}
         actor = (
             self.ray.remote(actor_class)
             .options(**options, max_concurrency=HOST_CONCURRENCY, runtime_env=_runtime_of(release.code, environment))
@@ -295,7 +304,8 @@ class RaySession:
     def warm_up(self, place: Place, code: str) -> Any:
         """Have a node compile the code of another folder beforehand. Returns the answer to come."""
         # With an environment of its own no worker does it that has imported modules of ours for something else.
-        options = self._options_on(place) | {"max_calls": 1, "max_retries": 0, "runtime_env": _runtime_of(code, {})}
+        options = self.options_on(place.node_id) | {"max_calls": 1, "max_retries": 0}
+        options |= {"runtime_env": _runtime_of(code, {})}
         task = self.ray.remote(**options)(_relocated_warm_up(code)).remote()
         self._tasks.append(task)
         return task
@@ -308,14 +318,19 @@ class RaySession:
 
     def node_signals(self, place: Place) -> RemoteProcessSignals:
         """An actor that signals processes of a place, and may end its node."""
-        actor = self.ray.remote(NodeSignals).options(**self._options_on(place)).remote()
+        actor = self.ray.remote(NodeSignals).options(**self.options_on(place.node_id)).remote()
         self._actors.append(actor)
         return RemoteProcessSignals(self.ray, actor)
 
-    def _options_on(self, place: Place) -> dict[str, Any]:
+    def call_on(self, node_id: str, function: Callable[[], Any]) -> Any:
+        """Call a function on a node, beside its work. Returns the answer to come."""
+        return self.ray.remote(function).options(**self.options_on(node_id), max_retries=0).remote()
+
+    def options_on(self, node_id: str) -> dict[str, Any]:
+        """The options of a task or actor of a node, beside its work."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(place.node_id, soft=False)}
+        return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
@@ -368,11 +383,16 @@ class RaySession:
             shutil.copytree(self._folder / "session_latest" / "logs", target, dirs_exist_ok=True)
 
 
-def _join(ray: Any, address: str) -> RaySession:
+def is_joining() -> bool:
+    """Whether the environment names a cluster to join."""
+    return os.environ.get(ADDRESS_VARIABLE, LOCAL_ADDRESS) not in ("", LOCAL_ADDRESS)
+
+
+def _join(ray: Any, address: str, **options: Any) -> RaySession:
     _probe(address)
     namespace = f"stampede-{uuid.uuid4().hex}"
     failure = f"{ADDRESS_VARIABLE}={address}: that Ray cannot be joined"
-    _connect(ray, BadInput, failure, address=address, namespace=namespace)
+    _connect(ray, BadInput, failure, address=address, namespace=namespace, **options)
     return RaySession(ray, None)
 
 
