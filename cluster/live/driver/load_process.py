@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -70,6 +70,7 @@ class LoadProcess:
                 env=environment,
                 start_new_session=True,
             )
+        self._urls: dict[int, str] = {}
         self.was_told_to_stop = False
         self._was_ready = False
 
@@ -86,9 +87,14 @@ class LoadProcess:
         )
         return self._was_ready
 
-    def go(self, urls: Sequence[str]) -> None:
-        """Give it the addresses of the validators: the load begins. Raises :class:`OSError`."""
-        write_atomically(self._endpoints_file, json.dumps(list(urls)) + "\n")
+    def go(self, urls: Mapping[int, str]) -> None:
+        """Give it the addresses of the validators, by index: the load begins. Later, it learns which of these moved;
+        other validators get no load. Raises :class:`OSError`.
+        """
+        known = {index: urls.get(index, url) for index, url in self._urls.items()} if self._urls else dict(urls)
+        if known != self._urls:
+            self._urls = known
+            write_atomically(self._endpoints_file, json.dumps(list(known.values())) + "\n")
 
     @property
     def ended_early(self) -> bool:

@@ -83,10 +83,8 @@ class Testnet:
             look(hosts, self.load is None or self.load.is_ready)
             if time.monotonic() > deadline or any(host.phase is Phase.DEAD for host in hosts.all):
                 self._give_up_start(hosts)
-            if not is_load_running and self.write_endpoints():
-                is_load_running = True
-                if self.load is not None:
-                    self.load.go([address.url for address in hosts.addresses])
+            if not is_load_running:
+                is_load_running = self.write_endpoints()
         return hosts
 
     def _start_control(self) -> ControlServer:
@@ -140,7 +138,9 @@ class Testnet:
         self._session.check()
 
     def write_endpoints(self) -> bool:
-        """Write the addresses of everybody for users; ``False`` until all validators of the genesis were started."""
+        """Give everybody's addresses to users and to the load; ``False`` until all validators of the genesis were
+        started. A validator that moves has other addresses.
+        """
         assert self.hosts is not None and self.control is not None
         section, addresses = self._record.scenario.validators, self.hosts.addresses
         if len(addresses) < section.count - len(section.late):
@@ -161,6 +161,8 @@ class Testnet:
             testnet["faucet_token_file"] = FAUCET_TOKEN_FILE
         text = json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n"
         write_atomically(self._folder / ENDPOINTS_FILE, text)
+        if self.load is not None:
+            self.load.go({address.index: address.url for address in addresses})
         return True
 
     # --- end ----------------------------------------------------------------------------------------------------------

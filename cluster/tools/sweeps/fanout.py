@@ -229,7 +229,7 @@ class FanOut:
         elif isinstance(error, errors.WorkerCrashedError):
             self._suspects.append(_Suspect(first, batch.node, "its worker died"))
         else:
-            self._nodes.lose(batch.node, one_line(error))
+            self._nodes.lose(batch.node, one_line(error).partition(". ")[0])
             self._suspects.append(_Suspect(first, batch.node, "its node was lost"))
         self._nodes.doubt(batch.node)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +29,8 @@ SURVEY_TIMEOUT_S: Final = 90.0
 """A node that has not answered by then takes no part."""
 PATIENCE_S: Final = 60.0
 """A node that joins is waited for so long, if none is left."""
-SURVEYS: Final = 3
-"""Of a node that got the code."""
-SURVEY_AGAIN_S: Final = 2.0
+SURVEYS: Final = 10
+"""Of a node that was sent the code and does not have it yet."""
 ARCHIVE: Final = "stampede.zip"
 
 
@@ -99,6 +99,8 @@ class SeedNodes:
         """Surveys under way, and since when."""
         self._refused: set[str] = set()
         self._lacking: list[RayNode] = []
+        self._answers: Counter[str] = Counter()
+        """Surveys that found other code, by node."""
         self._is_shipped = False
         self._looked = time.monotonic()
         self._usable_s = time.monotonic()
@@ -114,26 +116,25 @@ class SeedNodes:
         if self._session.is_ours:
             self._nodes = {node.node_id: self._seed_node(node, self._workers) for node in nodes}
             return
-        self._survey_all()
+        self._ask_new(self._session.nodes())
+        self._wait_while(lambda: bool(self._asked))
         if self._lacking and self._ship():
             self._nodes.clear()
-            for _ in range(SURVEYS):
-                self._survey_all()
-                if not self._lacking:
-                    break
-                self._interrupts.wait(SURVEY_AGAIN_S)  # its environment is not whole yet
-        while self._lacking:
-            self._refuse(self._lacking.pop(), "its code differs from the code here")
+            self._lacking.clear()
+            self._ask_new(self._session.nodes())
+            self._wait_while(lambda: bool(self._asked) and not self._nodes)
+        self._refuse_lacking()
         if not self._nodes:
             raise BadInput("no node of the Ray cluster can run seeds")
 
-    def _survey_all(self) -> None:
-        """Survey the nodes that do not take part yet."""
-        self._lacking = []
-        self._ask_new(self._session.nodes())
-        while self._asked:
+    def _wait_while(self, is_unknown: Callable[[], bool]) -> None:
+        while is_unknown():
             self._interrupts.wait(POLL_S)
             self._take_surveys()
+
+    def _refuse_lacking(self) -> None:
+        while self._lacking:
+            self._refuse(self._lacking.pop(), "its code differs from the code here")
 
     def _ask_new(self, nodes: list[RayNode]) -> None:
         known = {*self._nodes, *self._refused, *(node.node_id for node, _ in self._asked.values())}
@@ -163,7 +164,11 @@ class SeedNodes:
         if differences.versions:
             self._refuse(node, differences.versions)
         elif not differences.has_code:
-            self._lacking.append(node)
+            self._answers[node.node_id] += 1
+            if self._is_shipped and self._answers[node.node_id] < SURVEYS:  # its environment may not be whole yet
+                self._asked[self._ask(node)] = node, time.monotonic()
+            else:
+                self._lacking.append(node)
         else:
             self._nodes[node.node_id] = found = self._seed_node(node)
             found.compiles = self._is_shipped
@@ -194,8 +199,7 @@ class SeedNodes:
     def look(self) -> None:
         """See which nodes joined, are ready, or are lost. Raises :class:`HarnessError` if none was left for long."""
         self._take_surveys()
-        while self._lacking:
-            self._refuse(self._lacking.pop(), "its code differs from the code here, and it joined after the start")
+        self._refuse_lacking()
         for each in self._nodes.values():
             if each.pending is not None and not each.is_lost and self._is_there(each.pending):
                 self._take_pending(each)

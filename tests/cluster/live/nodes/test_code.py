@@ -8,7 +8,6 @@ import sys
 import zipfile
 from pathlib import Path
 
-
 import pytest
 from ray import cloudpickle
 
@@ -25,7 +24,9 @@ def test_a_node_with_the_same_of_everything_does_not_differ() -> None:
 
 def test_versions_that_differ_are_one_line() -> None:
     there = ({"Python": "3.12.4", "numpy": None, "numba": "0.61.0"}, "d1")
-    assert compare(HERE, there).versions == "Python is 3.12.4 there and 3.12.1 here, numpy is missing there and 2.2.0 here"
+    assert (
+        compare(HERE, there).versions == "Python is 3.12.4 there and 3.12.1 here, numpy is missing there and 2.2.0 here"
+    )
 
 
 @pytest.mark.parametrize("digest", [None, "d2"])

@@ -1,4 +1,4 @@
-"""What workers run in tests of the fan-out: numbers that end well, that kill their worker, and that want much memory."""
+"""What workers run in tests: numbers that end well, that kill their worker, and that want much memory."""
 
 from __future__ import annotations
 
