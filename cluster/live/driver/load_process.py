@@ -10,11 +10,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from cluster.common.checkout import ROOT
 from cluster.common.files import write_atomically
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
@@ -35,32 +36,39 @@ STOP_TIMEOUT_S: Final = 15.0
 """The load generator ends within this time after :meth:`LoadProcess.stop`, or is killed."""
 
 
+def plan_load(scenario: Scenario, seed: int, chain_id: str, folder: Path, run_time_s: int) -> RunPlan:
+    """The plan of a scenario's load, for so many seconds at most, with its files in a folder."""
+    return RunPlan(
+        chain_id=chain_id,
+        seed=seed,
+        endpoints_file=str((folder / ENDPOINTS_FILE).absolute()),
+        load=scenario.load,
+        params=scenario.chain.parameters().to_names(),
+        run_time_s=min(MAX_RUN_TIME_S, run_time_s),
+        stats_file=str((folder / STATS_FILE).absolute()),
+    )
+
+
 class LoadProcess:
     """A load that makes itself ready, and runs once :meth:`go` gives it the addresses of the validators.
 
     :meth:`stop` asks it to end, :meth:`finish` sees that it does.
     """
 
-    def __init__(self, scenario: Scenario, seed: int, chain_id: str, folder: Path, run_time_s: int) -> None:
-        """Start the processes, for so long at most. Raises :class:`OSError`."""
-        self._stats_file = (folder / STATS_FILE).absolute()
-        self._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
+    def __init__(self, plan: RunPlan, folder: Path, processes: Sequence[int] | None = None) -> None:
+        """Start it: all of the plan's processes, or some of them. Raises :class:`OSError`."""
+        self._numbers = list(range(plan.process_count)) if processes is None else list(processes)
+        self._stats_file, self._endpoints_file = folder / STATS_FILE, folder / ENDPOINTS_FILE
+        self._plan = plan
         plan_file = (folder / PLAN_FILE).absolute()
-        self._plan = RunPlan(
-            chain_id=chain_id,
-            seed=seed,
-            endpoints_file=str(self._endpoints_file),
-            load=scenario.load,
-            params=scenario.chain.parameters().to_names(),
-            run_time_s=min(MAX_RUN_TIME_S, run_time_s),
-            stats_file=str(self._stats_file),
-        )
         plan_file.write_text(self._plan.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
         self._endpoints_file.unlink(missing_ok=True)
         log_file = folder / LOG_FILE
         log_file.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", MODULE, "--plan", str(plan_file), "--until-eof"]
+        command += ["--processes", ",".join(map(str, self._numbers))]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         with log_file.open("wb") as log:
             self._process = subprocess.Popen(
                 command,
@@ -82,9 +90,7 @@ class LoadProcess:
     @property
     def is_ready(self) -> bool:
         """Whether all processes wait for nothing but the endpoints, or did."""
-        self._was_ready = self._was_ready or all(
-            self._plan.ready_file(process).exists() for process in range(self._plan.process_count)
-        )
+        self._was_ready = self._was_ready or all(self._plan.ready_file(process).exists() for process in self._numbers)
         return self._was_ready
 
     def go(self, urls: Mapping[int, str]) -> None:
@@ -114,6 +120,10 @@ class LoadProcess:
 
     def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
         """See that it has ended. Returns its own statistics. ``checkpoint`` may raise to end the waiting."""
+        return record_of(self.finished(checkpoint), self._process.returncode)
+
+    def finished(self, checkpoint: Callable[[], None]) -> Statistics:
+        """As :meth:`finish`."""
         self.stop()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self._process.poll() is None:
@@ -125,11 +135,16 @@ class LoadProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         is_written = self._stats_file.exists()  # unless it ended before it could
-        stats = Statistics.model_validate_json(self._stats_file.read_bytes()) if is_written else Statistics()
-        return LoadRecord(
-            requests=stats.requests,
-            failures=stats.failures,
-            transactions_sent=stats.transactions_sent,
-            transactions_rejected=stats.transactions_rejected,
-            process_exit=self._process.returncode,
-        )
+        return Statistics.model_validate_json(self._stats_file.read_bytes()) if is_written else Statistics()
+
+
+def record_of(stats: Statistics, process_exit: int | None, lost: Sequence[str] = ()) -> LoadRecord:
+    """The statistics as the record of a run has them."""
+    return LoadRecord(
+        requests=stats.requests,
+        failures=stats.failures,
+        transactions_sent=stats.transactions_sent,
+        transactions_rejected=stats.transactions_rejected,
+        process_exit=process_exit,
+        lost=tuple(lost),
+    )

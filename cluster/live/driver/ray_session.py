@@ -318,9 +318,13 @@ class RaySession:
 
     def node_signals(self, place: Place) -> RemoteProcessSignals:
         """An actor that signals processes of a place, and may end its node."""
-        actor = self.ray.remote(NodeSignals).options(**self.options_on(place.node_id)).remote()
+        return RemoteProcessSignals(self.ray, self.actor_on(place.node_id, NodeSignals))
+
+    def actor_on(self, node_id: str, actor_class: type, *arguments: Any, **options: Any) -> Any:
+        """An actor of a node, beside its work, which ends with this session."""
+        actor = self.ray.remote(actor_class).options(**self.options_on(node_id), **options).remote(*arguments)
         self._actors.append(actor)
-        return RemoteProcessSignals(self.ray, actor)
+        return actor
 
     def call_on(self, node_id: str, function: Callable[[], Any]) -> Any:
         """Call a function on a node, beside its work. Returns the answer to come."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +16,13 @@ from cluster.common.outcome import Outcome
 from cluster.live.driver.control_server import ControlServer
 from cluster.live.driver.faucet import Faucet
 from cluster.live.driver.hosts import Hosts, nothing
-from cluster.live.driver.load_process import LOG_FILE, LoadProcess
-from cluster.live.driver.ray_session import RaySession, one_line
+from cluster.live.driver.load_nodes import LoadNodes
+from cluster.live.driver.load_process import LOG_FILE, LoadProcess, plan_load
+from cluster.live.driver.ray_session import RaySession, is_joining, one_line
 from cluster.live.driver.stage import located
 from cluster.live.driver.supervised_host import Phase
 from cluster.live.host.host import LOGS_FOLDER
+from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE
@@ -42,7 +44,7 @@ class Testnet:
         self, record: RunRecord, folder: Path, interrupts: Interrupts, served: Served, notice: Callable[[str], None]
     ) -> None:
         self.hosts: Hosts | None = None
-        self.load: LoadProcess | None = None
+        self.load: LoadProcess | LoadNodes | None = None
         self.control: ControlServer | None = None
         self._record = record
         self._folder = folder
@@ -66,7 +68,8 @@ class Testnet:
         self.control = self._start_control()
         self._notice(f"the testnet's own endpoint is {self.control.url}")
         self._notice("starting Ray and the validator hosts")
-        self._start_load(watchdog, run_time_s)
+        if not is_joining():  # Ray starts meanwhile
+            self._start_load(watchdog, run_time_s, [])
         try:
             nodes = self._record.scenario.validators.ray_nodes or 1
             self._session = session = RaySession.start(on_folder=watchdog.watch_ray, nodes=nodes)
@@ -74,6 +77,8 @@ class Testnet:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
         self._interrupts.checkpoint()
+        if self.load is None:
+            self._start_load(watchdog, run_time_s, with_role(session.nodes(), LOAD))
         self.hosts = hosts = make_hosts(session)
         hosts.create(self._record.scenario, self._record.seed, self._folder, self._served.bind)
         self._compile_releases(hosts, look)
@@ -95,14 +100,21 @@ class Testnet:
             problem = f"the testnet's endpoint cannot be served on {self._served}: {one_line(error)}"
             raise (TestnetError if self._served == ON_THE_LOOPBACK else BadInput)(problem) from None
 
-    def _start_load(self, watchdog: CleanupWatchdog, run_time_s: int) -> None:
-        """Have the load generator make itself ready. No validator starts before it is ready: otherwise a short chain
-        might be over before a slow machine has a user's first transaction."""
+    def _start_load(self, watchdog: CleanupWatchdog, run_time_s: int, nodes: Sequence[RayNode]) -> None:
+        """Have the load generator make itself ready: on the nodes of a cluster for it, else here. No validator starts
+        before it is ready: otherwise a short chain might be over before a slow machine has a user's first transaction.
+        """
         record = self._record
-        if record.scenario.load.user_count:
-            self.load = LoadProcess(record.scenario, record.seed, record.genesis.chain_id, self._folder, run_time_s)
-            if (process := self.load.process) is not None:
-                watchdog.watch_load(process)
+        if not record.scenario.load.user_count:
+            return
+        plan = plan_load(record.scenario, record.seed, record.genesis.chain_id, self._folder, run_time_s)
+        if nodes:
+            assert self._session is not None
+            self.load = LoadNodes(self._session, nodes, plan, self._folder, self._notice)
+            return
+        self.load = LoadProcess(plan, self._folder)
+        if (process := self.load.process) is not None:
+            watchdog.watch_load(process)
 
     def _compile_releases(self, hosts: Hosts, look: Callable[[Hosts, bool], None]) -> None:
         """Compile the code of other folders that upgrades will bring, before there is a block."""

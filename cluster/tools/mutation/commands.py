@@ -82,10 +82,11 @@ def _mutants(options: argparse.Namespace) -> int:
 def _detected(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[tuple[int, Kill]]:
     """The result of each, by its place among the names; in this process if there is one worker, else over Ray."""
     from cluster.common.interrupts import Interrupts
+    from cluster.live.driver.ray_session import is_joining
     from cluster.tools.sweeps.fanout import FanOut, default_workers
 
     run = partial(_detect_numbered, names, seeds)
-    if min(workers or default_workers(), len(names)) == 1:
+    if min(workers or (len(names) if is_joining() else default_workers()), len(names)) == 1:
         yield from ((number, run(number, NO_FOLDER)) for number in range(len(names)))
         return
     with Interrupts() as interrupts:

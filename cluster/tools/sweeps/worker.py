@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
@@ -44,11 +46,13 @@ def run_batch(run: Run[Any], numbers: Sequence[int], folder: str | None, memory:
             result = run(number, Path(folder) / seed_folder(number))
             yield Finished(number, result, time.monotonic() - started)
             continue
-        with tempfile.TemporaryDirectory(prefix="stampede-seed-") as temporary:
-            leaves = Path(temporary) / seed_folder(number)
+        leaves = Path(tempfile.gettempdir()) / f"stampede-{seed_folder(number)}-{uuid.uuid4().hex}"
+        try:
             result = run(number, leaves)
             seconds = time.monotonic() - started
             yield from packed(leaves)
+        finally:
+            shutil.rmtree(leaves, ignore_errors=True)
         yield Finished(number, result, seconds)
 
 

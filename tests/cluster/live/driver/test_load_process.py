@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.live.driver.load_process import ENDPOINTS_FILE, LoadProcess
+from cluster.live.driver.load_process import ENDPOINTS_FILE, LoadProcess, plan_load
 from cluster.scenario import Scenario
 
 SCENARIO = {"name": "loaded", "load": {"users": [{"workload": "heartbeat", "count": 1, "interval_ms": 100}]}}
@@ -16,7 +16,7 @@ SCENARIO = {"name": "loaded", "load": {"users": [{"workload": "heartbeat", "coun
 
 @pytest.fixture
 def load(tmp_path: Path) -> Iterator[LoadProcess]:
-    found = LoadProcess(Scenario.model_validate(SCENARIO), 1, "chain", tmp_path, 60)
+    found = LoadProcess(plan_load(Scenario.model_validate(SCENARIO), 1, "chain", tmp_path, 60), tmp_path)
     yield found
     found.finish(lambda: None)
 

