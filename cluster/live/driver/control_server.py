@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import uvloop
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -153,7 +154,7 @@ class ControlServer:
         names = [TOKEN_FILE] if faucet is None else [TOKEN_FILE, FAUCET_TOKEN_FILE]
         self._tokens = {name: secrets.token_urlsafe(TOKEN_BYTES) for name in names}
         """By the file that holds it."""
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="control", daemon=True)
         self._thread.start()
         try:

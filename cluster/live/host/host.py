@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
+import uvloop
 
 from cluster.common.checkout import ROOT
 from cluster.common.files import write_atomically
@@ -184,7 +185,7 @@ class ValidatorHost:
         self._last_words_file = self._folder / DATA_FOLDER / f"host-{host}.last-words"
         self._last_words = last_words.read(self._last_words_file)
         _log_to(self._log_file)
-        self._loop = asyncio.new_event_loop()
+        self._loop = uvloop.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
         self._lag = LagMeter()
         self._lease = Lease(self._end_without_driver)

@@ -3,9 +3,9 @@
 ====================================  ================================================================================
 ``Send``                              to the peers' streams (:mod:`cluster.live.network.transport`)
 ``SetTimer``, ``CancelTimer``         a timer of the loop (:mod:`cluster.live.host.timers`)
-``Run``                               the executor's thread (:mod:`cluster.live.host.executor_thread`); the result comes
-                                      back as ``Completed``
-``Append``, ``ReplaceJournal``        the journal's thread (:mod:`cluster.live.host.journal`); back as ``Synced``
+``Run``                               the executor's thread (:mod:`cluster.live.threads.executor_thread`); the
+                                      result comes back as ``Completed``
+``Append``, ``ReplaceJournal``        the journal's thread (:mod:`cluster.live.threads.journal`); back as ``Synced``
 ``Reply``                             answers the HTTP request that submitted transactions
                                       (:mod:`cluster.live.host.pages`)
 everything else                       counted, and noted for the driver (:mod:`cluster.live.host.observations`)
@@ -23,15 +23,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from cluster.live.host.executor_thread import ExecutorThread
 from cluster.live.host.join_inbox import JoinInbox
-from cluster.live.host.journal import JournalWriter
 from cluster.live.host.observations import Observations
 from cluster.live.host.pages import Pages
 from cluster.live.host.timers import Timers
 from cluster.live.network.handshake import Identity
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import Transport
+from cluster.live.threads.executor_thread import ExecutorThread
+from cluster.live.threads.journal import JournalWriter
 from cluster.misbehaviour.byzantine.base import consensus_content, vote_of
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.status import Counted, Tally

@@ -29,7 +29,7 @@ import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from cluster.live.network.handshake import (
     MAX_HANDSHAKE_FRAME_BYTES,
@@ -437,8 +437,7 @@ class FrameStream(asyncio.Protocol):
     # --- what asyncio calls -------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)
         _tune(transport.get_extra_info("socket"))
         transport.set_write_buffer_limits(high=2 * WRITE_BATCH_BYTES)
         self.on_open()

@@ -23,8 +23,7 @@ from cluster.audit.served_chains import longest_chain
 from cluster.audit.served_proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
 from cluster.disks.directory import DirectoryDisk
 from cluster.live.audit.collect import ServedOverHttp, collect
-from cluster.live.host import executor_thread, pages
-from cluster.live.host.executor_thread import MAX_PAGES_AT_ONCE
+from cluster.live.host import pages
 from cluster.live.host.host import ValidatorHost
 from cluster.live.host.http import build_app
 from cluster.live.host.join_inbox import MAX_JOIN_MESSAGES
@@ -32,6 +31,8 @@ from cluster.live.host.observations import FinalSeen, FirstSeen, ViewSeen, VoteS
 from cluster.live.host.validator_loop import ValidatorLoop, ValidatorSetup
 from cluster.live.network.links import OutgoingLinks
 from cluster.live.network.transport import PeerAddress
+from cluster.live.threads import executor_thread
+from cluster.live.threads.executor_thread import MAX_PAGES_AT_ONCE
 from cluster.live.web.event_stream import Subscription
 from cluster.live.web.server import NotReady, serve
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS, BehaviourContext, ByzantineValidator, Score

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from cluster.disks.memory import MemoryDisk
-from cluster.live.host.journal import JournalWriter
+from cluster.live.threads.journal import JournalWriter
 from validator.node.events import Append, ReplaceJournal
 from validator.storage.disk import DiskError
 from validator.storage.journal import JOURNAL_FILE

@@ -6,11 +6,12 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final, TypeVar
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.disks.bit_rot import FINALS_SINCE_ROT, may_rot
+from cluster.live.threads.worker_thread import WorkerThread
 from validator.node.executor.executor import Executor
 from validator.node.executor.jobs import Finalize, Job, JobResult, ReadBlocks, ReadSnapshot
 from validator.storage.disk import Disk
@@ -45,7 +46,7 @@ class ExecutorThread:
         self._on_result = on_result
         self._on_crash = on_crash
         self._sleep = sleep
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"executor {name}")
+        self._thread = WorkerThread(f"executor {name}")
         self._jobs_running = 0
         self._reads_waiting = 0
         self._pages_at_once = asyncio.Semaphore(MAX_PAGES_AT_ONCE)
@@ -68,11 +69,10 @@ class ExecutorThread:
     def run(self, executor: Executor, job: Job) -> None:
         self._jobs_running += 1
         self._reads_waiting += isinstance(job, ReadBlocks | ReadSnapshot)
-        running = asyncio.get_running_loop().run_in_executor(self._thread, self._work, executor, job)
-        running.add_done_callback(lambda done: self._ran(job, done))
+        self._thread.run(partial(self._work, executor, job), partial(self._ran, job))
 
     async def call(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await self._thread.call(work)
 
     async def read(self, read: Callable[[], T]) -> T:
         """Read a page on the thread; however many are asked for, the next job waits for few of them."""
@@ -87,7 +87,7 @@ class ExecutorThread:
         return {name: min(size, newest.get(name, 0)) for name, size in self._file_sizes[0].items()}
 
     def close(self) -> None:
-        self._thread.shutdown()
+        self._thread.close()
 
     def _work(self, executor: Executor, job: Job) -> JobResult:
         """On the thread: do a job."""
@@ -101,11 +101,11 @@ class ExecutorThread:
             self._file_sizes.append({name: self._rotting.size(name) for name in self._rotting.names() if may_rot(name)})
         return result
 
-    def _ran(self, job: Job, done: asyncio.Future[JobResult]) -> None:
-        error = None if done.cancelled() else done.exception()
-        if error is not None:
+    def _ran(self, job: Job, result: JobResult | None, error: BaseException | None) -> None:
+        if result is None:
+            assert error is not None
             self._on_crash(error)
             return
         self._jobs_running -= 1
         self._reads_waiting -= isinstance(job, ReadBlocks | ReadSnapshot)
-        self._on_result(job, done.result())
+        self._on_result(job, result)

@@ -6,11 +6,11 @@ into the next one; so under load the number of syncs follows the disk's speed an
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import groupby
 
+from cluster.live.threads.worker_thread import WorkerThread
 from validator.node.events import Append, ReplaceJournal
 from validator.storage.disk import Disk
 from validator.storage.journal import JOURNAL_FILE
@@ -35,43 +35,42 @@ class JournalWriter:
         self._disk = disk
         self._on_written = on_written
         self._on_crash = on_crash
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"journal {name}")
+        self._thread = WorkerThread(f"journal {name}")
         self._waiting: list[Operation] = []
-        self._writing: asyncio.Future[int | None] | None = None
+        self._is_writing = False
         self._broken = False
 
     @property
     def idle(self) -> bool:
         """Whether everything given is durable and answered."""
-        return self._writing is None
+        return not self._is_writing
 
     def write(self, operation: Operation) -> None:
         """Give an operation; returns at once."""
         self._waiting.append(operation)
-        if self._writing is None and not self._broken:
+        if not self._is_writing and not self._broken:
             self._write_next()
 
     async def close(self) -> None:
         """End once everything given is written. Nothing may be given afterwards."""
-        while self._writing is not None:
-            await asyncio.wait({self._writing})
-        self._thread.shutdown()
+        while self._is_writing:
+            await self._thread.call(lambda: None)  # ends after what is being written
+        self._thread.close()
 
     def _write_next(self) -> None:
         batch, self._waiting = self._waiting, []
-        self._writing = asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
-        self._writing.add_done_callback(self._written)
+        self._is_writing = True
+        self._thread.run(partial(self._write, batch), self._written)
 
-    def _written(self, done: asyncio.Future[int | None]) -> None:
-        error = None if done.cancelled() else done.exception()
-        self._writing = None
+    def _written(self, token: int | None, error: BaseException | None) -> None:
+        self._is_writing = False
         if error is not None:
             self._broken = True
             self._on_crash(error)
             return
         if self._waiting:
             self._write_next()
-        self._on_written(done.result())
+        self._on_written(token)
 
     def _write(self, batch: list[Operation]) -> int | None:
         """On the thread: perform a batch; returns the highest token that became durable."""

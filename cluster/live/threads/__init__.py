@@ -1,0 +1,1 @@
+"""The threads of a validator: work that its loop gives away, and gets back."""
