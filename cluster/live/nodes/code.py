@@ -37,6 +37,7 @@ PACKAGES: Final = (
     "pyyaml",
     "ray",
     "urllib3",
+    "uvloop",
 )
 """Distributions whose versions must be the same everywhere."""
 PYTHON: Final = "Python"
