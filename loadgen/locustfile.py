@@ -15,6 +15,7 @@ import signal
 import sys
 import time
 from collections import Counter, deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +42,8 @@ WRONG_PLAN: Final = 2
 """Exit code if the file has no endpoints."""
 LOOK_S: Final = 0.05
 """How often, in seconds, it is looked whether the endpoints are known."""
+MOVED_S: Final = 1.0
+"""How often, in seconds, it is looked whether a validator has another endpoint."""
 REFRESH_S: Final = 0.5
 """How old, in seconds, what a user knows may be before it asks again."""
 CONNECT_TIMEOUT_S: Final = 2.0
@@ -101,13 +104,15 @@ def _prepare(environment: Environment, **_: Any) -> None:
     pipe = os.environ.get(PIPE_VARIABLE)
     if pipe is not None:
         gevent.spawn(_end_with_parent, int(pipe))
-    gevent.spawn(_wait_for_endpoints, plan, share)
+    gevent.spawn(_follow_endpoints, plan, share)
     if plan.endpoints_file is not None:
         plan.ready_file(process).touch()
 
 
-def _wait_for_endpoints(plan: RunPlan, share: Share) -> None:
-    """Let the users begin once the validators' endpoints are known. A file that cannot be read ends the process."""
+def _follow_endpoints(plan: RunPlan, share: Share) -> None:
+    """Let the users begin once the validators' endpoints are known, and learn it when one moves. A file that cannot be
+    read ends the process at first; later it changes nothing.
+    """
     try:
         while (endpoints := plan.known_endpoints()) is None:
             gevent.sleep(LOOK_S)
@@ -116,6 +121,10 @@ def _wait_for_endpoints(plan: RunPlan, share: Share) -> None:
         os._exit(WRONG_PLAN)
     share.endpoints = endpoints
     share.has_endpoints.set()
+    while plan.endpoints_file is not None:
+        gevent.sleep(MOVED_S)
+        with suppress(PlanError):
+            share.endpoints = plan.known_endpoints() or share.endpoints
 
 
 def _end_with_parent(pipe: int) -> None:

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -45,6 +45,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m loadgen.run", description="Run a load against validators.")
     parser.add_argument("--plan", required=True, type=Path, metavar="FILE", help="the plan file (JSON)")
     parser.add_argument("--until-eof", action="store_true", help="stop when standard input ends")
+    parser.add_argument(
+        "--processes", type=_numbers, metavar="N,N", help="only these of the plan's processes, from 0 on (default: all)"
+    )
     options = parser.parse_args(arguments)
     try:
         plan = RunPlan.read(options.plan)
@@ -52,28 +55,33 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"loadgen: {error}", file=sys.stderr)
         return BAD_INPUT
     with _signals() as wake_up:
-        return _run(plan, options.plan, wake_up, watch_input=options.until_eof)
+        numbers = options.processes or range(plan.process_count)
+        return _run(plan, options.plan, numbers, wake_up, watch_input=options.until_eof)
 
 
-def _run(plan: RunPlan, plan_file: Path, wake_up: int, watch_input: bool) -> int:
-    _remove_files(plan)
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",")]
+
+
+def _run(plan: RunPlan, plan_file: Path, numbers: Sequence[int], wake_up: int, watch_input: bool) -> int:
+    _remove_files(plan, numbers)
     pipe_read, pipe_write = os.pipe()
     try:
-        locusts = [_start_locust(plan, plan_file, process, pipe_read) for process in range(plan.process_count)]
+        locusts = [_start_locust(plan, plan_file, process, pipe_read) for process in numbers]
         watched = [wake_up, sys.stdin.fileno()] if watch_input else [wake_up]
         all_well = _wait(locusts, watched, time.monotonic() + plan.run_time_s + OVERTIME_S)
         _stop(locusts)
-        _sum_up(plan).write(Path(plan.stats_file))
+        _sum_up(plan, numbers).write(Path(plan.stats_file))
     finally:
         os.close(pipe_write)
         os.close(pipe_read)
-        _remove_files(plan)
+        _remove_files(plan, numbers)
     return PASS if all_well else FAIL
 
 
-def _remove_files(plan: RunPlan) -> None:
+def _remove_files(plan: RunPlan, numbers: Sequence[int]) -> None:
     """Remove the files by which processes report that they are ready, and their shares of the statistics."""
-    for process in range(plan.process_count):
+    for process in numbers:
         plan.ready_file(process).unlink(missing_ok=True)
         plan.share_file(process).unlink(missing_ok=True)
 
@@ -133,10 +141,10 @@ def _stop(locusts: list[subprocess.Popen[bytes]]) -> None:
             locust.wait()
 
 
-def _sum_up(plan: RunPlan) -> Statistics:
-    """The statistics of all processes; one that could not write its share counts for nothing."""
+def _sum_up(plan: RunPlan, numbers: Sequence[int]) -> Statistics:
+    """The statistics of these processes; one that could not write its share counts for nothing."""
     total = Statistics()
-    for process in range(plan.process_count):
+    for process in numbers:
         with suppress(OSError, ValidationError):
             total = total.plus(Statistics.model_validate_json(plan.share_file(process).read_bytes()))
     return total

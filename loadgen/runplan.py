@@ -42,7 +42,8 @@ class RunPlan(BaseModel):
     endpoints: Annotated[list[str], Field(min_length=1)] | None = None
     """The validators, as ``http://host:port``."""
     endpoints_file: str | None = None
-    """Where they come instead (a JSON list) once they are known: processes make themselves ready and wait for it."""
+    """Where they come instead (a JSON list) once they are known: processes make themselves ready and wait for it. A
+    validator that moves gets another endpoint at the same place of the list."""
     load: LoadPlan
     params: dict[str, Any] = {}
     """The chain's parameters that differ from the defaults, by their ``LIKE_THIS`` names."""

@@ -82,6 +82,7 @@ def check_load(books: Books) -> Check:
     detail = (
         f"{counted(ledger.transactions, 'transaction')} committed ({ledger.reverted:,} reverted),"
         f" {success.transactions:,} needed; {counted(ledger.timers.fires, 'fire')}, {success.fires:,} needed"
+        + "".join(f"; {line}" for line in books.record.load.lost)
     )
     return Check("load", Outcome.PASS if enough else Outcome.INCONCLUSIVE, detail)
 

@@ -350,6 +350,8 @@ class LoadRecord:
     transactions_rejected: int = 0
     process_exit: int | None = None
     """Exit code of the Locust process; ``None`` in the simulator."""
+    lost: tuple[str, ...] = ()
+    """The load nodes that were lost with their share of the users, a line each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,11 +47,13 @@ def finish_run(
     folder: Path,
     scenario_path: Path | None = None,
     judged: Judged | None = None,
+    known_as: Path | None = None,
 ) -> Verdict:
     """Write a run's files into ``folder``, which is created if it does not exist; returns the verdict.
 
     ``scenario_path`` is the scenario's file: it is copied with its comments if it inherits nothing, and named in the
-    command that reproduces the run. ``judged`` is the run's, if it was judged already. Raises :class:`OSError` if the
+    command that reproduces the run. ``judged`` is the run's, if it was judged already. ``known_as`` is where the
+    folder will be, if it is moved; that command names it. Raises :class:`OSError` if the
     folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +66,7 @@ def finish_run(
     if books.divergences:
         write_atomically(folder / TRACES_FILE, encode_traces(books.divergences))
     write_atomically(folder / RESULT_FILE, json.dumps(result_of(judged), indent=2) + "\n")
-    command = reproduce_command(record, folder, scenario_path)
+    command = reproduce_command(record, known_as or folder, scenario_path)
     write_atomically(folder / JUNIT_FILE, run_xml(record, judged.verdict, command))
     write_atomically(folder / REPORT_FILE, render_report(judged, command))
     return judged.verdict

@@ -146,6 +146,25 @@ def test_processes_make_themselves_ready_and_wait_for_the_endpoints(tmp_path: Pa
     assert statistics.failures == 0
 
 
+def test_a_validator_that_moves_gets_its_load_at_its_new_endpoint(tmp_path: Path) -> None:
+    chain, endpoints, folder = FakeChain(), tmp_path / "endpoints.json", tmp_path / "folder"
+    folder.mkdir()
+    plan = write_plan(folder, None, endpoints_file=str(endpoints), load={"processes": 1, "users": USERS})
+    with ServerThread(FakePages(chain, 0)) as first, ServerThread(FakePages(chain, 1)) as moved:
+        write_atomically(endpoints, json.dumps([first.url]))
+        with LoadProcess(plan) as load:
+            assert chain.wait_for_taken(5, WAIT_SECONDS, endpoint=0)
+            write_atomically(endpoints, json.dumps([moved.url]))
+            first.close()
+            assert chain.wait_for_taken(30, WAIT_SECONDS, endpoint=1), "no other endpoint was ever given"
+            write_atomically(endpoints, "no list")  # somebody's mistake: the load goes on with what it knows
+            assert chain.wait_for_taken(300, WAIT_SECONDS, endpoint=1)
+            load.process.send_signal(signal.SIGTERM)
+            assert load.wait() == 0
+            statistics = load.statistics()
+    assert statistics.failures < statistics.requests
+
+
 def test_a_load_that_waits_for_endpoints_can_be_stopped(tmp_path: Path) -> None:
     with LoadProcess(write_plan(tmp_path, None, endpoints_file=str(tmp_path / "none.json"))) as load:
         wait_for(RunPlan.read(tmp_path / "plan.json").ready_file(0), load)

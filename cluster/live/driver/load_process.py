@@ -12,11 +12,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from cluster.common.checkout import ROOT
 from cluster.common.files import write_atomically
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
@@ -72,6 +73,19 @@ def read_statistics(path: Path) -> Statistics:
     return Statistics.model_validate_json(path.read_bytes()) if path.exists() else Statistics()
 
 
+def plan_load(scenario: Scenario, seed: int, chain_id: str, folder: Path, run_time_s: int) -> RunPlan:
+    """The plan of a scenario's load, for so many seconds at most, with its files in a folder."""
+    return RunPlan(
+        chain_id=chain_id,
+        seed=seed,
+        endpoints_file=str((folder / ENDPOINTS_FILE).absolute()),
+        load=scenario.load,
+        params=scenario.chain.parameters().to_names(),
+        run_time_s=min(MAX_RUN_TIME_S, run_time_s),
+        stats_file=str((folder / STATS_FILE).absolute()),
+    )
+
+
 class LoadProcess:
     """A load that makes itself ready, and runs once :meth:`go` gives it the addresses of the validators.
 
@@ -80,31 +94,21 @@ class LoadProcess:
 
     def __init__(
         self,
-        scenario: Scenario,
-        seed: int,
-        chain_id: str,
+        plan: RunPlan,
         folder: Path,
-        run_time_s: int,
+        processes: Sequence[int] | None = None,
         outlives_us: bool = False,
         before: Statistics | None = None,
     ) -> None:
-        """Start the processes, for so long at most. Raises :class:`OSError`.
+        """Start it: all of the plan's processes, or some of them. Raises :class:`OSError`.
 
         ``before`` are the counts of a load that ended earlier, which this one continues.
         """
         self.before = Statistics() if before is None else before
-        self._stats_file = (folder / STATS_FILE).absolute()
-        self._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
+        self._numbers = list(range(plan.process_count)) if processes is None else list(processes)
+        self._stats_file, self._endpoints_file = folder / STATS_FILE, folder / ENDPOINTS_FILE
+        self._plan = plan
         plan_file = (folder / PLAN_FILE).absolute()
-        self._plan = RunPlan(
-            chain_id=chain_id,
-            seed=seed,
-            endpoints_file=str(self._endpoints_file),
-            load=scenario.load,
-            params=scenario.chain.parameters().to_names(),
-            run_time_s=min(MAX_RUN_TIME_S, run_time_s),
-            stats_file=str(self._stats_file),
-        )
         plan_file.write_text(self._plan.model_dump_json(indent=2, exclude_none=True) + "\n", encoding="utf-8")
         self._endpoints_file.unlink(missing_ok=True)
         self._stats_file.unlink(missing_ok=True)
@@ -112,7 +116,9 @@ class LoadProcess:
         log_file.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", MODULE, "--plan", str(plan_file)]
         command += [] if outlives_us else ["--until-eof"]
+        command += ["--processes", ",".join(map(str, self._numbers))]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         with log_file.open("ab") as log:
             self._process: subprocess.Popen[bytes] | AdoptedProcess = subprocess.Popen(
                 command,
@@ -122,6 +128,7 @@ class LoadProcess:
                 env=environment,
                 start_new_session=True,
             )
+        self._urls: dict[int, str] = {}
         self.was_told_to_stop = False
         self._was_ready = False
 
@@ -131,10 +138,11 @@ class LoadProcess:
         if not process.is_running:
             return None
         found = cls.__new__(cls)
-        found.before = before
+        found.before, found._urls = before, {}
         found._stats_file = (folder / STATS_FILE).absolute()
         found._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
         found._plan = RunPlan.read(folder / PLAN_FILE)
+        found._numbers = list(range(found._plan.process_count))
         found._process = AdoptedProcess(process, found._stats_file)
         found.was_told_to_stop, found._was_ready = False, found._endpoints_file.exists()
         return found
@@ -147,14 +155,17 @@ class LoadProcess:
     @property
     def is_ready(self) -> bool:
         """Whether all processes wait for nothing but the endpoints, or did."""
-        self._was_ready = self._was_ready or all(
-            self._plan.ready_file(process).exists() for process in range(self._plan.process_count)
-        )
+        self._was_ready = self._was_ready or all(self._plan.ready_file(process).exists() for process in self._numbers)
         return self._was_ready
 
-    def go(self, urls: Sequence[str]) -> None:
-        """Give it the addresses of the validators: the load begins. Raises :class:`OSError`."""
-        write_atomically(self._endpoints_file, json.dumps(list(urls)) + "\n")
+    def go(self, urls: Mapping[int, str]) -> None:
+        """Give it the addresses of the validators, by index: the load begins. Later, it learns which of these moved;
+        other validators get no load. Raises :class:`OSError`.
+        """
+        known = {index: urls.get(index, url) for index, url in self._urls.items()} if self._urls else dict(urls)
+        if known != self._urls:
+            self._urls = known
+            write_atomically(self._endpoints_file, json.dumps(list(known.values())) + "\n")
 
     @property
     def ended_early(self) -> bool:
@@ -174,6 +185,10 @@ class LoadProcess:
 
     def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
         """See that it has ended. Returns its own statistics. ``checkpoint`` may raise to end the waiting."""
+        return record_of(self.finished(checkpoint), self._process.returncode)
+
+    def finished(self, checkpoint: Callable[[], None]) -> Statistics:
+        """As :meth:`finish`."""
         self.stop()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self._process.poll() is None:
@@ -184,16 +199,16 @@ class LoadProcess:
                 self._process.wait(POLL_S)
         if self._process.stdin is not None:
             self._process.stdin.close()
-        stats = self.before.plus(read_statistics(self._stats_file))
-        return record_of(stats, self._process.returncode)
+        return self.before.plus(read_statistics(self._stats_file))
 
 
-def record_of(stats: Statistics, exit_code: int | None) -> LoadRecord:
-    """The counts of a load for the run's record."""
+def record_of(stats: Statistics, process_exit: int | None, lost: Sequence[str] = ()) -> LoadRecord:
+    """The statistics as the record of a run has them."""
     return LoadRecord(
         requests=stats.requests,
         failures=stats.failures,
         transactions_sent=stats.transactions_sent,
         transactions_rejected=stats.transactions_rejected,
-        process_exit=exit_code,
+        process_exit=process_exit,
+        lost=tuple(lost),
     )

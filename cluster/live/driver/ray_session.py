@@ -253,9 +253,8 @@ class RaySession:
             session = RaySession(ray, None)
             session._disconnects = False
             return session
-        joined = os.environ.get(ADDRESS_VARIABLE)
-        if joined and joined != LOCAL_ADDRESS:
-            return _join(ray, joined, lease_s)
+        if is_joining():
+            return _join(ray, os.environ[ADDRESS_VARIABLE], lease_s)
         session = _start_own(ray, cpus, on_folder) if lease_s is None else _start_kept(ray, cpus, on_folder, lease_s)
         if nodes > 1:
             try:
@@ -289,6 +288,16 @@ class RaySession:
             return None
         self._actors.append(actor)
         return actor
+
+    def rejoin(self, runtime_env: dict[str, Any]) -> bool:
+        """Join the cluster again, with an environment for all tasks from now on; nothing may run. Returns whether that
+        can be done: not if somebody else joined it for this process. Raises :class:`BadInput`.
+        """
+        if self.is_ours or not self._disconnects:
+            return False
+        self.ray.shutdown()
+        _join(self.ray, os.environ[ADDRESS_VARIABLE], runtime_env=runtime_env)
+        return True
 
     def replace_node(self) -> None:
         """A node is lost: another one joins a Ray of our own, after a while. Somebody else's cluster sees to itself."""
@@ -341,7 +350,7 @@ class RaySession:
         actor_class: type = ValidatorHost
         if release.code is not None:
             actor_class = relocated_host(release.code)
-        options = self._options_on(place) | {"max_restarts": planned_restarts + SPARE_RESTARTS}
+        options = self.options_on(place.node_id) | {"max_restarts": planned_restarts + SPARE_RESTARTS}
         more: tuple[Any, ...] = ()
         if self.kept is not None:
             options |= {"name": name, "lifetime": "detached"}
@@ -357,7 +366,8 @@ class RaySession:
     def warm_up(self, place: Place, code: str) -> Any:
         """Have a node compile the code of another folder beforehand. Returns the answer to come."""
         # With an environment of its own no worker does it that has imported modules of ours for something else.
-        options = self._options_on(place) | {"max_calls": 1, "max_retries": 0, "runtime_env": _runtime_of(code, {})}
+        options = self.options_on(place.node_id) | {"max_calls": 1, "max_retries": 0}
+        options |= {"runtime_env": _runtime_of(code, {})}
         task = self.ray.remote(**options)(_relocated_warm_up(code)).remote()
         self._tasks.append(task)
         return task
@@ -370,14 +380,23 @@ class RaySession:
 
     def node_signals(self, place: Place) -> RemoteProcessSignals:
         """An actor that signals processes of a place, and may end its node."""
-        actor = self.ray.remote(NodeSignals).options(**self._options_on(place)).remote()
-        self._actors.append(actor)
-        return RemoteProcessSignals(self.ray, actor)
+        return RemoteProcessSignals(self.ray, self.actor_on(place.node_id, NodeSignals))
 
-    def _options_on(self, place: Place) -> dict[str, Any]:
+    def actor_on(self, node_id: str, actor_class: type, *arguments: Any, **options: Any) -> Any:
+        """An actor of a node, beside its work, which ends with this session."""
+        actor = self.ray.remote(actor_class).options(**self.options_on(node_id), **options).remote(*arguments)
+        self._actors.append(actor)
+        return actor
+
+    def call_on(self, node_id: str, function: Callable[[], Any]) -> Any:
+        """Call a function on a node, beside its work. Returns the answer to come."""
+        return self.ray.remote(function).options(**self.options_on(node_id), max_retries=0).remote()
+
+    def options_on(self, node_id: str) -> dict[str, Any]:
+        """The options of a task or actor of a node, beside its work."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(place.node_id, soft=False)}
+        return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
@@ -430,11 +449,16 @@ class RaySession:
             shutil.copytree(self._folder / "session_latest" / "logs", target, dirs_exist_ok=True)
 
 
-def _join(ray: Any, address: str, lease_s: float | None) -> RaySession:
+def is_joining() -> bool:
+    """Whether the environment names a cluster to join."""
+    return os.environ.get(ADDRESS_VARIABLE, LOCAL_ADDRESS) not in ("", LOCAL_ADDRESS)
+
+
+def _join(ray: Any, address: str, lease_s: float | None = None, **options: Any) -> RaySession:
     _probe(address)
     namespace = _new_namespace()
     failure = f"{ADDRESS_VARIABLE}={address}: that Ray cannot be joined"
-    _connect(ray, BadInput, failure, address=address, namespace=namespace)
+    _connect(ray, BadInput, failure, address=address, namespace=namespace, **options)
     if lease_s is None:
         return RaySession(ray, None)
     return RaySession(ray, None, KeptRay(str(ray.get_runtime_context().gcs_address), namespace, lease_s))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +16,20 @@ from cluster.common.outcome import Outcome
 from cluster.live.driver.control_server import ControlServer
 from cluster.live.driver.faucet import Faucet
 from cluster.live.driver.hosts import Hosts, nothing
-from cluster.live.driver.load_process import LOG_FILE, STATS_FILE, LoadProcess, read_statistics, record_of
-from cluster.live.driver.ray_session import KeptRay, RaySession, one_line
+from cluster.live.driver.load_nodes import LoadNodes
+from cluster.live.driver.load_process import (
+    LOG_FILE,
+    STATS_FILE,
+    LoadProcess,
+    plan_load,
+    read_statistics,
+    record_of,
+)
+from cluster.live.driver.ray_session import KeptRay, RaySession, is_joining, one_line
 from cluster.live.driver.stage import located
 from cluster.live.driver.supervised_host import Phase
 from cluster.live.host.host import LOGS_FOLDER
+from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.processes.processes import Process
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
@@ -52,7 +61,7 @@ class Testnet:
         """With ``lease_s`` it outlives this process for so long, for another driver to take it over."""
         self.lease_s = lease_s
         self.hosts: Hosts | None = None
-        self.load: LoadProcess | None = None
+        self.load: LoadProcess | LoadNodes | None = None
         self.control: ControlServer | None = None
         self._record = record
         self._folder = folder
@@ -78,7 +87,8 @@ class Testnet:
         self.control = self._start_control()
         self._notice(f"the testnet's own endpoint is {self.control.url}")
         self._notice("starting Ray and the validator hosts")
-        self._start_load(watchdog, run_time_s)
+        if not is_joining():  # Ray starts meanwhile
+            self._start_load(watchdog, run_time_s, [])
         try:
             nodes = self._record.scenario.validators.ray_nodes or 1
             self._session = session = RaySession.start(on_folder=watchdog.watch_ray, nodes=nodes, lease_s=self.lease_s)
@@ -86,6 +96,8 @@ class Testnet:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM, until the next line takes it back
         self._interrupts.install()
         self._interrupts.checkpoint()
+        if self.load is None:
+            self._start_load(watchdog, run_time_s, with_role(session.nodes(), LOAD))
         self.hosts = hosts = make_hosts(session)
         hosts.create(self._record.scenario, self._record.seed, self._folder, self._served.bind)
         self._compile_releases(hosts, look)
@@ -95,10 +107,8 @@ class Testnet:
             look(hosts, self.load is None or self.load.is_ready)
             if time.monotonic() > deadline or any(host.phase is Phase.DEAD for host in hosts.all):
                 self._give_up_start(hosts)
-            if not is_load_running and self.write_endpoints():
-                is_load_running = True
-                if self.load is not None:
-                    self.load.go([address.url for address in hosts.addresses])
+            if not is_load_running:
+                is_load_running = self.write_endpoints()
         return hosts
 
     # --- from driver to driver ----------------------------------------------------------------------------------------
@@ -137,15 +147,18 @@ class Testnet:
         if process is not None and adopted is not None:
             self.load = adopted
             watchdog.watch_load(process)
+            late = self._record.scenario.validators.late
+            adopted.go({each.index: each.url for each in self.hosts.addresses if each.index not in late})
             return
         before = before.plus(read_statistics(self._folder / STATS_FILE))
         if state["is_over"]:
             self._record.load = record_of(before, 0)
             return
-        self._start_load(watchdog, run_time_s, before)
+        assert self._session is not None
+        nodes = [] if self._session.is_ours else with_role(self._session.nodes(), LOAD)
+        self._start_load(watchdog, run_time_s, nodes, before)
         if self.load is not None:
             self._notice("the load had ended with its driver: it is started again")
-            self.load.go([address.url for address in self.hosts.addresses])
 
     def note_load(self, state: Mapping[str, Any]) -> None:
         """The testnet is gone: enter what is known of its load."""
@@ -169,22 +182,29 @@ class Testnet:
             problem = f"the testnet's endpoint cannot be served on {self._served}: {one_line(error)}"
             raise (TestnetError if self._served == ON_THE_LOOPBACK else BadInput)(problem) from None
 
-    def _start_load(self, watchdog: CleanupWatchdog, run_time_s: int, before: Statistics | None = None) -> None:
-        """Have the load generator make itself ready. No validator starts before it is ready: otherwise a short chain
-        might be over before a slow machine has a user's first transaction."""
+    def _start_load(
+        self,
+        watchdog: CleanupWatchdog,
+        run_time_s: int,
+        nodes: Sequence[RayNode],
+        before: Statistics | None = None,
+    ) -> None:
+        """Have the load generator make itself ready: on the nodes of a cluster for it, else here. No validator starts
+        before it is ready: otherwise a short chain might be over before a slow machine has a user's first transaction.
+
+        ``before`` are the counts of a load that ended with its driver.
+        """
         record = self._record
-        if record.scenario.load.user_count:
-            self.load = LoadProcess(
-                record.scenario,
-                record.seed,
-                record.genesis.chain_id,
-                self._folder,
-                run_time_s,
-                self.lease_s is not None,
-                before,
-            )
-            if (process := self.load.process) is not None:
-                watchdog.watch_load(process)
+        if not record.scenario.load.user_count:
+            return
+        plan = plan_load(record.scenario, record.seed, record.genesis.chain_id, self._folder, run_time_s)
+        if nodes:
+            assert self._session is not None
+            self.load = LoadNodes(self._session, nodes, plan, self._folder, self._notice, before)
+            return
+        self.load = LoadProcess(plan, self._folder, outlives_us=self.lease_s is not None, before=before)
+        if (process := self.load.process) is not None:
+            watchdog.watch_load(process)
 
     def _compile_releases(self, hosts: Hosts, look: Callable[[Hosts, bool], None]) -> None:
         """Compile the code of other folders that upgrades will bring, before there is a block."""
@@ -220,7 +240,9 @@ class Testnet:
         self._session.check()
 
     def write_endpoints(self) -> bool:
-        """Write the addresses of everybody for users; ``False`` until all validators of the genesis were started."""
+        """Give everybody's addresses to users and to the load; ``False`` until all validators of the genesis were
+        started. A validator that moves has other addresses.
+        """
         assert self.hosts is not None and self.control is not None
         section, addresses = self._record.scenario.validators, self.hosts.addresses
         if len(addresses) < section.count - len(section.late):
@@ -241,6 +263,8 @@ class Testnet:
             testnet["faucet_token_file"] = FAUCET_TOKEN_FILE
         text = json.dumps({"testnet": testnet, "validators": page}, indent=2) + "\n"
         write_atomically(self._folder / ENDPOINTS_FILE, text)
+        if self.load is not None:
+            self.load.go({address.index: address.url for address in addresses})
         return True
 
     # --- end ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,9 @@ from typing import Any, Final, NamedTuple
 
 HEAD_RESOURCE: Final = "node:__internal_head__"
 VALIDATORS: Final = "validators"
-ROLES: Final = (VALIDATORS,)
+SEEDS: Final = "seeds"
+LOAD: Final = "load"
+ROLES: Final = (VALIDATORS, SEEDS, LOAD)
 RESOURCE_PREFIX: Final = "stampede_"
 LABEL_PREFIX: Final = "stampede.io/"
 REGION_LABELS: Final = ("stampede.io/region", "ray.io/availability-region")

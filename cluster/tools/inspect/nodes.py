@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from cluster.common.errors import BadInput
 from cluster.common.wording import counted, first_few
-from cluster.live.driver.ray_session import ADDRESS_VARIABLE, LOCAL_ADDRESS, RaySession
+from cluster.live.driver.ray_session import ADDRESS_VARIABLE, RaySession, is_joining
 from cluster.live.nodes.placement import Placement, hosts_to_place, place
 from cluster.live.nodes.ray_nodes import RAYS_OWN_LABELS, RayNode
 from cluster.scenario import Scenario
@@ -25,7 +24,7 @@ NAMED: Final = 6
 
 def read_cluster() -> list[RayNode]:
     """The nodes of the cluster, lost ones too. Raises :class:`BadInput` if there is no cluster to join."""
-    if os.environ.get(ADDRESS_VARIABLE, LOCAL_ADDRESS) in ("", LOCAL_ADDRESS):
+    if not is_joining():
         raise BadInput(
             f"{ADDRESS_VARIABLE} names no cluster; expected the address of its head. Without one, a live run starts a"
             " Ray of its own on this machine, with validators.ray_nodes nodes"

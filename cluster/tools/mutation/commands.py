@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,8 @@ from cluster.tools.sweeps.commands import worker_count
 if TYPE_CHECKING:
     from cluster.tools.mutation.detection import Kill
 
+NO_FOLDER: Final = Path()
+"""Detecting a mutant leaves nothing."""
 DEFAULT_SEEDS: Final = 4
 MAX_SEEDS: Final = 1_000
 PLAIN_WIDTH: Final = 200
@@ -79,18 +82,20 @@ def _mutants(options: argparse.Namespace) -> int:
 def _detected(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[tuple[int, Kill]]:
     """The result of each, by its place among the names; in this process if there is one worker, else over Ray."""
     from cluster.common.interrupts import Interrupts
-    from cluster.tools.sweeps.fanout import default_workers, fan_out
+    from cluster.live.driver.ray_session import is_joining
+    from cluster.tools.sweeps.fanout import FanOut, default_workers
 
     run = partial(_detect_numbered, names, seeds)
-    workers = min(workers or default_workers(), len(names))
-    if workers == 1:
-        yield from ((number, run(number)) for number in range(len(names)))
+    if min(workers or (len(names) if is_joining() else default_workers()), len(names)) == 1:
+        yield from ((number, run(number, NO_FOLDER)) for number in range(len(names)))
         return
     with Interrupts() as interrupts:
-        yield from fan_out(run, range(len(names)), workers, interrupts, "mutant")
+        fan_out = FanOut(run, range(len(names)), interrupts, NO_FOLDER, workers, what="mutant")
+        with closing(fan_out.results()) as ended:
+            yield from ((number, kill) for number, kill, *_ in ended)
 
 
-def _detect_numbered(names: Sequence[str], seeds: int, number: int) -> Kill:
+def _detect_numbered(names: Sequence[str], seeds: int, number: int, leaves: Path) -> Kill:
     from cluster.tools.mutation.detection import detect
 
     return detect(names[number], seeds)

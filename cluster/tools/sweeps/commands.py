@@ -15,6 +15,7 @@ from cluster.tools.console.output import console, print_line
 
 MAX_SEEDS: Final = 1_000_000
 """In one sweep."""
+LEAST_MEMORY_MIB: Final = 128
 FAILURES: Final = (
     "A failing seed leaves a run folder. A crash counts as a failure and leaves its traceback; others continue."
 )
@@ -42,7 +43,13 @@ def add_commands(commands: Any) -> None:
 def _add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seeds", type=seed_range, required=True, metavar="A:B", help="seeds A to B - 1")
     command.add_argument(
-        "--workers", type=worker_count, metavar="N", help="worker processes (default: one per processor)"
+        "--workers", type=worker_count, metavar="N", help="worker processes (default: one per processor of each node)"
+    )
+    command.add_argument(
+        "--memory",
+        type=whole_number("number of MiB", LEAST_MEMORY_MIB, 2**20),
+        metavar="MIB",
+        help="memory of a worker (default: 2,048); a node runs as many as fit",
     )
     command.add_argument("--stop-on-fail", action="store_true", help="stop at the first seed that fails")
     command.add_argument(
@@ -91,8 +98,8 @@ def run_task(task: Any, name: str, options: Any) -> int:
     from cluster.common.files import check_target, write_for_user
     from cluster.record.folder import new_run_folder
     from cluster.report.run_index import refresh_index
-    from cluster.tools.sweeps.fanout import default_workers
     from cluster.tools.sweeps.runner import check_task, sweep, sweep_xml
+    from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 
     wanted = len(options.seeds) if options.min_passed is None else options.min_passed
     if wanted > len(options.seeds):
@@ -102,9 +109,9 @@ def run_task(task: Any, name: str, options: Any) -> int:
         if file is not None and (options.out is None or file.parent.resolve() != options.out.resolve()):
             check_target(file)
     folder = options.out or new_run_folder(name, datetime.now(UTC))
-    workers = options.workers or default_workers()
     output = console()
-    summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, output, wanted)
+    workers, memory = options.workers, options.memory or WORKER_MEMORY_MIB
+    summary = sweep(task, options.seeds, folder, workers, options.stop_on_fail, output, wanted, memory)
     try:
         refresh_index(folder)
     except OSError as error:

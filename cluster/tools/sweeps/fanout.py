@@ -1,16 +1,42 @@
-"""Seeds over Ray: worker processes, each of which runs one seed after another."""
+"""Seeds over Ray: workers on all nodes take small batches, and each seed is answered as soon as it ends.
+
+No seed has a place beforehand: whoever is idle gets the next batch, and towards the end batches are of one. When a
+worker or a node is lost, the rest of its batch runs again elsewhere. The seed that ran in a worker that died may be the
+cause, so it runs again alone; when its second worker dies too, that is its result. Nobody blames a seed for the loss of
+a node, unless that happens to it again and again.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable
-from typing import Any, Final, TypeVar
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
 
 from cluster.common.errors import HarnessError
 from cluster.common.interrupts import Interrupts
-from cluster.live.driver.ray_session import RaySession, one_line
+from cluster.live.driver.ray_session import STARTING_CPUS, RaySession, is_joining, one_line
+from cluster.tools.sweeps.folders import Arriving
+from cluster.tools.sweeps.seed_nodes import SeedNode, SeedNodes
+from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, Finished, Run, run_batch, seed_folder
 
 POLL_S: Final = 0.2
+MAX_BATCH: Final = 8
+BATCHES_PER_WORKER: Final = 4
+"""A batch is so small that every worker gets about this many more."""
+MAX_UNREAD: Final = 16
+"""Pieces and answers of a worker that wait for the driver; then the worker waits."""
+MAX_DEATHS: Final = 2
+"""Workers that a number may cost."""
+MAX_LOSSES: Final = 5
+"""Nodes that may be lost while they run a number."""
+END_TIMEOUT_S: Final = 3.0
+"""Workers get this long to remove their temporary files."""
+MIB: Final = 2**20
 
 T = TypeVar("T")
 
@@ -20,42 +46,237 @@ def default_workers() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def fan_out(
-    run: Callable[[int], T], seeds: Iterable[int], workers: int, interrupts: Interrupts, what: str = "seed"
-) -> Generator[tuple[int, T], None, None]:
-    """Run each seed in a worker; yields seed and result in the order in which they end.
+class Ended(NamedTuple):
+    """One number that ended."""
 
-    ``run`` can be pickled; ``what`` names the numbers in errors. Running seeds are abandoned at a signal, which raises
-    :class:`KeyboardInterrupt`, and when the iterator is closed. Raises :class:`HarnessError` if a worker dies or
-    ``run`` raises.
-    """
-    try:
-        session = RaySession.start(workers)
-    except SystemExit:
-        raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM
-    interrupts.install()
-    ray, left = session.ray, iter(seeds)
-    running: dict[Any, int] = {}
-    try:
-        task, shared = ray.remote(num_cpus=1, max_retries=0)(_call), ray.put(run)
-        while True:
-            while len(running) < workers and (seed := next(left, None)) is not None:
-                running[task.remote(shared, seed)] = seed
-            if not running:
-                return
-            interrupts.checkpoint()
-            session.check()
-            ended, _ = ray.wait(list(running), num_returns=1, timeout=POLL_S)
-            for answer in ended:
-                seed = running.pop(answer)
-                try:
-                    result = ray.get(answer)
-                except ray.exceptions.RayError as error:
-                    raise HarnessError(f"{what} {seed} crashed: {one_line(error)}") from error
-                yield seed, result
-    finally:
-        session.close([])
+    number: int
+    result: Any
+    seconds: float
+    node: str
+    """The name of the node, empty in a Ray of our own."""
 
 
-def _call(run: Callable[[int], T], seed: int) -> T:
-    return run(seed)
+@dataclass(slots=True)
+class _Batch:
+    """Numbers that one worker runs."""
+
+    node: SeedNode
+    left: deque[int]
+    """Without an answer; the first of them is running."""
+    arriving: Arriving = field(default_factory=Arriving)
+
+
+@dataclass(slots=True)
+class _Suspect:
+    """A number that may have killed its worker, unless the node is lost."""
+
+    number: int
+    node: SeedNode
+    reason: str
+
+
+def raise_crash(what: str) -> Callable[[int, str], Any]:
+    """What is done about a number that costs too many workers: raise :class:`HarnessError`."""
+
+    def on_death(number: int, reason: str) -> Any:
+        raise HarnessError(f"{what} {number} crashed: {reason}")
+
+    return on_death
+
+
+class FanOut:
+    """Numbers that run over Ray. :meth:`results` runs them, once."""
+
+    def __init__(
+        self,
+        run: Run[Any],
+        numbers: Iterable[int],
+        interrupts: Interrupts,
+        folder: Path,
+        workers: int | None = None,
+        memory_mib: int = WORKER_MEMORY_MIB,
+        what: str = "seed",
+        notice: Callable[[str], None] = lambda line: None,
+        on_death: Callable[[int, str], Any] | None = None,
+    ) -> None:
+        """``run(number, leaves)`` can be pickled, and may make a folder ``leaves``, which ends up as
+        ``<folder>/seed-<number>``; ``what`` names the numbers in errors. ``workers`` run at a time, each with
+        ``memory_mib``: by default one for each processor of this machine, or of the nodes of a cluster.
+        ``on_death(number, reason)`` gives the result of a number whose workers died.
+        """
+        self._run = run
+        self._queue = deque(numbers)
+        self._alone: deque[int] = deque()
+        """Numbers that run in a batch of their own."""
+        self._interrupts = interrupts
+        self._folder = folder
+        self._workers = workers
+        self._memory = memory_mib * MIB
+        self._what = what
+        self._notice = notice
+        self._on_death = on_death or raise_crash(what)
+        self._running: dict[Any, _Batch] = {}
+        self._suspects: list[_Suspect] = []
+        self._deaths: Counter[int] = Counter()
+        self._losses: Counter[int] = Counter()
+        self._nodes: SeedNodes | None = None
+
+    def progress(self) -> list[str]:
+        """A line for each node of a cluster."""
+        return [] if self._nodes is None else list(self._nodes.progress())
+
+    def results(self) -> Generator[Ended, None, None]:
+        """Run all; yields each number once, in the order in which they end.
+
+        A signal raises :class:`KeyboardInterrupt`; what runs is abandoned then, and when the iterator is closed. Raises
+        :class:`HarnessError` if ``run`` raises, or no node is left; :class:`~cluster.common.errors.BadInput` if no node
+        can take part.
+        """
+        workers = self._workers if is_joining() else min(self._workers or default_workers(), len(self._queue))
+        try:
+            session = RaySession.start(workers or STARTING_CPUS)
+        except SystemExit:
+            raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM
+        self._interrupts.install()
+        try:
+            nodes = self._nodes = SeedNodes(session, workers, self._memory, self._interrupts, self._notice)
+            nodes.open()
+            task, shared = session.ray.remote(run_batch), session.ray.put(self._run)
+            while self._running or self._queue or self._alone or self._suspects:
+                self._interrupts.checkpoint()
+                session.check()
+                nodes.look()
+                self._settle()
+                yield from self._deaths_now()
+                self._hand_out(session, nodes, task, shared)
+                yield from self._take(session)
+        finally:
+            self._abandon(session)
+            session.close([])
+
+    # --- work ---------------------------------------------------------------------------------------------------------
+
+    def _hand_out(self, session: RaySession, nodes: SeedNodes, task: Any, shared: Any) -> None:
+        folder = str(self._folder) if session.is_ours else None
+        while (self._queue or self._alone) and (node := nodes.pick()) is not None:
+            numbers = self._next_batch(nodes.slots)
+            options = session.options_on(node.node.node_id) | {
+                "num_cpus": 1,
+                "memory": node.memory,
+                "max_retries": 0,
+                "num_returns": "streaming",
+                "_generator_backpressure_num_objects": MAX_UNREAD,
+            }
+            stream = task.options(**options).remote(shared, numbers, folder, self._memory)
+            self._running[stream] = _Batch(node, deque(numbers))
+            node.busy += 1
+
+    def _next_batch(self, slots: int) -> list[int]:
+        if self._alone:
+            return [self._alone.popleft()]
+        size = max(1, min(MAX_BATCH, len(self._queue) // (BATCHES_PER_WORKER * slots)))
+        return [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
+
+    def _take(self, session: RaySession) -> Iterator[Ended]:
+        """What workers have answered, or after a while nothing."""
+        if not self._running:
+            self._interrupts.wait(POLL_S)
+            return
+        ray = session.ray
+        ready, _ = ray.wait(list(self._running), num_returns=1, timeout=POLL_S)
+        for stream in ready:
+            batch = self._running[stream]
+            try:
+                answer = ray.get(next(stream))
+            except StopIteration:
+                self._end(stream)
+                self._give_back(batch, list(batch.left))  # none, unless the stream was cut off
+            except ray.exceptions.RayTaskError as error:
+                raise HarnessError(f"{self._what} {batch.left[0]} crashed: {one_line(error)}") from error
+            except ray.exceptions.RayError as error:
+                self._end(stream)
+                self._lose_batch(batch, error, ray.exceptions)
+            else:
+                yield from self._take_answer(batch, answer, session.is_ours)
+
+    def _take_answer(self, batch: _Batch, answer: bytes | Finished, is_ours: bool) -> Iterator[Ended]:
+        if isinstance(answer, bytes):
+            batch.arriving.add(answer)
+            return
+        number, result, seconds = Finished(*answer)
+        batch.arriving.finish(self._folder / seed_folder(number))
+        batch.left.remove(number)
+        batch.node.done += 1
+        batch.node.seconds += seconds
+        yield Ended(number, result, seconds, "" if is_ours else batch.node.node.name)
+
+    def _end(self, stream: Any) -> None:
+        batch = self._running.pop(stream)
+        batch.node.busy -= 1
+        batch.arriving.drop()
+
+    # --- losses -------------------------------------------------------------------------------------------------------
+
+    def _lose_batch(self, batch: _Batch, error: Exception, errors: Any) -> None:
+        """A worker is gone, and perhaps its node. What it had answered counts."""
+        assert self._nodes is not None
+        if not batch.left:
+            return
+        first, *others = batch.left
+        self._give_back(batch, others)
+        if isinstance(error, errors.OutOfMemoryError):
+            self._suspects.append(_Suspect(first, batch.node, "Ray ended its worker, for the node had no memory left"))
+        elif isinstance(error, errors.WorkerCrashedError):
+            self._suspects.append(_Suspect(first, batch.node, "its worker died"))
+        else:
+            self._nodes.lose(batch.node, one_line(error).partition(". ")[0])
+            self._suspects.append(_Suspect(first, batch.node, "its node was lost"))
+        self._nodes.doubt(batch.node)
+
+    def _give_back(self, batch: _Batch, numbers: list[int]) -> None:
+        self._queue.extendleft(reversed(numbers))
+        batch.node.returned += len(numbers)
+
+    def _settle(self) -> None:
+        """Blame a suspect, or the loss of its node, as soon as it is known which."""
+        for suspect in list(self._suspects):
+            if suspect.node.is_lost:
+                self._losses[suspect.number] += 1
+            elif suspect.node.is_open:
+                self._deaths[suspect.number] += 1
+            else:
+                continue
+            if self._is_to_be_run_again(suspect.number):
+                self._suspects.remove(suspect)
+                self._alone.append(suspect.number)
+                suspect.node.returned += 1
+
+    def _is_to_be_run_again(self, number: int) -> bool:
+        return self._deaths[number] < MAX_DEATHS and self._losses[number] < MAX_LOSSES
+
+    def _deaths_now(self) -> Iterator[Ended]:
+        """The results of numbers that are not run again."""
+        for suspect in list(self._suspects):
+            if self._is_to_be_run_again(suspect.number):
+                continue
+            self._suspects.remove(suspect)
+            deaths, losses = self._deaths[suspect.number], self._losses[suspect.number]
+            reason = f"{suspect.reason}, the last of {deaths} workers and {losses} nodes that were lost with it"
+            name = suspect.node.node.name
+            yield Ended(suspect.number, self._on_death(suspect.number, f"{reason} (node {name})"), 0.0, name)
+
+    def _abandon(self, session: RaySession) -> None:
+        """End what runs, so that nothing is left on any node."""
+        if session.is_ours:
+            return
+        ray, deadline = session.ray, time.monotonic() + END_TIMEOUT_S
+        for stream in self._running:
+            with suppress(ray.exceptions.RayError):
+                ray.cancel(stream)
+        for stream in self._running:
+            with suppress(ray.exceptions.RayError, StopIteration):
+                while ray.wait([stream], timeout=max(0.0, deadline - time.monotonic()))[0]:
+                    ray.get(next(stream))
+        for stream in self._running:
+            with suppress(ray.exceptions.RayError):
+                ray.cancel(stream, force=True)

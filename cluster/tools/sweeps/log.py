@@ -1,22 +1,43 @@
 """The log of a sweep, ``seeds.jsonl`` in its folder: the task, then a line per seed that ended.
 
-A line that a crash left incomplete is cut off; its seed runs again.
+A line that a crash left incomplete is cut off; its seed runs again. Seeds stand in the order in which they ended, and
+in their own order once the log is closed: the same seeds give the same bytes, wherever they ran. What is measured
+stands beside, in ``work.jsonl``: where each seed ran, and for how long. Nothing depends on that file.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from io import BufferedRandom
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from cluster.common.errors import BadInput
+from cluster.common.files import write_atomically
 from cluster.record.folder import SWEEP_LOG_FILE
 from cluster.tools.sweeps.outcome import SeedOutcome
 
+WORK_FILE: Final = "work.jsonl"
+
 T = TypeVar("T")
+
+
+class Work(msgspec.Struct, frozen=True):
+    """Where a seed ran, and for how long."""
+
+    seed: int
+    seconds: float
+    node: str
+    """Its name, empty on this machine."""
+
+
+class _Numbered(msgspec.Struct):
+    """Of a line, the seed alone."""
+
+    seed: int
 
 
 class SweepLog:
@@ -29,6 +50,7 @@ class SweepLog:
         self._commit = commit
         self.outcomes: dict[int, SeedOutcome] = {}
         self._path = folder / SWEEP_LOG_FILE
+        self._work_path = folder / WORK_FILE
         try:
             if not self._path.exists() and folder.is_dir() and any(folder.iterdir()):
                 raise BadInput(f"{folder}: is not empty and holds no sweep to continue: choose another --out")
@@ -43,13 +65,21 @@ class SweepLog:
             self._file.close()
             raise
 
-    def add(self, outcome: SeedOutcome) -> None:
-        """Append the outcome of a seed."""
+    def add(self, outcome: SeedOutcome, node: str = "") -> None:
+        """Append the outcome of a seed; ``node`` is the name of the node where it ran."""
         self.outcomes[outcome.seed] = outcome
-        self._write(msgspec.json.encode(outcome))
+        with self._work_path.open("ab") as file:
+            file.write(msgspec.json.encode(Work(outcome.seed, round(outcome.seconds, 3), node)) + b"\n")
+        self._write(msgspec.json.encode(msgspec.structs.replace(outcome, seconds=0.0)))
 
     def close(self) -> None:
+        """Put the seeds in order."""
+        self._file.seek(0)
+        head, *lines = self._file.read().splitlines(keepends=True)
         self._file.close()
+        ordered = sorted(lines, key=lambda line: msgspec.json.decode(line, type=_Numbered).seed)
+        if ordered != lines:
+            write_atomically(self._path, b"".join([head, *ordered]))
 
     def _recover(self, task: str) -> None:
         data = self._file.read()
@@ -65,6 +95,17 @@ class SweepLog:
         for number, line in enumerate(lines[1:], start=2):
             outcome = self._decoded(number, line, SeedOutcome)
             self.outcomes[outcome.seed] = outcome
+        self._recover_work()
+
+    def _recover_work(self) -> None:
+        """The seconds of seeds that ended before. A line that cannot be read counts for nothing."""
+        if not self._work_path.exists():
+            return
+        for line in self._work_path.read_bytes().splitlines():
+            with suppress(msgspec.MsgspecError):
+                work = msgspec.json.decode(line, type=Work)
+                if work.seed in self.outcomes:
+                    self.outcomes[work.seed] = msgspec.structs.replace(self.outcomes[work.seed], seconds=work.seconds)
 
     def _decoded(self, number: int, line: bytes, kind: type[T]) -> T:
         try:

@@ -17,11 +17,12 @@ HEIGHTS_TO_COUNT: Final = 30
 FIRES_TO_COUNT: Final = 20
 FAULTS_TO_COUNT: Final = 2
 """A pass with less than this is inconclusive; if the scenario has fewer faults, all of them count."""
+BEYOND_MEMORY: Final = "it needs more than --memory"
 COUNTED_HERE: Final = frozenset({"faults", "byzantine", "evidence"})
 """Checks that may be inconclusive in a seed that passes; the number of faults is counted here instead."""
 
 
-class SeedOutcome(msgspec.Struct, frozen=True):
+class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """One seed: its verdict, the reason, and how much happened."""
 
     seed: int
@@ -38,7 +39,8 @@ class SeedOutcome(msgspec.Struct, frozen=True):
     faults_needed: int
     """Faults that must take effect: two, or all if the scenario has fewer."""
     digest: str
-    seconds: float
+    seconds: float = 0.0
+    """What it took; measured, unlike everything else."""
     metrics: dict[str, float] = {}
     """The run's metrics, for ``stampede compare``; empty in logs of old versions."""
 
@@ -93,12 +95,17 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Judged]:
 def crashed(seed: int, error: Exception, seconds: float) -> SeedOutcome:
     """The outcome of a run that an exception ended: a failure."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    message = ": ".join(filter(None, (type(error).__name__, " ".join(str(error).split()))))
-    reason = f"crashed: {message} ({Path(frame.filename).name}:{frame.lineno})"
+    text = " ".join(str(error).split()) or (BEYOND_MEMORY if isinstance(error, MemoryError) else "")
+    message = ": ".join(filter(None, (type(error).__name__, text)))
+    return broken_off(seed, f"{message} ({Path(frame.filename).name}:{frame.lineno})", seconds)
+
+
+def broken_off(seed: int, reason: str, seconds: float = 0.0) -> SeedOutcome:
+    """The outcome of a run that had no end: a failure. ``reason`` is one line."""
     return SeedOutcome(
         seed=seed,
         verdict=Outcome.FAIL.value,
-        reason=reason,
+        reason=f"crashed: {reason}",
         undecided=[],
         heights=0,
         fires=0,

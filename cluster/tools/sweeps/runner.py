@@ -6,6 +6,7 @@ A failing seed leaves a run folder, with its report and the command that runs it
 from __future__ import annotations
 
 import json
+import os
 import time
 import traceback
 from collections import Counter
@@ -24,16 +25,18 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.files import write_for_user
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
+from cluster.live.driver.ray_session import ADDRESS_VARIABLE, is_joining
 from cluster.record.folder import SCENARIO_FILE, SWEEP_SUMMARY_FILE
 from cluster.report.junit import Case, junit_xml
 from cluster.report.results import finish_run
 from cluster.scenario.files import scenario_text
 from cluster.tools.console.output import print_line
 from cluster.tools.console.terminal import can_redraw
-from cluster.tools.sweeps.fanout import fan_out
+from cluster.tools.sweeps.fanout import FanOut, default_workers
 from cluster.tools.sweeps.log import SweepLog
-from cluster.tools.sweeps.outcome import SeedOutcome, crashed, judge
+from cluster.tools.sweeps.outcome import SeedOutcome, broken_off, crashed, judge
 from cluster.tools.sweeps.tasks import AnyTask
+from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, seed_folder
 
 TRACEBACK_FILE: Final = "traceback.txt"
 """In the folder of a seed that crashed."""
@@ -125,33 +128,48 @@ def check_task(task: AnyTask, seed: int) -> None:
         raise BadInput(f"{scenario.name}: {scenario.simulator_problem}")
 
 
-def run_seed(task: AnyTask, folder: str, commit: str, seed: int) -> SeedOutcome:
-    """Run one seed, in a worker process. A failing or crashing seed leaves ``<folder>/seed-<seed>``."""
+def run_seed(task: AnyTask, folder: str, commit: str, seed: int, leaves: Path) -> SeedOutcome:
+    """Run one seed, in a worker process. A failing or crashing seed leaves the folder ``leaves``, which will be
+    ``<folder>/seed-<seed>``.
+    """
     from cluster.simulation.driver import simulate
 
-    started, leaves = time.monotonic(), Path(folder) / f"seed-{seed}"
+    started = time.monotonic()
     try:
         record = simulate(task.scenario(seed), seed, commit)
         outcome, judged = judge(record, time.monotonic() - started)
         if outcome.failed:
-            finish_run(record, leaves, judged=judged)
+            finish_run(record, leaves, judged=judged, known_as=Path(folder) / seed_folder(seed))
     except Exception as error:  # noqa: BLE001 (a crash of the run is a finding)
-        leaves.mkdir(parents=True, exist_ok=True)
-        (leaves / TRACEBACK_FILE).write_text(traceback.format_exc(), encoding="utf-8")
+        _leave_traceback(leaves, traceback.format_exc())
         return crashed(seed, error, time.monotonic() - started)
     return outcome
+
+
+def _leave_traceback(leaves: Path, text: str) -> None:
+    leaves.mkdir(parents=True, exist_ok=True)
+    (leaves / TRACEBACK_FILE).write_text(text, encoding="utf-8")
+
+
+def _outcome_of_dead_workers(folder: Path, seed: int, reason: str) -> SeedOutcome:
+    """The outcome of a seed that cost too many workers. There is no traceback, but what is known."""
+    _leave_traceback(folder / seed_folder(seed), f"{reason}\n")
+    return broken_off(seed, reason)
 
 
 def sweep(
     task: AnyTask,
     seeds: Sequence[int],
     folder: Path,
-    workers: int,
+    workers: int | None,
     stop_on_fail: bool,
     console: Console,
     min_passed: int | None = None,
+    memory_mib: int = WORKER_MEMORY_MIB,
 ) -> Summary:
-    """Run all seeds that the folder's log does not hold yet. Raises :class:`~cluster.common.errors.HarnessError`."""
+    """Run all seeds that the folder's log does not hold yet: ``workers`` at a time (``None``: one for each processor,
+    of this machine or of the cluster), each with ``memory_mib``. Raises :class:`~cluster.common.errors.HarnessError`.
+    """
     commit = checkout_commit()
     interrupted = False
     with closing(SweepLog(folder, task.title, commit)) as log:
@@ -160,8 +178,18 @@ def sweep(
         left = [seed for seed in seeds if seed not in log.outcomes]
         with Interrupts() as interrupts, _progress(console, len(seeds)) as progress:
             bar = progress.add_task(task.title, total=len(seeds), completed=len(seeds) - len(left))
-            run = partial(run_seed, task, str(folder), commit)
-            lines = PlainProgress(console, [log.outcomes[seed] for seed in seeds if seed in log.outcomes], len(seeds))
+            fan_out = FanOut(
+                partial(run_seed, task, str(folder), commit),
+                left,
+                interrupts,
+                folder,
+                workers,
+                memory_mib,
+                notice=lambda line: print_line(progress.console, line),
+                on_death=partial(_outcome_of_dead_workers, folder),
+            )
+            before = [log.outcomes[seed] for seed in seeds if seed in log.outcomes]
+            lines = PlainProgress(console, before, len(seeds), fan_out.progress)
             lines.begin(task.title, workers)
 
             def show(outcome: SeedOutcome) -> None:
@@ -169,9 +197,11 @@ def sweep(
                 lines.add(outcome)
 
             try:
-                _run_all(run, left, workers, stop_on_fail, interrupts, log, show)
+                _run_all(fan_out, left, stop_on_fail, log, show)
             except KeyboardInterrupt:
                 interrupted = True
+            for line in fan_out.progress():
+                print_line(progress.console, line)
     wanted = set(seeds)
     outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
     summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit)
@@ -181,19 +211,13 @@ def sweep(
 
 
 def _run_all(
-    run: Callable[[int], SeedOutcome],
-    seeds: Sequence[int],
-    workers: int,
-    stop_on_fail: bool,
-    interrupts: Interrupts,
-    log: SweepLog,
-    show: Callable[[SeedOutcome], None],
+    fan_out: FanOut, seeds: Sequence[int], stop_on_fail: bool, log: SweepLog, show: Callable[[SeedOutcome], None]
 ) -> None:
     if not seeds:
         return
-    with closing(fan_out(run, seeds, workers, interrupts)) as ended:
-        for _, outcome in ended:
-            log.add(outcome)
+    with closing(fan_out.results()) as ended:
+        for _, outcome, _, node in ended:
+            log.add(outcome, node)
             show(outcome)
             if outcome.failed and stop_on_fail:
                 return
@@ -227,19 +251,32 @@ def _progress(console: Console, total: int) -> Progress:
 
 
 class PlainProgress:
-    """Progress without a terminal: a line at the beginning, and one after each tenth of the seeds but the last."""
+    """Progress without a terminal: a line at the beginning, and one after each tenth of the seeds but the last, with
+    one for each node of a cluster.
+    """
 
-    def __init__(self, console: Console, ended: Sequence[SeedOutcome], total: int) -> None:
+    def __init__(
+        self,
+        console: Console,
+        ended: Sequence[SeedOutcome],
+        total: int,
+        nodes: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
         self._console = console
+        self._nodes = nodes
         self._total = total
         self._counts = Counter(map(_word, ended))
         self._said = self._tenths
         self._started = time.monotonic()
 
-    def begin(self, title: str, workers: int) -> None:
+    def begin(self, title: str, workers: int | None) -> None:
         done = self._counts.total()
         before = f", {done:,} of them done before" if done else ""
-        self._print(f"{title}: {self._total:,} seeds{before}; up to {workers:,} at a time")
+        if workers is None and is_joining():
+            at_a_time = f"on all nodes of the Ray cluster at {os.environ[ADDRESS_VARIABLE]}"
+        else:
+            at_a_time = f"up to {workers or default_workers():,} at a time"
+        self._print(f"{title}: {self._total:,} seeds{before}; {at_a_time}")
 
     def add(self, outcome: SeedOutcome) -> None:
         self._counts[_word(outcome)] += 1
@@ -248,6 +285,8 @@ class PlainProgress:
             counts = ", ".join(f"{self._counts[word]:,} {word}" for word in ("passed", "failed", "undecided"))
             seconds = time.monotonic() - self._started
             self._print(f"{self._counts.total():,} of {self._total:,} seeds after {seconds:,.0f} s: {counts}")
+            for line in self._nodes():
+                self._print(f"  {line}")
 
     @property
     def _tenths(self) -> int:

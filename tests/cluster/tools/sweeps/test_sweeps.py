@@ -28,7 +28,7 @@ from cluster.simulation import driver
 from cluster.tools.cli import main as cli
 from cluster.tools.compare.scenario_diff import differences
 from cluster.tools.sweeps.commands import seed_range
-from cluster.tools.sweeps.fanout import fan_out
+from cluster.tools.sweeps.fanout import FanOut
 from cluster.tools.sweeps.log import SweepLog
 from cluster.tools.sweeps.outcome import SeedOutcome, judge
 from cluster.tools.sweeps.runner import SOMETIMES, PlainProgress, Summary, print_summary, run_seed, sweep
@@ -164,7 +164,9 @@ def test_a_seed_that_breaks_off_fails_and_leaves_its_traceback(tmp_path: Path, m
     monkeypatch.setattr(driver, "simulate", broken)
     scenario_file = tmp_path / "swept.yaml"
     scenario_file.write_text(yaml.safe_dump(SCENARIO))
-    outcome = run_seed(ScenarioTask.load(scenario_file), str(tmp_path / "out"), "commit", 4)
+    outcome = run_seed(
+        ScenarioTask.load(scenario_file), str(tmp_path / "out"), "commit", 4, tmp_path / "out" / "seed-4"
+    )
     assert (outcome.seed, outcome.failed, outcome.passed) == (4, True, False)
     assert outcome.why.startswith("crashed: AssertionError: two lines (test_sweeps.py:")
     told = (tmp_path / "out" / "seed-4" / "traceback.txt").read_text(encoding="utf-8")
@@ -364,15 +366,15 @@ def test_a_failing_seed_leaves_its_run_and_the_command_that_repeats_it(temporary
     assert json.loads((tmp_path / "sweep" / "summary.json").read_text())["seeds"] == 1, "it stopped there"
 
 
-def _broken(seed: int) -> int:
+def _broken(seed: int, leaves: Path) -> int:
     raise ValueError(f"seed {seed} is broken")
 
 
 @pytest.mark.slow
 @pytest.mark.live
-def test_a_seed_that_breaks_off_is_one_line(temporary: Path) -> None:
+def test_a_seed_that_breaks_off_is_one_line(temporary: Path, tmp_path: Path) -> None:
     with Interrupts() as interrupts, pytest.raises(HarnessError, match=r"seed 4 crashed: .*seed 4 is broken"):
-        list(fan_out(_broken, [4], 1, interrupts))
+        list(FanOut(_broken, [4], interrupts, tmp_path, 1).results())
     assert list(temporary.iterdir()) == []
 
 

@@ -1,0 +1,219 @@
+"""The load on the nodes of a cluster that are marked for it: on each a worker with its share of the Locust processes.
+
+A load needs no master: the plan says which process has which users. So what a lost node takes with it is its users; the
+others go on.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.wording import counted
+from cluster.live.driver.load_process import (
+    ENDPOINTS_FILE,
+    LOG_FILE,
+    POLL_S,
+    STATS_FILE,
+    STOP_TIMEOUT_S,
+    LoadProcess,
+    record_of,
+)
+from cluster.live.driver.ray_session import RaySession
+from cluster.live.nodes.ray_nodes import RayNode
+from cluster.live.processes.processes import Process
+from cluster.record.run import LoadRecord
+from loadgen.runplan import RunPlan, Statistics
+
+MAX_LOG_BYTES: Final = 2**20
+"""The end of a worker's log that is fetched."""
+ANSWER_TIMEOUT_S: Final = 10.0
+"""More than a worker needs to end its processes."""
+CALLS: Final = 4
+"""That a worker answers at a time."""
+
+
+class LoadWorker:
+    """An actor of a load node: a :class:`LoadProcess` with its files in a temporary folder there."""
+
+    def __init__(self, plan_json: bytes, processes: Sequence[int]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="stampede-load-")
+        folder = Path(self._folder.name)
+        files = {"endpoints_file": str(folder / ENDPOINTS_FILE), "stats_file": str(folder / STATS_FILE)}
+        plan = RunPlan.model_validate_json(plan_json).model_copy(update=files)
+        self._load = LoadProcess(plan, folder, processes)
+        self._log = folder / LOG_FILE
+        self._answer: tuple[str, bytes] | None = None
+
+    def wait_until_ready(self) -> None:
+        """Return when it waits for nothing but endpoints, or has ended."""
+        while not self._load.is_ready and self._load.exit_code is None:
+            time.sleep(POLL_S)
+
+    def wait_until_ended(self) -> int:
+        """The exit code, when it has ended."""
+        while self._load.exit_code is None:
+            time.sleep(POLL_S)
+        return self._load.exit_code
+
+    def go(self, urls: Mapping[int, str]) -> None:
+        self._load.go(urls)
+
+    def stop(self) -> None:
+        self._load.stop()
+
+    def finish(self) -> tuple[str, bytes]:
+        """End it. Returns the statistics as JSON, and the end of the log."""
+        if self._answer is None:
+            stats = self._load.finished(lambda: None)
+            self._answer = stats.model_dump_json(), self._log.read_bytes()[-MAX_LOG_BYTES:]
+            self._folder.cleanup()
+        return self._answer
+
+
+@dataclass(slots=True)
+class _Worker:
+    """A worker as the driver sees it."""
+
+    node: RayNode
+    actor: Any
+    users: int
+    ready: Any
+    """The answer to come when it is ready."""
+    ended: Any
+    """The answer to come when it has ended."""
+    is_ready: bool = False
+    is_lost: bool = False
+    exit_code: int | None = None
+
+
+class LoadNodes:
+    """The load of a run, on several nodes. To the driver it is like a :class:`LoadProcess`."""
+
+    process: Process | None = None
+    """None of its processes is here."""
+
+    def __init__(
+        self,
+        session: RaySession,
+        nodes: Sequence[RayNode],
+        plan: RunPlan,
+        folder: Path,
+        notice: Callable[[str], None],
+        before: Statistics | None = None,
+    ) -> None:
+        """Start it, with processes dealt to the nodes in turn. ``before`` is as of a :class:`LoadProcess`."""
+        self.before = Statistics() if before is None else before
+        self.was_told_to_stop = False
+        self._ray = session.ray
+        self._folder = folder
+        self._notice = notice
+        self._lost: list[str] = []
+        self._record: LoadRecord | None = None
+        self._urls: dict[int, str] = {}
+        self._workers: list[_Worker] = []
+        plan_json = plan.model_dump_json(exclude_none=True).encode()
+        used = nodes[: plan.process_count]
+        for position, node in enumerate(used):
+            numbers = list(range(position, plan.process_count, len(used)))
+            users = sum(len(range(number, plan.load.user_count, plan.process_count)) for number in numbers)
+            actor = session.actor_on(node.node_id, LoadWorker, plan_json, numbers, max_concurrency=CALLS)
+            ready, ended = actor.wait_until_ready.remote(), actor.wait_until_ended.remote()
+            self._workers.append(_Worker(node, actor, users, ready, ended))
+        notice(f"the load runs on {', '.join(node.name for node in used)}")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether all workers wait for nothing but the endpoints, or did."""
+        self._look()
+        return all(worker.is_ready for worker in self._alive())
+
+    def go(self, urls: Mapping[int, str]) -> None:
+        """As :meth:`LoadProcess.go`."""
+        if dict(urls) != self._urls:
+            self._urls = dict(urls)
+            for worker in self._alive():
+                worker.actor.go.remote(self._urls)
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether a worker's processes ended before :meth:`stop`, or all nodes are lost."""
+        self._look()
+        has_ended = any(worker.exit_code is not None for worker in self._workers)
+        return not self.was_told_to_stop and (has_ended or not list(self._alive()))
+
+    @property
+    def exit_code(self) -> int | None:
+        """The worst one of those that ended."""
+        codes = [worker.exit_code for worker in self._workers if worker.exit_code is not None]
+        return max(codes, key=abs, default=None)
+
+    def stop(self) -> None:
+        """Ask it to end; returns at once."""
+        if not self.was_told_to_stop:
+            self.was_told_to_stop = True
+            for worker in self._alive():
+                worker.actor.stop.remote()
+
+    def finish(self, checkpoint: Callable[[], None]) -> LoadRecord:
+        """See that it has ended; fetch logs and statistics, once. ``checkpoint`` may raise to end the waiting."""
+        if self._record is not None:
+            return self._record
+        self.stop()
+        total = self.before
+        asked = {worker.actor.finish.remote(): worker for worker in self._alive()}
+        left, deadline = list(asked), time.monotonic() + STOP_TIMEOUT_S + ANSWER_TIMEOUT_S
+        while left and time.monotonic() < deadline:
+            checkpoint()
+            answered, left = self._ray.wait(left, num_returns=len(left), timeout=POLL_S)
+            for answer in answered:
+                total = total.plus(self._fetch(asked[answer], answer))
+        for answer in left:
+            self._lose(asked[answer], "it did not answer at the end")
+        total.write(self._folder / STATS_FILE)
+        self._record = record_of(total, self.exit_code, self._lost)
+        return self._record
+
+    def _fetch(self, worker: _Worker, answer: Any) -> Statistics:
+        try:
+            stats, log = self._ray.get(answer)
+        except self._ray.exceptions.RayError:
+            self._lose(worker, "it ended before its statistics were fetched")
+            return Statistics()
+        if worker.exit_code is None:
+            worker.exit_code = 0
+        place = self._workers.index(worker)
+        target = (self._folder / LOG_FILE).with_suffix(f".{place}.log")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(log)
+        return Statistics.model_validate_json(stats)
+
+    def _alive(self) -> Iterator[_Worker]:
+        return (worker for worker in self._workers if not worker.is_lost)
+
+    def _look(self) -> None:
+        """See which are ready, have ended, or are lost."""
+        for worker in list(self._alive()):
+            try:
+                if not worker.is_ready and self._ray.wait([worker.ready], timeout=0)[0]:
+                    self._ray.get(worker.ready)
+                    worker.is_ready = True
+                if worker.exit_code is None and self._ray.wait([worker.ended], timeout=0)[0]:
+                    worker.exit_code = self._ray.get(worker.ended)
+            except self._ray.exceptions.RayTaskError:
+                raise
+            except self._ray.exceptions.RayError:
+                self._lose(worker, "its worker or the node is gone")
+
+    def _lose(self, worker: _Worker, reason: str) -> None:
+        if worker.is_lost:
+            return
+        worker.is_lost = True
+        self._lost.append(
+            f"node {worker.node.name} was lost with {counted(worker.users, 'user')} of the load: {reason}"
+        )
+        self._notice(self._lost[-1])

@@ -1,0 +1,80 @@
+"""The folder of a seed, brought from the node where it ran: packed there, sent in pieces, unpacked as a whole or not at
+all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final
+
+MAX_BYTES: Final = 256 * 2**20
+"""Of a folder's files. The largest ones beyond are left out, and a file of the folder names them."""
+CHUNK_BYTES: Final = 2 * 2**20
+LEFT_OUT_FILE: Final = "left-out.txt"
+
+
+def packed(folder: Path, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
+    """A folder as pieces of a zip file; none if there is no folder."""
+    if not folder.is_dir():
+        return
+    kept, left_out = _bounded(folder, max_bytes)
+    with tempfile.TemporaryFile() as file:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            for path in kept:
+                archive.write(path, path.relative_to(folder).as_posix())
+            if left_out:
+                lines = [f"{path.relative_to(folder).as_posix()} {path.stat().st_size:,} bytes\n" for path in left_out]
+                archive.writestr(LEFT_OUT_FILE, "".join(lines))
+        file.seek(0)
+        while piece := file.read(CHUNK_BYTES):
+            yield piece
+
+
+def _bounded(folder: Path, max_bytes: int) -> tuple[list[Path], list[Path]]:
+    """The files that are sent, and those that are left out: the largest ones first, until the rest fits."""
+    kept = sorted(path for path in folder.rglob("*") if path.is_file())
+    left_out = []
+    while sum(path.stat().st_size for path in kept) > max_bytes:
+        left_out.append(max(kept, key=lambda path: path.stat().st_size))
+        kept.remove(left_out[-1])
+    return kept, left_out
+
+
+class Arriving:
+    """A folder that arrives in pieces. :meth:`finish` puts it in its place, :meth:`drop` forgets the pieces."""
+
+    def __init__(self) -> None:
+        self._pieces: IO[bytes] = tempfile.SpooledTemporaryFile(CHUNK_BYTES)  # noqa: SIM115 (it lives as long as this)
+        self._is_empty = True
+
+    def add(self, piece: bytes) -> None:
+        """Take the next piece."""
+        self._pieces.write(piece)
+        self._is_empty = False
+
+    def drop(self) -> None:
+        """The rest never comes."""
+        self._pieces.seek(0)
+        self._pieces.truncate()
+        self._is_empty = True
+
+    def finish(self, target: Path) -> None:
+        """All pieces are there: the folder appears whole, in place of an older one. Nothing came: nothing happens."""
+        if self._is_empty:
+            return
+        new = target.with_name(f".{target.name}.new")
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        try:
+            with zipfile.ZipFile(self._pieces) as archive:
+                archive.extractall(new)
+            if target.exists():
+                shutil.rmtree(target)
+            new.rename(target)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+            self.drop()

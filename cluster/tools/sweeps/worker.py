@@ -1,0 +1,69 @@
+"""What runs in a worker process of a sweep: a batch of numbers, each of them answered as soon as it ends."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import psutil
+
+from cluster.tools.sweeps.folders import packed
+
+WORKER_MEMORY_MIB: Final = 2_048
+
+T = TypeVar("T")
+Run = Callable[[int, Path], T]
+"""Runs a number. It may make the folder that it gets, and leave files there."""
+
+_data_limit: list[int] = []
+"""The limit that this process got with its first batch, in bytes. A process runs many batches."""
+
+
+class Finished(NamedTuple):
+    """The answer for one number."""
+
+    number: int
+    result: Any
+    seconds: float
+
+
+def run_batch(run: Run[Any], numbers: Sequence[int], folder: str | None, memory: int) -> Iterator[bytes | Finished]:
+    """Run numbers one after the other. ``memory`` is the number of bytes that they may take beside those of a worker
+    at rest; beyond, Python raises :class:`MemoryError`.
+
+    What a number leaves is in ``<folder>/seed-<number>``; without a folder it is sent in pieces before the answer.
+    """
+    bound_memory(memory)
+    for number in numbers:
+        started = time.monotonic()
+        if folder is not None:
+            result = run(number, Path(folder) / seed_folder(number))
+            yield Finished(number, result, time.monotonic() - started)
+            continue
+        leaves = Path(tempfile.gettempdir()) / f"stampede-{seed_folder(number)}-{uuid.uuid4().hex}"
+        try:
+            result = run(number, leaves)
+            seconds = time.monotonic() - started
+            yield from packed(leaves)
+        finally:
+            shutil.rmtree(leaves, ignore_errors=True)
+        yield Finished(number, result, seconds)
+
+
+def seed_folder(number: int) -> str:
+    """The name of the folder that a number leaves."""
+    return f"seed-{number}"
+
+
+def bound_memory(memory: int) -> None:
+    """Bound the private writable memory of this process, once: to what it has now and so many bytes more."""
+    if not _data_limit:
+        _data_limit.append(psutil.Process().memory_info().data + memory)
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (_data_limit[0], hard))

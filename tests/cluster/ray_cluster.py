@@ -1,0 +1,103 @@
+"""A Ray cluster of several nodes on this machine, for tests: each node has its own processes, which can be killed."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from cluster.live.processes import processes
+from cluster.live.processes.processes import Process
+
+WAIT_S: Final = 120.0
+PATIENCE_S: Final = 5.0
+
+
+class RayCluster:
+    """Nodes by number; the head is number 0 and gets no seeds if it has no processors."""
+
+    def __init__(self, folder: Path, environment: dict[str, str], cwd: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            self.address = f"127.0.0.1:{server.getsockname()[1]}"
+        self._folder = folder
+        self._cwd = cwd
+        self.environment = {
+            **environment,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_worker_niceness": "0",
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        }
+        self.nodes: list[set[Process]] = []
+        """The raylet of each node, and on the head its other processes."""
+
+    def start(self, cpus: int = 1, *options: str) -> int:
+        """Another node; the first one is the head. Returns its number."""
+        role = [f"--address={self.address}"]
+        if not self.nodes:
+            port = self.address.rpartition(":")[2]
+            role = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._folder}"]
+        before = processes.with_argument(str(self._folder))
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--node-ip-address=127.0.0.1"]
+        command += [f"--num-cpus={cpus}", "--object-store-memory=80000000", "--disable-usage-stats", *options]
+        done = subprocess.run(
+            command,
+            env=self.environment,
+            cwd=self._cwd,
+            timeout=WAIT_S,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout.decode()
+        self.nodes.append(processes.with_argument(str(self._folder)) - before)
+        return len(self.nodes) - 1
+
+    def raylet(self, number: int) -> Process:
+        return next(process for process in self.nodes[number] if processes.command(process) == "raylet")
+
+    def workers(self, number: int) -> set[Process]:
+        """The processes that a node's raylet has started and that run tasks, or may."""
+        children = processes.with_descendants([self.raylet(number)])
+        return {process for process in children if "ray::" in _title(process)}
+
+    def kill(self, number: int) -> None:
+        """Kill every process of a node."""
+        for process in processes.with_descendants(self.nodes[number]):
+            process.send(signal.SIGKILL)
+
+
+def _title(process: Process) -> str:
+    try:
+        return " ".join(psutil.Process(process.pid).cmdline())
+    except psutil.Error:
+        return ""
+
+
+@contextmanager
+def ray_cluster(
+    *nodes: int, environment: dict[str, str] | None = None, cwd: Path | None = None
+) -> Iterator[RayCluster]:
+    """A cluster whose nodes have so many processors each. Nothing of it is left afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="t-", dir="/tmp"))
+    found = RayCluster(folder, dict(os.environ) if environment is None else environment, cwd or folder)
+    try:
+        for cpus in nodes:
+            found.start(cpus)
+        yield found
+    finally:
+        for number in range(len(found.nodes)):
+            found.kill(number)
+        processes.end_and_remove(folder, PATIENCE_S)
+        shutil.rmtree(folder, ignore_errors=True)
