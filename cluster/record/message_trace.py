@@ -176,6 +176,8 @@ class Windows:
     def _news(self) -> Iterator[tuple[float, str]]:
         """The faults that began or ended since the last look."""
         faults = self._run.faults
+        if len(faults) < self._known:  # other settings apply, which have fewer
+            self._awaited = [number for number in self._awaited if number < len(faults)]
         self._awaited += range(self._known, len(faults))
         self._known = len(faults)
         for number in self._awaited:

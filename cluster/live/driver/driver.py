@@ -26,7 +26,7 @@ from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts, allow_pruning, nothing, state_of
-from cluster.live.driver.load_process import EXTRA_RUN_TIME_S, LOG_FILE
+from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import KeptRay, RaySession, one_line
 from cluster.live.driver.stage import UNKNOWN_ORDERS, LiveStage, make
@@ -40,7 +40,7 @@ from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.record.chain_store import FileBlocks
+from cluster.record.chain_store import BlockStore, FileBlocks
 from cluster.record.folder import STORE_FILE
 from cluster.record.host_info import Busyness
 from cluster.record.run import RunRecord, Sample
@@ -314,14 +314,10 @@ class _LiveRun:
             last_to_first.callback(self._testnet.close)
             if self._handover is not None:
                 last_to_first.callback(self._handover.close)
-            last_to_first.callback(self._discard_empty_store)
+            last_to_first.callback(discard_empty, self.record.store)
             if self._audit.beside is not None:
                 last_to_first.callback(self._audit.beside.close)
             last_to_first.callback(self._audit.close)
-
-    def _discard_empty_store(self) -> None:
-        if isinstance(self.record.store, FileBlocks) and not self.record.store:
-            self.record.store.discard()
 
     def _new_audit(self) -> LiveAudit:
         return LiveAudit(self.record, self._clock.now_ms, ReexecutionBeside(self.record, self._folder))
@@ -462,7 +458,8 @@ class _LiveRun:
             self._joins.look(hosts, self._clock.now_ms(), self._watch.height)
             self._sample(hosts)
             stage.perform()
-            self._watch_load()
+            is_end = self._end.height is not None and self._watch.height >= self._end.height
+            self._testnet.watch_load(self._watch.height if is_end else None)
             if self._handover is not None:
                 self._handover.look((stage.agenda.mark, self._end.height), partial(self._write_checkpoint, FOLLOWING))
 
@@ -556,34 +553,10 @@ class _LiveRun:
         hosts.wants_stamps = trace.wants(now_ms)
         if now_ms - self._sampled_ms >= SAMPLE_EVERY_MS:
             self._sampled_ms = now_ms
-            self._permit_pruning(hosts)
+            permit_pruning(self._scenario, hosts, self._audit)
             self._watch.busyness.look()
             heights, views = hosts.by_validator(Host.height), hosts.by_validator(Host.view)
             self.on_sample(self._watch.sample(now_ms, heights, views, hosts.by_validator(Host.describe)))
-
-    def _permit_pruning(self, hosts: Hosts) -> None:
-        """Let validators prune what the audit and their peers have, if the scenario bounds their archives.
-
-        Byzantine ones keep all: what they serve is asked for at the end. It is said again and again: who was started
-        anew does not know it.
-        """
-        if self._scenario.storage.keep_blocks is not None:
-            given_up = {index for host in hosts.all if host.phase is Phase.DEAD for index in host.validators}
-            height = self._audit.prunable_height(given_up)
-            judged = (found.index for found in self._audit.known.values() if not found.byzantine)
-            allow_pruning(hosts.all, dict.fromkeys(judged, height))
-
-    def _watch_load(self) -> None:
-        load = self._testnet.load
-        if load is None:
-            return
-        log = self._folder / LOG_FILE
-        problem = f"the load generator ended early with exit code {load.exit_code} (see {log})"
-        if load.ended_early and problem not in self.record.problems:
-            self.record.problems.append(problem)
-        if self._end.height is not None and self._watch.height >= self._end.height and not load.was_told_to_stop:
-            self.on_notice(self.record.drain_notice(self._watch.height))
-            load.stop()
 
     # --- faults -------------------------------------------------------------------------------------------------------
 
@@ -688,6 +661,25 @@ def load_time_s(scenario: Scenario, is_open: bool) -> int:
     """The load ends by itself after this time; ``is_open`` is a run that goes on until it is stopped."""
     longest_s = start_timeout_s(scenario) + scenario.stop.longest_s + EXTRA_RUN_TIME_S
     return MAX_RUN_TIME_S if is_open else int(longest_s)
+
+
+def discard_empty(store: BlockStore) -> None:
+    """Remove the file of a run without blocks."""
+    if isinstance(store, FileBlocks) and not store:
+        store.discard()
+
+
+def permit_pruning(scenario: Scenario, hosts: Hosts, audit: LiveAudit) -> None:
+    """Let validators prune what the audit and their peers have, if the scenario bounds their archives.
+
+    Byzantine ones keep all: what they serve is asked for at the end. It is said again and again: who was started anew
+    does not know it.
+    """
+    if scenario.storage.keep_blocks is not None:
+        given_up = {index for host in hosts.all if host.phase is Phase.DEAD for index in host.validators}
+        height = audit.prunable_height(given_up)
+        judged = (found.index for found in audit.known.values() if not found.byzantine)
+        allow_pruning(hosts.all, dict.fromkeys(judged, height))
 
 
 def hear_from_all(hosts: Hosts, watch: ChainWatch, checkpoint: Callable[[], None]) -> None:

@@ -239,6 +239,18 @@ class Testnet:
         assert self._session is not None
         self._session.check()
 
+    def watch_load(self, end_height: int | None) -> None:
+        """Note a load that ended early; stop it if the run's last height is reached."""
+        if self.load is None:
+            return
+        log = self._folder / LOG_FILE
+        problem = f"the load generator ended early with exit code {self.load.exit_code} (see {log})"
+        if self.load.ended_early and problem not in self._record.problems:
+            self._record.problems.append(problem)
+        if end_height is not None and not self.load.was_told_to_stop:
+            self._notice(self._record.drain_notice(end_height))
+            self.load.stop()
+
     def write_endpoints(self) -> bool:
         """Give everybody's addresses to users and to the load; ``False`` until all validators of the genesis were
         started. A validator that moves has other addresses.

@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from cluster.audit.safety import certified_chain
 from cluster.audit.safety.certified_chain import CertifiedChain, claim_of
 from cluster.audit.safety.rule_log import RuleLog
 from cluster.checks.run import check_run
@@ -241,7 +242,8 @@ def test_what_a_host_remembers_is_bounded() -> None:
     assert len(tap._seen) == len(tap._claims) == MAX_REMEMBERED
 
 
-def test_views_that_are_long_passed_are_forgotten() -> None:
+def test_views_that_are_long_passed_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certified_chain, "CERTIFICATES_REMEMBERED", 32)
     maker, log = make_chain(1), RuleLog(lambda: 7.0)
     chain = CertifiedChain(BENCH.validators, NAMESPACE, lambda view: view % 4, log, views_kept=8)
     header = decode(maker.blocks[0].block, Block).header
