@@ -12,6 +12,7 @@ stalls, and blocks that a heavy load makes slow to execute.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 from typing import Final
@@ -38,6 +39,8 @@ DRIVER_BYTES: Final = 400_000_000
 STREAM_FILES: Final = 2
 """File descriptors of a pair of validators on one of them: each dials the other."""
 HOST_FILES: Final = 60
+REPEAT_AFTER_BLOCKS: Final = 2
+"""Block times after which votes should be repeated (docs/consensus.md)."""
 MEASURED_PAIRS: Final = 32
 """Validators among which the median latency is taken."""
 TIGHT: Final = 0.9
@@ -79,6 +82,8 @@ class Estimate:
     """Length of the run from the first block on."""
     problems: tuple[str, ...]
     """Why it does not fit here, in words; empty if it does."""
+    warnings: tuple[str, ...]
+    """What makes it slower than guessed, in words."""
 
 
 def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files_here: int) -> Estimate:
@@ -134,7 +139,20 @@ def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files
         files_here=files_here,
         seconds=seconds,
         problems=tuple(problems),
+        warnings=tuple(_warnings(scenario, rate)),
     )
+
+
+def _warnings(scenario: Scenario, rate: float) -> Iterator[str]:
+    """Timeouts that are shorter than what they wait for."""
+    section, block_ms = scenario.consensus, MILLISECONDS_PER_SECOND / rate
+    for name, blocks in (("leader_timeout_ms", 1), ("rebroadcast_ms", REPEAT_AFTER_BLOCKS)):
+        value = getattr(section, name)
+        if value < blocks * block_ms:
+            yield (
+                f"consensus.{name}: {value:,} is below {counted(blocks, 'block time')} ({block_ms:,.0f} ms each):"
+                " views fail, or votes are repeated before a block can be final"
+            )
 
 
 def _block_seconds(scenario: Scenario, measured: Calibration) -> float:

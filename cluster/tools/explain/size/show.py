@@ -33,6 +33,8 @@ def print_estimate(console: Console, scenario: Scenario, found: Estimate, is_her
     table.add_row("disk", _gigabytes(found.disk_bytes), _gigabytes(found.disk_here) if is_here else "", "at the end")
     table.add_row("open files", f"{found.files:,}", f"{found.files_here:,}" if is_here else "", "of a host")
     console.print(table)
+    for warning in found.warnings:
+        print_line(console, f"warning: {warning}")
     if is_here:
         for problem in found.problems:
             print_line(console, f"does not fit here: {problem}")
