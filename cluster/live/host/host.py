@@ -196,7 +196,8 @@ class ValidatorHost:
         threading.Thread(target=self._loop.run_forever, name="validators", daemon=True).start()
         self._lag = LagMeter()
         resumed = resumption.note_file(self._folder / DATA_FOLDER, host)
-        resumed.unlink(missing_ok=True)
+        with suppress(FileNotFoundError, NotADirectoryError):  # no folder that a host can use: its start says so
+            resumed.unlink()
         self._lease = Lease(self._end_without_driver, resumed)
         self._lease.is_for_any_driver = lease_s is not None
         if lease_s is not None:
