@@ -34,7 +34,9 @@ HOSTS: Final = 4
 """The fewest that n validators may have, and enough to use every processor of the machine."""
 PROTOCOLS: Final = ("simplex", "hotstuff")
 LIVE_HEIGHTS: Final = {4: 1_000, 16: 300, 64: 100, 128: 50}
-SIMULATED_HEIGHTS: Final = {4: 300, 16: 100, 64: 30, 128: 20}
+SIMULATED_HEIGHTS: Final = {4: 300, 16: 100, 64: 32, 128: 32}
+MIN_HEIGHTS: Final = 32
+"""Fewer are too few for a verdict."""
 TIMEOUTS_MS: Final = {64: (3_000, 6_000, 1_000), 128: (10_000, 20_000, 5_000)}
 """Leader and advance timeout, and the time after which votes are repeated: some block times of a testnet that is slow
 because two processors are few. Votes that are repeated before a block can be final are most of what is sent then."""
@@ -52,13 +54,20 @@ def main() -> None:
 def measure(size: Size) -> list[Metric]:
     """All metrics of this benchmark."""
     counts = (4, 16) if size.quick else (4, 16, 64, 128) if size.full else (4, 16, 64)
-    found: list[Metric] = []
+    found = _said([_driver_memory(size)])  # first: a process begins with the highest memory of the one that starts it
     for protocol in PROTOCOLS:
         for count in counts:
-            found += _live(protocol, count, size)
+            found += _said(_live(protocol, count, size))
         for count in counts if size.quick else SIMULATED_HEIGHTS:
-            found += _simulated(protocol, count, size)
-    return [*found, _driver_memory(size)]
+            found += _said(_simulated(protocol, count, size))
+    return found
+
+
+def _said(metrics: list[Metric]) -> list[Metric]:
+    """A benchmark of many minutes says what it found as it goes."""
+    for metric in metrics:
+        print(f"{metric.name}: {metric.value:,.2f} {metric.unit}", flush=True)
+    return metrics
 
 
 def _scenario(protocol: str, count: int, heights: int) -> Scenario:
@@ -74,6 +83,10 @@ def _scenario(protocol: str, count: int, heights: int) -> Scenario:
     )
 
 
+def _heights(usual: int, size: Size) -> int:
+    return max(MIN_HEIGHTS, usual // 5) if size.quick else usual
+
+
 def _timeouts(count: int) -> dict[str, int]:
     names = ("leader_timeout_ms", "advance_timeout_ms", "rebroadcast_ms")
     return dict(zip(names, TIMEOUTS_MS.get(count, ()), strict=False))
@@ -85,7 +98,7 @@ def _name(metric: str, protocol: str, count: int) -> str:
 
 
 def _live(protocol: str, count: int, size: Size) -> list[Metric]:
-    scenario = _scenario(protocol, count, LIVE_HEIGHTS[count] // (5 if size.quick else 1))
+    scenario = _scenario(protocol, count, _heights(LIVE_HEIGHTS[count], size))
     guessed: list[float] = []
     if protocol == "simplex" and count < 128:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -100,14 +113,20 @@ def _live(protocol: str, count: int, size: Size) -> list[Metric]:
         Metric(f"{protocol}_startup_s_{count}", found["startup_seconds"], f"s to the first block, {about}"),
         Metric(f"{protocol}_memory_mb_{count}", found["memory_max_mb"] * HOSTS / count, f"MB a validator, {about}"),
         *(
-            Metric(f"size_error_{count}", abs(guess / rate - 1), "of the rate", SIZE_ERROR_GOAL, at_least=False)
+            Metric(
+                f"size_error_{count}",
+                abs(guess / rate - 1),
+                f"of the rate, {guess:.3g} guessed",
+                SIZE_ERROR_GOAL,
+                at_least=False,
+            )
             for guess in guessed
         ),
     ]
 
 
 def _simulated(protocol: str, count: int, size: Size) -> list[Metric]:
-    scenario = _scenario(protocol, count, SIMULATED_HEIGHTS[count] // (5 if size.quick else 1))
+    scenario = _scenario(protocol, count, _heights(SIMULATED_HEIGHTS[count], size))
     began_s = time.perf_counter()
     record = simulate(scenario, SEED, "benchmark")
     wall_s = time.perf_counter() - began_s
