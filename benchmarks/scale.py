@@ -1,7 +1,7 @@
 """How far one machine goes: 4, 16, 64 and 128 validators with both protocols, live and simulated, all idle.
 
 A live testnet runs without a block interval and without latency, its validators on four hosts, so that the processors
-are the limit. Of each: blocks a second, megabytes that validators send each other for a block, milliseconds until a
+are the limit. Of each: blocks a second, the bytes that validators send each other for a block (in MB), milliseconds until a
 block is final, and a validator's share of its host's memory. The simulator runs the same; its seconds are those of the
 wall clock, its latencies virtual. ``size_error_N`` is by what share the guess of ``stampede size`` misses the rate of
 Simplex that is measured after it. ``driver_memory_mb`` is the most that a driver holds while it judges a long run of 64
@@ -108,7 +108,7 @@ def _live(protocol: str, count: int, size: Size) -> list[Metric]:
     goal_mb = BYTES_GOAL_MB if count == 128 and protocol == "simplex" else None
     return [
         Metric(_name("blocks_per_second", protocol, count), rate, f"blocks/s, {about}", GOALS.get((protocol, count))),
-        Metric(f"{protocol}_mb_{count}", block_mb, f"MB a block, {about}", goal_mb, at_least=False),
+        Metric(f"{protocol}_bytes_{count}", block_mb, f"MB a block, {about}", goal_mb, at_least=False),
         Metric(f"{protocol}_finality_ms_{count}", found["finality_latency_p50_ms"], f"ms p50, {about}"),
         Metric(f"{protocol}_startup_s_{count}", found["startup_seconds"], f"s to the first block, {about}"),
         Metric(f"{protocol}_memory_mb_{count}", found["memory_max_mb"] * HOSTS / count, f"MB a validator, {about}"),
