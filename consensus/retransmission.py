@@ -2,7 +2,8 @@
 
 8. **Rebroadcast.** While a view lasts, every ``rebroadcast_ms`` a validator broadcasts its votes of the view (a leader
    its whole proposal, while it has it) and its finalize votes of the ``finality_lag`` views before. It repeats its open
-   request, to other peers each time. Without a vote in the view, it asks for the certificates of the view.
+   request, to other peers each time. Without a vote in the view, it asks a few peers for the certificates of the view,
+   others each time.
 9. **Help.** A vote for a view already left (finalize votes aside) that repeats an earlier vote, or that is two or more
    views behind, comes from a peer that is stuck: answer with the certificates of that view, the one that opened our
    view, and the newest finalization. One jump brings the peer level.
@@ -34,6 +35,9 @@ from consensus.types import ValidatorIndex, View
 
 MAX_ANSWERS_PER_PEER: Final = 256
 """Certificates sent to one peer between two ticks (a change of view, or the rebroadcast timer)."""
+ASKED_AT_A_TIME: Final = 3
+"""Peers that a validator without a vote in its view asks at a tick. Each may answer with certificates that are as long
+as a quorum of signatures, so all peers at once would be a flood if views are slow."""
 MAX_ANSWERED_PEERS: Final = 2 * MAX_VALIDATORS
 """Peers, observers included, that are answered between two ticks."""
 
@@ -88,10 +92,12 @@ class Retransmission:
         self._attempt += 1
         votes = self.open_votes()
         self._effects.extend(Broadcast(self.carrier(vote)) for vote in votes)
-        if not votes:
-            self._effects.append(Broadcast(CertificateRequest((round_.view,))))
+        peers = self._member.peers_from(round_.leader + 1 + self._attempt, round_.view)
+        if all(vote.view != round_.view for vote in votes):
+            request = CertificateRequest((round_.view,))
+            self._effects.extend(SendTo(peer, request) for peer in peers[:ASKED_AT_A_TIME])
         round_.requested = ()
-        self.request(round_, missing, self._member.peers_from(round_.leader + 1 + self._attempt, round_.view))
+        self.request(round_, missing, peers)
 
     def open_votes(self) -> list[Vote]:
         """Our durable votes of this view, and our finalize votes of those before that may still lack a certificate."""
