@@ -20,7 +20,7 @@ from typing import Final
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.common.wording import counted
 from cluster.scenario import Scenario
-from cluster.tools.explain.size.calibration import HOSTS, Calibration, IdleTestnet
+from cluster.tools.explain.size.calibration import HOSTS, LARGE, SMALL, Calibration, IdleTestnet
 
 SIGNATURES: Final = {"simplex": 2, "hotstuff": 1}
 """Votes of a validator a block."""
@@ -168,9 +168,8 @@ def _block_seconds(scenario: Scenario, measured: Calibration) -> float:
 
 def _by_square(n: int, small: float, large: float) -> float:
     """``a·n + b·n²`` through the figures of the two testnets; neither a nor b is below zero."""
-    x, y, p, q = HOSTS, HOSTS * HOSTS, small, large  # the testnets have 4 and 16 validators
-    b = max(0.0, (q / y - p / x) / (y - x))
-    a = max(0.0, q / y - b * y)
+    b = max(0.0, (large / LARGE - small / SMALL) / (LARGE - SMALL))
+    a = max(0.0, large / LARGE - b * LARGE)
     return a * n + b * n * n
 
 
