@@ -1,7 +1,7 @@
 # `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test test-slow test-all check soak soak-live shadow lint format lock clean
+.PHONY: help install install-dev run test test-slow test-all test-k8s check soak soak-live shadow lint format lock image sbom clean
 
 # The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
 # `make PYTHON=/path/to/python …` chooses another.
@@ -46,6 +46,8 @@ help:
 	@echo "make shadow   execute a run's blocks again (RUN=$(RUN)) under every other Python (SHADOW='PATH …' chooses)"
 	@echo "make lint     ruff and mypy;  make format  lets ruff rewrite"
 	@echo "make lock     resolve the dependencies anew (needs uv)"
+	@echo "make image    build the container image (needs docker, or CONTAINERS=podman);  make sbom  prints its bill of materials"
+	@echo "make test-k8s run it on a Kubernetes: the one of KUBECONFIG, or the lab's beside this folder"
 	@echo "make clean    remove the environment and all caches; runs/ stays"
 
 run: install
@@ -127,7 +129,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(PIP) install --quiet --no-compile --require-hashes --requirement requirements.lock
 	@find $(VENV)/lib/python*/site-packages -type d $(UNUSED) -prune -exec rm -rf {} +
 	@$(PIP) install --quiet --no-build-isolation --no-deps --editable .
-	@$(BIN)/python -m cluster.tools.warm_up
+	@$(BIN)/python -m cluster.tools.cli.warm_up
 	@printf '%s' '$(CURDIR)' > $@
 
 $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
@@ -145,6 +147,24 @@ lock:
 	$(UV_COMPILE) --upgrade --group build --output-file requirements.lock
 	$(UV_COMPILE) --upgrade --group dev --constraint requirements.lock --output-file requirements-dev.lock
 	$(UV_COMPILE) --upgrade --group image --constraint requirements.lock --output-file k8s/requirements.lock
+
+# The base by its digest, which is that of all its architectures. k8s/README.md shows how to build for several.
+IMAGE_BASE ?= python:3.11.13-slim-bookworm@sha256:86adf8dbadc3d6e82ee5dd2c74bec2e1c2467cdad47886280501df722372d2e1
+IMAGE ?= stampede:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+IMAGE_PLATFORM ?=
+IMAGE_OPTIONS ?=
+CONTAINERS ?= docker
+
+image:
+	$(CONTAINERS) build $(if $(IMAGE_PLATFORM),--platform $(IMAGE_PLATFORM)) --build-arg BASE=$(IMAGE_BASE) \
+		--build-arg COMMIT=$$(git describe --always --dirty --abbrev=40 --exclude='*') --file k8s/Dockerfile --tag $(IMAGE) $(IMAGE_OPTIONS) .
+
+sbom:
+	@$(CONTAINERS) run --rm $(IMAGE) cat sbom.json
+
+# Some minutes. LAB_STATE is where the lab was built.
+test-k8s: install-dev
+	$(BIN)/python -m pytest -m soak -n 0 -o faulthandler_timeout=0 tests/k8s/test_cluster.py
 
 clean:
 	rm -rf $(VENV) $(SHADOW_VENVS) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -111,7 +111,7 @@ def _streams(size: Size) -> list[Metric]:
 
 
 def _full_lane(height: int) -> Scenario:
-    return _scenario("lane", height, interval_ms=50, users=LANE_USERS, params=UNPRICED_LANE)
+    return _scenario("lane", height, interval_ms=0, users=LANE_USERS, params=UNPRICED_LANE)
 
 
 def _scenario(

@@ -1,9 +1,9 @@
 """How far one machine goes: 4, 16, 64 and 128 validators with both protocols, live and simulated, all idle.
 
 A live testnet runs without a block interval and without latency, its validators on four hosts, so that the processors
-are the limit. Of each: blocks a second, the bytes that validators send each other for a block (in MB), milliseconds until a
-block is final, and a validator's share of its host's memory. The simulator runs the same; its seconds are those of the
-wall clock, its latencies virtual. ``size_error_N`` is by what share the guess of ``stampede size`` misses the rate of
+are the limit. Of each: blocks a second, the MB that validators send each other for a block, milliseconds until a block
+is final, and a validator's share of its host's memory. The simulator runs the same; its seconds are those of the wall
+clock, its latencies virtual. ``size_error_N`` is by what share the guess of ``stampede size`` misses the rate of
 Simplex that is measured after it. ``driver_memory_mb`` is the most that a driver holds while it judges a long run of 64
 validators (:mod:`judging`).
 

@@ -133,7 +133,7 @@ class Simplex(VotingEngine):
             self._give_up(round_)
 
     def _is_silent(self, leader: ValidatorIndex) -> bool:
-        """Whether no vote of the leader came in the last ``skip_views`` views, but votes of a quorum did."""
+        """Whether no vote of the leader came of the last ``skip_views`` views, but votes of a quorum did."""
         last_heard, me, skip_views = self._rounds.last_heard, self._member.index, self._config.skip_views
         since = self.view - skip_views
         committee = self._member.validators.committee(self.view)

@@ -351,10 +351,13 @@ class VotingEngine(ABC):
 
     def _on_proposal(self, sender: ValidatorIndex, proposal: Proposal) -> None:
         reason = self._rounds.fault_of_proposal(sender, proposal)
+        vote = proposal.vote
+        if reason == STALE:
+            self._on_vote(sender, vote)  # refuses it, and helps the peer
+            return
         if reason is not None:
             self._effects.append(Rejected(sender, reason))
             return
-        vote = proposal.vote
         if proposal.view < self.view:
             # Nobody votes for it any more, but its vote may be evidence against its signer.
             self._on_vote(sender, vote)

@@ -134,9 +134,18 @@ class ValidatorClient:
     def account(self, address: bytes) -> Page:
         return self._json("GET", f"/accounts/{address_text(address)}")
 
+    def accounts(self, addresses: list[bytes]) -> Page:
+        """Several accounts as of one block, at most 1,024."""
+        body = msgspec.msgpack.encode(addresses)
+        return self._json("POST", "/accounts", body=body, headers={"Content-Type": MESSAGEPACK})
+
     def timer(self, timer_id: bytes) -> Page:
         """A timer that is pending or ended not long ago. Raises :class:`NotFound` of any other."""
         return self._json("GET", f"/timers/{timer_id.hex()}")
+
+    def parameters(self) -> Page:
+        """The chain's parameters as they are in force. Raises :class:`NotFound` of validators without the page."""
+        return self._json("GET", "/parameters")
 
     def supply(self) -> Page:
         """The sum of all balances, and the burned amount, from a validator at rest."""

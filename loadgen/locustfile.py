@@ -1,35 +1,52 @@
-"""The Locust users: each signs and posts the transactions of one :class:`loadgen.workloads.LoadUser`.
+"""The Locust users: each signs and posts the transactions of one :class:`loadgen.workloads.LoadUser`, or of several.
 
-Locust loads this file; :mod:`loadgen.run` starts Locust and says through the environment which plan and which share
-of the users it is. A user talks to one validator and moves on to the next when a request fails, so the load outlives
-any validator. What the users know of the chain (height, basefees) is fetched once for all users of a process, at most
-twice a second.
+Locust loads this file: a single process with all users or some of them, a master with the plan, or a worker
+(:mod:`loadgen.distribution`). :mod:`loadgen.run` starts such processes and says through the environment which they are;
+``locust --locustfile loadgen/locustfile.py --plan FILE`` does the same with Locust's own options. A locustfile of one's
+own imports :class:`ChainUser` from here and adds its own users.
 
-The process ends when the pipe that its parent holds open is closed, however the parent ended.
+A user talks to one validator and moves on to the next when a request fails, so the load outlives any validator. What
+the users know of the chain (height, basefees, backlog) is fetched once for all users of a process, at most twice a
+second.
+
+A Locust user with several load users makes the requests of many of them together: it asks for their accounts in one
+request, and posts their transactions in one. It does so a moment ahead (:data:`AHEAD_S`), signs meanwhile, and posts
+when the moment has come.
+
+A process ends when the pipe that its parent holds open is closed, however the parent ended.
 """
 
 from __future__ import annotations
 
+import heapq
 import os
 import signal
 import sys
 import time
-from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import gevent  # type: ignore[import-untyped]
 import gevent.socket  # type: ignore[import-untyped]
 import msgspec
-from gevent.event import Event  # type: ignore[import-untyped]
+from gevent.event import AsyncResult  # type: ignore[import-untyped]
 from locust import FastHttpUser, events, task
 from locust.env import Environment
+from locust.runners import MasterRunner, WorkerRunner
 
 from loadgen.client import json_object
-from loadgen.runplan import PlanError, RunPlan, Statistics, bounded_reasons
+from loadgen.distribution import LoadMaster, LoadWorker
+from loadgen.numbers import OwnNumbers
+from loadgen.own_code import begin_with_load, end_when_broken, hold_shape
+from loadgen.runplan import PlanError, RunPlan, Statistics, write_whole
+from loadgen.share import Share
+from loadgen.signing import SigningError
 from loadgen.workloads import LoadUser, Observation
-from validator.primitives.types import address_text
+from loadgen.workloads.user import Outgoing
+from validator.primitives.types import Address, address_text
 
 PLAN_VARIABLE: Final = "STAMPEDE_LOAD_PLAN"
 """Path of the plan file."""
@@ -39,13 +56,22 @@ PIPE_VARIABLE: Final = "STAMPEDE_LOAD_PIPE"
 """File descriptor whose end of file means that the parent is gone."""
 
 WRONG_PLAN: Final = 2
-"""Exit code if the file has no endpoints."""
+"""Exit code if the file has no endpoints, or a workload of the user's own has raised an exception."""
+SIGNING_FAILED: Final = 3
+"""Exit code if a process that signs is gone."""
 LOOK_S: Final = 0.05
 """How often, in seconds, it is looked whether the endpoints are known."""
 MOVED_S: Final = 1.0
 """How often, in seconds, it is looked whether a validator has another endpoint."""
 REFRESH_S: Final = 0.5
 """How old, in seconds, what a user knows may be before it asks again."""
+AHEAD_S: Final = 0.05
+"""How long before they are due transactions are made and signed, of a Locust user with several load users."""
+ACCOUNTS_AT_A_TIME: Final = 512
+"""Load users that are asked for in one request: each has an account and an actor."""
+TRANSACTIONS_AT_A_TIME: Final = 1_024
+BYTES_AT_A_TIME: Final = 4 * 1024 * 1024
+"""Transactions of one request; docs/http.md has the bounds."""
 CONNECT_TIMEOUT_S: Final = 2.0
 ANSWER_TIMEOUT_S: Final = 5.0
 ORPHAN_GRACE_S: Final = 10
@@ -54,77 +80,105 @@ FINAL_STATUSES: Final = frozenset({400, 413})
 """Answers to a batch that sending it again would not change."""
 UNTOLD: Final = "untold"
 """Why a validator of a version without reasons refused a transaction."""
-MAX_TOLD_APART: Final = 1_000
-"""Different rejections that are kept while running."""
 
 
-class Share:
-    """This process's part of the load, and what its users have in common."""
+_share: Any = AsyncResult()
+"""The process's :class:`Share`, once there is a plan."""
 
-    def __init__(self, plan: RunPlan, process: int) -> None:
-        self.endpoints: list[str] = []
-        self.has_endpoints = Event()
-        self.waiting: deque[LoadUser] = deque(plan.share(process))
-        self.stats_file = plan.share_file(process)
-        self.chain: dict[str, int] | None = None
-        """Height and basefees of the newest final block that a validator has reported."""
-        self.chain_asked_at = float("-inf")
-        self.transactions_sent = 0
-        self.transactions_rejected = 0
-        self.rejections: Counter[str] = Counter()
 
-    def count_rejection(self, reason: str) -> None:
-        self.transactions_rejected += 1
-        if reason in self.rejections or len(self.rejections) < MAX_TOLD_APART:
-            self.rejections[reason] += 1
-
-    def write_statistics(self, environment: Environment) -> None:
-        """Leave this process's share of the statistics."""
-        errors: Counter[str] = Counter()
-        for error in environment.stats.errors.values():
-            errors[f"{error.method} {error.name}: {error.error}"] += error.occurrences
-        Statistics(
-            requests=environment.stats.total.num_requests,
-            failures=environment.stats.total.num_failures,
-            transactions_sent=self.transactions_sent,
-            transactions_rejected=self.transactions_rejected,
-            errors=bounded_reasons(errors),
-            rejections=bounded_reasons(self.rejections),
-        ).write(self.stats_file)
+@events.init_command_line_parser.add_listener
+def _add_arguments(parser: Any) -> None:
+    parser.add_argument(
+        "--plan",
+        metavar="FILE",
+        env_var=PLAN_VARIABLE,
+        help="the plan of the load, made by stampede load --write-plan; workers have it from their master",
+    )
 
 
 @events.init.add_listener
 def _prepare(environment: Environment, **_: Any) -> None:
-    """Build the users, and arrange for the end."""
-    plan = RunPlan.read(Path(os.environ[PLAN_VARIABLE]))
-    process = int(os.environ.get(PROCESS_VARIABLE, "0"))
-    share = Share(plan, process)
-    ChainUser.share = share
-    events.quit.add_listener(lambda **_: share.write_statistics(environment))
+    """Have a plan and what is to be sent by it ready before the first user starts, and leave the statistics at the
+    end."""
     pipe = os.environ.get(PIPE_VARIABLE)
     if pipe is not None:
         gevent.spawn(_end_with_parent, int(pipe))
-    gevent.spawn(_follow_endpoints, plan, share)
-    if plan.endpoints_file is not None:
-        plan.ready_file(process).touch()
+    broken = end_when_broken(environment, _notice, WRONG_PLAN)
+    for kind in environment.user_classes:
+        if not issubclass(kind, ChainUser):
+            begin_with_load(kind, _share.get)
+    if isinstance(environment.runner, WorkerRunner):
+        LoadWorker(environment, _run_share)
+        return
+    assert environment.parsed_options is not None
+    try:
+        if not environment.parsed_options.plan:
+            raise PlanError(f"no plan; expected --plan FILE or {PLAN_VARIABLE}")
+        plan = RunPlan.read(Path(environment.parsed_options.plan))
+    except PlanError as error:
+        _give_up(error)
+    if len(environment.user_classes) > 1:
+        ChainUser.fixed_count = plan.load.client_count  # what Locust starts beyond are users of the other classes
+    process = int(os.environ.get(PROCESS_VARIABLE, "0"))
+    source: LoadMaster | Share
+    if isinstance(environment.runner, MasterRunner):
+        source = LoadMaster(environment, plan, _notice)
+        write_whole(plan.port_file, str(environment.runner.server.port))
+        gevent.spawn(_wait_for_workers, source, environment.parsed_options.expect_workers, plan.ready_file(process))
+    else:
+        source = Share(plan, OwnNumbers(plan.share(process)))
+        events.test_start.add_listener(source.start)
+        events.test_stopping.add_listener(source.end)
+        _run_share(source)
+        if plan.endpoints_file is not None:
+            plan.ready_file(process).touch()
+    if environment.shape_class is not None:
+        hold_shape(environment.shape_class, source.is_going_on)
+    events.quit.add_listener(
+        lambda **_: source.statistics().plus(Statistics(lost=broken)).write(plan.share_file(process))
+    )
+    gevent.spawn(_follow_endpoints, plan, source.know)
 
 
-def _follow_endpoints(plan: RunPlan, share: Share) -> None:
-    """Let the users begin once the validators' endpoints are known, and learn it when one moves. A file that cannot be
-    read ends the process at first; later it changes nothing.
+def _run_share(share: Share) -> None:
+    """There is a plan: users can be built."""
+    events.request.add_listener(share.count_request)
+    _share.set(share)
+
+
+def _wait_for_workers(master: LoadMaster, count: int, ready_file: Path) -> None:
+    """Say that the load is ready once so many workers know the plan."""
+    while len(master.asked) < count:
+        gevent.sleep(LOOK_S)
+    ready_file.touch()
+
+
+def _follow_endpoints(plan: RunPlan, know: Callable[[list[str]], None]) -> None:
+    """Tell where the validators are once that is known, and when one moves. A file that cannot be read ends the process
+    at first; later it changes nothing.
     """
     try:
         while (endpoints := plan.known_endpoints()) is None:
             gevent.sleep(LOOK_S)
     except PlanError as error:
-        print(f"loadgen: {error}", file=sys.stderr, flush=True)
-        os._exit(WRONG_PLAN)
-    share.endpoints = endpoints
-    share.has_endpoints.set()
+        _give_up(error)
+    know(endpoints)
     while plan.endpoints_file is not None:
         gevent.sleep(MOVED_S)
         with suppress(PlanError):
-            share.endpoints = plan.known_endpoints() or share.endpoints
+            moved = plan.known_endpoints() or endpoints
+            if moved != endpoints:
+                endpoints = moved
+                know(endpoints)
+
+
+def _notice(line: str) -> None:
+    print(f"loadgen: {line}", file=sys.stderr, flush=True)
+
+
+def _give_up(error: PlanError | SigningError, code: int = WRONG_PLAN) -> NoReturn:
+    _notice(str(error))
+    os._exit(code)
 
 
 def _end_with_parent(pipe: int) -> None:
@@ -134,51 +188,106 @@ def _end_with_parent(pipe: int) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+@dataclass(slots=True)
+class Driven:
+    """A load user, and when it is looked at next."""
+
+    user: LoadUser
+    due_at: float
+    """By the monotonic clock, in seconds."""
+    account: dict[str, Any] | None = None
+    """What an observation says of the user's account and actor."""
+    asked_at: float = float("-inf")
+
+    def __lt__(self, other: Driven) -> bool:
+        return (self.due_at, self.user.number) < (other.due_at, other.user.number)
+
+
 class ChainUser(FastHttpUser):
-    """One load user. Turns are as far apart as the user says, begun to begun."""
+    """One load user, or several. In a closed loop turns are as far apart as the user says, begun to begun; in an open
+    one the user is looked at when a turn is due, or as soon after that as it can be."""
 
     host = "http://127.0.0.1"  # every request names its endpoint
     connection_timeout = CONNECT_TIMEOUT_S
     network_timeout = ANSWER_TIMEOUT_S
     max_retries = 0
-    share: Share
 
     def on_start(self) -> None:
-        self.load_user = self.share.waiting.popleft()
-        self.share.has_endpoints.wait()
-        self._endpoint = self.load_user.number
-        self._account: tuple[int, int, tuple[bytes, ...]] | None = None
-        self._account_asked_at = float("-inf")
-        self._next_turn_at = time.monotonic() + self.load_user.first_delay_ms / 1_000
+        self.share: Share = _share.get()
+        self._begin()
         gevent.sleep(self.wait_time())
 
+    def on_stop(self) -> None:
+        if hasattr(self, "_loaded"):
+            self.share.give_back(self._loaded)
+
+    def _begin(self) -> None:
+        """Have load users of the plan, once there are some."""
+        self._loaded = self.share.take_client()
+        self._endpoint = self._loaded.number
+        self._clock = self.share.clock
+        begun = time.monotonic()
+        self._waiting = [Driven(user, begun + user.first_delay_ms / 1_000) for user in self._loaded.users]
+        heapq.heapify(self._waiting)
+        self._ahead_s = AHEAD_S if len(self._waiting) > 1 else 0.0
+
     def wait_time(self) -> float:
-        """Seconds until the next turn; turns that were missed are not made up for."""
-        now = time.monotonic()
-        wait = max(0.0, self._next_turn_at - now)
-        self._next_turn_at = now + wait + self.load_user.next_delay_ms() / 1_000
-        return wait
+        """Seconds until the next look."""
+        return max(0.0, self._waiting[0].due_at - self._ahead_s - time.monotonic())
 
     @task
     def turn(self) -> None:
-        """Look at the chain, and post what the workload wants."""
-        observation = self._observe()
-        if observation is None:
+        """Look at the chain, and post what the workloads want."""
+        if not self.share.has_begun.is_set():
             return
-        wires = self.load_user.next_transactions(observation)
-        if wires:
-            self._post(wires)
+        if not self.share.has_client(self._loaded):
+            self._begin()
+            return
+        self.share.turns += 1
+        try:
+            self._take_turns()
+        finally:
+            self.share.turns -= 1
+
+    def _take_turns(self) -> None:
+        """Those of the users that are due by the end of a moment, at its end."""
+        end_at = time.monotonic() + self._ahead_s
+        end_ms = self._clock.now_ms() + int(self._ahead_s * 1_000)
+        due = []
+        while self._waiting and self._waiting[0].due_at <= end_at:
+            due.append(heapq.heappop(self._waiting))
+        try:
+            batch = self._make(due, end_at, end_ms)
+        finally:
+            for driven in due:
+                heapq.heappush(self._waiting, driven)
+        gevent.sleep(max(0.0, end_at - time.monotonic()))
+        for part in parted(batch):
+            self._post(part)
+
+    def _make(self, due: list[Driven], end_at: float, end_ms: int) -> list[tuple[LoadUser, Outgoing]]:
+        """The signed transactions of users whose turn it is. A closed loop does not make up for turns missed."""
+        for driven in due:
+            if not driven.user.is_open:
+                driven.due_at = end_at + driven.user.next_delay_ms(end_ms) / 1_000
+        self._refresh_chain()
+        self._refresh_accounts([each for each in due if end_at - each.asked_at >= REFRESH_S])
+        batch: list[tuple[LoadUser, Outgoing]] = []
+        for driven in due:
+            user = driven.user
+            at_ms = max(end_ms, self._clock.now_ms()) if user.is_open else end_ms
+            if self.share.chain is not None and driven.account is not None:
+                observation = Observation(**self.share.chain, **driven.account)
+                batch += [(user, each) for each in user.next_outgoing(observation, at_ms)]
+            if user.is_open:
+                driven.due_at = time.monotonic() + user.next_delay_ms(at_ms) / 1_000
+        try:
+            self.share.sign(batch)
+        except SigningError as error:
+            _give_up(error, SIGNING_FAILED)
+        return batch
 
     # --- observing ---
-
-    def _observe(self) -> Observation | None:
-        """The newest observation, refreshed if it is too old; ``None`` if there is none yet."""
-        self._refresh_chain()
-        self._refresh_account()
-        if self.share.chain is None or self._account is None:
-            return None
-        nonce, live_timers, open_jobs = self._account
-        return Observation(confirmed_nonce=nonce, live_timers=live_timers, open_jobs=open_jobs, **self.share.chain)
 
     def _refresh_chain(self) -> None:
         now = time.monotonic()
@@ -191,43 +300,68 @@ class ChainUser(FastHttpUser):
         block = self._get(f"/blocks/{status['height']}", "/blocks/{height}")
         if block is not None:
             names = ("height", "basefee_cycle", "basefee_cell", "basefee_lane_timer")
-            self.share.chain = {name: block[name] for name in names}
+            self.share.chain = {name: block[name] for name in names} | {"backlog": status.get("backlog", 0)}
 
-    def _refresh_account(self) -> None:
-        now = time.monotonic()
-        if now - self._account_asked_at < REFRESH_S:
+    def _refresh_accounts(self, users: list[Driven]) -> None:
+        if len(self._loaded.users) == 1:
+            for driven in users:
+                pages = [self._account(driven.user.address), self._account(driven.user.actor)]
+                if None not in pages:
+                    _note(driven, *pages)
             return
-        account = self._get(f"/accounts/{address_text(self.load_user.address)}", "/accounts/{address}")
-        actor = account and self._get(f"/accounts/{address_text(self.load_user.actor)}", "/accounts/{address}")
-        if account and actor:
-            open_jobs = tuple(map(bytes.fromhex, actor["open_jobs"]))
-            self._account = (account["nonce"], actor["live_timers"], open_jobs)
-            self._account_asked_at = now
+        for first in range(0, len(users), ACCOUNTS_AT_A_TIME):
+            part = users[first : first + ACCOUNTS_AT_A_TIME]
+            addresses = [address for each in part for address in (each.user.address, each.user.actor)]
+            accounts = self._accounts(addresses)
+            if accounts is not None:
+                for driven, account, actor in zip(part, accounts[::2], accounts[1::2], strict=True):
+                    _note(driven, account, actor)
+
+    def _account(self, address: Address) -> dict[str, Any] | None:
+        return self._get(f"/accounts/{address_text(address)}", "/accounts/{address}")
+
+    def _accounts(self, addresses: list[Address]) -> list[dict[str, Any]] | None:
+        """The pages of several accounts, or ``None`` if there was no answer; the user then moves on."""
+        with self._send("/accounts", addresses) as response:
+            page = _page_of(response)
+            accounts = page.get("accounts") if page is not None else None
+            if accounts is not None and len(accounts) != len(addresses):
+                accounts = None
+            if accounts is None and response.status_code == 200:
+                response.failure("no list of accounts")
+        if accounts is None:
+            self._move_on()
+        return accounts
 
     # --- posting ---
 
-    def _post(self, wires: list[bytes]) -> None:
-        with self.client.post(
-            self._url("/transactions"),
-            name="/transactions",
-            data=msgspec.msgpack.encode(wires),  # type: ignore[arg-type]  # bytes are fine
-            headers={"Content-Type": "application/msgpack"},
-            catch_response=True,
-        ) as response:
+    def _post(self, batch: list[tuple[LoadUser, Outgoing]]) -> None:
+        wires = [outgoing.wire for _, outgoing in batch]
+        with self._send("/transactions", wires) as response:
             results = _results_of(response, len(wires))
             if results is None and response.status_code == 200:
                 response.failure("no list of results")
         if results is None and response.status_code in FINAL_STATUSES:
             results = [f"status {response.status_code}"] * len(wires)
         if results is None:
-            self.load_user.undelivered(wires)
+            for user, outgoing in batch:
+                user.undelivered([outgoing.wire])
             self._move_on()
             return
-        self.share.transactions_sent += len(wires)
-        for wire, reason in zip(wires, results, strict=True):
+        self.share.count_answers(results)
+        for (user, outgoing), reason in zip(batch, results, strict=True):
             if reason is not None:
-                self.share.count_rejection(reason)
-                self.load_user.rejected(wire)
+                user.rejected(outgoing.wire)
+
+    def _send(self, page: str, items: list[Any]) -> Any:
+        """Post a MessagePack array; a context with the answer."""
+        return self.client.post(
+            self._url(page),
+            name=page,
+            data=msgspec.msgpack.encode(items),  # type: ignore[arg-type]  # bytes are fine
+            headers={"Content-Type": "application/msgpack"},
+            catch_response=True,
+        )
 
     # --- requests ---
 
@@ -246,6 +380,33 @@ class ChainUser(FastHttpUser):
 
     def _move_on(self) -> None:
         self._endpoint += 1
+
+
+def parted(batch: list[tuple[LoadUser, Outgoing]]) -> Iterator[list[tuple[LoadUser, Outgoing]]]:
+    """The parts of a batch that fit into a request each."""
+    part: list[tuple[LoadUser, Outgoing]] = []
+    size = 0
+    for each in batch:
+        length = len(each[1].wire)
+        if part and (len(part) == TRANSACTIONS_AT_A_TIME or size + length > BYTES_AT_A_TIME):
+            yield part
+            part, size = [], 0
+        part.append(each)
+        size += length
+    if part:
+        yield part
+
+
+def _note(driven: Driven, account: Any, actor: Any) -> None:
+    """Note what pages say of a user's account and actor."""
+    driven.account = {
+        "confirmed_nonce": account["nonce"],
+        "live_timers": actor["live_timers"],
+        "open_jobs": tuple(map(bytes.fromhex, actor["open_jobs"])),
+        "balance": account["balance"],
+        "actor_balance": actor["balance"],
+    }
+    driven.asked_at = time.monotonic()
 
 
 def _page_of(response: Any) -> dict[str, Any] | None:

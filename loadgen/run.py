@@ -1,7 +1,8 @@
 """Run a load: ``python -m loadgen.run --plan FILE``.
 
-Starts the plan's Locust processes, headless, each with its share of the users; ends them on SIGTERM, SIGINT, at the
-plan's time limit, or (with ``--until-eof``) when standard input ends; and then writes the sum of their statistics.
+Starts the plan's Locust processes, each with its share of the users; ends them on SIGTERM, SIGINT, at the plan's time
+limit, or (with ``--until-eof``) when standard input ends; and then writes the sum of their statistics. With
+``--workers`` or ``--listen`` they are a master and its workers instead, of which some may be elsewhere.
 Locust processes end with this one even if it is killed: they watch a pipe that only it holds open.
 
 Exit codes: 0 the load ran until it was stopped or its time was up (requests that failed are counted, not fatal); 1 a
@@ -12,33 +13,57 @@ from __future__ import annotations
 import argparse
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from pydantic import ValidationError
 
-from loadgen.runplan import PlanError, RunPlan, Statistics
+from loadgen.runplan import OWN_FILES_SUFFIX, STOP_TIMEOUT_S, PlanError, RunPlan, Statistics
 
 PASS: Final = 0
 FAIL: Final = 1
 BAD_INPUT: Final = 2
 
-LOCUSTFILE: Final = Path(__file__).with_name("locustfile.py")
+MASTER: Final = 0
+"""The number of the master among the processes that write statistics."""
+LOOPBACK: Final = "127.0.0.1"
+LOOK_S: Final = 0.05
 PROJECT: Final = Path(__file__).parent.parent
 MAX_SPAWN_RATE: Final = 100
 """Users that Locust starts a second at most; it warns beyond."""
-STOP_TIMEOUT_S: Final = 2
-"""How long Locust lets requests under way end."""
 KILL_AFTER_S: Final = 8.0
 """A Locust process that still runs so long after SIGTERM is killed."""
 OVERTIME_S: Final = 5.0
 """How long after the time limit Locust is left to end by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which Locust processes there are."""
+
+    processes: Sequence[int]
+    """Those of the plan that run here, each with its share of the users, unless there is a master."""
+    workers: int = 0
+    """The workers that are started here; with 0 of them and no ``listen`` there is no master."""
+    listen: tuple[str, int] | None = None
+    """Host and port at which a master listens for workers; port 0 is a free one. By default on the loopback."""
+    expected: int = 0
+    """With how many workers the load begins."""
+    ui: tuple[str, int] | None = None
+    """Host and port of Locust's web interface, or no interface."""
+
+    @property
+    def has_master(self) -> bool:
+        return self.workers > 0 or self.listen is not None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,61 +73,127 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--processes", type=_numbers, metavar="N,N", help="only these of the plan's processes, from 0 on (default: all)"
     )
+    parser.add_argument("--workers", type=int, default=0, metavar="N", help="a master here, with so many workers here")
+    parser.add_argument("--listen", type=_address, metavar="HOST:PORT", help="a master here, with workers elsewhere")
+    parser.add_argument("--expected", type=int, metavar="N", help="begin with so many workers (default: those here)")
+    parser.add_argument("--ui", type=_address, metavar="HOST:PORT", help="Locust's web interface")
     options = parser.parse_args(arguments)
     try:
         plan = RunPlan.read(options.plan)
     except PlanError as error:
         print(f"loadgen: {error}", file=sys.stderr)
         return BAD_INPUT
+    is_shared = options.ui or (plan.needs_master and not options.workers and not options.listen)
+    workers = plan.process_count if is_shared and plan.process_count > 1 else options.workers
+    numbers = options.processes or range(plan.process_count)
+    expected = max(1, workers if options.expected is None else options.expected)
+    layout = Layout(numbers, workers, options.listen, expected, options.ui)
     with _signals() as wake_up:
-        numbers = options.processes or range(plan.process_count)
-        return _run(plan, options.plan, numbers, wake_up, watch_input=options.until_eof)
+        return _run(plan, options.plan, layout, wake_up, watch_input=options.until_eof)
 
 
 def _numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-def _run(plan: RunPlan, plan_file: Path, numbers: Sequence[int], wake_up: int, watch_input: bool) -> int:
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
+
+
+def _run(plan: RunPlan, plan_file: Path, layout: Layout, wake_up: int, watch_input: bool) -> int:
+    numbers = [MASTER] if layout.has_master else layout.processes
     _remove_files(plan, numbers)
     pipe_read, pipe_write = os.pipe()
+    locusts: list[subprocess.Popen[bytes]] = []
+    watched = [wake_up, sys.stdin.fileno()] if watch_input else [wake_up]
+    own_files = plan_file.absolute().with_suffix(OWN_FILES_SUFFIX)
     try:
-        locusts = [_start_locust(plan, plan_file, process, pipe_read) for process in numbers]
-        watched = [wake_up, sys.stdin.fileno()] if watch_input else [wake_up]
+        start = partial(_start_locust, plan.write_locustfiles(own_files), pipe=pipe_read)
+        if layout.has_master:
+            locusts.append(start(_master_options(plan, plan_file, layout), MASTER))
+            port = _port_of(plan, locusts[0])
+            if port is not None:
+                locusts += [start(_worker_options(port), worker) for worker in range(layout.workers)]
+        else:
+            locusts += [start(_own_options(plan, plan_file, process, layout), process) for process in numbers]
         all_well = _wait(locusts, watched, time.monotonic() + plan.run_time_s + OVERTIME_S)
+        if layout.has_master:
+            _stop(locusts[:1])  # it has the workers' counts, and ends them
         _stop(locusts)
         _sum_up(plan, numbers).write(Path(plan.stats_file))
     finally:
         os.close(pipe_write)
         os.close(pipe_read)
         _remove_files(plan, numbers)
+        shutil.rmtree(own_files, ignore_errors=True)
     return PASS if all_well else FAIL
 
 
 def _remove_files(plan: RunPlan, numbers: Sequence[int]) -> None:
     """Remove the files by which processes report that they are ready, and their shares of the statistics."""
+    plan.port_file.unlink(missing_ok=True)
     for process in numbers:
         plan.ready_file(process).unlink(missing_ok=True)
         plan.share_file(process).unlink(missing_ok=True)
 
 
-def _start_locust(plan: RunPlan, plan_file: Path, process: int, pipe: int) -> subprocess.Popen[bytes]:
-    """One headless Locust process, in a session of its own, so that signals reach it only through this process."""
-    users = len(range(process, plan.load.user_count, plan.process_count))
+def _own_options(plan: RunPlan, plan_file: Path, process: int, layout: Layout) -> list[str]:
+    """Of a process that has its users for itself."""
+    return _test_options(plan, plan_file, len(plan.share(process)) + plan.own_user_count, layout.ui)
+
+
+def _master_options(plan: RunPlan, plan_file: Path, layout: Layout) -> list[str]:
+    host, port = layout.listen or (LOOPBACK, 0)
+    options = ["--master", "--master-bind-host", host, "--master-bind-port", str(port), "--enable-rebalancing"]
+    options += ["--expect-workers", str(layout.expected)]
+    return options + _test_options(plan, plan_file, plan.load.client_count + plan.own_user_count, layout.ui)
+
+
+def _worker_options(port: int) -> list[str]:
+    return ["--worker", "--master-host", LOOPBACK, "--master-port", str(port)]
+
+
+def _test_options(plan: RunPlan, plan_file: Path, users: int, ui: tuple[str, int] | None) -> list[str]:
+    """Of a process that starts the users."""
+    options = ["--plan", str(plan_file.absolute()), "--users", str(users)]
+    options += ["--spawn-rate", str(min(users, MAX_SPAWN_RATE)), "--run-time", f"{plan.run_time_s}s"]
+    options += ["--stop-timeout", str(STOP_TIMEOUT_S), "--exit-code-on-error", "0", "--only-summary"]
+    if ui is None:
+        return [*options, "--headless"]
+    return [*options, "--autostart", "--web-host", ui[0], "--web-port", str(ui[1])]
+
+
+def _start_locust(files: Sequence[Path], options: Sequence[str], process: int, pipe: int) -> subprocess.Popen[bytes]:
+    """A Locust process in a session of its own, so that signals reach it only through this process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
     environment |= {
-        "STAMPEDE_LOAD_PLAN": str(plan_file.absolute()),
         "STAMPEDE_LOAD_PROCESS": str(process),
         "STAMPEDE_LOAD_PIPE": str(pipe),
         "PYTHONPATH": os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH")))),
     }
-    command = [sys.executable, "-m", "locust", "--locustfile", str(LOCUSTFILE), "--headless", "--only-summary"]
-    command += ["--users", str(users), "--spawn-rate", str(min(users, MAX_SPAWN_RATE))]
-    command += ["--run-time", f"{plan.run_time_s}s", "--stop-timeout", str(STOP_TIMEOUT_S)]
-    command += ["--exit-code-on-error", "0", "--loglevel", "WARNING"]
+    command = [
+        sys.executable,
+        "-m",
+        "locust",
+        "--locustfile",
+        ",".join(map(str, files)),
+        "--loglevel",
+        "WARNING",
+        *options,
+    ]
     return subprocess.Popen(
         command, env=environment, stdin=subprocess.DEVNULL, pass_fds=(pipe,), start_new_session=True
     )
+
+
+def _port_of(plan: RunPlan, master: subprocess.Popen[bytes]) -> int | None:
+    """Where the master listens, once it does; ``None`` if it ends before."""
+    while not plan.port_file.exists():
+        if master.poll() is not None:
+            return None
+        time.sleep(LOOK_S)
+    return int(plan.port_file.read_text(encoding="utf-8"))
 
 
 def _wait(locusts: list[subprocess.Popen[bytes]], watched: list[int], deadline: float) -> bool:

@@ -11,8 +11,22 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from loadgen.workloads import LoadPlan, LoadUser
+from loadgen.workloads import LoadPlan, Population
+from loadgen.workloads.locustfiles import CHAIN_USERS
+from loadgen.workloads.measures import LoadTimeline, Sends
 from validator.primitives.params import ParameterError, Parameters
+
+LOCUSTFILE = Path(__file__).with_name("locustfile.py")
+"""What Locust loads, whoever starts it."""
+
+LOCUSTFILE_OF_THE_MASTER = "-"
+"""What a worker loads that has its Locustfiles from its master, the user's own among them."""
+
+OWN_FILES_SUFFIX = ".locustfiles"
+"""Of the folder beside the plan in which the user's own Locustfiles are."""
+
+STOP_TIMEOUT_S = 2
+"""How long Locust lets requests under way end."""
 
 MAX_REASONS = 20
 """Different errors or rejections that the statistics count one by one; the rest is summed up as ``other``."""
@@ -49,6 +63,9 @@ class RunPlan(BaseModel):
     """The chain's parameters that differ from the defaults, by their ``LIKE_THIS`` names."""
     run_time_s: Annotated[int, Field(ge=1, le=MAX_RUN_TIME_S)] = 3_600
     """Seconds after which the load ends by itself."""
+    began_epoch_ms: Annotated[int, Field(ge=0)] | None = None
+    """When the load began, in milliseconds since the epoch, if it is one that ended early and goes on: then what is due
+    by time is due as if it had not ended, and turns that were due meanwhile are left out."""
     stats_file: str
     """Where the statistics go."""
 
@@ -90,12 +107,45 @@ class RunPlan(BaseModel):
     @property
     def process_count(self) -> int:
         """Locust processes: as planned, but none without users."""
-        return min(self.load.processes, self.load.user_count)
+        if self.load.locust is not None:
+            return self.load.processes
+        return min(self.load.processes, self.load.client_count)
 
-    def share(self, process: int) -> list[LoadUser]:
-        """The users of one process, dealt round-robin."""
-        numbers = range(process, self.load.user_count, max(1, self.process_count))
-        return self.load.build_users(self.seed, self.chain_id, Parameters.from_names(self.params), numbers)
+    @property
+    def needs_master(self) -> bool:
+        """Whether a master deals out the users, for a shape or other users than the load's."""
+        return self.load.locust is not None and self.process_count > 1
+
+    @property
+    def own_user_count(self) -> int:
+        """How many users of the user's own there are, unless a shape says so."""
+        return 0 if self.load.locust is None else self.load.locust.user_count
+
+    @property
+    def reporting(self) -> range:
+        """The processes that make themselves ready: the master alone, if there is one."""
+        return range(1 if self.needs_master else self.process_count)
+
+    def write_locustfiles(self, folder: Path) -> list[Path]:
+        """The files that Locust loads: ours, or in a folder that is made for them, a module with the load's users and
+        the files of the user's own. Locust gives these to workers that ask for them."""
+        if self.load.locust is None:
+            return [LOCUSTFILE]
+        first = "from loadgen.locustfile import ChainUser" if self.load.user_count else "import loadgen.locustfile"
+        texts = {f"{CHAIN_USERS}.py": f"{first}  # noqa: F401\n"}
+        texts |= {own.file: own.source for own in self.load.locust.files}
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        return [folder / name for name in texts]
+
+    def share(self, process: int) -> range:
+        """The Locust users of one process by number, dealt round-robin."""
+        return range(process, self.load.client_count, max(1, self.process_count))
+
+    def population(self) -> Population:
+        """All users."""
+        return Population(self.load, self.seed, self.chain_id, Parameters.from_names(self.params))
 
     def known_endpoints(self) -> list[str] | None:
         """The validators; ``None`` while they are not known yet. Raises :class:`PlanError` if the file has none."""
@@ -115,13 +165,19 @@ class RunPlan(BaseModel):
         """The file that a process makes once only the endpoints are missing."""
         return Path(f"{self.stats_file}.{process}.ready")
 
+    @property
+    def port_file(self) -> Path:
+        """The file in which a master says at which port it listens for workers."""
+        return Path(f"{self.stats_file}.port")
+
     def share_file(self, process: int) -> Path:
         """The file with the statistics of one process."""
         return Path(f"{self.stats_file}.{process}")
 
 
 class Statistics(BaseModel):
-    """Counts of requests, failures and transactions, of one process or of all."""
+    """Counts of requests, failures and transactions, of one process or of all. Times are milliseconds since the epoch,
+    by the clock of the process's machine."""
 
     requests: int = 0
     """HTTP requests of every kind."""
@@ -135,6 +191,12 @@ class Statistics(BaseModel):
     """Failures by reason."""
     rejections: dict[str, int] = {}
     """Refused transactions by reason."""
+    lost: list[str] = []
+    """Workers that were lost, and what ended the load early, a line each; of many the first ones."""
+    sends: Sends = Sends()
+    """When transactions were to be sent."""
+    timeline: LoadTimeline = LoadTimeline()
+    """Requests by the time at which they ended."""
 
     def plus(self, other: Statistics) -> Statistics:
         return Statistics(
@@ -144,13 +206,20 @@ class Statistics(BaseModel):
             transactions_rejected=self.transactions_rejected + other.transactions_rejected,
             errors=bounded_reasons(Counter(self.errors) + Counter(other.errors)),
             rejections=bounded_reasons(Counter(self.rejections) + Counter(other.rejections)),
+            lost=[*self.lost, *other.lost][:MAX_REASONS],
+            sends=self.sends.plus(other.sends),
+            timeline=self.timeline.plus(other.timeline),
         )
 
     def write(self, path: Path) -> None:
-        """Write a whole file or none: a reader never sees half of it."""
-        temporary = path.with_name(f"{path.name}.tmp")
-        temporary.write_text(self.model_dump_json() + "\n", encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, self.model_dump_json() + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a whole file or none: a reader never sees half of it."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)
 
 
 def bounded_reasons(counts: Counter[str]) -> dict[str, int]:

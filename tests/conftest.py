@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-# How fast inputs are drawn says how busy the machine is, and nothing of what is tested.
-settings.register_profile("tests", suppress_health_check=[HealthCheck.too_slow])
+# How fast inputs are drawn, and how long one takes, says how busy the machine is, and nothing of what is tested.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tests")
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -63,6 +63,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     assert check_run(first) == check_run(second)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_run_with_a_crash_in_it() -> None:
     first, second = run(SEED, kill=True), run.__wrapped__(SEED, kill=True)
     assert first.digest == second.digest != run(SEED).digest
@@ -112,6 +113,7 @@ def test_a_wrong_balance_on_one_validator_fails_the_state_roots_by_height_and_na
     assert [count for at, count in enumerate(runs) if at != index] == [0, 0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "indices",
     [(0,), *(pytest.param(indices, marks=pytest.mark.slow) for indices in ((3,), (0, 1, 2, 3)))],

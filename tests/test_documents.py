@@ -5,6 +5,7 @@
   brackets, and all of it runs (:func:`test_the_readme_can_be_followed`).
 - *Python* is executed as it stands, the test suite of ``docs/python.md`` by pytest on a live testnet.
 - *Scenarios* are validated, a part of one together with what it needs besides.
+- *Commands of other programs*, such as ``kubectl``, are on one page alone.
 
 Files and folders of the project that a page quotes are there, and links lead to files and headings that are.
 """
@@ -35,6 +36,9 @@ from validator.primitives.types import parse_address
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 STAMPEDE: Final = ("stampede", ".venv/bin/stampede")
+OTHER_PROGRAMS: Final = ("helm", "kind", "kubectl")
+"""Their commands are in :data:`CLUSTERS` alone; nobody runs them here."""
+CLUSTERS: Final = "docs/kubernetes.md"
 WAIT_S: Final = 300.0
 
 HELD_ELSEWHERE: Final = {
@@ -42,6 +46,9 @@ HELD_ELSEWHERE: Final = {
     ("docs/actors.md", "console"): "tests/cluster/tools/actors/test_actor_page.py",
     ("docs/architecture.md", "mermaid"): "tests/test_architecture.py",
     ("docs/client.md", "python"): "tests/test_client_guide.py",
+    ("docs/load.md", "python"): "tests/loadgen/test_own_locust.py",
+    ("docs/load.md", "console"): "tests/loadgen/test_own_locust.py",
+    ("docs/load.md", "yaml"): "tests/cluster/scenario/test_own_workloads.py",
     ("docs/protocol.md", "text"): "tests/validator/test_golden_vectors.py",
     ("docs/state.md", "python"): "tests/validator/state/naive_state.py",
 }
@@ -121,7 +128,13 @@ def is_scenario(block: Block) -> bool:
     )
 
 
-SCENARIOS: Final = [block for block in BLOCKS if is_scenario(block)]
+def is_of_others(line: str) -> bool:
+    return line.split()[:1] != [] and line.split()[0] in OTHER_PROGRAMS
+
+
+SCENARIOS: Final = [
+    block for block in BLOCKS if is_scenario(block) and (block.page, block.language) not in HELD_ELSEWHERE
+]
 PYTHON: Final = [block for block in BLOCKS if is_python(block) and (block.page, "python") not in HELD_ELSEWHERE]
 
 
@@ -137,6 +150,7 @@ def kinds_of(block: Block) -> list[str]:
             ("scenario", block in SCENARIOS),
             ("prometheus", block.text.startswith(PROMETHEUS)),
             ("request", block.text.startswith(REQUEST)),
+            ("other programs", block.page == CLUSTERS and all(is_of_others(line) for line in block.text.splitlines())),
         )
         if holds
     ]
@@ -145,6 +159,16 @@ def kinds_of(block: Block) -> list[str]:
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.ident)
 def test_every_block_is_known(block: Block) -> None:
     assert len(kinds_of(block)) == 1, f"{block.ident}: {kinds_of(block) or 'nobody runs it'}\n{block.text}"
+
+
+def test_a_block_that_nobody_runs_is_noticed() -> None:
+    for page, text in (
+        (CLUSTERS, "docker ps"),
+        (CLUSTERS, "kubectl get pods\nrm a"),
+        ("README.md", "kubectl get pods"),
+    ):
+        assert kinds_of(Block(page, 1, "", text)) == []
+    assert kinds_of(Block(CLUSTERS, 1, "", "helm repo update\n   kind get clusters")) == ["other programs"]
 
 
 def test_what_is_said_of_blocks_is_so() -> None:
@@ -321,8 +345,8 @@ def test_what_the_readme_names_of_runs_was_made_before() -> None:
 
 CHEAPER: Final = {"scenarios/smoke.yaml": ["--set", "stop.height=16", "--set", "stop.drain_blocks=2"]}
 """Simulated runs of a scenario end sooner on the walk; what they come to is not what is tested here."""
-NOT_WALKED: Final = ("make", "up", "fuzz", "mutants", "shrink", "drill")
-"""Parsed alone: whole builds, what runs until Ctrl-C, and what takes minutes."""
+NOT_WALKED: Final = ("make", "up", "fuzz", "mutants", "shrink", "drill", "k8s")
+"""Parsed alone: whole builds, what runs until Ctrl-C, what takes minutes, and what needs a cluster."""
 
 
 @pytest.fixture

@@ -323,6 +323,7 @@ WITH_ANOTHER = {
     "geventhttpclient": "locust",
     "markupsafe": "jinja2",
     "pydantic_core": "pydantic",
+    "websocket": "kubernetes",
 }
 """Packages that come with another, of which they are a part in all but name."""
 

@@ -216,6 +216,7 @@ def wait_for_faults(testnet: LiveTestnet, count: int) -> None:
         testnet.wait_for_height(page["height"] + 1, FAULTS_S, ["validator-0"])
 
 
+@pytest.mark.slow
 @pytest.mark.live
 def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
     with up(Scenario.model_validate(SMALL), out=tmp_path / "run") as testnet:

@@ -508,6 +508,13 @@ def read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:
     return address_of(public_key), _body(_unpack(body))
 
 
+def read_key_and_nonce(wire: bytes) -> tuple[bytes, int]:
+    """Public key and nonce of a signed transaction; nothing else of it is looked at. Raises :class:`Unreadable`."""
+    public_key, _, body = (_bytes(each) for each in _fields("transaction", _unpack(wire), 3))
+    _, nonce, *_ = _fields("transaction body", _unpack(body), len(TransactionBody._fields))
+    return public_key, _u64(nonce)
+
+
 def read_payload(kind: type[T], payload: bytes) -> T:
     """The payload of a call of the runner contract. Raises :class:`Unreadable`."""
     return _record(kind)(_unpack(payload))

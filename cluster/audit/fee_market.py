@@ -44,13 +44,21 @@ def following_basefees(header: Header, parameters: Parameters, is_auctioned: boo
     return Basefees(cycle, cell, _moved(before.lane_timer, header.lane_cycles, target, p.lane_basefee_slope, p))
 
 
+def risen(basefee: int, used: int, target: int, slope: int, p: Parameters) -> int:
+    """A basefee behind a block that used more than the target. It grows with ``basefee`` and with ``used``."""
+    return min(p.max_basefee, basefee + max(_step(basefee, used, target, slope), 1))
+
+
 def _moved(basefee: int, used: int, target: int, slope: int, p: Parameters) -> int:
     if used == target:
         return basefee
-    moved = basefee * min(8 * abs(used - target), slope * target) // (8 * slope * target)
     if used > target:
-        return min(p.max_basefee, basefee + max(moved, 1))
-    return max(p.min_basefee, basefee - moved)
+        return risen(basefee, used, target, slope, p)
+    return max(p.min_basefee, basefee - _step(basefee, used, target, slope))
+
+
+def _step(basefee: int, used: int, target: int, slope: int) -> int:
+    return basefee * min(8 * abs(used - target), slope * target) // (8 * slope * target)
 
 
 def median_tip(fires: Sequence[FireReceipt], weight: P50Weight) -> int:

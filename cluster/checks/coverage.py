@@ -66,6 +66,9 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
         LedgerRule.EXPIRED_GONE: 0,
         LedgerRule.TIMER_IDS: 0,
         LedgerRule.QUERY_ORDER: 0,
+        LedgerRule.USER_LANE: success.transactions,
+        LedgerRule.BLOCK_WORK: heights,
+        LedgerRule.PAID_WAITS: 0,
     }
     times: dict[str, int] = {}
     for check in checks:

@@ -13,6 +13,7 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.checks.metrics.actor_classes import use_by_actor
+from cluster.checks.metrics.load_latency import load_latencies
 from cluster.checks.metrics.metrics import run_metrics, samples
 from cluster.checks.verdict import Check, Result
 from cluster.common.outcome import Outcome
@@ -28,7 +29,7 @@ def check_criteria(books: Books, metrics: Mapping[str, float] | None = None) -> 
         return Check.without_cause("criteria", "the scenario sets none")
     broken = Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
     if metrics is None and success.metrics:
-        metrics = run_metrics(books, use_by_actor(books))
+        metrics = run_metrics(books, use_by_actor(books), load_latencies(books))
     taken = samples(books) if success.samples else {}
     results = [_judge_metric(name, criterion, metrics or {}, broken) for name, criterion in success.metrics.items()]
     results += [_judge_samples(name, criterion, taken[name], broken) for name, criterion in success.samples.items()]

@@ -12,11 +12,8 @@ from cluster.checks.quorums import ProgressDuringFaults
 from cluster.checks.verdict import Check, Result
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
-from cluster.record.run import FaultRecord, JoinRecord, ValidatorRecord
+from cluster.record.run import CATCH_UP_SLACK_HEIGHTS, FaultRecord, JoinRecord, ValidatorRecord
 from cluster.scenario.sections.faults import LASTING_KINDS, RECOVERED_BY_SNAPSHOT, RECOVERED_FROM_DISK
-
-CATCH_UP_SLACK_HEIGHTS: Final = 5
-"""A validator that ends so many heights behind the others still counts as caught up."""
 
 HEIGHTS_AFTER_A_JOIN: Final = 10
 """Heights that a validator must execute after its join; with fewer the check is inconclusive."""

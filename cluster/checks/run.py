@@ -17,10 +17,11 @@ from cluster.checks.coverage import check_coverage, count_evaluations
 from cluster.checks.criteria import check_criteria
 from cluster.checks.faults import check_faults, check_joins, check_recovery
 from cluster.checks.metrics.actor_classes import ActorUse, ClassUse, use_by_actor, use_by_class
+from cluster.checks.metrics.load_latency import WorkloadLatency, load_latencies
 from cluster.checks.metrics.metrics import run_metrics
 from cluster.checks.progress import check_load, check_no_problems, check_progress
 from cluster.checks.safety import check_byzantine, check_evidence, check_promises, check_safety
-from cluster.checks.timers_and_amounts import check_conservation, check_timers
+from cluster.checks.timers_and_amounts import check_bounds, check_conservation, check_timers
 from cluster.checks.verdict import Check, Verdict
 from cluster.common.outcome import worst
 from cluster.record.run import RunRecord
@@ -31,6 +32,7 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
     check_chain,
     check_timers,
     check_conservation,
+    check_bounds,
     check_progress,
     check_load,
     check_faults,
@@ -56,6 +58,8 @@ class Judged:
     books: Books
     actors: list[ActorUse]
     classes: list[ClassUse]
+    latencies: list[WorkloadLatency]
+    """By workload."""
     metrics: dict[str, float]
     """By name (:mod:`cluster.scenario.sections.metric_names`)."""
     verdict: Verdict
@@ -65,14 +69,15 @@ def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None
     """Keep the books of a run, if ``books`` are not given, compute its metrics and perform every check."""
     books = books if books is not None else keep_books(record)
     actors = use_by_actor(books)
-    metrics = run_metrics(books, actors)
+    latencies = load_latencies(books)
+    metrics = run_metrics(books, actors, latencies)
     checks = tuple(check_criteria(books, metrics) if check is check_criteria else check(books) for check in CHECKS)
     evaluations = count_evaluations(books, checks)
     checks = (*checks, check_coverage(evaluations))
     if judge is not None:
         checks = judge(books, checks)
     verdict = Verdict(worst(check.verdict for check in checks), checks, evaluations, tuple(books.bisections))
-    return Judged(books, actors, use_by_class(actors), metrics, verdict)
+    return Judged(books, actors, use_by_class(actors), latencies, metrics, verdict)
 
 
 def check_run(record: RunRecord, books: Books | None = None, judge: Judge | None = None) -> Verdict:

@@ -1,13 +1,15 @@
-"""Checks that hold what validators served of timers and balances against the auditor's ledger."""
+"""Checks that hold what validators served of timers and balances against the auditor's ledger, and the use of lanes,
+processor and memory against their bounds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from cluster.audit.books import Books, TipView
-from cluster.audit.ledger.context import CONSERVATION, TIMERS
+from cluster.audit.ledger.context import BOUNDS, CONSERVATION, TIMERS
 from cluster.audit.ledger.timer_phase import TimerState
 from cluster.checks.details import ROOT_DIGITS, finding_texts, unless_vacuous
+from cluster.checks.metrics.bounds import memory_results, processor_result
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted
@@ -76,6 +78,26 @@ def check_conservation(books: Books) -> Check:
     return unless_vacuous(
         books, "conservation", detail, {AnswerRule.SERVED_BALANCES: answers, AnswerRule.SUPPLIES: supplies}
     )
+
+
+def check_bounds(books: Books) -> Check:
+    """No attack takes more than its lane gives: each lane of a block keeps to its limit, no timer waits longer at a
+    price that it pays than the rises of that price allow, and live, no block takes much more processor time than a
+    full one, and no validator's memory grows beyond its bounds."""
+    problems = finding_texts(books, BOUNDS)
+    if problems:
+        return Check("bounds", Outcome.FAIL, examples(problems))
+    processor = processor_result(books.record)
+    used = [*memory_results(books.record), *([] if processor is None else [processor])]
+    measured = Check.of_parts("bounds", used)
+    if used and measured.verdict is not Outcome.PASS:
+        return measured
+    waited = counted(books.ledger.longest_paid_wait, "block")
+    lanes = counted(books.ledger.log.evaluated[LedgerRule.BLOCK_WORK], "block")
+    detail = f"the lanes of {lanes} kept to their limits; {waited} is the longest wait of a timer that paid"
+    if used:
+        detail = f"{detail}; {examples([text for _, text in reversed(used)])}"
+    return unless_vacuous(books, "bounds", detail, {})
 
 
 def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:

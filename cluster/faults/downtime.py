@@ -17,6 +17,7 @@ from cluster.scenario.sections.faults import (
     FailedSyncFault,
     LoseNodeFault,
     loses_disk,
+    may_lose_node,
 )
 
 
@@ -51,19 +52,23 @@ class Downtime:
                 stage.lay_trap(index, plan)
             return
         were_running = self._deaths.expect(fault.hit)
+        held_down = [index for index in fault.targets if self._targets.is_held_down(index)]
         self._note_snapshots()
         self._targets.hold_down(fault.hit)
         for index in were_running:  # all are asked before the first is gone: they may share a machine
             if index in fault.targets and loses_disk(plan):
                 stage.keep_blocks(index)
-        for index in were_running:
-            stage.crash(index, plan)
+        for index in (each for each in fault.hit if each in were_running or each in held_down):
+            if index in were_running:
+                stage.crash(index, plan)
             if index not in fault.targets:
                 continue
             if loses_disk(plan) and not isinstance(plan, BitRotFault):
-                stage.lose_disk(index)
-            elif isinstance(plan, BitRotFault) and (place := stage.flip_a_bit(index)) is not None:
-                self._rotten[index] = place
+                stage.lose_disk(index)  # in use or not
+            elif isinstance(plan, BitRotFault) and index in were_running:
+                place = stage.flip_a_bit(index)
+                if place is not None:
+                    self._rotten[index] = place
         self._note_whether_gone()
 
     def begin_unplanned(self, reason: str) -> None:
@@ -86,7 +91,7 @@ class Downtime:
     def explains_loss(self, indices: Sequence[int]) -> bool:
         """Whether the fault is why the machine of some validators is lost."""
         fault = self.fault
-        return isinstance(self.plan, LoseNodeFault) and not fault.is_over and not set(indices).isdisjoint(fault.hit)
+        return may_lose_node(self.plan) and not fault.is_over and not set(indices).isdisjoint(fault.hit)
 
     def explains(self, index: int, reason: str) -> bool:
         """Whether the fault is why a validator stopped: the reason must be what the fault does."""
@@ -148,6 +153,9 @@ class Downtime:
             are_lost = loses_disk(self.plan)
             lost = [index for index in targets if are_lost or self._has_lost_disk(index)]
             record.lost_disks = tuple(self._targets.names[index] for index in lost)
+        elif may_lose_node(self.plan):
+            for index in filter(self._has_lost_disk, targets):
+                record.problem = f"{self._targets.names[index]} came back by a snapshot: its disk did not come with it"
         by_snapshot = [each for index, each in recoveries if self._targets.names[index] in record.without_disks]
         from_disk = [each for index, each in recoveries if self._targets.names[index] not in record.without_disks]
         if by_snapshot:

@@ -18,8 +18,8 @@ from typing import Final
 
 from cluster.faults.active import ActiveFault
 from cluster.faults.downtime import Downtime
-from cluster.faults.impairment import Impairment, describe_delays
-from cluster.faults.link_faults import Seen, impaired_by_links, seen_on_links
+from cluster.faults.impairment import Impairment
+from cluster.faults.link_faults import Seen, impaired_by_links
 from cluster.faults.stage import Stage, Then
 from cluster.faults.targets import Targets
 from cluster.faults.upgrade import RollingUpgrade
@@ -248,13 +248,10 @@ class FaultEngine:
         return sum(self._stage.delays(index, plan.kind) for index in active.targets)
 
     def _observe_delays(self, active: ActiveFault, plan: ImpairingFault, before: int) -> Seen:
-        stage, names, delays = self._stage, active.record.targets, self._delays(active, plan) - before
-        is_pause = isinstance(plan, PauseFault)
-        text = stage.describe_pause(delays, names) if is_pause else describe_delays(plan.kind, delays, names)
-        return Seen(delays > 0, text)
+        return self._stage.seen_delays(plan.kind, self._delays(active, plan) - before, active.record.targets)
 
     def _observe_links(self, active: ActiveFault, plan: LinkFault) -> Seen:
-        return seen_on_links(plan, self._stage.link_counts(active.key))
+        return self._stage.seen_on_links(active.key, plan)
 
     def _begin_downtime(self, active: ActiveFault, plan: DownFault) -> None:
         downtime = Downtime(active, plan, self._stage, self.targets)

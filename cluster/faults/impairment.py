@@ -13,14 +13,26 @@ from cluster.scenario.sections.faults import (
     PauseFault,
     SlowDiskFault,
     SlowExecutionFault,
+    prefers_chaos_mesh,
 )
 
+PAUSE: Final = "pause"
+SLOW_EXECUTION: Final = "slow_execution"
 DELAYED: Final = {
     "slow_disk": "slow syncs",
-    "slow_execution": "slow jobs",
+    SLOW_EXECUTION: "slow jobs",
     "clock_skew": "timers at another speed",
 }
-"""The effects that are counted of each kind of impairment."""
+"""The effects that are counted of each other kind of impairment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stress:
+    """Busy threads that take a validator's processors, in place of slow jobs of its executor."""
+
+    threads: int
+    job_ms: int | None
+    """Time of a job by the other faults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +43,21 @@ class Impairment:
     sync_ms: int | None = None
     job_ms: int | None = None
     clock_speed: float = 1.0
+    stress: Stress | None = None
+    """What Chaos Mesh is to do of it, where that is possible."""
 
     @classmethod
     def of(cls, plans: Sequence[AnyFault]) -> Impairment:
         """The longest delays of all faults, and the product of their clock speeds."""
+        slow = [plan for plan in plans if isinstance(plan, SlowExecutionFault)]
+        stressing = [plan for plan in slow if prefers_chaos_mesh(plan)]
+        plain_ms = max((plan.job_ms for plan in slow if plan not in stressing), default=None)
         return cls(
             is_paused=any(isinstance(plan, PauseFault) for plan in plans),
             sync_ms=max((plan.sync_ms for plan in plans if isinstance(plan, SlowDiskFault)), default=None),
-            job_ms=max((plan.job_ms for plan in plans if isinstance(plan, SlowExecutionFault)), default=None),
+            job_ms=max((plan.job_ms for plan in slow), default=None),
             clock_speed=math.prod(plan.clock_speed for plan in plans if isinstance(plan, ClockSkewFault)),
+            stress=Stress(max(plan.threads for plan in stressing), plain_ms) if stressing else None,
         )
 
 

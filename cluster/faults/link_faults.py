@@ -73,7 +73,7 @@ class LinkFaultInForce:
 
     def change(self, sender: int, receiver: int, link: Link) -> Link:
         """The link that stands in the place of another one, or that one."""
-        if link.is_cut or not self._is_hit(sender, receiver):
+        if link.is_cut or not self.hits(sender, receiver):
             return link
         other = self._links.get(link)
         if other is None:
@@ -104,7 +104,8 @@ class LinkFaultInForce:
                 counts.eased += link.sent
         return counts
 
-    def _is_hit(self, sender: int, receiver: int) -> bool:
+    def hits(self, sender: int, receiver: int) -> bool:
+        """Whether it is about what one validator sends another."""
         if isinstance(self.plan, PartitionFault):
             return self._groups[sender].isdisjoint(self._groups[receiver])
         is_hit = self._sends[sender] and self._receives[receiver]

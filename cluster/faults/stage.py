@@ -7,9 +7,8 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from cluster.faults.impairment import Impairment
-from cluster.faults.link_faults import LinkCounts
-from cluster.scenario.sections.faults import AnyFault, DiskFullFault, DownFault, FailedSyncFault, LinkFault
-from cluster.scenario.sections.release import Release
+from cluster.faults.link_faults import Seen
+from cluster.scenario.sections.faults import AnyFault, DiskFullFault, DownFault, FailedSyncFault, LinkFault, Release
 
 Then = Callable[[], None]
 
@@ -51,8 +50,8 @@ class Stage(Protocol):
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
         """From now on exactly these faults of links are in force, by their keys, in their order."""
 
-    def link_counts(self, key: int) -> LinkCounts:
-        """The messages that a fault of links concerned."""
+    def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
+        """What a fault of links did to messages."""
 
     # --- validators ---------------------------------------------------------------------------------------------------
 
@@ -115,8 +114,8 @@ class Stage(Protocol):
     def delays(self, index: int, kind: str) -> int:
         """How many effects of a kind of impairment were seen so far."""
 
-    def describe_pause(self, delays: int, names: Sequence[str]) -> str:
-        """The evidence of a pause of these validators: its last ``delays`` effects."""
+    def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
+        """What a kind of impairment did to these validators: its last ``delays`` effects."""
 
     # --- their disks --------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,8 @@ class LastWords:
     pid: int
     validator: int
     reason: str
+    started: int = 0
+    """When the process was: in a container every process has one of the same few ids."""
 
 
 @dataclass(slots=True)

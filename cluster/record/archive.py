@@ -76,6 +76,12 @@ class Reexecuted:
     """Of that block as executed again, encoded; empty if there are none."""
     trace: bytes = b""
     """The same of its trace."""
+    slowest_height: int = 0
+    """The block that took longest to execute; 0 if none took long enough to be compared."""
+    slowest_s: float = 0.0
+    """Its processor time, in seconds."""
+    full_block_s: float = 0.0
+    """That of a full block of honest transactions and timers; 0 if it was not measured."""
 
 
 def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:

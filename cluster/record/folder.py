@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.errors import BadInput
+from cluster.common.files import write_atomically
 from cluster.common.limits import is_seed
+from cluster.common.outcome import Outcome
 from cluster.record.archive import (
     BLOCKS_FILE,
     GENESIS_FILE,
@@ -42,6 +44,10 @@ SWEEP_LOG_FILE: Final = "seeds.jsonl"
 """Of a sweep's folder: a line a seed (:mod:`cluster.tools.sweeps.log`)."""
 SWEEP_SUMMARY_FILE: Final = "summary.json"
 """Of a sweep's folder: what came of it."""
+SCORECARD_FILE: Final = "scorecard.json"
+"""Of a folder of ``stampede dos``."""
+SCORECARD_PAGE_FILE: Final = "scorecard.html"
+SCORECARD_FORMAT: Final = "stampede-dos/1"
 LATEST: Final = "latest"
 
 MAX_FOLDERS_TRIED: Final = 10_000
@@ -105,6 +111,31 @@ def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(target)
     temporary.replace(link)
+
+
+# --- completing -----------------------------------------------------------------------------------------------------
+
+
+def unjudged_result(scenario_name: str, backend: str, seed: int, commit: str, why: str) -> dict[str, Any]:
+    """The content of ``result.json`` of a run whose driver wrote none: the verdict *inconclusive*, and why."""
+    verdict = Outcome.INCONCLUSIVE.value
+    return {
+        "scenario": scenario_name,
+        "backend": backend,
+        "seed": seed,
+        "commit": commit,
+        "verdict": verdict,
+        "checks": [{"name": "no_problems", "verdict": verdict, "detail": why, "applies": True}],
+        "metrics": {},
+        "validators": [],
+    }
+
+
+def complete_folder(folder: Path, result: Mapping[str, Any]) -> None:
+    """Write ``result.json`` unless the driver wrote it. Raises :class:`OSError`."""
+    target = folder / RESULT_FILE
+    if not target.exists():
+        write_atomically(target, json.dumps(result, indent=2) + "\n")
 
 
 # --- reading ------------------------------------------------------------------------------------------------------

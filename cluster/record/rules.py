@@ -19,6 +19,9 @@ class LedgerRule(StrEnum):
     EXPIRED_GONE = "expired timers gone"
     TIMER_IDS = "timer ids"
     QUERY_ORDER = "order of queries"
+    USER_LANE = "user lane limits"
+    BLOCK_WORK = "work of a block"
+    PAID_WAITS = "paid waits"
 
 
 class AnswerRule(StrEnum):

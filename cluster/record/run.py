@@ -21,6 +21,7 @@ from cluster.record.finalizations import Finalizations
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import EVERYBODY, RECOVERED_BY_SNAPSHOT, UpgradeFault
 from consensus.keys import Ed25519Scheme, SignatureScheme
+from loadgen.workloads.measures import LoadTimeline, Sends
 from validator.chain.genesis import Genesis
 
 Backend = Literal["live", "sim"]
@@ -30,6 +31,8 @@ NO_PRESET: Final = "none"
 MAX_SAMPLES: Final = 1_000
 TARGETS_NAMED: Final = 4
 """So many of a fault's targets are named in a line; the report has all."""
+CATCH_UP_SLACK_HEIGHTS: Final = 5
+"""A validator that ends so many heights behind the others still counts as caught up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +354,11 @@ class LoadRecord:
     process_exit: int | None = None
     """Exit code of the Locust process; ``None`` in the simulator."""
     lost: tuple[str, ...] = ()
-    """The load nodes that were lost with their share of the users, a line each."""
+    """The load nodes that were lost with their share of the users, and what ended the load early, a line each."""
+    sends: Sends = field(default_factory=Sends)
+    """When its transactions were to be sent; of a live run in milliseconds since the epoch."""
+    timeline: LoadTimeline = field(default_factory=LoadTimeline)
+    """Its requests over time, on the same clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,6 +426,8 @@ class RunRecord:
     reexecuted: Reexecuted | None = None
     """``None`` if nothing executed the chain again beside the run."""
     load: LoadRecord = field(default_factory=LoadRecord)
+    began_epoch_ms: float = 0.0
+    """When it began, by the clock of the driver's machine; 0 in the simulator, whose clock begins with the run."""
     duration_ms: float = 0.0
     stop_requested_at_height: int | None = None
     """The height that was reached when the run was stopped early, or ended without a stop height of its own."""

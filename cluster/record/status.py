@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from cluster.misbehaviour.byzantine.base import Score
 from cluster.misbehaviour.mutants.base import RunCounter
-from cluster.scenario.sections.release import FIRST_VERSION
+from cluster.scenario.sections.faults import FIRST_VERSION
 from validator.chain.receipts import NOTHING_BURNED, Burned
 from validator.node.assembly import Validator
 from validator.node.events import (

@@ -21,6 +21,7 @@ from markupsafe import Markup
 from cluster.audit.books import Books
 from cluster.audit.ledger.block_metrics import BlockMetrics
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, ClassUse, gini_index, jain_index
+from cluster.checks.metrics.load_latency import WorkloadLatency, load_moments
 from cluster.checks.metrics.metrics import finality_latencies
 from cluster.common.quantiles import quantile
 from cluster.record.run import Lag, Resources, RunRecord
@@ -81,12 +82,16 @@ Value = Callable[[BlockMetrics], float]
 
 
 def charts(
-    books: Books, marks: Sequence[Marked], uses: Sequence[ActorUse], classes: Sequence[ClassUse]
+    books: Books,
+    marks: Sequence[Marked],
+    uses: Sequence[ActorUse],
+    classes: Sequence[ClassUse],
+    latencies: Sequence[WorkloadLatency] = (),
 ) -> list[ChartPanel]:
     """The charts of the report, in order, without :func:`resource_charts`.
 
     ``marks`` are the run's (:func:`cluster.report.fault_labels.marked`); ``uses`` and ``classes`` are the use by actor
-    and by class (:mod:`cluster.checks.metrics.actor_classes`).
+    and by class (:mod:`cluster.checks.metrics.actor_classes`), ``latencies`` those of the load by workload.
     """
     return [
         heights_chart(books, marks),
@@ -97,6 +102,9 @@ def charts(
         fairness_chart(uses, classes),
         basefee_chart(books, marks),
         lane_chart(books, marks),
+        load_latency_chart(latencies),
+        requests_chart(books.record, marks),
+        response_chart(books.record, marks),
         lag_chart(books.record, marks),
     ]
 
@@ -280,11 +288,8 @@ def lateness_chart(classes: Sequence[ClassUse]) -> ChartPanel:
         rows=rows,
         empty="No timer fired.",
     )
-    keys = _point_keys(enumerate(chart.value_names))
     note = "A class is a workload of the load plan, with the program that its actors run."
-    table = [(row.name, *(f"{value:.0f}" for _, value in row.values)) for row in rows]
-    columns = ("Class", *(name for _, name in LATENESS_SHARES))
-    return ChartPanel(chart, Markup(render(chart)), note if rows else "", columns, table, keys, texts=1)
+    return _row_panel(chart, note, ("Class", *(name for _, name in LATENESS_SHARES)), "{:.0f}".format)
 
 
 LATENESS_SHARES: Final = (*SHARES, (1.0, "max"))
@@ -341,6 +346,98 @@ def fairness_chart(uses: Sequence[ActorUse], classes: Sequence[ClassUse]) -> Cha
 
 ACTOR_DIGITS: Final = 14
 MISSED_LOOKS: Final = 3
+
+
+# --- charts of the load ---------------------------------------------------------------------------------------------
+
+
+def load_latency_chart(latencies: Sequence[WorkloadLatency]) -> ChartPanel:
+    """How long it took from the intended send of a transaction until its block was final, by workload."""
+    rows = [
+        Row(each.workload, [(name, value or 0.0) for name, value in each.quantiles_ms.items()])
+        for each in latencies
+        if each.latencies_ms
+    ]
+    chart = RowChart(
+        ident="load-latency",
+        title="Latency of the load by workload",
+        description="; ".join(f"{row.name}: " + ", ".join(f"{n} {v:,.0f}" for n, v in row.values) for row in rows),
+        x_label="ms from intended send to finality",
+        rows=rows,
+        empty="No transaction of the load became final.",
+    )
+    note = "From the moment at which a transaction was to be sent to the first finalization of its block."
+    columns = ("Workload", *(f"{name} (ms)" for name in chart.value_names))
+    return _row_panel(chart, note, columns, "{:,.0f}".format)
+
+
+def _row_panel(chart: RowChart, note: str, columns: tuple[str, ...], form: Callable[[float], str]) -> ChartPanel:
+    """A chart of rows; ``form`` writes a value in its table."""
+    table = [(row.name, *(form(value) for _, value in row.values)) for row in chart.rows]
+    keys = _point_keys(enumerate(chart.value_names))
+    return ChartPanel(chart, Markup(render(chart)), note if chart.rows else "", columns, table, keys, texts=1)
+
+
+def requests_chart(record: RunRecord, marks: Sequence[Marked]) -> ChartPanel:
+    """Requests and failures of the load a second, over time."""
+    moments, width_s = load_moments(record.load.timeline, record.began_epoch_ms), _width_s(record)
+    rates = {
+        "requests": [(moment.at_ms / 1_000, moment.requests / width_s) for moment in moments],
+        "failures": [(moment.at_ms / 1_000, moment.failures / width_s) for moment in moments],
+    }
+    chart = Chart(
+        ident="requests",
+        title="Requests of the load",
+        description=f"{record.load.requests:,} requests, {record.load.failures:,} of them failed.",
+        x_label="time (s)",
+        y_label="a second",
+        series=[Series(name, thinned(points), "line", at) for at, (name, points) in enumerate(rates.items())],
+        bands=_time_bands(marks),
+        hints=[
+            (moment.at_ms / 1_000, f"{moment.requests:,} requests, {moment.failures:,} failures") for moment in moments
+        ],
+        empty="The load made no request.",
+    )
+    rows = [(f"{m.at_ms / 1_000:,.0f}", f"{m.requests:,}", f"{m.failures:,}") for m in moments[:MAX_POINTS]]
+    note = _joined(f"Counted in stretches of {width_s:g} s.", _thin_note(len(moments), "stretches"))
+    return _panel(chart, note, ("From (s)", "Requests", "Failures"), rows)
+
+
+def response_chart(record: RunRecord, marks: Sequence[Marked]) -> ChartPanel:
+    """Response times of the load's good answers, over time."""
+    moments, width_s = load_moments(record.load.timeline, record.began_epoch_ms), _width_s(record)
+    answered = [moment for moment in moments if moment.times_ms]
+    series = [
+        Series(
+            name,
+            thinned([(moment.at_ms / 1_000, moment.times_ms[name]) for moment in answered]),
+            "line",
+            at,
+            gap=1.5 * width_s * _stretch(len(answered)),
+        )
+        for at, (_, name) in enumerate(SHARES)
+    ]
+    chart = Chart(
+        ident="responses",
+        title="Response times of the load",
+        description=f"Percentiles of the good answers, in stretches of {width_s:g} s.",
+        x_label="time (s)",
+        y_label="ms",
+        series=series,
+        bands=_time_bands(marks),
+        may_be_logarithmic=True,
+        empty="The load had no good answer.",
+    )
+    rows = [
+        (f"{moment.at_ms / 1_000:,.0f}", *(f"{moment.times_ms[name]:,.1f}" for _, name in SHARES))
+        for moment in answered[:MAX_POINTS]
+    ]
+    note = _joined("Of good answers alone; failures are counted above.", _thin_note(len(answered), "stretches"))
+    return _panel(chart, note, ("From (s)", *(f"{name} (ms)" for _, name in SHARES)), rows)
+
+
+def _width_s(record: RunRecord) -> float:
+    return record.load.timeline.width_ms / 1_000
 
 
 # --- charts of validators -------------------------------------------------------------------------------------------

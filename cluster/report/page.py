@@ -19,6 +19,7 @@ from cluster.report.svg import DASHES, MARK_DASHES, number
 from cluster.report.tables import (
     CLASS_COLUMNS,
     FAULT_KIND_COLUMNS,
+    WORKLOAD_COLUMNS,
     class_rows,
     divergence_rows,
     facts,
@@ -26,6 +27,7 @@ from cluster.report.tables import (
     fault_rows,
     tiles,
     validator_rows,
+    workload_rows,
 )
 from cluster.report.timeline import legend, timeline_data
 
@@ -72,10 +74,12 @@ def render_report(judged: Judged, command: str) -> str:
         evaluations=verdict.evaluations,
         because=verdict.decisive,
         tiles=tiles(judged.metrics),
-        charts=charts(books, marks, judged.actors, judged.classes),
+        charts=charts(books, marks, judged.actors, judged.classes, judged.latencies),
         resources=resource_charts(record, marks),
         classes=class_rows(judged.classes),
         class_columns=CLASS_COLUMNS,
+        workloads=workload_rows(judged.latencies),
+        workload_columns=WORKLOAD_COLUMNS,
         timeline=timeline_data(books, marks),
         legend=legend(record),
         validators=validator_rows(books),

@@ -25,6 +25,7 @@ from typing import Any
 
 from cluster.audit.books import Books
 from cluster.checks.metrics.actor_classes import class_metrics
+from cluster.checks.metrics.load_latency import timeline_page
 from cluster.checks.metrics.metrics import series
 from cluster.checks.run import Judged, judge_run
 from cluster.checks.verdict import Verdict
@@ -101,6 +102,10 @@ def result_of(judged: Judged) -> dict[str, Any]:
         "evaluations": {each.rule: {"times": each.times, "needed": each.needed} for each in verdict.evaluations},
         "metrics": judged.metrics,
         "classes": class_metrics(judged.classes),
+        "load": {
+            "workloads": {each.workload: each.page for each in judged.latencies},
+            "timeline": timeline_page(record.load.timeline, record.began_epoch_ms),
+        },
         "validators": [_tip_of(books, validator.name) for validator in record.validators],
         "faults": [_fault_page(fault) for fault in record.faults],
         "machine": machine(),

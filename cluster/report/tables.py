@@ -9,6 +9,7 @@ from cluster.audit.books import Books
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
 from cluster.checks.metrics.actor_classes import SHARES, ClassUse
+from cluster.checks.metrics.load_latency import WorkloadLatency
 from cluster.common.quantiles import quantile
 from cluster.record.run import NO_PRESET, Backend, FaultRecord, RunRecord
 from cluster.report.fault_labels import MAX_LISTED, NamedFault, named_faults
@@ -219,6 +220,31 @@ def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
             *(_blocks(group.lateness_blocks(share)) for share, _ in SHARES),
         )
         for group in classes
+    ]
+
+
+WORKLOAD_COLUMNS: Final = (
+    "Sent",
+    "Late",
+    "Turns skipped",
+    "Rejected",
+    "Final",
+    "Never final",
+    *(f"{name} (ms)" for name in ("p50", "p95", "p99", "max")),
+)
+"""After the name."""
+
+
+def workload_rows(latencies: Sequence[WorkloadLatency]) -> list[tuple[str, ...]]:
+    """A row per workload: its transactions, and their latency from intended send to finality."""
+    return [
+        (
+            each.workload,
+            *(f"{count:,}" for count in (each.sent, each.late, each.skipped, each.rejected, each.final)),
+            f"{each.never_final:,}",
+            *("–" if value is None else f"{value:,.0f}" for value in each.quantiles_ms.values()),
+        )
+        for each in latencies
     ]
 
 

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from loadgen.workloads import WORKLOADS
+from loadgen.workloads import OwnWorkload
+from loadgen.workloads.own import kind_of
 
 Step = str | int
 """A field, or the position of an item."""
@@ -81,6 +82,7 @@ def _options_type(group: Sequence[Step], given: Any) -> Any:
     try:
         for step in (*group, "workload"):
             place = place[step]
-        return WORKLOADS[place].options_type
-    except (LookupError, TypeError):
+        workload = OwnWorkload.model_validate(place) if isinstance(place, dict) else place
+        return kind_of(workload).options_type
+    except (LookupError, TypeError, ValueError):
         return None

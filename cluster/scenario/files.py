@@ -21,7 +21,7 @@ from cluster.scenario.inheritance import EXTENDS, Layer, holder_of, merge_layers
 from cluster.scenario.model import Scenario
 from cluster.scenario.overrides import Change, SettingError, apply_changes
 from cluster.scenario.problems import Problem, all_problems, describe, first_problem, one_line
-from cluster.scenario.programs import with_programs_read
+from cluster.scenario.programs import with_files_read
 from cluster.scenario.sections.faults import AnyFault
 
 SHIPPED_FOLDER: Final = ROOT / "scenarios"
@@ -104,7 +104,7 @@ def scenario_from(fields: Mapping[str, Any], source: str = "scenario") -> Scenar
 
 def _with_programs(fields: Any, folder: Path, source: Path | str) -> Any:
     try:
-        return with_programs_read(fields, folder)
+        return with_files_read(fields, folder)
     except BadInput as error:
         raise BadInput(f"{source}: {one_line(str(error))}") from None
 

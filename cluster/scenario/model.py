@@ -16,6 +16,7 @@ from cluster.scenario.problems import describe
 from cluster.scenario.sections.base import Height, Name, Section
 from cluster.scenario.sections.chain import ChainSection
 from cluster.scenario.sections.consensus import ConsensusSection
+from cluster.scenario.sections.dos import DosSection
 from cluster.scenario.sections.faults import (
     AS_MANY_AS_WITHSTOOD,
     KEYWORDS,
@@ -29,6 +30,7 @@ from cluster.scenario.sections.faults import (
     with_regions_named,
 )
 from cluster.scenario.sections.forks import ForkSection, check_change, check_faults_of_the_past
+from cluster.scenario.sections.kubernetes import KubernetesSection
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.sections.success import SuccessSection
 from cluster.scenario.sections.validators import ValidatorsSection
@@ -102,8 +104,12 @@ class Scenario(Section):
     """The faults of the run."""
     stop: StopSection = StopSection()
     success: SuccessSection = SuccessSection()
+    dos: DosSection = DosSection()
+    """The attacks of ``stampede dos``, and their grades."""
     forks: list[ForkSection] = []
     """Changes of settings during a simulated run."""
+    kubernetes: KubernetesSection = KubernetesSection()
+    """What ``stampede k8s`` asks of a cluster."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Scenario:
@@ -274,6 +280,8 @@ class Scenario(Section):
     @property
     def simulator_problem(self) -> str | None:
         """The first setting that the simulator cannot run, likewise; forks included."""
+        if self.load.locust is not None:
+            return "load.locust: Locust users send HTTP requests, which only the live testnet answers (--backend live)"
         if problem := simulator_problem(self.planned_faults):
             return problem
         after_forks = (simulator_problem(self.after_fork(n).planned_faults) for n in range(len(self.forks)))

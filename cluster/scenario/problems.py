@@ -18,6 +18,7 @@ from cluster.scenario.sections.base import NAME_PATTERN
 from cluster.scenario.sections.faults import KEYWORDS, KIND_NAMES, MEMBER_PATTERN, REGION_PREFIX, VERSION_PATTERN
 from cluster.scenario.sections.links import TOPOLOGY_NAMES
 from loadgen.workloads import WORKLOADS
+from loadgen.workloads.locustfiles import NAME_PATTERN as FILE_PATTERN
 from loadgen.workloads.phases import PHASE_NAMES
 
 _PATH_PREFIX: Final = re.compile(r"([\w.\[\]-]+): (.*)", re.DOTALL)
@@ -87,6 +88,7 @@ _NAME_RULE: Final = "lower-case letters, digits, - and _, at most 64, the first 
 PATTERN_TEXTS: Final = {
     NAME_PATTERN: f"a name ({_NAME_RULE})",
     MEMBER_PATTERN: f"a validator's name or {REGION_PREFIX}NAME ({_NAME_RULE})",
+    FILE_PATTERN: "the name of a module (letters, digits, - and _, at most 64)",
     VERSION_PATTERN: "a name (letters, digits, '.', '_', '+' and '-', at most 64, the first a letter or a digit)",
 }
 """Description of each pattern."""
@@ -105,7 +107,8 @@ _WANTED: Final[Sequence[tuple[tuple[str | None, ...], str]]] = (
     (("chain", "actors", None, "program"), _PROGRAM),
     (("load", "users", None, "options", "program"), _PROGRAM),
     (("load", "users", None, "options", "deploys", None), _PROGRAM),
-    (("load", "users", None, "workload"), f"one of {', '.join(sorted(WORKLOADS))}"),
+    (("load", "locust"), f"the path of a Locustfile, a list of such or {_MAPPING}"),
+    (("load", "users", None, "workload"), f"the path of a Python file or one of {', '.join(sorted(WORKLOADS))}"),
 )
 """Expected values at places with short forms or an example; ``None`` is any item of a list."""
 

@@ -1,10 +1,12 @@
-"""A user's programs in a scenario file: each path is replaced by the program's text when the scenario is read.
+"""A user's programs, workloads, Locustfiles and traces in a scenario file: each path is replaced by the file's content.
 
-So the scenario is self-contained: the run's folder, other hosts and a replay need no other file.
+That happens when the scenario is read, so that it is self-contained: the run's folder, other hosts and a replay need no
+other file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,51 +21,126 @@ PLACES: Final = (
     ("load", "users", None, "options", "deploys", None),
 )
 """Places of programs in a scenario; ``None`` is any item of a list and any name."""
+WORKLOAD: Final = ("load", "users", None, "workload")
+"""The place of a workload."""
+TRACE: Final = ("load", "phases", None, "points")
+"""The place of a trace."""
+MAX_TRACE_BYTES: Final = 1_000_000
+MAX_PYTHON_BYTES: Final = 100_000
+"""Of a file of Python that the driver executes."""
 
 
-def with_programs_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A copy of a scenario's fields with programs for paths, which are relative to a folder.
+def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """A copy of a scenario's fields with the contents of files for paths, which are relative to a folder.
 
-    Raises :class:`BadInput` with field and reason, in one line, if a program cannot be read.
+    Raises :class:`BadInput` with field and reason, in one line, if a file cannot be read.
     """
     for place in PLACES:
-        fields = _replaced(fields, place, "", folder)
-    return fields
+        fields = _replaced(fields, place, "", lambda given, field: _program(given, folder, field))
+    fields = _replaced(fields, WORKLOAD, "", lambda given, field: _workload(given, folder, field))
+    fields = _with_locustfiles(fields, folder)
+    return _replaced(fields, TRACE, "", lambda given, field: _trace(given, folder, field))
 
 
-def _replaced(value: Any, place: tuple[str | None, ...], path: str, folder: Path) -> Any:
+def _replaced(value: Any, place: tuple[str | None, ...], path: str, read: Callable[[str, str], Any]) -> Any:
+    """A copy of a value with what ``read(text, field)`` returns in the place of each text that is there."""
     if not place:
-        is_path = isinstance(value, str) and is_program_path(value)
-        return _program(value, folder, path) if is_path else value
+        return read(value, path[1:]) if isinstance(value, str) else value
     step, *rest = place
     if isinstance(value, dict) and (step is None or step in value):
         steps = list(value) if step is None else [step]
-        return value | {each: _replaced(value[each], tuple(rest), f"{path}.{each}", folder) for each in steps}
+        return value | {each: _replaced(value[each], tuple(rest), f"{path}.{each}", read) for each in steps}
     if isinstance(value, list) and step is None:
-        return [_replaced(each, tuple(rest), f"{path}[{number}]", folder) for number, each in enumerate(value)]
+        return [_replaced(each, tuple(rest), f"{path}[{number}]", read) for number, each in enumerate(value)]
     return value
 
 
-def _program(given: str, folder: Path, field: str) -> dict[str, str]:
-    """The replacement of a path: the program's name and text."""
+def _program(given: str, folder: Path, field: str) -> str | dict[str, str]:
+    """The replacement of a path: the program's name and text. The name of a program that ships stays."""
+    if not is_program_path(given):
+        return given
     path = folder / given
+    content = _content(path, field, MAX_SOURCE_BYTES)
+    if len(content) > MAX_SOURCE_BYTES:
+        raise BadInput(f"{field}: {path}: expected a program of at most {MAX_SOURCE_BYTES:,} characters")
+    if not content.isascii() or not content:
+        raise BadInput(f"{field}: {path}: expected a program's text, in ASCII alone")
+    return {"name": path.stem, "source": content.decode("ascii")}
+
+
+def _workload(given: str, folder: Path, field: str) -> str | dict[str, str]:
+    """The replacement of a path: the file's name and text. The name of a workload that ships stays."""
+    return _python(given, folder, field) if is_program_path(given) else given
+
+
+def _with_locustfiles(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
+    load = fields.get("load")
+    given = load.get("locust") if isinstance(load, dict) else None
+    if not isinstance(load, dict) or not isinstance(given, str | list | dict):
+        return fields
+    section = given if isinstance(given, dict) else {"files": given}
+    files, field = section.get("files"), "load.locust" + (".files" if isinstance(given, dict) else "")
+    if isinstance(files, str):
+        read: Any = [_python(files, folder, field)]
+    elif isinstance(files, list):
+        read = [
+            _python(each, folder, f"{field}[{place}]") if isinstance(each, str) else each
+            for place, each in enumerate(files)
+        ]
+    else:
+        return fields
+    return fields | {"load": load | {"locust": section | {"files": read}}}
+
+
+def _python(given: str, folder: Path, field: str) -> dict[str, str]:
+    """Name and text of a file of Python that is no actor's program."""
+    path = folder / given
+    content = _content(path, field, MAX_PYTHON_BYTES)
+    if len(content) > MAX_PYTHON_BYTES:
+        raise BadInput(f"{field}: {path}: expected a file of at most {MAX_PYTHON_BYTES:,} bytes")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{field}: {path}: expected a text in UTF-8; byte {error.start} is none of it") from None
+    if not text.strip():
+        raise BadInput(f"{field}: {path}: expected a program in Python, got an empty file")
+    return {"name": path.stem, "source": text}
+
+
+def _trace(given: str, folder: Path, field: str) -> list[list[float]]:
+    """The replacement of a path: the points of the trace, one a line."""
+    path = folder / given
+    content = _content(path, field, MAX_TRACE_BYTES)
+    if len(content) > MAX_TRACE_BYTES:
+        raise BadInput(f"{field}: {path}: expected a trace of at most {MAX_TRACE_BYTES:,} bytes")
+    points: list[list[float]] = []
+    for number, line in enumerate(content.decode("ascii", "replace").splitlines(), 1):
+        text = line.partition("#")[0].strip()
+        try:
+            if text:
+                place, rate = text.split(",")
+                points.append([int(place), float(rate)])
+        except ValueError:
+            raise BadInput(
+                f"{field}: {path}: line {number}: expected a place and a rate, such as 1500,0.5; got {text[:40]!r}"
+            ) from None
+    return points
+
+
+def _content(path: Path, field: str, limit: int) -> bytes:
+    """What a file has, up to one byte more than the limit."""
     try:
         if not path.is_file():
-            raise BadInput(f"{field[1:]}: {path}: no such file{_meant(path)}")
+            raise BadInput(f"{field}: {path}: no such file{_meant(path)}")
         with path.open("rb") as file:
-            content = file.read(MAX_SOURCE_BYTES + 1)
+            return file.read(limit + 1)
     except (OSError, ValueError) as error:
-        raise BadInput(f"{field[1:]}: {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if len(content) > MAX_SOURCE_BYTES:
-        raise BadInput(f"{field[1:]}: {path}: expected a program of at most {MAX_SOURCE_BYTES:,} characters")
-    if not content.isascii() or not content:
-        raise BadInput(f"{field[1:]}: {path}: expected a program's text, in ASCII alone")
-    return {"name": path.stem, "source": content.decode("ascii")}
+        raise BadInput(f"{field}: {path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _meant(path: Path) -> str:
     try:
-        found = closest(path.name, sorted(each.name for each in path.parent.glob(f"*{PROGRAM_SUFFIX}")))
+        found = closest(path.name, sorted(each.name for each in path.parent.glob(f"*{path.suffix or PROGRAM_SUFFIX}")))
     except OSError:
         found = None
     return "" if found is None else f"; did you mean {found}?"

@@ -12,7 +12,8 @@ import inspect
 import json
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import pairwise
 from typing import Any, Final, get_args
 
@@ -30,6 +31,9 @@ from validator.primitives.params import DEFAULTS, integer_range
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 DEFINITIONS: Final = "$defs"
+
+PATH_PATTERN: Final = r"/|\.py$"
+"""Of the path of a file in place of a name."""
 
 Schema = dict[str, Any]
 
@@ -102,15 +106,16 @@ def _field_texts(model: type[BaseModel]) -> dict[str, str]:
     found: dict[str, str] = {}
     for parent in reversed(model.__mro__):
         if issubclass(parent, BaseModel) and parent is not BaseModel:
-            (definition,) = ast.parse(textwrap.dedent(inspect.getsource(parent))).body
-            assert isinstance(definition, ast.ClassDef)
-            found |= _texts_behind_fields(definition.body)
+            found |= _own_field_texts(parent)
     return found
 
 
-def _texts_behind_fields(body: Sequence[ast.stmt]) -> dict[str, str]:
+@cache
+def _own_field_texts(model: type[BaseModel]) -> Mapping[str, str]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(model))).body
+    assert isinstance(definition, ast.ClassDef)
     found = {}
-    for statement, following in pairwise(body):
+    for statement, following in pairwise(definition.body):
         match statement, following:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                 found[name] = plain_text(text)
@@ -159,7 +164,7 @@ def _name_what_is_known(definitions: dict[str, Schema]) -> None:
     parameters["additionalProperties"] = False
     _name_owners(definitions)
     group = definitions["UserGroup"]
-    group["properties"]["workload"]["enum"] = list(WORKLOADS)
+    _name_workloads(group["properties"]["workload"])
     group["properties"]["options"] = {"description": group["properties"]["options"]["description"], "type": "object"}
     group["allOf"] = [
         {
@@ -168,6 +173,11 @@ def _name_what_is_known(definitions: dict[str, Schema]) -> None:
         }
         for name in WORKLOADS
     ]
+
+
+def _name_workloads(workload: Schema) -> None:
+    path = {"type": "string", "pattern": PATH_PATTERN}
+    workload["anyOf"][0] = {"anyOf": [{"type": "string", "enum": list(WORKLOADS)}, path]}
 
 
 def _name_owners(definitions: dict[str, Schema]) -> None:
@@ -238,6 +248,12 @@ def _add_short_forms(schema: Schema, definitions: dict[str, Schema]) -> None:
     for section in ("ActorSection", _options_name("program")):
         _add_alternatives(definitions[section]["properties"]["program"], name)
     _add_alternatives(definitions[_options_name("governance")]["properties"]["deploys"]["items"], name)
+    _add_alternatives(definitions["TracePhase"]["properties"]["points"], name)
+    locustfiles = definitions["OwnLocust"]["properties"]["files"]
+    _add_alternatives(locustfiles["items"], name)
+    listed = {key: locustfiles[key] for key in ("type", "items", "minItems", "maxItems")}
+    _add_alternatives(locustfiles, name)
+    _add_alternatives(definitions["LoadPlan"]["properties"]["locust"], name, listed)
 
 
 def _add_alternatives(schema: Schema, *short: Schema) -> None:

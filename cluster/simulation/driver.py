@@ -17,6 +17,7 @@ from typing import Final
 from cluster.common.errors import BadInput
 from cluster.common.limits import COLLECTOR_THRESHOLDS
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MICROSECONDS_PER_SECOND
+from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
 from cluster.faults.engine import FaultEngine
 from cluster.faults.link_faults import LinkFaults
@@ -25,7 +26,7 @@ from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.misbehaviour.byzantine.registry import Twins, TwinWatch
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.record.finalizations import Finalization
-from cluster.record.run import JoinRecord, RunRecord, Sample
+from cluster.record.run import CATCH_UP_SLACK_HEIGHTS, JoinRecord, RunRecord, Sample
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of
@@ -81,6 +82,7 @@ class Simulation:
         """
         if problem := scenario.simulator_problem:
             raise BadInput(f"{scenario.name}: {problem}")
+        use_installed_kernels()
         self.scenario = scenario
         """The present one: forks change it."""
         self._given = scenario
@@ -325,7 +327,8 @@ class Simulation:
     def _deliver(self, sender: int, recipient: int, payload: bytes) -> None:
         content, machine = self._reader.read(payload), self.machines[recipient]
         rebroadcast_ms = self.scenario.consensus.rebroadcast_ms
-        self.watches.deliver(self.machines[sender], machine, payload, content, rebroadcast_ms)
+        deliver = self.watches.deliver
+        machine.take_message(lambda: deliver(self.machines[sender], machine, payload, content, rebroadcast_ms))
         twin = self._twins.get(recipient)
         if twin is not None:  # it stands somewhere else
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
@@ -410,7 +413,7 @@ class Simulation:
 
     def _stop_load(self) -> None:
         if self._load.is_running:
-            self._load.is_running = False
+            self._load.stop()
             self._notice(self.record.drain_notice(self._best_height))
 
     def _begin_join(self, machine: Machine) -> None:
@@ -425,7 +428,10 @@ class Simulation:
         self._notice(record.end(self.clock.now_ms, self._best_height, height, chunks))
 
     def _is_over(self) -> bool:
-        """Whether every validator that still takes part has drained."""
+        """Whether every validator that still takes part has drained.
+
+        One that commits blocks to catch up is not stopped in the middle of that.
+        """
         self._may_be_over = False
         if self._end_height is None:
             return False
@@ -437,9 +443,15 @@ class Simulation:
             return False
         nodes = [machine.validator.node for machine in awaited if machine.validator is not None]
         heights = [node.height for node in nodes if node.diverged is None]
+        if any(machine.work.is_committing and self._lags(machine) for machine in awaited):
+            return False
         return all(height >= goal for height in heights) and (
             not heights or min(heights) > self.record.height_when_healed
         )
+
+    def _lags(self, machine: Machine) -> bool:
+        """Whether a machine's validator is too far behind to count as caught up."""
+        return self.stage.height_of(machine.index) < self._best_height - CATCH_UP_SLACK_HEIGHTS
 
     def _notice(self, text: str) -> None:
         if self._on_notice is not None:

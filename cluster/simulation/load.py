@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from random import Random
 from typing import Final
 
+from cluster.common.errors import BadInput
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.record.run import RunRecord
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
 from cluster.simulation.watches.promise_watch import PromiseWatch
-from loadgen.workloads import LoadUser, Observation
+from loadgen.workloads import LoadUser, Observation, WorkloadError
 from validator.node.assembly import Validator
 from validator.node.events import SubmitResult
 
@@ -30,15 +32,25 @@ class Load:
         self._clock = clock
         self._random = random
         self._served = [machine for machine in machines if machine.index not in scenario.validators.late]
-        self._users = scenario.load.build_users(record.seed, genesis.chain_id, genesis.parameters)
-        self._submissions: dict[int, tuple[LoadUser, tuple[bytes, ...]]] = {}
-        """By request, the user and its transactions."""
+        with _one_line_errors():
+            users = scenario.load.build_users(record.seed, genesis.chain_id, genesis.parameters)
+        self._users = [] if scenario.load.external else users
+        for user, title in zip(self._users, scenario.load.titles, strict=False):
+            user.measure(self._counts.sends, title, LOAD_STARTS_MS)
+        self._submissions: dict[int, tuple[LoadUser, tuple[bytes, ...], float]] = {}
+        """By request, the user, its transactions, and when it was made."""
         self._request = 0
 
     def begin(self) -> None:
         """Schedule each user's first turn."""
         for user in self._users:
             self._schedule(user, LOAD_STARTS_MS + user.first_delay_ms)
+
+    def stop(self) -> None:
+        """The load is over."""
+        self.is_running = False
+        for user in self._users:
+            user.end(self._now_ms)
 
     def reseed(self, seed: int) -> None:
         """Draw from other sources from now on."""
@@ -47,14 +59,17 @@ class Load:
 
     def on_reply(self, machine: Machine, request: int, results: Sequence[SubmitResult], promises: PromiseWatch) -> None:
         """A validator answers a client, and promises to keep the transactions that it took."""
-        user, wires = self._submissions.pop(request)
+        user, wires, begun_ms = self._submissions.pop(request)
+        answered_ms = self._clock.now_ms + CLIENT_DELAY_US / MICROSECONDS_PER_MILLISECOND
+        self._counts.timeline.answered(answered_ms, answered_ms - begun_ms)
         taken: dict[bytes, bytes] = {}
         for wire, result in zip(wires, results, strict=True):
             if result.error is None:
                 taken[result.transaction_hash] = wire
             else:
                 self._counts.transactions_rejected += 1
-                user.rejected(wire)
+                with _one_line_errors():
+                    user.rejected(wire)
         if taken:
             assert machine.validator is not None, "it answers"
             height, is_honest = machine.validator.node.height, machine.byzantine is None
@@ -64,44 +79,77 @@ class Load:
         delay_us = delay_ms * MICROSECONDS_PER_MILLISECOND
         self._clock.after(delay_us, f"user {user.number}", b"", lambda: self._turn(user))
 
+    @property
+    def _now_ms(self) -> int:
+        """Since the load began."""
+        return self._clock.now_us // MICROSECONDS_PER_MILLISECOND - LOAD_STARTS_MS
+
     def _turn(self, user: LoadUser) -> None:
         if not self.is_running:
             return
-        self._schedule(user, user.next_delay_ms())
+        if not user.is_open:
+            self._schedule(user, user.next_delay_ms(self._now_ms))
+        self._act(user)
+        if user.is_open:
+            self._schedule(user, user.next_delay_ms(self._now_ms))
+
+    def _act(self, user: LoadUser) -> None:
+        has_due_turns = user.has_due_turns(self._now_ms)
         machine = self._served[(user.number + self._random.randrange(len(self._served))) % len(self._served)]
         if machine.validator is None or machine.is_paused:
-            self._counts.requests += 1
-            self._counts.failures += 1
+            if has_due_turns:
+                self._counts.requests += 1
+                self._counts.timeline.requested(self._clock.now_ms)
+                self._fail()
             return
-        wires = tuple(user.next_transactions(_observation(machine.validator, user)))
+        observation = _observation(machine.validator, user, machine.tally.backlog)
+        with _one_line_errors():
+            wires = tuple(user.next_transactions(observation, self._now_ms))
         if not wires:
             return
         self._counts.requests += 1
+        self._counts.timeline.requested(self._clock.now_ms)
         self._request += 1
         request = self._request
-        self._submissions[request] = user, wires
+        self._submissions[request] = user, wires, self._clock.now_ms
         label = f"submit {user.number}>{machine.index}"
         self._clock.after(CLIENT_DELAY_US, label, b"".join(wires), lambda: self._submit(machine, request))
 
     def _submit(self, machine: Machine, request: int) -> None:
-        user, wires = self._submissions[request]
+        user, wires, _ = self._submissions[request]
         if machine.is_up:
             self._counts.transactions_sent += len(wires)
             machine.submit(request, wires)
         else:
-            self._counts.failures += 1
+            self._fail()
             user.undelivered(list(wires))
 
+    def _fail(self) -> None:
+        self._counts.failures += 1
+        self._counts.timeline.failed(self._clock.now_ms)
 
-def _observation(validator: Validator, user: LoadUser) -> Observation:
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Turns an exception of a workload of the user's own into :class:`BadInput`, which ends the run."""
+    try:
+        yield
+    except WorkloadError as error:
+        raise BadInput(str(error)) from None
+
+
+def _observation(validator: Validator, user: LoadUser, backlog: int) -> Observation:
     header, pages = validator.executor.final_header, validator.executor.pages
-    watched = pages.account(user.actor)
+    account, watched = pages.account(user.address), pages.account(user.actor)
     return Observation(
         height=header.height,
-        confirmed_nonce=pages.account(user.address)["nonce"],
+        confirmed_nonce=account["nonce"],
         basefee_cycle=int.from_bytes(header.basefee_cycle, "big"),
         basefee_cell=int.from_bytes(header.basefee_cell, "big"),
         basefee_lane_timer=int.from_bytes(header.basefee_lane_timer, "big"),
         live_timers=watched["live_timers"],
         open_jobs=tuple(map(bytes.fromhex, watched["open_jobs"])),
+        balance=account["balance"],
+        actor_balance=watched["balance"],
+        backlog=backlog,
     )

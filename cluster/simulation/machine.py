@@ -23,7 +23,7 @@ from cluster.disks.memory import FaultPlan, MemoryDisk, SimulatedCrash
 from cluster.misbehaviour.byzantine.registry import ByzantineValidator
 from cluster.record.status import Tally, status_page
 from cluster.scenario.node_setup import Pace
-from cluster.scenario.sections.release import Release
+from cluster.scenario.sections.faults import Release
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.own_clock import OwnClock
 from validator.chain.messages import Reading
@@ -55,7 +55,7 @@ from validator.node.events import (
     TransactionDropped,
     TransactionRefused,
 )
-from validator.node.executor.jobs import Build, Execute, Job, JobResult
+from validator.node.executor.jobs import Build, Execute, Finalize, Job, JobResult
 from validator.node.joining.snapshot_join import SnapshotJoin, has_joined
 from validator.primitives.types import ValidatorError
 from validator.storage.journal import JOURNAL_FILE
@@ -190,10 +190,12 @@ class Machine:
     def pause(self) -> None:
         """Stand still."""
         self.is_paused = True
+        self.own_clock.pause()
 
     def go_on(self) -> None:
         """Do all that waited while the machine was paused, in the order in which it came."""
         self.is_paused = False
+        self.own_clock.go_on()
         for call in self.held.take_all():
             call()
 
@@ -242,6 +244,13 @@ class Machine:
                         self.entered(self.index, self.view)
         except ValidatorError as error:
             self._fail(error)
+
+    def take_message(self, call: Callable[[], None]) -> None:
+        """A peer's message arrives, which ``call`` hands over with :meth:`receive`: now, or after a pause."""
+        if self.is_paused:
+            self._hold(call, is_message=True)
+        else:
+            call()
 
     def _hold(self, call: Callable[[], None], is_message: bool) -> None:
         if self.is_running and self.held.add(call, is_message):
@@ -303,7 +312,7 @@ class Machine:
             if self.incarnation != incarnation:
                 return
             if self.is_paused:
-                self._hold(run, False)
+                self._hold(run, is_message=False)
                 return
             try:
                 call()
@@ -329,6 +338,11 @@ class Work:
         self._has_job_run = False
         """Whether the first of the jobs has run and only waits for a slow disk."""
         self._journal_busy_until_us = 0
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a block waits that is final."""
+        return any(isinstance(job, Finalize) for job in self.jobs)
 
     def cancel_all(self) -> None:
         """Nothing is under way any more."""

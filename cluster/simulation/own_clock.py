@@ -32,6 +32,10 @@ class OwnClock:
         """Its time when it began to run at its present speed."""
         self._own_since_us = 0
         """When that was."""
+        self._paused_since_ms: float | None = None
+        """Its time when its machine's present pause began."""
+        self._paused_ms = 0.0
+        """How long its machine stood still in former pauses."""
         self._timers: dict[TimerName, _Armed] = {}
         self._timer_number = 0
 
@@ -40,6 +44,23 @@ class OwnClock:
         """Its time, by which timers expire."""
         passed_us = self._clock.now_us - self._own_since_us
         return (self._own_us + passed_us * self.speed) / MICROSECONDS_PER_MILLISECOND
+
+    @property
+    def awake_ms(self) -> float:
+        """Its time without the pauses of its machine: a timer that expires in a pause is noticed after it."""
+        now_ms = self.now_ms if self._paused_since_ms is None else self._paused_since_ms
+        return now_ms - self._paused_ms
+
+    def pause(self) -> None:
+        """Its machine stands still from now on. The clock does not."""
+        if self._paused_since_ms is None:
+            self._paused_since_ms = self.now_ms
+
+    def go_on(self) -> None:
+        """Its machine stands still no more."""
+        if self._paused_since_ms is not None:
+            self._paused_ms += self.now_ms - self._paused_since_ms
+            self._paused_since_ms = None
 
     def set_speed(self, speed: float) -> None:
         """Run at another speed from now on; so does what is left of the timers."""

@@ -14,8 +14,8 @@ from typing import Final
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.disks.bit_rot import FINALS_SINCE_ROT, draw_rot, may_rot
 from cluster.disks.memory import FaultPlan, MemoryDisk
-from cluster.faults.impairment import Impairment
-from cluster.faults.link_faults import LinkCounts, LinkFaults
+from cluster.faults.impairment import PAUSE, Impairment, describe_delays
+from cluster.faults.link_faults import LinkFaults, Seen, seen_on_links
 from cluster.faults.stage import Recovery, Then
 from cluster.scenario.sections.faults import (
     AnyFault,
@@ -26,8 +26,8 @@ from cluster.scenario.sections.faults import (
     KillFault,
     LinkFault,
     LoseNodeFault,
+    Release,
 )
-from cluster.scenario.sections.release import Release
 from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.machine import Machine
@@ -106,8 +106,8 @@ class SimulatedStage:
         self.link_faults.become(faults)
         then()
 
-    def link_counts(self, key: int) -> LinkCounts:
-        return self.link_faults.counts()[key]
+    def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
+        return seen_on_links(plan, self.link_faults.counts()[key])
 
     def leader_delay_us(self, sender: int) -> int:
         """How much later everything arrives that a validator sends now, because it leads."""
@@ -192,8 +192,9 @@ class SimulatedStage:
     def delays(self, index: int, kind: str) -> int:
         return self.machines[index].delays[kind]
 
-    def describe_pause(self, delays: int, names: Sequence[str]) -> str:
-        return f"{delays:,} events held back of {', '.join(names) or 'nobody'}"
+    def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
+        held = f"{delays:,} events held back of {', '.join(names) or 'nobody'}"
+        return Seen(delays > 0, held if kind == PAUSE else describe_delays(kind, delays, names))
 
     # --- disks --------------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ the run's seed follow the genesis accounts and actors and the :class:`LoadUser` 
 """
 
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
-from loadgen.workloads.plan import FUNDING, LoadPlan, UserGroup
+from loadgen.workloads.own import OwnWorkload, WorkloadError
+from loadgen.workloads.plan import FUNDING, LoadPlan, Population, UserGroup
 from loadgen.workloads.registry import WORKLOADS
 from loadgen.workloads.user import LoadUser
 
@@ -19,6 +20,9 @@ __all__ = [
     "Member",
     "Observation",
     "Options",
+    "OwnWorkload",
+    "Population",
     "UserGroup",
     "Workload",
+    "WorkloadError",
 ]

@@ -55,8 +55,25 @@ class Observation:
     """Live timers of the user's actor."""
     open_jobs: tuple[bytes, ...] = ()
     """Jobs that still take results, of the actor that the user watches, in no particular order."""
+    backlog: int = 0
+    """Timers of the chain that are due and wait."""
     next_nonce: int = 0
     """The nonce of the user's next new transaction: what is under way counts. The user itself fills it in."""
+    balance: int = 0
+    """Balance of the user's account, in the smallest CBY unit."""
+    actor_balance: int = 0
+    """Balance of the actor that the user watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Nonce and fees that a workload states itself, in order to misbehave in the mempool."""
+
+    nonce: int
+    max_fee_per_cycle: int
+    max_priority_fee_per_cycle: int
+    max_fee_per_cell: int
+    """The three fees in the smallest CBY unit a cycle or cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,8 @@ class Intent:
     cells_limit: int
     value: int = 0
     timer_allowance: int = 0
+    terms: Terms | None = None
+    """If given, the transaction is signed with these, sent once, and forgotten: the user's own nonces do not move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +128,20 @@ class Workload(ABC, Generic[OptionsT]):
     """The acts of one user, turn by turn."""
 
     name: ClassVar[str]
-    options_type: ClassVar[type[Options]]
+    options_type: ClassVar[type[Options]] = Options
+    """By default there are none."""
     is_runner: ClassVar[bool] = False
     """Whether its users' accounts are registered runners from the genesis on."""
     is_deployer: ClassVar[bool] = False
     """Whether its users may give system instructions (SPEC §12)."""
+    is_attack: ClassVar[bool] = False
+    """Whether its users are attackers, and not honest ones."""
+    goal: ClassVar[str] = ""
+    """Of an attack: what the attacker wants, in one line."""
+    defence: ClassVar[str] = ""
+    """Of an attack: the rules that should hold against it, in one line."""
+    actor_percent: ClassVar[int] = 50
+    """The actors' share of a group's budget; the accounts have the rest."""
 
     @property
     def watched(self) -> Address:

@@ -1,42 +1,136 @@
-"""Phases of the load: how many turns users take, by the height of the chain.
+"""Phases of the load: how many turns users take, by the height of the chain or by the time since the load began.
 
-Users know heights on Locust and in the simulator, so that the same phases apply to both. A *rate* scales a user's
-turns: at 2 it takes two turns in each ``interval_ms``, at 0.5 one in two of them, at 0 none. Rates are thousandths, and
-what a user has earned towards its next turn is an integer, so that the same heights give the same turns everywhere.
+Users know heights and times on Locust and in the simulator, so that the same phases apply to both. A *rate* scales a
+user's turns: at 2 it takes two turns in each ``interval_ms``, at 0.5 one in two of them, at 0 none. Rates are
+thousandths and all arithmetic is on integers, so that the same heights and times give the same turns everywhere.
+
+A phase goes by height or by time. By height a ramp stands still while the chain stalls; by time it goes on.
 """
 
 from __future__ import annotations
 
 import reprlib
+from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 Height = Annotated[int, Field(ge=1, le=1_000_000)]
 Rate = Annotated[float, Field(ge=0, le=100)]
 
 MILLI: Final = 1_000
+MAX_MS: Final = 31 * 86_400 * 1_000
+"""The longest load, in milliseconds."""
+GRID_MS: Final = 50
+"""By time, a rate that changes smoothly changes so often."""
+MAX_TRACE_POINTS: Final = 10_000
+
+Moment = Annotated[int, Field(ge=0, le=MAX_MS)]
+Duration = Annotated[int, Field(ge=1, le=MAX_MS)]
+TracePoint = Annotated[tuple[Moment, Rate], Field(strict=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a user knows when it looks at its phases."""
+
+    height: int = 0
+    at_ms: int = 0
+    """Since the load began."""
+    basefee_lane: int = 0
+    backlog: int = 0
+    """Timers of the chain that are due and wait."""
 
 
 class _Phase(BaseModel):
-    """From one height on, up to another one or the end."""
+    """From one height or moment on, up to another one or the end."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    from_height: Height = 1
-    """It begins once this height is final."""
+    from_height: Height | None = None
+    """It begins once this height is final; by default at once."""
     until_height: Height | None = None
     """It is over once this height is final; by default it lasts to the end."""
+    from_ms: Moment | None = None
+    """By time: it begins so many milliseconds after the load."""
+    until_ms: Duration | None = None
+    """By time: it is over so many milliseconds after the load began; by default it lasts to the end."""
 
     @model_validator(mode="after")
     def _ends_later(self) -> _Phase:
-        if self.until_height is not None and self.until_height <= self.from_height:
-            raise ValueError(f"until_height: {self.until_height} is not above from_height ({self.from_height})")
+        by_height = [name for name in ("from_height", "until_height") if getattr(self, name) is not None]
+        by_time = [name for name in ("from_ms", "until_ms") if getattr(self, name) is not None]
+        if by_height and by_time:
+            raise ValueError(f"{by_time[0]}: a phase goes by height or by time; this one has {by_height[0]} as well")
+        if self.end is not None and self.end <= self.begin:
+            raise ValueError(f"until_{self.unit}: {self.end} is not above from_{self.unit} ({self.begin})")
         return self
 
-    def lasts_at(self, height: int) -> bool:
-        return self.from_height <= height and (self.until_height is None or height < self.until_height)
+    @property
+    def is_by_time(self) -> bool:
+        return self.from_ms is not None or self.until_ms is not None
+
+    @property
+    def unit(self) -> str:
+        """How the names of the fields end that it goes by."""
+        return "ms" if self.is_by_time else "height"
+
+    @property
+    def begin(self) -> int:
+        """The first height or millisecond."""
+        return (self.from_ms or 0) if self.is_by_time else (self.from_height or 1)
+
+    @property
+    def end(self) -> int | None:
+        """The first height or millisecond after it; ``None`` if it lasts to the end."""
+        return self.until_ms if self.is_by_time else self.until_height
+
+    def lasts_at(self, seen: Seen) -> bool:
+        place = seen.at_ms if self.is_by_time else seen.height
+        return self.begin <= place and (self.end is None or place < self.end)
+
+    def rate_milli(self, seen: Seen) -> int:
+        """The rate at a moment at which it lasts, in thousandths."""
+        return self._rate_after((seen.at_ms if self.is_by_time else seen.height) - self.begin)
+
+    def next_change_ms(self, at_ms: int) -> int | None:
+        """The first millisecond at which the rate may be another by time alone; ``None`` if there is none."""
+        if not self.is_by_time:
+            return None
+        if at_ms < self.begin:
+            return self.begin
+        step = self._step_ms(at_ms - self.begin)
+        changes = [self.end] if step is None else [self.end, self.begin + step]
+        return min((change for change in changes if change is not None), default=None)
+
+    def _rate_after(self, place: int) -> int:
+        """The rate so many heights or milliseconds after its beginning."""
+        raise NotImplementedError
+
+    def _step_ms(self, place: int) -> int | None:
+        """By time: the place after this one at which the rate may be another; ``None`` if it stays."""
+        return None
+
+    def _smooth(self, place: int) -> int:
+        """The place whose rate holds at one."""
+        return place // GRID_MS * GRID_MS if self.is_by_time else place
+
+
+class _BoundedPhase(_Phase):
+    """A phase that needs an end."""
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> _BoundedPhase:
+        if self.end is None:
+            raise ValueError(f"until_{self.unit}: a {getattr(self, 'kind', 'phase')} needs one")
+        return self
+
+    @property
+    def _length(self) -> int:
+        assert self.end is not None
+        return self.end - self.begin
 
 
 class SteadyPhase(_Phase):
@@ -46,54 +140,195 @@ class SteadyPhase(_Phase):
     rate: Rate
     """How many times as many turns as ``interval_ms`` says."""
 
-    def rate_milli(self, height: int) -> int:
-        """The rate at a height at which it lasts, in thousandths."""
+    def _rate_after(self, place: int) -> int:
         return _milli(self.rate)
 
 
-class RampPhase(_Phase):
-    """Turns become more or less frequent, by the same amount from each height to the next."""
+class RampPhase(_BoundedPhase):
+    """Turns become more or less frequent, by the same amount from each height or moment to the next."""
 
     kind: Literal["ramp"]
     from_rate: Rate = 0.0
-    """The rate at ``from_height``."""
+    """The rate at the beginning."""
     to_rate: Rate
-    """The rate that it comes to when ``until_height`` is final."""
+    """The rate that it comes to at the end."""
+
+    def _rate_after(self, place: int) -> int:
+        first, last = _milli(self.from_rate), _milli(self.to_rate)
+        return first + (last - first) * self._smooth(place) // self._length
+
+    def _step_ms(self, place: int) -> int:
+        return self._smooth(place) + GRID_MS
+
+
+class StepPhase(_BoundedPhase):
+    """Turns become more or less frequent in steps of the same length and height."""
+
+    kind: Literal["step"]
+    from_rate: Rate = 0.0
+    """The rate of the first step."""
+    to_rate: Rate
+    """The rate of the last step."""
+    steps: Annotated[int, Field(ge=2, le=1_000)] = 5
+    """How many steps there are."""
+
+    def _rate_after(self, place: int) -> int:
+        first, last = _milli(self.from_rate), _milli(self.to_rate)
+        return first + (last - first) * self._number(place) // (self.steps - 1)
+
+    def _step_ms(self, place: int) -> int:
+        return -(-(self._number(place) + 1) * self._length // self.steps)
+
+    def _number(self, place: int) -> int:
+        return place * self.steps // self._length
+
+
+class SpikePhase(_BoundedPhase):
+    """Turns become more frequent up to the middle of the phase, and less frequent again from there."""
+
+    kind: Literal["spike"]
+    rate: Rate
+    """The rate in the middle."""
+    base_rate: Rate = 1.0
+    """The rate at the beginning and at the end."""
+
+    def _rate_after(self, place: int) -> int:
+        base, peak, place = _milli(self.base_rate), _milli(self.rate), self._smooth(place)
+        return base + (peak - base) * 2 * min(place, self._length - place) // self._length
+
+    def _step_ms(self, place: int) -> int:
+        return self._smooth(place) + GRID_MS
+
+
+class SinePhase(_Phase):
+    """Turns become more and less frequent, as a sine does."""
+
+    kind: Literal["sine"]
+    rate: Rate = 1.0
+    """The mean rate, at which it begins."""
+    amplitude: Rate
+    """How far the rate rises above the mean and falls below it; at most ``rate``."""
+    period: Annotated[int, Field(ge=2, le=1_000_000)] | None = None
+    """By height: blocks of one period."""
+    period_ms: Annotated[int, Field(ge=4 * GRID_MS, le=MAX_MS)] | None = None
+    """By time: milliseconds of one period."""
 
     @model_validator(mode="after")
-    def _has_an_end(self) -> RampPhase:
-        if self.until_height is None:
-            raise ValueError("until_height: a ramp needs one")
+    def _has_a_period(self) -> SinePhase:
+        if self.amplitude > self.rate:
+            raise ValueError(f"amplitude: {self.amplitude:g} is above rate ({self.rate:g})")
+        _check_units(self, ("period",), ("period_ms",))
         return self
 
-    def rate_milli(self, height: int) -> int:
-        assert self.until_height is not None
-        first, last = _milli(self.from_rate), _milli(self.to_rate)
-        return first + (last - first) * (height - self.from_height) // (self.until_height - self.from_height)
+    def _rate_after(self, place: int) -> int:
+        period = self.period_ms if self.is_by_time else self.period
+        assert period is not None
+        return _milli(self.rate) + _sine(_milli(self.amplitude), self._smooth(place) % period, period)
+
+    def _step_ms(self, place: int) -> int:
+        return self._smooth(place) + GRID_MS
 
 
 class BurstPhase(_Phase):
-    """For some blocks of each period turns are more frequent."""
+    """For a part of each period turns are more frequent."""
 
     kind: Literal["burst"]
     rate: Rate
     """The rate in a burst."""
     base_rate: Rate = 1.0
     """The rate between bursts."""
-    blocks: Height = 1
-    """How many blocks a burst lasts."""
-    every: Height = 10
-    """Blocks from the beginning of one burst to that of the next; the first begins with the phase."""
+    blocks: Height | None = None
+    """By height: how many blocks a burst lasts; by default one."""
+    every: Height | None = None
+    """By height: blocks from the beginning of one burst to that of the next, by default ten; the first begins with the
+    phase."""
+    lasts_ms: Duration | None = None
+    """By time: how long a burst lasts."""
+    every_ms: Duration | None = None
+    """By time: milliseconds from the beginning of one burst to that of the next."""
 
     @model_validator(mode="after")
     def _leaves_a_pause(self) -> BurstPhase:
-        if self.blocks >= self.every:
-            raise ValueError(f"blocks: {self.blocks} is not below every ({self.every})")
+        _check_units(self, (), ("lasts_ms", "every_ms"), ("blocks", "every"))
+        name, every_name = ("lasts_ms", "every_ms") if self.is_by_time else ("blocks", "every")
+        length, every = self.lengths
+        if length >= every:
+            raise ValueError(f"{name}: {length} is not below {every_name} ({every})")
         return self
 
-    def rate_milli(self, height: int) -> int:
-        is_burst = (height - self.from_height) % self.every < self.blocks
-        return _milli(self.rate if is_burst else self.base_rate)
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """Of a burst, and of a period."""
+        if self.is_by_time:
+            return self.lasts_ms or 1, self.every_ms or 1
+        return self.blocks or 1, self.every or 10
+
+    def _rate_after(self, place: int) -> int:
+        length, every = self.lengths
+        return _milli(self.rate if place % every < length else self.base_rate)
+
+    def _step_ms(self, place: int) -> int:
+        length, every = self.lengths
+        begun = place // every * every
+        return begun + (length if place - begun < length else every)
+
+
+class TracePhase(_Phase):
+    """Turns are as frequent as a recorded load was."""
+
+    kind: Literal["trace"]
+    points: Annotated[list[TracePoint], Field(min_length=1, max_length=MAX_TRACE_POINTS)]
+    """Pairs of a place and a rate, ascending: heights or milliseconds after the phase's beginning. A rate holds up to
+    the next place; before the first one it is 0. A scenario's file may name a file of them instead."""
+
+    @field_validator("points", mode="before")
+    @classmethod
+    def _is_no_path(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            raise ValueError(f"{given!r} is a path, which only a scenario that is read from a file may have")
+        return given
+
+    @model_validator(mode="after")
+    def _ascends(self) -> TracePhase:
+        for number, (before, after) in enumerate(zip(self.points, self.points[1:], strict=False), 1):
+            if after[0] <= before[0]:
+                raise ValueError(f"points[{number}]: {after[0]} is not above {before[0]}, the place before")
+        return self
+
+    def _rate_after(self, place: int) -> int:
+        number = bisect_right(self.points, place, key=_place_of)
+        return _milli(self.points[number - 1][1]) if number else 0
+
+    def _step_ms(self, place: int) -> int | None:
+        number = bisect_right(self.points, place, key=_place_of)
+        return self.points[number][0] if number < len(self.points) else None
+
+
+class FeedbackPhase(_Phase):
+    """Turns are as frequent as what users see of the chain says: they back off, or press on."""
+
+    kind: Literal["feedback"]
+    watches: Literal["basefee_lane", "backlog"]
+    """What the rate follows: the basefee of the timer lane, or the timers that are due and wait."""
+    low: Annotated[int, Field(ge=0, lt=2**63)]
+    """Up to this value ``low_rate`` holds."""
+    high: Annotated[int, Field(ge=1, lt=2**63)]
+    """From this value on ``high_rate`` holds; in between the rate changes evenly."""
+    low_rate: Rate
+    """The rate at ``low`` and below."""
+    high_rate: Rate
+    """The rate at ``high`` and above."""
+
+    @model_validator(mode="after")
+    def _low_is_low(self) -> FeedbackPhase:
+        if self.high <= self.low:
+            raise ValueError(f"high: {self.high} is not above low ({self.low})")
+        return self
+
+    def rate_milli(self, seen: Seen) -> int:
+        value = min(max(seen.basefee_lane if self.watches == "basefee_lane" else seen.backlog, self.low), self.high)
+        first, last = _milli(self.low_rate), _milli(self.high_rate)
+        return first + (last - first) * (value - self.low) // (self.high - self.low)
 
 
 class PausePhase(_Phase):
@@ -101,12 +336,14 @@ class PausePhase(_Phase):
 
     kind: Literal["pause"]
 
-    def rate_milli(self, height: int) -> int:
+    def _rate_after(self, place: int) -> int:
         return 0
 
 
-AnyPhase = SteadyPhase | RampPhase | BurstPhase | PausePhase
-PHASE_NAMES: Final = ("steady", "ramp", "burst", "pause")
+AnyPhase = (
+    SteadyPhase | RampPhase | StepPhase | SpikePhase | SinePhase | BurstPhase | TracePhase | FeedbackPhase | PausePhase
+)
+PHASE_NAMES: Final = ("steady", "ramp", "step", "spike", "sine", "burst", "trace", "feedback", "pause")
 
 
 def _is_known(given: Any) -> Any:
@@ -125,66 +362,51 @@ def check_order(phases: Sequence[AnyPhase]) -> None:
     """Raise :class:`ValueError`, with the field, if phases are not one after the other."""
     for position, phase in enumerate(phases[1:], 1):
         before = phases[position - 1]
-        if before.until_height is None:
-            raise ValueError(f"phases[{position - 1}].until_height: is missing, and another phase follows")
-        if phase.from_height < before.until_height:
+        if phase.is_by_time != before.is_by_time:
             raise ValueError(
-                f"phases[{position}].from_height: {phase.from_height} is below {before.until_height},"
+                f"phases[{position}]: goes by {_scale(phase)}, and the phase before by {_scale(before)};"
+                f" expected all by height or all by time"
+            )
+        if before.end is None:
+            raise ValueError(f"phases[{position - 1}].until_{before.unit}: is missing, and another phase follows")
+        if phase.begin < before.end:
+            raise ValueError(
+                f"phases[{position}].from_{phase.unit}: {phase.begin} is below {before.end},"
                 f" where the phase before ends"
             )
 
 
-class Rhythm:
-    """When one user takes its turns.
+def _scale(phase: AnyPhase) -> str:
+    return "time" if phase.is_by_time else "height"
 
-    A user is looked at again and again. For each look it is asked for :meth:`next_delay_ms`, how long it is until the
-    one after it, and then :meth:`takes_turn` says whether this look is a turn. So the delay behind a look is reckoned
-    with the heights that were known at the looks before it.
-    """
 
-    def __init__(
-        self,
-        interval_ms: int,
-        phases: Sequence[AnyPhase] = (),
-        from_height: int | None = None,
-        until_height: int | None = None,
-    ) -> None:
-        self.interval_ms = interval_ms
-        self._phases = tuple(phases)
-        self._from_height = from_height or 0
-        self._until_height = until_height
-        self._is_plain = not (phases or from_height or until_height)
-        self._height = 0
-        self._turn_costs = interval_ms * MILLI
-        """Milliseconds times thousandths of a rate."""
-        self._earned = 0
+def _check_units(
+    phase: _Phase, needed_by_height: Sequence[str], needed_by_time: Sequence[str], by_height: Sequence[str] = ()
+) -> None:
+    """Raise :class:`ValueError` if a phase has lengths in blocks although it goes by time, or the other way round."""
+    needed, of_others = needed_by_height, needed_by_time
+    if phase.is_by_time:
+        needed, of_others = needed_by_time, [*needed_by_height, *by_height]
+    for name in of_others:
+        if getattr(phase, name) is not None:
+            raise ValueError(f"{name}: the phase goes by {'time' if phase.is_by_time else 'height'}")
+    for name in needed:
+        if getattr(phase, name) is None:
+            raise ValueError(f"{name}: is missing in a phase by {'time' if phase.is_by_time else 'height'}")
 
-    def rate_milli(self, height: int) -> int:
-        """The rate when a height is final, in thousandths."""
-        if height < self._from_height or (self._until_height is not None and height >= self._until_height):
-            return 0
-        phase = next((phase for phase in self._phases if phase.lasts_at(height)), None)
-        return MILLI if phase is None else phase.rate_milli(height)
 
-    def next_delay_ms(self) -> int:
-        """How long until the user is looked at again, at the rate of the height that it knows of."""
-        if self._is_plain:
-            return self.interval_ms
-        rate = self.rate_milli(self._height)
-        delay_ms = self.interval_ms if rate <= MILLI else max(1, -(-self._turn_costs // rate))
-        self._earned = min(self._earned + delay_ms * rate, 2 * self._turn_costs)
-        return delay_ms
-
-    def takes_turn(self, height: int) -> bool:
-        """Whether the user takes a turn now that it knows of this height."""
-        if self._is_plain:
-            return True
-        self._height = max(self._height, height)
-        if self.rate_milli(height) == 0 or self._earned < self._turn_costs:
-            return False
-        self._earned -= self._turn_costs
-        return True
+def _place_of(point: tuple[int, float]) -> int:
+    return point[0]
 
 
 def _milli(rate: float) -> int:
     return round(rate * MILLI)
+
+
+def _sine(amplitude: int, place: int, period: int) -> int:
+    """A sine at a place of its period, by Bhaskara's approximation, in integers: within 0.2 % of the amplitude."""
+    half = 2 * place >= period
+    x = 2 * place - period if half else 2 * place
+    product = x * (period - x)
+    height = amplitude * 16 * product // (5 * period * period - 4 * product)
+    return -height if half else height

@@ -6,17 +6,22 @@ random source. So the genesis, the simulator and every Locust process agree on t
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from random import Random
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from blake3 import blake3
 from nacl.signing import SigningKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
-from loadgen.workloads.base import Member, Options
-from loadgen.workloads.phases import Height, Phase, Rhythm, check_order
+from loadgen.workloads.actor_program import is_program_path
+from loadgen.workloads.arrival import Schedule
+from loadgen.workloads.base import Member, Options, Workload
+from loadgen.workloads.locustfiles import OwnLocust
+from loadgen.workloads.own import OwnWorkload, kind_of, kind_of_a_run, one_line
+from loadgen.workloads.phases import Height, Phase, check_order
+from loadgen.workloads.program import ProgramOptions
 from loadgen.workloads.registry import WORKLOADS
 from loadgen.workloads.user import LoadUser
 from validator.chain.genesis import GenesisActor
@@ -27,10 +32,19 @@ from validator.primitives.types import Address
 FUNDING: Final = 10**24
 """Balance of each user's account, and of each user's actor, at genesis, in the smallest CBY unit."""
 
-MAX_USERS: Final = 10_000
+MAX_BUDGET: Final = 10**30
+MAX_USERS: Final = 100_000
 MAX_PROCESSES: Final = 64
+MAX_USERS_PER_CLIENT: Final = 10_000
 ACTOR_ADDRESS_PREFIX: Final = b"\xac"
 """First byte of every load actor's address, so that none is a reserved one."""
+
+
+class Funding(NamedTuple):
+    """Balances of a user at genesis, in the smallest CBY unit."""
+
+    account: int
+    actor: int
 
 
 class UserGroup(BaseModel):
@@ -38,36 +52,53 @@ class UserGroup(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
-    workload: str
-    """The workload of the users."""
+    workload: str | OwnWorkload
+    """The workload of the users: the name of one that ships, or the path of a Python file of one's own."""
     count: Annotated[int, Field(ge=1, le=MAX_USERS)] = 1
     """How many there are."""
     interval_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
     """Milliseconds between two turns of a user."""
+    arrival: Literal["closed", "open"] = "closed"
+    """Whether a turn is due an interval after the one before began, or by the clock alone."""
     options: Annotated[dict[str, Any], Field(validate_default=True)] = {}
     """The workload's own options; see its module."""
     from_height: Height | None = None
     """They begin once this height is final; by default at once."""
     until_height: Height | None = None
     """They take no turn any more once this height is final; by default they go on to the end."""
+    budget: Annotated[int, Field(ge=1, le=MAX_BUDGET)] | None = None
+    """What the group's accounts and actors hold together at genesis, in the smallest CBY unit; they can spend no more.
+    Users get equal shares. By default each account and each actor holds 10**24."""
+
+    @field_validator("workload", mode="before")
+    @classmethod
+    def _workload_is_a_name_or_a_text(cls, given: Any) -> Any:
+        if isinstance(given, Mapping):
+            return OwnWorkload.model_validate(given)
+        if not isinstance(given, str | OwnWorkload):
+            raise PydanticKnownError("string_type")
+        return given
 
     @field_validator("workload")
     @classmethod
-    def _workload_is_known(cls, name: str) -> str:
-        if name not in WORKLOADS:
+    def _workload_is_known(cls, workload: str | OwnWorkload) -> str | OwnWorkload:
+        if isinstance(workload, str) and workload not in WORKLOADS:
+            if is_program_path(workload):
+                raise ValueError(f"{workload!r} is a path, which only a scenario that is read from a file may have")
             raise PydanticCustomError(
                 "unknown_name",
                 "unknown {what} '{name}'; known: {known}",
-                {"what": "workload", "name": name, "known": ", ".join(sorted(WORKLOADS))},
+                {"what": "workload", "name": workload, "known": ", ".join(sorted(WORKLOADS))},
             )
-        return name
+        kind_of(workload)
+        return workload
 
     @field_validator("options")
     @classmethod
     def _options_are_right(cls, given: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-        name = info.data.get("workload")
-        if name is not None:
-            WORKLOADS[name].options_type.model_validate(given)
+        workload = info.data.get("workload")
+        if workload is not None:
+            _parsed(workload, given)
         return given
 
     @model_validator(mode="after")
@@ -76,12 +107,45 @@ class UserGroup(BaseModel):
             raise ValueError(f"until_height: {self.until_height} is not above from_height ({self.from_height})")
         return self
 
+    @property
+    def title(self) -> str:
+        """The workload, with the program that its actors run."""
+        options = self.parsed_options()
+        name = self.kind.name
+        return f"{name} {options.program.name}" if isinstance(options, ProgramOptions) else name
+
+    @property
+    def kind(self) -> type[Workload[Any]]:
+        """The class of its workload."""
+        return kind_of(self.workload)
+
     def actor_code(self) -> str:
-        return WORKLOADS[self.workload].actor_code(self.parsed_options())
+        return self.kind.actor_code(self.parsed_options())
 
     def parsed_options(self) -> Options:
         """The options with the workload's defaults filled in."""
-        return WORKLOADS[self.workload].options_type.model_validate(self.options)
+        return _parsed(self.workload, self.options)
+
+    @property
+    def is_attack(self) -> bool:
+        return self.kind.is_attack
+
+    @property
+    def funding(self) -> Funding:
+        """What each user of the group has at genesis."""
+        if self.budget is None:
+            return Funding(FUNDING, FUNDING)
+        share = self.budget // self.count
+        actor = share * self.kind.actor_percent // 100
+        return Funding(share - actor, actor)
+
+
+def _parsed(workload: str | OwnWorkload, options: dict[str, Any]) -> Options:
+    kind = kind_of(workload)
+    if isinstance(workload, str):
+        return kind.options_type.model_validate(options)
+    with one_line(workload.file):
+        return kind.options_type.model_validate(options)
 
 
 class LoadPlan(BaseModel):
@@ -91,10 +155,19 @@ class LoadPlan(BaseModel):
 
     processes: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] = 1
     """Locust processes that share the users."""
+    users_per_client: Annotated[int, Field(ge=1, le=MAX_USERS_PER_CLIENT)] = 1
+    """Users whose requests one Locust user makes, all of a moment together."""
+    signers: Annotated[int, Field(ge=0, le=MAX_PROCESSES)] = 0
+    """Processes beside each Locust process that sign its transactions; without them it signs them itself."""
     users: list[UserGroup] = []
     """Groups of users that do the same."""
     phases: list[Phase] = []
-    """Stretches of heights in which all users take more or fewer turns, one after the other."""
+    """Stretches of heights or times in which all users take more or fewer turns, one after the other."""
+    locust: OwnLocust | None = None
+    """Locust users and a shape of one's own, which run beside the users above: the path of a Locustfile, or a list of
+    such."""
+    external: bool = False
+    """The run does not drive the users that its genesis has: ``stampede load`` does."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> LoadPlan:
@@ -107,8 +180,18 @@ class LoadPlan(BaseModel):
                 raise ValueError(
                     f"users[{place}].options: there is no user {beyond[0]}, the last is {self.user_count - 1}"
                 )
+        self._check_names()
         check_order(self.phases)
         return self
+
+    def _check_names(self) -> None:
+        named: dict[str, str | OwnWorkload] = {}
+        for place, group in enumerate(self.users):
+            if named.setdefault(group.kind.name, group.workload) != group.workload:
+                raise ValueError(
+                    f"users[{place}].workload: another file's workload is named {group.kind.name}, too;"
+                    " expected different names"
+                )
 
     def check_heights(self, stop_height: int) -> None:
         """Raise :class:`ValueError`, with the path of the field, if something begins after the load has stopped."""
@@ -126,8 +209,28 @@ class LoadPlan(BaseModel):
         return [*self.users, *self.phases]
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is no load."""
+        return not self.users and self.locust is None
+
+    @property
     def user_count(self) -> int:
         return sum(group.count for group in self.users)
+
+    @property
+    def client_count(self) -> int:
+        """The Locust users."""
+        return -(-self.user_count // self.users_per_client)
+
+    def users_of(self, client: int) -> range:
+        """The numbers of the users whose requests a Locust user makes."""
+        first = client * self.users_per_client
+        return range(first, min(first + self.users_per_client, self.user_count))
+
+    @property
+    def titles(self) -> list[str]:
+        """Each user's workload, with its program, by the user's number."""
+        return [title for group in self.users for title in [group.title] * group.count]
 
     @property
     def _groups(self) -> list[UserGroup]:
@@ -136,24 +239,33 @@ class LoadPlan(BaseModel):
 
     def genesis_accounts(self, seed: int) -> dict[Address, int]:
         """The users' accounts and what they hold at genesis, by number."""
-        return {_account_address(seed, number): FUNDING for number in range(self.user_count)}
+        return {_account_address(seed, number): group.funding.account for number, group in enumerate(self._groups)}
 
     def genesis_actors(self, seed: int) -> dict[Address, GenesisActor]:
         """The users' actors at genesis, by number; a user is its actor's deployer."""
-        codes = [code for group in self.users for code in [group.actor_code()] * group.count]
+        kinds = [kind for group in self.users for kind in [(group.actor_code(), group.funding.actor)] * group.count]
         return {
-            _actor_address(seed, number): GenesisActor(code, deployer, FUNDING)
-            for number, (deployer, code) in enumerate(zip(self.genesis_accounts(seed), codes, strict=True))
+            _actor_address(seed, number): GenesisActor(code, deployer, balance)
+            for number, (deployer, (code, balance)) in enumerate(zip(self.genesis_accounts(seed), kinds, strict=True))
         }
+
+    @property
+    def attackers(self) -> tuple[int, ...]:
+        """The numbers of the users that attack."""
+        return tuple(number for number, group in enumerate(self._groups) if group.is_attack)
+
+    def attacking_addresses(self, seed: int) -> frozenset[Address]:
+        """The accounts and actors of the users that attack."""
+        return frozenset(of(seed, number) for number in self.attackers for of in (_account_address, _actor_address))
 
     def genesis_runners(self, seed: int) -> tuple[Address, ...]:
         """The users that are registered runners, addresses ascending."""
-        runners = (number for number, group in enumerate(self._groups) if WORKLOADS[group.workload].is_runner)
+        runners = (number for number, group in enumerate(self._groups) if group.kind.is_runner)
         return tuple(sorted(_account_address(seed, number) for number in runners))
 
     def genesis_deployers(self, seed: int) -> list[Address]:
         """The users that may give system instructions, by number."""
-        deployers = (number for number, group in enumerate(self._groups) if WORKLOADS[group.workload].is_deployer)
+        deployers = (number for number, group in enumerate(self._groups) if group.kind.is_deployer)
         return [_account_address(seed, number) for number in deployers]
 
     def build_users(
@@ -167,26 +279,51 @@ class LoadPlan(BaseModel):
 
         ``chain_id`` and ``parameters`` are the chain's, as its genesis has them.
         """
-        peers = tuple(self.genesis_accounts(seed))
-        actors = tuple(_actor_address(seed, number) for number in range(self.user_count))
-        users = []
-        for number, group in enumerate(self._groups):
-            if numbers is not None and number not in numbers:
-                continue
-            random = Random(int.from_bytes(_derive(b"random", seed, number), "big"))
-            member = Member(number, peers[number], actors[number], peers, actors, random, parameters)
-            workload = WORKLOADS[group.workload](group.parsed_options(), member)
-            rhythm = Rhythm(group.interval_ms, self.phases, group.from_height, group.until_height)
-            users.append(LoadUser(_key(seed, number), chain_id, rhythm, workload))
-        return users
+        population = Population(self, seed, chain_id, parameters)
+        wanted = range(self.user_count) if numbers is None else sorted(numbers)
+        return [population.build_user(number) for number in wanted]
 
 
-def _key(seed: int, number: int) -> SigningKey:
+class Population:
+    """The users of a plan, to be built one by one."""
+
+    def __init__(self, plan: LoadPlan, seed: int, chain_id: str, parameters: Parameters = DEFAULTS) -> None:
+        """As :meth:`LoadPlan.build_users`."""
+        self.titles: Final = plan.titles
+        self._groups = plan._groups
+        self._kinds = {group.workload: kind_of_a_run(group.workload) for group in plan.users}
+        self._users_of = plan.users_of
+        self._phases = plan.phases
+        self._seed, self._chain_id, self._parameters = seed, chain_id, parameters
+        self._peers = tuple(plan.genesis_accounts(seed))
+        self._actors = tuple(_actor_address(seed, number) for number in range(plan.user_count))
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def build_users_of(self, client: int) -> list[LoadUser]:
+        """The users whose requests a Locust user makes."""
+        return [self.build_user(number) for number in self._users_of(client)]
+
+    def build_user(self, number: int) -> LoadUser:
+        """A user that has sent nothing yet."""
+        seed, group = self._seed, self._groups[number]
+        random = Random(int.from_bytes(_derive(b"random", seed, number), "big"))
+        address, actor = self._peers[number], self._actors[number]
+        member = Member(number, address, actor, self._peers, self._actors, random, self._parameters)
+        kind = self._kinds[group.workload]
+        workload = kind(kind.options_type.model_validate(group.options), member)
+        schedule = Schedule(group.interval_ms, self._phases, group.from_height, group.until_height)
+        return LoadUser(user_key(seed, number), self._chain_id, schedule, workload, group.arrival == "open")
+
+
+def user_key(seed: int, number: int) -> SigningKey:
+    """The key of a user's account."""
     return SigningKey(_derive(b"key", seed, number))
 
 
 def _account_address(seed: int, number: int) -> Address:
-    return address_of(bytes(_key(seed, number).verify_key))
+    return address_of(bytes(user_key(seed, number).verify_key))
 
 
 def _actor_address(seed: int, number: int) -> Address:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from loadgen.workloads.attacks.registry import ATTACKS
 from loadgen.workloads.base import Workload
 from loadgen.workloads.churn import Churn
 from loadgen.workloads.flood import Flood
@@ -15,7 +16,7 @@ from loadgen.workloads.runner import Runner
 from loadgen.workloads.storm import Storm
 from loadgen.workloads.transfer import Transfer
 
-WORKLOADS: Final[Mapping[str, type[Workload[Any]]]] = {
-    workload.name: workload for workload in (Heartbeat, Flood, Churn, Storm, Transfer, Program, Runner, Governance)
-}
-"""By name. A new workload is one file and one entry here."""
+USUAL: Final[tuple[type[Workload[Any]], ...]] = (Heartbeat, Flood, Churn, Storm, Transfer, Program, Runner, Governance)
+
+WORKLOADS: Final[Mapping[str, type[Workload[Any]]]] = {workload.name: workload for workload in (*USUAL, *ATTACKS)}
+"""By name. A new workload is one file and one entry here, or in :mod:`loadgen.workloads.attacks.registry`."""

@@ -25,7 +25,7 @@ MAX_REMEMBERED: Final = 1_024
 class RunnerOptions(Options):
     """Options of :class:`Runner`."""
 
-    serves: Annotated[int, Field(ge=0, lt=10_000)]
+    serves: Annotated[int, Field(ge=0, lt=100_000)]
     """The user whose actor's jobs are answered, by number."""
     least: Annotated[int, Field(ge=0, lt=2**63)] = 900
     """The least number that it answers with."""

@@ -19,7 +19,9 @@ Script = list[Operation]
 GET_CYCLES: Final = 10
 SET_CYCLES: Final = 200
 EMIT_CYCLES: Final = 50
+TRANSFER_CYCLES: Final = 200
 SCHEDULE_CYCLES: Final = 1_000
+SEND_CYCLES: Final = 80
 CHANGE_TIMER_CYCLES: Final = 500
 """Cost of ``cancel`` and ``extend``."""
 
@@ -98,6 +100,16 @@ def extend_saved(key: str, expires_at: int) -> Operation:
     return ["extend", {"saved": key, "expires_at": expires_at}]
 
 
+def send(to: str, handler: str, payload: str, cycles: int, cells: int) -> Operation:
+    """Queue a message to an actor, by address text, with what is reserved for its run."""
+    return ["send", {"to": to, "handler": handler, "payload": payload, "cycles": cycles, "cells": cells}]
+
+
+def transfer(to: str, amount: int) -> Operation:
+    """Pay somebody, by address text, out of the actor's balance."""
+    return ["transfer", {"to": to, "amount": amount}]
+
+
 def _cost_of_operation(operation: Operation) -> Cost:
     match operation:
         case ["burn", int(cycles)]:
@@ -106,8 +118,12 @@ def _cost_of_operation(operation: Operation) -> Cost:
             return Cost(SET_CYCLES, _size(key) + _size(value))
         case ["emit", str(), str(text)]:
             return Cost(EMIT_CYCLES, _size(text))
+        case ["transfer", dict()]:
+            return Cost(TRANSFER_CYCLES)
         case ["schedule", dict(call)]:
             return _cost_of_schedule(call)
+        case ["send", {"payload": str(payload), "cycles": int(cycles), "cells": int(cells)}]:
+            return Cost(SEND_CYCLES + cycles, _size(payload) + cells)
         case ["cancel" | "extend", dict(call)]:
             return Cost(CHANGE_TIMER_CYCLES + (GET_CYCLES if "saved" in call else 0))
         case ["try", list(inner)]:

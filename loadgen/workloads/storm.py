@@ -46,6 +46,11 @@ class Storm(Workload[StormOptions]):
 
     name: ClassVar[str] = "storm"
     options_type: ClassVar[type[Options]] = StormOptions
+    is_attack: ClassVar[bool] = True
+    goal: ClassVar[str] = "timers that can never do their work have to be removed while others run"
+    defence: ClassVar[str] = (
+        "removal draws on `TIMER_GC_CYCLES` alone; what cannot pay the lane price waits outside of the lane"
+    )
     _scheduled = 0
 
     def intents(self, observation: Observation) -> list[Intent]:

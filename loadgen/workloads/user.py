@@ -2,13 +2,15 @@
 
 The user is pure. Whoever drives it (Locust over HTTP, or the simulator) calls :meth:`LoadUser.next_transactions` each
 time that :meth:`~LoadUser.next_delay_ms` has passed and submits the transactions that it returns, in order. It reports
-which were rejected (:meth:`~LoadUser.rejected`) or may not have arrived (:meth:`~LoadUser.undelivered`).
+which were rejected (:meth:`~LoadUser.rejected`) or may not have arrived (:meth:`~LoadUser.undelivered`). Times are
+milliseconds since the load began.
 
 Nonces. A transaction that was sent is remembered until it is final. One that may not have arrived is sent again, byte
 for byte, before anything new; all of them are when the account's nonce has not moved for ``STALL_BLOCKS`` blocks (a
 validator died with it). If basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce, and
 with fees so much higher that it takes the place of the former one wherever that waits.
 A rejected transaction gives its nonce back, and the next turn fills the gap; the workload learns which intents failed.
+An intent with :class:`~loadgen.workloads.base.Terms` of its own takes no part in this: its transaction is sent once.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from typing import Any, Final
 
 from nacl.signing import SigningKey
 
-from loadgen.workloads.base import Intent, Observation, Workload
-from loadgen.workloads.phases import Rhythm
-from validator.chain.transactions import Transaction, least_replacement_fee, sign
+from loadgen.workloads.arrival import OpenRhythm, Rhythm, Schedule
+from loadgen.workloads.base import Intent, Observation, Terms, Workload
+from loadgen.workloads.measures import Sends, UserSends
+from loadgen.workloads.phases import Seen
+from validator.chain.transactions import Transaction, least_replacement_fee, signed_message, wire_form
 from validator.primitives.types import PRICE_LIMIT, Address
 
 FEE_HEADROOM: Final = 4
@@ -36,13 +40,28 @@ MAX_REFUSALS: Final = 2
 
 
 @dataclass(slots=True)
+class Outgoing:
+    """A transaction that is to be sent, and may still have to be signed."""
+
+    number: int
+    """Of the user whose key signs."""
+    public_key: bytes
+    message: bytes
+    """What is to be signed."""
+    wire: bytes = b""
+    """Signed; empty until it is."""
+
+    def accept(self, signature: bytes) -> None:
+        self.wire = wire_form(self.public_key, self.message, signature)
+
+
+@dataclass(slots=True)
 class _Sent:
     """A transaction under way."""
 
     intent: Intent
     transaction: Transaction
-    wire: bytes
-    """Signed."""
+    outgoing: Outgoing
     delivered: bool = True
     resent: bool = False
     refusals: int = 0
@@ -51,7 +70,10 @@ class _Sent:
 class LoadUser:
     """One user of a load plan. Equal seeds and observations give equal transactions, byte for byte."""
 
-    def __init__(self, key: SigningKey, chain_id: str, rhythm: Rhythm, workload: Workload[Any]) -> None:
+    def __init__(
+        self, key: SigningKey, chain_id: str, schedule: Schedule, workload: Workload[Any], is_open: bool = False
+    ) -> None:
+        """``is_open``: its turns are due by the clock alone (:mod:`loadgen.workloads.arrival`)."""
         member = workload.member
         self.number: int = member.number
         """Position in the plan, from 0 on."""
@@ -59,9 +81,10 @@ class LoadUser:
         self.address: Address = member.address
         self.actor: Address = workload.watched
         """The actor that it looks at: the one that its transactions call, or whose jobs it answers."""
-        self._rhythm = rhythm
-        self.first_delay_ms: int = member.random.randrange(rhythm.interval_ms)
+        self.first_delay_ms: int = member.random.randrange(schedule.interval_ms)
         """When the first turn is due after the load's start, so that users do not move in step."""
+        self._rhythm = OpenRhythm(schedule, self.first_delay_ms) if is_open else Rhythm(schedule)
+        self._log = UserSends(Sends(), workload.name, bytes(key.verify_key))
         self._key = key
         self._chain_id = chain_id
         self._workload = workload
@@ -72,28 +95,82 @@ class LoadUser:
         self._sent: dict[int, _Sent] = {}
         """Not known to be final, by nonce."""
 
-    def next_delay_ms(self) -> int:
-        """How long until its next turn may be due; asked for once a turn."""
-        return self._rhythm.next_delay_ms()
+    @property
+    def is_open(self) -> bool:
+        """Whether its turns are due by the clock alone."""
+        return isinstance(self._rhythm, OpenRhythm)
+
+    def measure(self, sends: Sends, title: str, origin_ms: int) -> None:
+        """Note its intended sends under a title, on a clock that shows ``origin_ms`` when the load begins."""
+        self._log = UserSends(sends, title, self._log.public_key, origin_ms)
+
+    def begin(self, now_ms: int) -> None:
+        """It begins when the load has gone on for so long: turns that were due before are not its own."""
+        if isinstance(self._rhythm, OpenRhythm):
+            self._rhythm.begin(now_ms)
+
+    def end(self, now_ms: int) -> None:
+        """The load is over: the turns that still wait will not be taken."""
+        if isinstance(self._rhythm, OpenRhythm):
+            self._rhythm.advance(now_ms)
+            turns = self._rhythm.skipped + len(self._rhythm.waiting)
+            if turns:
+                self._log.skip(turns)
+
+    def next_delay_ms(self, now_ms: int = 0) -> int:
+        """How long until its next turn may be due. A closed user is asked once a turn, an open one after it."""
+        return self._rhythm.next_delay_ms(now_ms)
+
+    def has_due_turns(self, now_ms: int) -> bool:
+        """Whether a turn is due; of a closed user, each look is taken for one."""
+        if not isinstance(self._rhythm, OpenRhythm):
+            return True
+        self._rhythm.advance(now_ms)
+        return bool(self._rhythm.waiting)
 
     def reseed(self, seed: int) -> None:
         """Draw from another source from now on."""
         self._workload.member.random.seed(f"{seed}/user/{self.number}")
 
-    def next_transactions(self, observation: Observation) -> list[bytes]:
-        """The signed transactions of this turn, in nonce order. Empty if it is not the user's turn."""
+    def next_transactions(self, observation: Observation, now_ms: int = 0) -> list[bytes]:
+        """The signed transactions of this turn, or of all turns that are due, in nonce order. Empty if it is not the
+        user's turn."""
+        outgoing = self.next_outgoing(observation, now_ms)
+        for each in outgoing:
+            self.sign(each)
+        return [each.wire for each in outgoing]
+
+    def sign(self, outgoing: Outgoing) -> None:
+        """Sign what is not signed yet."""
+        if not outgoing.wire:
+            outgoing.accept(self._key.sign(outgoing.message).signature)
+
+    def next_outgoing(self, observation: Observation, now_ms: int = 0) -> list[Outgoing]:
+        """As :meth:`next_transactions`, for somebody else to sign: all of them, before the user is asked again."""
         self._settle(observation)
-        if not self._rhythm.takes_turn(observation.height):
+        seen = Seen(observation.height, now_ms, observation.basefee_lane_timer, observation.backlog)
+        if isinstance(self._rhythm, OpenRhythm):
+            return self._due_turns(self._rhythm, observation, seen)
+        if not self._rhythm.takes_turn(seen):
             return []
-        again = self._send_again(observation)
-        if again:
-            return again
+        return self._send_again(observation) or self._turn(observation, now_ms, now_ms)
+
+    def _due_turns(self, rhythm: OpenRhythm, observation: Observation, seen: Seen) -> list[Outgoing]:
+        """What is to be sent again, and all due turns for which there is room; the others go on waiting."""
+        rhythm.see(seen)
+        outgoing = [] if rhythm.is_paused else self._send_again(observation)
+        while rhythm.waiting and len(self._sent) < MAX_UNCONFIRMED:
+            outgoing += self._turn(observation, rhythm.waiting.popleft(), seen.at_ms)
+        return outgoing
+
+    def _turn(self, observation: Observation, due_ms: int, now_ms: int) -> list[Outgoing]:
         room = MAX_UNCONFIRMED - len(self._sent)
         if room <= 0:
             return []
         intents = self._workload.intents(replace(observation, next_nonce=self._next_nonce))
         for intent in intents[room:]:
             self._workload.dropped(intent)
+        self._log.note(range(self._next_nonce, self._next_nonce + len(intents[:room])), due_ms, now_ms)
         return [self._send(intent, observation) for intent in intents[:room]]
 
     def rejected(self, wire: bytes) -> None:
@@ -110,6 +187,7 @@ class LoadUser:
         self._next_nonce = sent.transaction.nonce
         for nonce in [nonce for nonce in self._sent if nonce >= sent.transaction.nonce]:
             self._workload.dropped(self._sent.pop(nonce).intent)
+            self._log.give_up(nonce)
 
     def undelivered(self, wires: list[bytes]) -> None:
         """It is unknown whether these arrived anywhere; the next turn sends them again."""
@@ -126,11 +204,11 @@ class LoadUser:
         self._next_nonce = max(self._next_nonce, self._confirmed_nonce)
         self._sent = {nonce: sent for nonce, sent in self._sent.items() if nonce >= self._confirmed_nonce}
 
-    def _send_again(self, observation: Observation) -> list[bytes]:
+    def _send_again(self, observation: Observation) -> list[Outgoing]:
         stalled = observation.height - self._progress_height >= STALL_BLOCKS
         if stalled:
             self._progress_height = observation.height
-        wires: list[bytes] = []
+        outgoing: list[Outgoing] = []
         for sent in self._sent.values():
             if not stalled and sent.delivered:
                 continue
@@ -138,27 +216,36 @@ class LoadUser:
             bid = sent.transaction
             if bid.max_fee_per_cycle < observation.basefee_cycle or bid.max_fee_per_cell < observation.basefee_cell:
                 self._sign_again(sent, observation)
-            wires.append(sent.wire)
-        return wires
+            outgoing.append(sent.outgoing)
+        return outgoing
 
-    def _send(self, intent: Intent, observation: Observation) -> bytes:
-        cycle, cell = _bid(observation, self._tip)
+    def _send(self, intent: Intent, observation: Observation) -> Outgoing:
+        terms = intent.terms or self._terms(observation)
         transaction = Transaction(
             sender=self.address,
-            nonce=self._next_nonce,
+            nonce=terms.nonce,
             gas_limit=intent.gas_limit,
             cells_limit=intent.cells_limit,
-            max_fee_per_cycle=cycle,
-            max_priority_fee_per_cycle=self._tip,
-            max_fee_per_cell=cell,
+            max_fee_per_cycle=terms.max_fee_per_cycle,
+            max_priority_fee_per_cycle=terms.max_priority_fee_per_cycle,
+            max_fee_per_cell=terms.max_fee_per_cell,
             action=intent.action,
             value=intent.value,
             timer_allowance=intent.timer_allowance,
         )
-        wire = sign(self._key, self._chain_id, transaction)
-        self._sent[self._next_nonce] = _Sent(intent, transaction, wire)
-        self._next_nonce += 1
-        return wire
+        outgoing = self._outgoing(transaction)
+        if intent.terms is None:
+            self._sent[self._next_nonce] = _Sent(intent, transaction, outgoing)
+            self._next_nonce += 1
+        return outgoing
+
+    def _outgoing(self, transaction: Transaction) -> Outgoing:
+        return Outgoing(self.number, bytes(self._key.verify_key), signed_message(self._chain_id, transaction))
+
+    def _terms(self, observation: Observation) -> Terms:
+        """The next nonce, and fees that are enough for a while."""
+        cycle, cell = _bid(observation, self._tip)
+        return Terms(self._next_nonce, cycle, self._tip, cell)
 
     def _sign_again(self, sent: _Sent, observation: Observation) -> None:
         """Bid anew, high enough to replace the transaction in a mempool in which it waits."""
@@ -171,10 +258,10 @@ class LoadUser:
             max_priority_fee_per_cycle=tip,
             max_fee_per_cell=max(cell, before.max_fee_per_cell),
         )
-        sent.wire = sign(self._key, self._chain_id, sent.transaction)
+        sent.outgoing = self._outgoing(sent.transaction)
 
     def _find(self, wire: bytes) -> _Sent | None:
-        return next((sent for sent in self._sent.values() if sent.wire == wire), None)
+        return next((sent for sent in self._sent.values() if sent.outgoing.wire == wire), None)
 
 
 def _bid(observation: Observation, tip: int) -> tuple[int, int]:

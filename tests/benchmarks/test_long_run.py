@@ -21,6 +21,7 @@ from cluster.report import page
 from cluster.report.fault_labels import marked
 from cluster.report.results import finish_run
 
+pytestmark = pytest.mark.slow
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 VALIDATORS = 4
 SIZES = ((600, 105), (1_200, 210), (2_400, 420))
@@ -83,12 +84,10 @@ def growth(records: list[Any]) -> float:
     return (large - middle) / (middle - small)
 
 
-@pytest.mark.slow
 def test_work_grows_as_heights_and_faults_do(records: list[Any]) -> None:
     assert growth(records) < MOST_GROWTH
 
 
-@pytest.mark.slow
 def test_a_walk_over_all_heights_for_each_fault_is_found(records: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     during = ProgressDuringFaults.during
 

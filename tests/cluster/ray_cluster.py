@@ -17,8 +17,10 @@ from typing import Final
 
 import psutil
 
+from cluster.live.nodes import loopback_node
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
+from tests.cluster.live.pods import UNSHARE
 
 WAIT_S: Final = 120.0
 PATIENCE_S: Final = 5.0
@@ -41,6 +43,8 @@ class RayCluster:
         }
         self.nodes: list[set[Process]] = []
         """The raylet of each node, and on the head its other processes."""
+        self.pods: list[subprocess.Popen[str]] = []
+        """The first process of each node that is a pod."""
 
     def start(self, cpus: int = 1, *options: str) -> int:
         """Another node; the first one is the head. Returns its number."""
@@ -49,7 +53,7 @@ class RayCluster:
             port = self.address.rpartition(":")[2]
             role = ["--head", f"--port={port}", "--include-dashboard=false", f"--temp-dir={self._folder}"]
         before = processes.with_argument(str(self._folder))
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *role, "--node-ip-address=127.0.0.1"]
+        command = [sys.executable, "-m", loopback_node.MODULE, "start", *role, "--node-ip-address=127.0.0.1"]
         command += [f"--num-cpus={cpus}", "--object-store-memory=80000000", "--disable-usage-stats", *options]
         done = subprocess.run(
             command,
@@ -63,6 +67,50 @@ class RayCluster:
         assert done.returncode == 0, done.stdout.decode()
         self.nodes.append(processes.with_argument(str(self._folder)) - before)
         return len(self.nodes) - 1
+
+    def start_pod(self, volume: Path, mounted_at: Path, *options: str) -> int:
+        """Another node as in a pod: with process ids of its own, and with a folder that only it has. Returns its
+        number among the pods.
+        """
+        mount = ["sh", "-c", 'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", str(volume), str(mounted_at)]
+        command = [sys.executable, "-m", loopback_node.MODULE, "start", "--block", f"--address={self.address}"]
+        command += ["--node-ip-address=127.0.0.1", "--num-cpus=1", "--object-store-memory=80000000"]
+        pod = subprocess.Popen(
+            [*UNSHARE, *mount, *command, "--disable-usage-stats", *options],
+            env={**self.environment, "PYTHONUNBUFFERED": "1"},
+            cwd=self._cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.pods.append(pod)
+        assert pod.stdout is not None
+        said: list[str] = []
+        while "Ray runtime started" not in (line := pod.stdout.readline()):
+            assert line, "".join(said)
+            said.append(line)
+        return len(self.pods) - 1
+
+    def kill_pod(self, number: int) -> None:
+        """Kill every process of a pod: they end with its first one."""
+        pod = self.pods[number]
+        if pod.poll() is None:
+            pod.kill()
+            pod.communicate()
+
+    def end_pod(self, number: int) -> None:
+        """End a pod as Kubernetes does: its raylet is asked to end, and ends its workers; then the rest is killed.
+
+        Ray knows of the workers' end at once, and of the node's only when that has not answered for long.
+        """
+        inside = psutil.Process(self.pods[number].pid).children(recursive=True)
+        (raylet,) = (each for each in inside if each.name() == "raylet")
+        workers = [each for each in inside if each.name().startswith("ray::")]
+        assert workers
+        raylet.terminate()
+        _, left = psutil.wait_procs(workers, timeout=WAIT_S)
+        assert not left
+        self.kill_pod(number)
 
     def raylet(self, number: int) -> Process:
         return next(process for process in self.nodes[number] if processes.command(process) == "raylet")
@@ -97,6 +145,8 @@ def ray_cluster(
             found.start(cpus)
         yield found
     finally:
+        for number in range(len(found.pods)):
+            found.kill_pod(number)
         for number in range(len(found.nodes)):
             found.kill(number)
         processes.end_and_remove(folder, PATIENCE_S)

@@ -69,7 +69,7 @@ def assert_refused(bench: Bench, shown: Any, file: str, place: str) -> None:
     assert not bench.paths["out"].exists()
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", [GROUPS[0], *(pytest.param(group, marks=pytest.mark.slow) for group in GROUPS[1:])])
 def test_the_corpus_is_refused(bench: Bench, capsys: pytest.CaptureFixture[str], group: str) -> None:
     sound = {"genesis": json.dumps(SOUND["genesis"]), "blocks": json.dumps(SOUND["blocks"])}
     for entry in load(group):
@@ -107,6 +107,7 @@ def test_files_that_are_not_there_and_outputs_that_cannot_be(
     assert {path.name for path in tmp_path.iterdir()} == {"genesis.json", "blocks.json", "out.json"}
 
 
+@pytest.mark.slow
 def test_scripts_that_json_itself_forbids_are_refused_as_lists_and_revert_as_texts(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -232,6 +233,7 @@ def mutate(value: Any, path: tuple[Any, ...], change: str, odd: Any) -> Any:
     return copy
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     base=st.sampled_from(BASES),
@@ -266,6 +268,7 @@ def test_mutations_never_end_in_a_traceback(
         assert_refused(bench, shown, blamed, "")
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(base=st.sampled_from(BASES), file=st.sampled_from(["genesis", "blocks"]), data=st.data())
 def test_damaged_texts_never_end_in_a_traceback(

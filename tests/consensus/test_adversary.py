@@ -230,6 +230,7 @@ class VotesWithoutLock(HotStuff):
         return Ancestry(self.certificates.block(proposal.parent_view))
 
 
+@pytest.mark.slow
 def test_no_adversary_within_the_fault_bound_makes_a_fork() -> None:
     final = [play(HotStuff, seed) for seed in SEEDS]
     assert sum(final) > len(SEEDS), "runs without final blocks would prove nothing"

@@ -29,7 +29,7 @@ CONFIG = VotingConfig(view_window=4, proposal_window=2, retained_views=3, eviden
 senders = st.integers(-2, 9).map(ValidatorIndex)
 
 
-either = pytest.mark.parametrize("bench_type", [Bench, HotStuffBench])
+either = pytest.mark.parametrize("bench_type", [Bench, pytest.param(HotStuffBench, marks=pytest.mark.slow)])
 
 
 def running(bench_type: type[Bench]) -> Bench:

@@ -97,6 +97,7 @@ def test_more_silent_validators_than_tolerated_stop_the_chain_safely(engine: Mak
     assert {host.engine.view for host in network.hosts if host.engine} == {1}
 
 
+@pytest.mark.slow
 def test_silent_leaders_are_skipped_when_asked_for() -> None:
     def views_reached(skip_views: int) -> int:
         config = VotingConfig(400, 600, 700, skip_views=skip_views)
@@ -154,28 +155,36 @@ def survive(network: Network, byzantine: tuple[int, ...] = ()) -> None:
     ("first", "engine"),
     [
         *((0, engine) for engine in (Simplex, HotStuff)),
-        *(pytest.param(40, engine, marks=pytest.mark.slow) for engine in (Simplex, HotStuff)),
-        *(pytest.param(first, Simplex, marks=pytest.mark.soak) for first in (80, 120)),
+        *(
+            pytest.param(first, engine, marks=pytest.mark.slow)
+            for first in range(20, 80, 20)
+            for engine in (Simplex, HotStuff)
+        ),
+        *(pytest.param(first, Simplex, marks=pytest.mark.soak) for first in range(80, 160, 20)),
     ],
 )
 def test_four_validators_survive_faults(first: int, engine: MakeEngine) -> None:
-    for seed in range(first, first + 40):
+    for seed in range(first, first + 20):
         survive(Network(4, seed, faults_for(seed), make_engine=engine))
 
 
 @either_slowly
-@pytest.mark.parametrize("first", [0, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "first", [0, pytest.param(5, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.soak) for n in (20, 30))]
+)
 def test_seven_validators_survive_faults(first: int, engine: MakeEngine) -> None:
-    for seed in range(1_000 + first, 1_000 + first + 20):
+    for seed in range(1_000 + first, 1_000 + first + 5):
         survive(Network(7, seed, faults_for(seed), make_engine=engine))
 
 
+@pytest.mark.slow
 @either_slowly
 def test_four_validators_survive_faults_with_real_signatures(engine: MakeEngine) -> None:
     for seed in range(2_000, 2_012):
         survive(Network(4, seed, faults_for(seed), scheme=Ed25519Scheme(), make_engine=engine))
 
 
+@pytest.mark.slow
 @either
 def test_a_byzantine_fault_bound_of_silent_validators_and_faults_together(engine: MakeEngine) -> None:
     for seed in range(3_000, 3_010):

@@ -66,8 +66,10 @@ def test_an_engine_waits_longer_after_failed_views_and_repeats_as_often(bench_ty
     assert delays(view + FINAL_VIEWS + 1) == usual
 
 
-@pytest.mark.parametrize("make_engine", [Simplex, HotStuff])
-@pytest.mark.parametrize("silent", [(), (0,)], ids=["all-honest", "one-silent"])
+@pytest.mark.parametrize("make_engine", [Simplex, pytest.param(HotStuff, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "silent", [pytest.param((), id="all-honest", marks=pytest.mark.slow), pytest.param((0,), id="one-silent")]
+)
 def test_a_network_slower_than_every_timeout_makes_blocks(
     make_engine: MakeEngine, silent: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +98,7 @@ def test_a_view_that_we_gave_up_failed_though_others_notarized_its_block(bench_t
         assert (bench.engine.view, bench.engine._pacing.factor) == (view + 1, factor)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_engine", [Simplex, HotStuff])
 def test_silent_leaders_alone_make_nobody_wait_longer(make_engine: MakeEngine) -> None:
     fast = Faults(min_delay_ms=5, max_delay_ms=10, healed_at_ms=10**9)

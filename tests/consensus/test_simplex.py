@@ -671,6 +671,10 @@ def test_a_peer_stuck_behind_all_that_is_kept_is_helped_too() -> None:
     effects = bench.receive(2, bench.vote(2, NULLIFY, 1))
     assert of(SendTo, effects) == [SendTo(ValidatorIndex(2), bench.certificate(FINALIZE, 9, "b9"))]
     assert reasons(effects) == [(2, "stale")]
+    leader = bench.proposal(1, "b1").vote.signer
+    effects = bench.receive(leader, bench.proposal(1, "b1"))
+    assert of(SendTo, effects) == [SendTo(leader, bench.certificate(FINALIZE, 9, "b9"))]
+    assert reasons(effects) == [(leader, "stale")]
 
 
 def test_a_vote_that_is_merely_late_is_not_answered_until_it_is_repeated() -> None:
@@ -1077,6 +1081,25 @@ def test_a_leader_is_not_silent_to_who_has_just_come_back() -> None:
         bench.receive(2, bench.certificate(NULLIFY, view, signers=(0, 2, 3)))
     assert [view for view in range(40, 47) if bench.engine.leader(View(view)) == 1] == [41, 45]
     assert skipped == [45]
+
+
+def test_a_leader_that_was_heard_of_a_view_ahead_was_not_silent_before_that_view() -> None:
+    """Such a vote is not kept again when it is repeated: its view counts, not the view in which it came."""
+    bench = Bench(config=VotingConfig(skip_views=4))
+    ahead = bench.vote(1, NULLIFY, 10)
+    bench.receive(1, ahead)
+    bench.receive(2, bench.certificate(NULLIFY, 10, signers=(1, 2, 3)))
+    bench.receive(1, ahead)
+    skipped = []
+    for view in range(11, 18):
+        assert bench.engine.view == view
+        if (NULLIFY, view, b"") in bench.own_votes():
+            skipped.append(view)
+        for peer in (2, 3):
+            bench.receive(peer, bench.vote(peer, NULLIFY, view))
+        bench.receive(2, bench.certificate(NULLIFY, view, signers=(0, 2, 3)))
+    assert [view for view in range(11, 18) if bench.engine.leader(View(view)) == 1] == [13, 17]
+    assert skipped == [17]
 
 
 def test_a_leaders_equivocation_shown_by_a_certificate_keeps_from_finalizing() -> None:

@@ -126,6 +126,12 @@ class FakePages(Pages):
             "open_jobs": [],
         }
 
+    def accounts(self, addresses: Sequence[bytes]) -> dict[str, Any]:
+        pages = [self.account(Address(address)) for address in addresses]
+        for page in pages:
+            del page["code"]
+        return {"height": self._chain.height, "accounts": pages}
+
     async def supply(self) -> dict[str, Any]:
         return {"height": 1, "accounts": 1, "balances": 2**100, "burned": 7}
 
@@ -137,8 +143,8 @@ class FakePages(Pages):
             return None
         return {"events": [], "next": str(start or Cursor(1)), "wanted": [str(each) for each in wanted]}
 
-    def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
-        return self.hub.subscribe(start, wanted)
+    def subscribe(self, client: str, start: Cursor | None, wanted: EventFilter) -> Subscription:
+        return self.hub.subscribe(client, start, wanted)
 
     def finality(self, height: int) -> FinalityPage | None:
         self._check_here(height)
@@ -219,4 +225,5 @@ class ServerThread:
         self.server = await serve(build_app(self.pages))
         self._started.set()
         await self._stop.wait()
+        await self.pages.hub.close()
         await self.server.close()

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from cluster.common.files import write_atomically
 from loadgen.runplan import PlanError, RunPlan, Statistics
 from loadgen.workloads import LoadPlan
+from loadgen.workloads.measures import send_key
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
-from validator.chain.transactions import Call
+from validator.chain.transactions import Call, parse
+from validator.node.events import SubmitResult
 
 WAIT_SECONDS = 30.0
 LOOK_S = 0.05
@@ -100,6 +108,16 @@ def test_load_survives_an_endpoint_and_ends_on_sigterm(tmp_path: Path) -> None:
     assert statistics.requests > statistics.transactions_sent
     assert 0 < statistics.failures < statistics.requests
     assert sum(statistics.errors.values()) == statistics.failures
+    buckets = statistics.timeline.buckets.values()
+    assert sum(bucket.requests for bucket in buckets) == statistics.requests
+    assert sum(bucket.failures for bucket in buckets) == statistics.failures
+    assert sum(sum(bucket.times.values()) for bucket in buckets) == statistics.requests - statistics.failures
+    sends = statistics.sends.workloads
+    assert sends.keys() == {"heartbeat", "flood", "transfer"}
+    noted = [key for each in sends.values() for key in each.due]
+    keys = {bytes(user.address): bytes(user._key.verify_key) for user in users}
+    taken = {send_key(keys[transaction.sender], transaction.nonce) for _, transaction in chain.taken}
+    assert taken <= set(noted), "every transaction of the chain is one that was to be sent"
 
 
 @pytest.mark.slow
@@ -116,6 +134,47 @@ def test_several_processes_share_the_users(tmp_path: Path) -> None:
     assert chain.refused == []
     assert (statistics.failures, statistics.transactions_rejected) == (0, 0)
     assert statistics.transactions_sent >= 40
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signers", [0, 2])
+def test_clients_send_for_several_users_together(tmp_path: Path, signers: int) -> None:
+    chain = FakeChain()
+    shared = {"processes": 1, "users": USERS, "users_per_client": 4, "signers": signers}
+    with (
+        ServerThread(FakePages(chain, 0)) as server,
+        LoadProcess(write_plan(tmp_path, [server.url], load=shared)) as load,
+    ):
+        assert chain.wait_for_taken(400, WAIT_SECONDS)
+        load.process.send_signal(signal.SIGTERM)
+        assert load.wait() == 0, "with the processes that sign, which hold its output open"
+        statistics = load.statistics()
+    assert {transaction.sender for _, transaction in chain.taken} == {
+        user.address for user in LoadPlan.model_validate({"users": USERS}).build_users(SEED, CHAIN_ID)
+    }
+    assert (chain.refused, statistics.failures) == ([], 0)
+    assert statistics.transactions_sent == len(chain.taken)
+    assert statistics.requests < len(chain.taken), "accounts and transactions of several users go in one request"
+    assert sum(each.late for each in statistics.sends.workloads.values()) == 0
+
+
+@pytest.mark.slow
+def test_a_load_without_the_process_that_signs_ends_with_one_line(tmp_path: Path) -> None:
+    chain = FakeChain()
+    shared = {"processes": 1, "users": USERS, "signers": 1}
+    with (
+        ServerThread(FakePages(chain, 0)) as server,
+        LoadProcess(write_plan(tmp_path, [server.url], load=shared)) as load,
+    ):
+        assert chain.wait_for_taken(1, WAIT_SECONDS)
+        (signer,) = [
+            each
+            for each in psutil.Process(load.process.pid).children(recursive=True)
+            if "loadgen.signing" in each.cmdline()
+        ]
+        signer.kill()
+        assert load.wait() == 1
+    assert b"loadgen: a process that signs has ended\n" in load.output
 
 
 def wait_for(path: Path, load: LoadProcess) -> None:
@@ -146,6 +205,7 @@ def test_processes_make_themselves_ready_and_wait_for_the_endpoints(tmp_path: Pa
     assert statistics.failures == 0
 
 
+@pytest.mark.slow
 def test_a_validator_that_moves_gets_its_load_at_its_new_endpoint(tmp_path: Path) -> None:
     chain, endpoints, folder = FakeChain(), tmp_path / "endpoints.json", tmp_path / "folder"
     folder.mkdir()
@@ -165,6 +225,7 @@ def test_a_validator_that_moves_gets_its_load_at_its_new_endpoint(tmp_path: Path
     assert statistics.failures < statistics.requests
 
 
+@pytest.mark.slow
 def test_a_load_that_waits_for_endpoints_can_be_stopped(tmp_path: Path) -> None:
     with LoadProcess(write_plan(tmp_path, None, endpoints_file=str(tmp_path / "none.json"))) as load:
         wait_for(RunPlan.read(tmp_path / "plan.json").ready_file(0), load)
@@ -262,6 +323,7 @@ def test_a_wrong_plan_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert load.output.decode() == f"loadgen: {tmp_path / 'none.json'}: cannot be read: No such file or directory\n"
 
 
+@pytest.mark.slow
 def test_users_come_and_go_by_height(tmp_path: Path) -> None:
     """The chain has one height more each time that it is asked."""
     users = [
@@ -282,3 +344,76 @@ def test_users_come_and_go_by_height(tmp_path: Path) -> None:
     assert senders == sorted(senders, key=[early, late].index), "the one left before the other came"
     assert {early, late} == set(senders)
     assert chain.height >= 4
+
+
+@pytest.mark.slow
+def test_a_load_that_goes_on_is_where_it_would_be(tmp_path: Path) -> None:
+    chain = FakeChain()
+    phase = {"kind": "ramp", "from_ms": 0, "until_ms": 3_600_000, "from_rate": 0.0, "to_rate": 0.0}
+    load_plan = {"users": [{"workload": "transfer", "interval_ms": 40, "arrival": "open"}], "phases": [phase]}
+    hour_ago = int(time.time() * 1_000) - 3_600_000
+    with ServerThread(FakePages(chain, 0)) as server:
+        plan = write_plan(tmp_path, [server.url], load=load_plan, began_epoch_ms=hour_ago)
+        with LoadProcess(plan) as load:
+            assert chain.wait_for_taken(10, WAIT_SECONDS), "the phase without turns is over"
+            load.process.send_signal(signal.SIGTERM)
+            assert load.wait() == 0
+            (sends,) = load.statistics().sends.workloads.values()
+    assert sends.skipped < 1_000, "the 90,000 turns that were due while nobody was there are left out"
+
+
+class HeldPages(FakePages):
+    """An endpoint that keeps the transactions of some senders waiting for a while."""
+
+    def __init__(self, chain: FakeChain, held: Collection[bytes]) -> None:
+        super().__init__(chain, 0)
+        self._held = held
+        self._released: asyncio.Event | None = None
+        self.waiting = threading.Event()
+        self.passes = False
+
+    async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:
+        if not self.passes and parse(transactions[0], CHAIN_ID).sender in self._held:
+            self._released = self._released or asyncio.Event()
+            self.waiting.set()
+            await self._released.wait()
+        return await super().submit(transactions)
+
+    def release(self) -> None:
+        """On the server's loop."""
+        self.passes = True
+        if self._released is not None:
+            self._released.set()
+
+
+def test_a_server_that_stalls_hides_nothing_from_an_open_loop(tmp_path: Path) -> None:
+    """A closed user has no turn at all while it waits for the server. The turns of an open one are due all the same."""
+    load = {
+        "users": [
+            {"workload": "transfer", "interval_ms": 40, "arrival": "open"},
+            {"workload": "flood", "interval_ms": 40, "options": {"timers": 1}},
+            {"workload": "heartbeat", "interval_ms": 40, "options": {"beats": 1}},
+        ]
+    }
+    opened, closed, _ = (user.address for user in LoadPlan.model_validate(load).build_users(SEED, CHAIN_ID))
+    chain = FakeChain()
+    with (
+        ServerThread(HeldPages(chain, {opened, closed})) as server,
+        LoadProcess(write_plan(tmp_path, [server.url], load=load)) as process,
+    ):
+        assert server.pages.waiting.wait(WAIT_SECONDS)
+        assert chain.wait_for_taken(len(chain.taken) + 30, WAIT_SECONDS), "the third user's turns pass the time"
+        server.call(server.pages.release)
+        for sender in (opened, closed):
+            while sender not in {transaction.sender for _, transaction in chain.taken}:
+                assert chain.wait_for_taken(len(chain.taken) + 1, WAIT_SECONDS)
+        assert chain.wait_for_taken(len(chain.taken) + 20, WAIT_SECONDS)
+        process.process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+        sends = process.statistics().sends.workloads
+    due = {name: sorted(sends[name].due.values()) for name in ("transfer", "flood")}
+    gaps = {name: max(after - before for before, after in pairwise(found)) for name, found in due.items()}
+    assert gaps["flood"] >= 20 * 40, "nothing was asked for, so nothing was late"
+    assert sends["flood"].late == 0
+    assert sends["transfer"].late >= 10
+    assert gaps["transfer"] == 40, "whatever became of the turns before"

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadgen.workloads import FUNDING, LoadPlan, LoadUser, Observation
+from loadgen.workloads import FUNDING, Intent, LoadPlan, LoadUser, Member, Observation, Options, Workload
+from loadgen.workloads.base import Terms
 from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
 from validator.chain.genesis import Genesis
 from validator.chain.records import Account
-from validator.chain.transactions import Transaction, parse
+from validator.chain.transactions import Transaction, Transfer, parse
 from validator.node.pool.mempool import NEAR_NONCES, Mempool
 
 CHAIN_ID = "chain"
@@ -108,6 +109,41 @@ def test_what_basefees_have_outgrown_is_signed_anew_and_takes_the_former_ones_pl
     pool = Mempool(Genesis(CHAIN_ID, ()))
     assert pool.add(pool.check(wire), Account(FUNDING)) == []
     assert [departed.reason for departed in pool.add(pool.check(again), Account(FUNDING))] == ["replaced"]
+
+
+class Misbehaving(Workload[Options]):
+    """Sends what it is given."""
+
+    name = "misbehaving"
+    options_type = Options
+
+    def __init__(self, member: Member) -> None:
+        super().__init__(Options(), member)
+        self.next: list[Intent] = []
+        self.lost: list[Intent] = []
+
+    def intents(self, observation: Observation) -> list[Intent]:
+        return self.next
+
+    def dropped(self, intent: Intent) -> None:
+        self.lost.append(intent)
+
+
+def test_terms_of_a_workload_are_signed_as_they_stand_and_forgotten() -> None:
+    user = new_user()
+    workload = user._workload = Misbehaving(user._workload.member)
+    usual = Intent(Transfer(user.address), 1_000, 0)
+    stated = replace(usual, terms=Terms(41, 7, 5, 3))
+    workload.next = [usual, stated, usual]
+    wires = turn(user, START)
+    assert nonces(wires) == [0, 41, 1], "the user's own nonces do not move"
+    sent = parse(wires[1], CHAIN_ID)
+    assert (sent.max_fee_per_cycle, sent.max_priority_fee_per_cycle, sent.max_fee_per_cell) == (7, 5, 3)
+    user.rejected(wires[1])
+    user.undelivered(wires)
+    workload.next = []
+    assert turn(user, START) == [wires[0], wires[2]], "it is not sent again"
+    assert not workload.lost
 
 
 class RoughMempool:

@@ -309,6 +309,23 @@ def test_an_empty_plan() -> None:
     assert plan.genesis_accounts(1) == {} and plan.genesis_actors(1) == {} and plan.build_users(1, CHAIN_ID) == []
 
 
+def test_a_budget_is_shared_by_the_users_of_a_group() -> None:
+    group = {"workload": "flood", "count": 3, "budget": 1_000}
+    plan = LoadPlan.model_validate({"users": [{"workload": "flood"}, group]})
+    assert list(plan.genesis_accounts(SEED).values()) == [FUNDING, 167, 167, 167]
+    assert [actor.balance for actor in plan.genesis_actors(SEED).values()] == [FUNDING, 166, 166, 166]
+    (same,) = LoadPlan.model_validate({"users": [{"workload": "flood"}]}).build_users(SEED, CHAIN_ID)
+    assert play(plan.build_users(SEED, CHAIN_ID)[0], turns=2) == play(same, turns=2), "a budget changes nobody else"
+
+
+def test_a_plan_tells_attackers_from_others() -> None:
+    groups = [{"workload": "flood"}, {"workload": "storm", "count": 2}, {"workload": "transfer"}]
+    plan = LoadPlan.model_validate({"users": groups})
+    assert plan.attackers == (1, 2)
+    accounts, actors = list(plan.genesis_accounts(SEED)), list(plan.genesis_actors(SEED))
+    assert plan.attacking_addresses(SEED) == {*accounts[1:3], *actors[1:3]}
+
+
 # --- plans ----------------------------------------------------------------------------------------------------------
 
 
@@ -328,11 +345,12 @@ def test_a_plan_survives_json() -> None:
         (
             {"users": [{"workload": "nope"}]},
             ("users", 0, "workload"),
-            "known: churn, flood, governance, heartbeat, program, runner, storm, transfer",
+            f"known: {', '.join(sorted(WORKLOADS))}",
         ),
         ({"users": [{"workload": "flood", "count": 0}]}, ("users", 0, "count"), "greater than or equal to 1"),
         ({"users": [{"workload": "flood", "interval_ms": 1.5}]}, ("users", 0, "interval_ms"), "valid integer"),
         ({"users": [{"workload": "flood", "options": 3}]}, ("users", 0, "options"), "valid dictionary"),
+        ({"users": [{"workload": "flood", "budget": 0}]}, ("users", 0, "budget"), "greater than or equal to 1"),
         (
             {"users": [{"workload": "transfer"}, {"workload": "flood", "options": {"beats": 3}}]},
             ("users", 1, "options", "beats"),
@@ -354,9 +372,9 @@ def test_a_plan_survives_json() -> None:
             "a burst of 1000 timers with payload_bytes 1000 takes up to 1200000 bytes, expected at most 250000",
         ),
         (
-            {"users": [{"workload": "transfer", "count": 6_000}, {"workload": "flood", "count": 4_001}]},
+            {"users": [{"workload": "transfer", "count": 60_000}, {"workload": "flood", "count": 40_001}]},
             (),
-            "users: 10001 users in all, expected at most 10000",
+            "users: 100001 users in all, expected at most 100000",
         ),
     ],
 )

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from cluster.misbehaviour.mutants.base import Mutant, RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
-from cluster.tools.mutation import harness_mutants
-from cluster.tools.mutation.detection import all_mutants
-from cluster.tools.mutation.harness_mutants import HARNESS_MUTANTS
+from cluster.tools.sweeps.mutation import harness_mutants
+from cluster.tools.sweeps.mutation.detection import all_mutants
+from cluster.tools.sweeps.mutation.harness_mutants import HARNESS_MUTANTS
 from consensus.protocols import PROTOCOLS
 from validator.node.assembly import PRODUCTION, Parts
 

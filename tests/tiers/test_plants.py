@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.tools.mutation.detection import all_mutants
+from cluster.tools.sweeps.mutation.detection import all_mutants
 from tests.tiers.plants import CONTROL, places_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +29,7 @@ def test_each_replaces_something_that_a_test_can_reach(name: str) -> None:
     assert places_of(name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

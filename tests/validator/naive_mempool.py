@@ -11,8 +11,8 @@ from validator.node.pool import mempool as rules
 from validator.primitives.types import Address, Hash
 from validator.transition.transition import PreparedTransaction
 
-Place = tuple[bool, bool, int]
-NOWHERE: Place = (False, False, -1)
+Place = tuple[bool, bool, int, int]
+NOWHERE: Place = (False, False, -1, 0)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,8 @@ class NaiveMempool:
         left, leaving = list(others), list[Row]()
         while len(left) >= rules.MAX_TRANSACTIONS or size_of([*left, new]) > rules.MAX_BYTES:
             last = [row for row in left if not any(r.sender == row.sender and r.nonce > row.nonce for r in left)]
-            if not last or len(leaving) == rules.MAX_EVICTIONS:
+            runnable = sum(self.place(row, self.rows) != NOWHERE for row in leaving)
+            if not last or runnable == rules.MAX_EVICTIONS:
                 return None
             worst = min(last, key=lambda row: (self.place(row, self.rows), -row.number))
             if self.place(worst, self.rows) >= self.place(new, [*others, new]):
@@ -99,7 +100,7 @@ class NaiveMempool:
         first = self.accounts[row.sender].nonce
         before = {r.nonce: self.tip(r.transaction) for r in rows if r.sender == row.sender and r.nonce <= row.nonce}
         tips = [before.get(nonce, -1) for nonce in range(first, row.nonce + 1)]
-        return NOWHERE if min(tips) < 0 else (True, row.nonce < first + rules.NEAR_NONCES, min(tips))
+        return NOWHERE if min(tips) < 0 else (True, row.nonce < first + rules.NEAR_NONCES, min(tips), first - row.nonce)
 
     def tip(self, transaction: Transaction) -> int:
         cycle, cell = self.basefees

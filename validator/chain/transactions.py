@@ -167,7 +167,13 @@ def unsigned_hash(transaction: Transaction) -> Hash:
 
 def sign(key: SigningKey, chain_id: str, transaction: Transaction) -> bytes:
     """The wire form of a transaction, signed by its sender's key."""
-    body = encode(
+    message = signed_message(chain_id, transaction)
+    return wire_form(bytes(key.verify_key), message, key.sign(message).signature)
+
+
+def signed_message(chain_id: str, transaction: Transaction) -> bytes:
+    """What the sender's key signs: the domain, and the encoded body."""
+    return SIGNING_DOMAIN + encode(
         TransactionBody(
             chain_id=chain_id,
             nonce=transaction.nonce,
@@ -181,8 +187,11 @@ def sign(key: SigningKey, chain_id: str, transaction: Transaction) -> bytes:
             action=transaction.action,
         )
     )
-    signature = key.sign(SIGNING_DOMAIN + body).signature
-    return encode(SignedTransaction(bytes(key.verify_key), signature, body))
+
+
+def wire_form(public_key: bytes, message: bytes, signature: bytes) -> bytes:
+    """The wire form of the transaction of a :func:`signed_message`."""
+    return encode(SignedTransaction(public_key, signature, message[len(SIGNING_DOMAIN) :]))
 
 
 def parse(wire: bytes, chain_id: str) -> Transaction:

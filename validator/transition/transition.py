@@ -207,15 +207,19 @@ class Transition:
         return self.finish()
 
     def select(
-        self, candidates: Iterable[PreparedTransaction], most: int
+        self, candidates: Iterable[PreparedTransaction], most: int, most_bytes: int
     ) -> tuple[list[PreparedTransaction], tuple[Address, ...], Outcome]:
-        """Build a block: take each candidate that is admitted, in the order given, up to ``most``.
+        """Build a block: take each candidate that is admitted, in the order given, up to ``most`` and ``most_bytes``.
+
+        A candidate for which the block has no room takes none: neither its bytes nor its cycles count. Those of its
+        sender after it are passed over.
 
         Also returns the senders none of whose candidates could be taken, whatever room there was.
         """
         self.start()
         taken: list[PreparedTransaction] = []
         refused: dict[Address, bool] = {}
+        without_room: set[Address] = set()
         for prepared in candidates:
             if len(taken) == most:
                 break
@@ -223,13 +227,21 @@ class Transition:
             ahead = transaction.nonce - self.world.account(transaction.sender).nonce
             if ahead < 0:
                 continue  # it has run already, in a block that is not final yet
+            if transaction.sender in without_room:
+                continue
+            if len(prepared.wire) > most_bytes:
+                without_room.add(transaction.sender)
+                continue
             try:
                 self.execute(prepared)
             except NotAdmitted as refusal:
-                if refusal.name != "LaneFull":
+                if refusal.name == "LaneFull":
+                    without_room.add(transaction.sender)
+                else:
                     refused.setdefault(transaction.sender, True)
             else:
                 taken.append(prepared)
+                most_bytes -= len(prepared.wire)
                 refused[transaction.sender] = False
         return taken, tuple(sender for sender, is_refused in refused.items() if is_refused), self.finish()
 

@@ -1,5 +1,5 @@
-"""The rules of the chain: hashes and roots, receipts, nonces, the proposer; and system instructions (SPEC §12): given
-only by those who may, and done as they say, with the parameters that they change.
+"""The rules of the chain: hashes and roots, receipts, nonces, the proposer, the lanes of a block; and system
+instructions (SPEC §12): given only by those who may, and done as they say, with the parameters that they change.
 
 The genesis block's own hash is not recomputed: the agreement check compares the blocks that build on it.
 """
@@ -11,10 +11,12 @@ from dataclasses import replace
 
 from cluster.audit.chain_codec import (
     Block,
+    CallbackReceipt,
     Cancelled,
     CancelTimer,
     Extended,
     ExtendTimer,
+    MessageReceipt,
     System,
     TransactionReceipt,
     UpdateTimerConfig,
@@ -22,7 +24,8 @@ from cluster.audit.chain_codec import (
     transaction_hash,
     transactions_root,
 )
-from cluster.audit.ledger.context import CHAIN, TIMERS, BlockContext, Part
+from cluster.audit.ledger.context import BOUNDS, CHAIN, TIMERS, BlockContext, Part, short
+from cluster.audit.ledger.messages import reserved_cycles
 from cluster.audit.ledger.timer_register import TimerRegister
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
@@ -82,6 +85,46 @@ class ChainRules:
                 due = self.nonces[sender]
                 context.found(CHAIN, f"nonce {body.nonce} of {address_text(sender)} where {due} is due")
             self.nonces[sender] = body.nonce + 1
+
+
+def check_lanes(context: BlockContext) -> None:
+    """Each lane of a block keeps to its own limit, whatever the others used: so a block's work is bounded by the sum.
+
+    The limit of the timer lane, and the budgets of queries and of removals, are checked where the timer phase is
+    (:mod:`~cluster.audit.ledger.phase_rules`).
+    """
+    _check_user_lane(context)
+    context.evaluate(LedgerRule.BLOCK_WORK)
+    p, receipts = context.parameters, context.receipts
+    runs: tuple[CallbackReceipt | MessageReceipt, ...] = (*receipts.callbacks, *receipts.messages)
+    deferred = sum(run.cycles - reserved_cycles(run.effects, p) for run in runs)
+    if deferred > p.lane_deferred_cycles:
+        what = f"callbacks and messages took {deferred} cycles, the deferred lane has {p.lane_deferred_cycles}"
+        context.found(BOUNDS, what)
+
+
+def _check_user_lane(context: BlockContext) -> None:
+    """Each transaction fitted into what those before it had left of the user lane or the system lane (SPEC §2)."""
+    p, receipts = context.parameters, context.receipts.transactions
+    if len(context.bodies) != len(receipts):
+        return
+    used = {False: 0, True: 0}
+    cells = 0
+    limits = {False: p.lane_user_cycles, True: p.lane_system_cycles}
+    for (_, body), receipt in zip(context.bodies, receipts, strict=True):
+        context.evaluate(LedgerRule.USER_LANE)
+        lane = isinstance(body.action, System)
+        for what, taken, limit in (
+            ("cycles", used[lane] + body.gas_limit, limits[lane]),
+            ("cells", cells + body.cells_limit, p.lane_user_cells),
+        ):
+            if taken > limit:
+                name = f"transaction {short(receipt.transaction_hash)}"
+                context.found(
+                    BOUNDS, f"{name} was taken, though with its limit its lane comes to {taken} {what} of {limit}"
+                )
+        used[lane] += receipt.cycles
+        cells += receipt.cells
 
 
 class Instructions:

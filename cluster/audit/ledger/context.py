@@ -14,6 +14,7 @@ from validator.primitives.params import Parameters
 CHAIN: Final = "chain"
 TIMERS: Final = "timers"
 CONSERVATION: Final = "conservation"
+BOUNDS: Final = "bounds"
 
 MAX_VIOLATIONS: Final = 1_000
 """Violations kept."""
@@ -27,7 +28,7 @@ class Violation:
     """A rule that a block breaks."""
 
     check: str
-    """``chain``, ``timers`` or ``conservation``."""
+    """``chain``, ``timers``, ``conservation`` or ``bounds``."""
     height: int
     what: str
 

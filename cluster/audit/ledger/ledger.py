@@ -35,7 +35,7 @@ from cluster.audit.chain_codec import (
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.block_metrics import BlockColumns, BlockMetrics
-from cluster.audit.ledger.chain_rules import ChainRules, Instructions
+from cluster.audit.ledger.chain_rules import ChainRules, Instructions, check_lanes
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, short
 from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.messages import MessageBooks
@@ -131,6 +131,7 @@ class Ledger:
         self.instructions.begin_block()
         self.jobs.begin_block(context.height)
         self._phase.check(context)
+        check_lanes(context)
         paired = len(context.bodies) == len(outcome.transactions)
         for position, receipt in enumerate(outcome.transactions):
             self._enter_transaction(
@@ -205,6 +206,11 @@ class Ledger:
     @property
     def queries(self) -> int:
         return sum(self.blocks.column("queries"))
+
+    @property
+    def longest_paid_wait(self) -> int:
+        """The most blocks in a row that a timer waited at a price that it paid."""
+        return self._phase.paid_waits.longest
 
     # --- transactions -----------------------------------------------------------------------------------------------
 

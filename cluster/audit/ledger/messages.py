@@ -66,7 +66,7 @@ class MessageBooks:
 
     def enter_callback(self, callback: CallbackReceipt, parameters: Parameters) -> None:
         """A callback ran, its effects being entered."""
-        self._used += callback.cycles - _reserved(callback.effects, parameters)
+        self._used += callback.cycles - reserved_cycles(callback.effects, parameters)
 
     def message_problems(self, message: MessageReceipt, parameters: Parameters) -> Iterator[str]:
         """Enter a message that ran, but for its effects; yields problems."""
@@ -86,7 +86,7 @@ class MessageBooks:
             )
         if self._used + sent.cycles > parameters.lane_deferred_cycles:
             yield f"ran, though the {sent.cycles} cycles reserved for it did not fit in the deferred lane"
-        self._used += message.cycles - _reserved(message.effects, parameters)
+        self._used += message.cycles - reserved_cycles(message.effects, parameters)
 
     def phase_problems(self, is_held_up: bool, parameters: Parameters) -> Iterator[str]:
         """Whether a message was passed over in a block that is entered; a callback that waits holds all up."""
@@ -97,6 +97,6 @@ class MessageBooks:
             yield f"a message to {address_text(first.to)} was passed over, though it fitted in the deferred lane"
 
 
-def _reserved(effects: Effects, parameters: Parameters) -> int:
+def reserved_cycles(effects: Effects, parameters: Parameters) -> int:
     """Cycles of later runs that a run paid for."""
     return sum(sent.cycles for sent in effects.messages) + jobs_requested(effects) * parameters.message_cycles

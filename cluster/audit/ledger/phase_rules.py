@@ -11,9 +11,10 @@ from cluster.audit.chain_codec import DestroyedReceipt, FireReceipt, QueryReceip
 from cluster.audit.fee_market import Basefees, following_basefees
 from cluster.audit.ledger.accounts import Accounts, check_charge
 from cluster.audit.ledger.agent_queries import Agents, QueryAudit
-from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, short
+from cluster.audit.ledger.context import BOUNDS, CONSERVATION, TIMERS, BlockContext, Part, short
 from cluster.audit.ledger.timer_phase import EXPIRED, INSUFFICIENT_FUNDS, Offer, TurnAudit
 from cluster.audit.ledger.timer_register import TimerRegister
+from cluster.audit.paid_waits import Lane, PaidWaits, Wait
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.primitives.types import address_text
@@ -31,6 +32,9 @@ class PhaseRules:
         self._queries = QueryAudit(genesis, agents)
         self._basefees = Basefees(*[genesis.parameters.initial_basefee] * 3)
         """That the next block must say are in force."""
+        self._at_begin: dict[bytes, int] = {}
+        """Balances when the phase began, if they are needed: the budget for removals is used up in this block."""
+        self.paid_waits = PaidWaits()
 
     # --- the whole phase --------------------------------------------------------------------------------------------
 
@@ -76,6 +80,9 @@ class PhaseRules:
         for query in queries:
             self._enter_query(context, query)
         self._turns.price()
+        p = context.parameters
+        is_used_up = context.receipts.gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles
+        self._at_begin = dict(self._accounts.balances) if is_used_up else {}
 
     def turns(self, context: BlockContext) -> list[FireReceipt | DestroyedReceipt]:
         """The fires, and the timers that could not pay, in the order of their turns."""
@@ -85,17 +92,43 @@ class PhaseRules:
     def end(self, context: BlockContext) -> None:
         """All turns are entered: check that no timer was passed over. The basefees of the next block follow."""
         self.check_nothing_was_passed_over(context)
+        self.check_paid_waits(context)
         self._turns.end_phase(context.receipts.fires)
         if context.header is not None:
             self._basefees = following_basefees(context.header, context.parameters, context.is_auctioned)
 
     def check_nothing_was_passed_over(self, context: BlockContext) -> None:
         """No eligible timer waits that would have fitted."""
-        judged, problems = self._turns.judge(context.receipts.gc_cycles)
         fires = context.receipts.fires
+        spenders = {fire.fee_payer for fire in fires}
+        spenders.update(movement.source for fire in fires for movement in fire.effects.movements)
+
+        def can_surely_pay(offer: Offer) -> bool:
+            """Whether a payer had enough when the phase began, and spent nothing in it."""
+            payer, cap = offer.terms.fee_payer, offer.terms.payer_cap
+            had = self._at_begin.get(payer, 0)
+            return payer not in spenders and (had if cap is None else min(had, cap)) >= offer.max_cost
+
+        judged, problems = self._turns.judge(context.receipts.gc_cycles, can_surely_pay)
         context.evaluate(LedgerRule.PASSED_OVER, judged + (len(fires) if context.header is not None else 0))
         for key, why in problems:
             context.found(TIMERS, f"timer {short(key)} was due and passed over, {why}")
+
+    def check_paid_waits(self, context: BlockContext) -> None:
+        """No timer waits longer at a price that it pays than the rises of that price allow."""
+        phase = self._turns.phase
+        if phase is None or context.header is None or not context.is_auctioned:
+            return
+        p, fees, waits = context.parameters, context.basefees, []
+        for life, offer in phase.waiting:
+            spare = self._available(offer) - (offer.max_cost - p.max_cells_per_fire * fees.cell)
+            if spare >= p.max_cells_per_fire * fees.cell:
+                waits.append(Wait(life.timer_id, offer.gas_limit, offer.max_fee, spare))
+        context.evaluate(LedgerRule.PAID_WAITS, len(waits))
+        lane = Lane(p, phase.used.cycles, phase.used.cells, fees.lane_timer, fees.cell)
+        for late in self.paid_waits.enter(lane, waits):
+            what = f"the {late.full.value} of the lane were used up before it in each, and their price rose too little"
+            context.found(BOUNDS, f"timer {short(late.timer_id)} waits for {late.length} blocks in a row: {what}")
 
     # --- single timers ----------------------------------------------------------------------------------------------
 

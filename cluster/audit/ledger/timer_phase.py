@@ -8,8 +8,9 @@ fired out of turn, at another price, or although they did not fit; timers that w
 pay; and timers that still wait although they passed the gate and fitted at their turn (work conservation: they should
 have fired, or have been destroyed).
 
-Not judged, and counted: timers that wait behind the last fire if the scan may have ended before them, all that wait if
-the garbage collection has no budget left, and those beyond :data:`MAX_JUDGED` in a block.
+Not judged, and counted: timers that wait behind the last fire if the scan may have ended before them; if the garbage
+collection has no budget left, those whose payer may have been unable to pay; and those beyond :data:`MAX_JUDGED` in a
+block.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -124,6 +125,17 @@ class Phase:
     """Of the fires, as far as they came in order."""
     uses: list[Use] = field(default_factory=list)
     """Of the same fires."""
+    waiting: list[tuple[TimerLife, Offer]] = field(default_factory=list)
+    """Those that passed the gate and still wait at its end, as far as they were looked at."""
+
+    @property
+    def looked_at_fires_alone(self) -> bool:
+        """Whether nothing that the scan looked at can have been carried, and the scan did not end before the last
+        timer: every gas limit fitted, and there were fewer fires than it looks at. Removals do not count, as long as
+        their budget reaches."""
+        p = self.context.parameters
+        fires = len(self.context.receipts.fires)
+        return self.has_room(self.used, self.context.fire_cap) and fires < p.scan_limit
 
     def has_room(self, used: Use, gas_limit: int) -> bool:
         """Whether a timer's turn comes, and it fits, when so much of the lane is used."""
@@ -301,13 +313,19 @@ class TurnAudit:
         self._without_default.pop(timer_id, None)
         self._told.discard(timer_id)
 
-    def judge(self, gc_cycles: int) -> tuple[int, list[tuple[bytes, str]]]:
-        """All turns are taken. Returns how many of the timers that wait were judged, and those that should not."""
+    def judge(self, gc_cycles: int, can_surely_pay: Callable[[Offer], bool]) -> tuple[int, list[tuple[bytes, str]]]:
+        """All turns are taken. Returns how many of the timers that wait were judged, and those that should not.
+
+        ``can_surely_pay`` tells whose payer could pay at any moment of the phase: if the budget for removals is used
+        up, the others may wait because nobody removes them any more.
+        """
         phase = self.phase
         if phase is None:
             return 0, []
         context, p = phase.context, phase.context.parameters
-        if gc_cycles + p.gc_cycles_per_removal > p.timer_gc_cycles:
+        cost, removed = p.gc_cycles_per_removal, len(context.receipts.destroyed)
+        is_budget_used_up = gc_cycles + cost > p.timer_gc_cycles
+        if is_budget_used_up and (gc_cycles != cost * removed or not context.is_auctioned):
             self.unjudged += len(self._due)
             return 0, []
         if not context.is_auctioned:
@@ -316,11 +334,19 @@ class TurnAudit:
         chosen = list(islice(values if context.height % 2 else reversed(values), MAX_JUDGED))
         alive = [waiting for waiting in chosen if waiting.expires_at >= context.height]
         offers = [(waiting, offer) for waiting in alive if (offer := self._offer(waiting, phase)).passes]
+        phase.waiting = offers
         judged, left_out = len(chosen), len(self._due) - len(chosen)
-        if phase.gone + len(offers) + left_out >= p.scan_limit:
-            # The scan may have ended behind the last fire, and looked at whatever has its turn before that.
-            last = phase.last
-            reached = [each for each in offers if last is not None and each[1].order < last]
+        may_be_over = phase.gone + len(offers) + left_out >= p.scan_limit
+        if is_budget_used_up or (may_be_over and not phase.looked_at_fires_alone):
+            # The scan may have ended behind the last fire, and looked at whatever has its turn before that. Timers
+            # that nobody removes any more count as looked at.
+            last = phase.last if may_be_over else None
+            reached = [
+                each
+                for each in offers
+                if (not may_be_over or (last is not None and each[1].order < last))
+                and (not is_budget_used_up or can_surely_pay(each[1]))
+            ]
             judged -= len(offers) - len(reached)
             offers = reached
         self.unjudged += len(self._due) - judged

@@ -7,7 +7,7 @@ that the file has by now; then ``end``. Standard output says in lines of JSON ho
 first block that gives something else, or at once when the pipe ends without ``end``: the driver is gone, however it
 ended.
 
-It runs at the lowest priority, and keeps the state and some final blocks, not the chain.
+It runs where a processor is idle, and keeps the state and some final blocks, not the chain.
 """
 
 from __future__ import annotations
@@ -16,11 +16,15 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import msgspec
 
+from cluster.audit.reexecution.full_block import full_block_seconds
 from cluster.audit.reexecution.reexecutor import Reexecutor
 from cluster.common.errors import BadInput, ExitCode
 from cluster.record.archive import ARCHIVE_MAGIC, LENGTH_BYTES, BlockRecord, decode_item
@@ -46,6 +50,12 @@ class Progress(msgspec.Struct, frozen=True):
     """Of that block as executed here, encoded; empty if there are none."""
     trace: bytes = b""
     """The same of its trace."""
+    slowest_height: int = 0
+    """The block that took longest to execute, if any took long; at the end alone, like what follows."""
+    slowest_s: float = 0.0
+    """Its processor time."""
+    full_block_s: float = 0.0
+    """That of a full block of honest transactions and timers (:mod:`cluster.audit.reexecution.full_block`)."""
 
 
 class _Orders:
@@ -63,6 +73,7 @@ class _Orders:
             with self._changed:
                 if line.strip() == END:
                     self._is_end = True
+                    _yield_no_more()
                 else:
                     self._height = int(line)
                 self._changed.notify()
@@ -76,8 +87,11 @@ class _Orders:
             return self._height >= height
 
 
-def follow(reexecutor: Reexecutor, file: BinaryIO, orders: _Orders) -> None:
-    """Execute block after block, as far as there are orders, and say how far it is."""
+def follow(reexecutor: Reexecutor, file: BinaryIO, orders: _Orders, full_block: Callable[[], float]) -> None:
+    """Execute block after block, as far as there are orders, and say how far it is.
+
+    ``full_block`` measures a full block's processor time; it is called if a block took long.
+    """
     file.seek(len(ARCHIVE_MAGIC))
     told_s = time.monotonic()
     while orders.wait(reexecutor.height + 1):
@@ -89,7 +103,11 @@ def follow(reexecutor: Reexecutor, file: BinaryIO, orders: _Orders) -> None:
         if time.monotonic() - told_s > TELL_EVERY_S:
             told_s = time.monotonic()
             _tell(Progress(reexecutor.height, reexecutor.root.hex()))
-    _tell(Progress(reexecutor.height, reexecutor.root.hex()))
+    end, slowest = Progress(reexecutor.height, reexecutor.root.hex()), reexecutor.slowest
+    if slowest is not None:
+        end = msgspec.structs.replace(end, slowest_height=slowest.height, slowest_s=slowest.seconds)
+        end = msgspec.structs.replace(end, full_block_s=full_block())
+    _tell(end)
 
 
 def _next_block(file: BinaryIO) -> BlockRecord:
@@ -107,15 +125,35 @@ def _tell(progress: Progress) -> None:
     sys.stdout.buffer.flush()
 
 
+def _yield_to_others() -> None:
+    """Run only where a processor has nothing else to do.
+
+    On Linux with the idle policy: the scheduler wakes other threads at once on a processor that runs idle work alone,
+    and beside a nice process it may queue them behind each other. Elsewhere with the lowest priority.
+    """
+    os.nice(NICENESS)
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def _yield_no_more() -> None:
+    """Run like any other process at the lowest priority, if this user may: the testnet is at rest, others are not."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            os.sched_setscheduler(threading.main_thread().native_id or 0, os.SCHED_OTHER, os.sched_param(0))
+
+
 def main() -> int:
     """Entry of the process."""
-    os.nice(NICENESS)
+    _yield_to_others()
     orders = _Orders(sys.stdin.buffer)
     try:
-        reexecutor = Reexecutor(from_json(sys.stdin.buffer.readline().decode()))
+        genesis = from_json(sys.stdin.buffer.readline().decode())
+        reexecutor = Reexecutor(genesis, time.thread_time)
         threading.Thread(target=orders.read, daemon=True).start()
         with Path(sys.argv[1]).open("rb") as file:
-            follow(reexecutor, file, orders)
+            follow(reexecutor, file, orders, partial(full_block_seconds, genesis, time.thread_time))
     except (BadInput, OSError) as error:
         print(error, file=sys.stderr)
         return ExitCode.BAD_INPUT

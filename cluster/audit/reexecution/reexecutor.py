@@ -6,12 +6,13 @@ nothing but what executing a block needs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from cluster.common.errors import BadInput
+from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
 from cluster.record.archive import BlockRecord, Reexecuted
 from validator.chain.block import Block, header_hash
@@ -22,6 +23,8 @@ from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import ValidatorError
 from validator.transition.trace import BlockTrace
 
+NOTEWORTHY_S: Final = 0.25
+"""Processor time of a block from which on it is compared with that of a full block."""
 STORAGE: Final = StorageConfig(segment_bytes=1 << 20, retained_heights=8, keep_blocks=8)
 """The chain is executed in memory, and read once."""
 
@@ -39,10 +42,22 @@ class Mismatch:
     """The execution here, if it did not give the block's own header."""
 
 
+class Measured(NamedTuple):
+    """The processor time of a block's execution."""
+
+    height: int
+    seconds: float
+
+
 class Reexecutor:
     """Executes a chain from its genesis on. Raises :class:`BadInput` if the genesis cannot be built."""
 
-    def __init__(self, genesis: Genesis) -> None:
+    def __init__(self, genesis: Genesis, clock: Callable[[], float] | None = None) -> None:
+        """``clock`` gives this thread's processor time in seconds; without one nothing is measured."""
+        self.slowest: Measured | None = None
+        """The block that took longest, if any took :data:`NOTEWORTHY_S`."""
+        self._clock = clock
+        use_installed_kernels()
         try:
             self._executor = Executor(MemoryDisk(), genesis, storage=STORAGE)
         except ValidatorError as error:
@@ -58,6 +73,11 @@ class Reexecutor:
         """The state root after it."""
         return self._executor.final_view.root
 
+    @property
+    def state_bytes(self) -> int:
+        """Keys and values of the whole state after it; reads all of it."""
+        return sum(len(key) + len(value) for key, value in self._executor.final_view.scan(b""))
+
     def take(self, record: BlockRecord) -> Mismatch | None:
         """Execute the next block; what differs from the record, or ``None``. After a difference nothing more fits."""
         height = self.height + 1
@@ -65,7 +85,7 @@ class Reexecutor:
             block = decode(record.block, Block)
         except CodecError as error:
             return Mismatch(height, f"the block cannot be read: {error}")
-        reason = execution_error(self._executor, block)
+        reason = self._measured(height, block)
         result = self._executor.run(Finalize(header_hash(block.header), b""))
         if isinstance(result, FinalizedInvalid):
             why = f"the block does not execute to its header: {reason}"
@@ -79,6 +99,22 @@ class Reexecutor:
             gave, recorded = archived.computed_root.hex(), record.computed_root.hex()
             return Mismatch(height, f"execution gives state root {gave}, recorded was {recorded}", archived.receipts)
         return None
+
+    def _measured(self, height: int, block: Block) -> str | None:
+        """Why the next block is invalid. One that takes long is executed twice: the first time may load code, or clear
+        up what others left."""
+        if self._clock is None:
+            return execution_error(self._executor, block)
+        began = self._clock()
+        reason = execution_error(self._executor, block)
+        seconds = self._clock() - began
+        if seconds >= NOTEWORTHY_S and reason is None:
+            began = self._clock()
+            self._executor.trace(block)
+            seconds = min(seconds, self._clock() - began)
+        if seconds >= NOTEWORTHY_S and (self.slowest is None or seconds > self.slowest.seconds):
+            self.slowest = Measured(height, seconds)
+        return reason
 
     def trace(self, record: BlockRecord) -> BlockTrace:
         """How the next block is executed here, step by step. Raises :class:`BadInput` if it cannot be read."""

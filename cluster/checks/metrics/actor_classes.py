@@ -14,8 +14,6 @@ from typing import Final
 from cluster.audit.books import Books
 from cluster.common.quantiles import counted_quantile
 from cluster.record.run import RunRecord
-from loadgen.workloads import UserGroup
-from loadgen.workloads.program import ProgramOptions
 
 OTHERS: Final = "others"
 """Actors that are neither the load's nor named in the scenario: deployed during the run."""
@@ -69,14 +67,8 @@ def class_of_actors(record: RunRecord) -> dict[bytes, str]:
     """The class of each of the genesis's actors, by address: the load's by workload, the others by name."""
     scenario = record.given or record.scenario
     plan = scenario.load
-    names = [name for group in plan.users for name in [_class_name(group)] * group.count]
     named: dict[bytes, str] = {address: f"actor {name}" for name, address in scenario.chain.actor_addresses().items()}
-    return named | dict(zip(plan.genesis_actors(record.seed), names, strict=True))
-
-
-def _class_name(group: UserGroup) -> str:
-    options = group.parsed_options()
-    return f"{group.workload} {options.program.name}" if isinstance(options, ProgramOptions) else group.workload
+    return named | dict(zip(plan.genesis_actors(record.seed), plan.titles, strict=True))
 
 
 def use_by_actor(books: Books) -> list[ActorUse]:

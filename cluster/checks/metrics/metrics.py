@@ -15,6 +15,7 @@ from typing import Final
 from cluster.audit.books import Books
 from cluster.audit.ledger.timer_phase import TimerState
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, jain_index
+from cluster.checks.metrics.load_latency import WorkloadLatency, latency_metrics
 from cluster.checks.metrics.recovery import recovery_of
 from cluster.common.quantiles import counted_quantile, quantile
 from cluster.record.lag import lag_by_host
@@ -74,9 +75,10 @@ def stalls_beyond_limit(record: RunRecord) -> list[Stall]:
     return [stall for stall in stalls(record) if stall.length_ms > record.scenario.success.stall_ms]
 
 
-def run_metrics(books: Books, actors: Sequence[ActorUse]) -> dict[str, float]:
+def run_metrics(books: Books, actors: Sequence[ActorUse], latencies: Sequence[WorkloadLatency]) -> dict[str, float]:
     """The metrics of a run by name (:mod:`cluster.scenario.sections.metric_names`), the driver's own among them.
-    ``actors`` are the run's :func:`~cluster.checks.metrics.actor_classes.use_by_actor`."""
+    ``actors`` are the run's :func:`~cluster.checks.metrics.actor_classes.use_by_actor`, ``latencies`` its
+    :func:`~cluster.checks.metrics.load_latency.load_latencies`."""
     record, load, lags = books.record, books.record.load, lag_by_host(books.record)
     found = {"duration_s": record.duration_ms / 1_000} | _chain_metrics(books) | _time_metrics(books)
     if actors:
@@ -85,7 +87,7 @@ def run_metrics(books: Books, actors: Sequence[ActorUse]) -> dict[str, float]:
     found["load_failures"] = load.failures
     found["load_transactions_sent"] = load.transactions_sent
     found["load_transactions_rejected"] = load.transactions_rejected
-    found |= _resource_metrics(record)
+    found |= latency_metrics(latencies) | _resource_metrics(record)
     driver_lag_ms = lags.pop(None)
     found |= {"host_lag_ms": max(lags.values(), default=0.0), "driver_lag_ms": driver_lag_ms, **record.metrics}
     return {name: round(value, 3) for name, value in found.items()}

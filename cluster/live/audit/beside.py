@@ -142,7 +142,16 @@ class ReexecutionBeside:
     def _enter(self) -> None:
         assert self._process is not None
         found = self._progress or Progress(0, "")
-        self._record.reexecuted = Reexecuted(found.height, found.root, found.reason, found.receipts, found.trace)
+        self._record.reexecuted = Reexecuted(
+            found.height,
+            found.root,
+            found.reason,
+            found.receipts,
+            found.trace,
+            found.slowest_height,
+            found.slowest_s,
+            found.full_block_s,
+        )
         if not found.reason and found.height < self._told:
             code = self._process.poll()
             why = f"made no progress for {STUCK_S:g} s" if code is None else f"ended with exit code {code}"

@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from cluster.audit.books import KeptLedger
-from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
+from cluster.audit.ledger.context import BOUNDS, CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_chains import read_served
 from cluster.live.audit.beside import ReexecutionBeside
@@ -32,7 +32,7 @@ from loadgen.client import ClientError, Gone, ValidatorClient
 AGREEMENT: Final = "agreement"
 STATE_ROOTS: Final = "state_roots"
 SAFETY: Final = "safety"
-WATCHED: Final = (AGREEMENT, STATE_ROOTS, CHAIN, TIMERS, CONSERVATION, SAFETY)
+WATCHED: Final = (AGREEMENT, STATE_ROOTS, CHAIN, TIMERS, CONSERVATION, BOUNDS, SAFETY)
 """The checks that a run may already fail while it runs."""
 
 BLOCKS_PER_REQUEST: Final = 64
@@ -144,9 +144,14 @@ class LiveAudit:
     def store(self) -> BlockStore:
         return self._record.store
 
-    def take_over(self, known: Mapping[int, ValidatorRecord]) -> None:
+    def state(self) -> Mapping[str, Any]:
+        """What the audit of another process needs to go on."""
+        return {"known": self.known, "safety": self.safety.state()}
+
+    def take_over(self, state: Mapping[str, Any]) -> None:
         """Go on with what the audit of another process knew of validators, as far as the store still has it."""
-        for index, found in known.items():
+        self.safety.take_over(*state["safety"])
+        for index, found in state["known"].items():
             found.blocks = as_stored(found.blocks)
             self.known[index] = found
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from typing import Final
 
 from cluster.audit.safety.certified_chain import CertifiedChain
@@ -32,6 +32,8 @@ MAX_WAITING: Final = 200_000
 """Certificates and votes that wait to be looked at; the oldest go first."""
 PATIENCE_S: Final = 5.0
 """What a host told so long after a final block includes the certificates that it knew when the block became final."""
+OF_BLOCKS: Final = frozenset({Rule.PROVED_FINAL, Rule.ANCESTRY, Rule.LEADERS})
+"""Rules that are evaluated once for each final block."""
 VIEWS_UNTOLD: Final = 8
 """Views that a process may have been ahead of all that was told, when it ended."""
 
@@ -108,6 +110,15 @@ class SafetyWatch:
         while self._height < len(store) and not self._is_stuck and self._enter(store, is_end):
             pass
         self._look_for_proofs()
+
+    def state(self) -> tuple[Mapping[str, int], Sequence[str]]:
+        """What another driver cannot find again: evaluations of what was told, by rule, and the violations so far."""
+        return {rule: count for rule, count in self.log.counts.items() if rule not in OF_BLOCKS}, self.log.violations
+
+    def take_over(self, counts: Mapping[str, int], violations: Sequence[str]) -> None:
+        """Go on with the :meth:`state` of another driver; final blocks are entered anew."""
+        self.log.counts.update(counts)
+        self.log.violations.extend(violations)
 
     def record(self) -> MonitorRecord:
         """The counts and violations so far; of a run that is over."""

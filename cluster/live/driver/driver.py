@@ -8,6 +8,7 @@ left behind.
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,9 @@ from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
+from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.kubernetes.means import api_for
+from cluster.live.kubernetes.names import INSTANCE_VARIABLE
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.chain_store import BlockStore, FileBlocks
 from cluster.record.folder import STORE_FILE
@@ -89,6 +93,7 @@ def live_testnet(
     """
     if problem := scenario.live_problem:
         raise BadInput(f"{scenario.name}: {problem}")
+    api_for(scenario.planned_faults)
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
         run = _LiveRun(
             scenario,
@@ -258,6 +263,7 @@ class _LiveRun:
         self._end = _End(scenario, run_until_stopped, stop_on_fail, self._clock.now_ms)
         genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
         self.record = RunRecord(scenario, "live", seed, commit, genesis)
+        self.record.began_epoch_ms = self._clock.began_epoch_ms
         self._watch = ChainWatch(self.record, self._clock.began_epoch_ms)
         self._joins = JoinWatch(self.record, self.on_notice)
         self._sampled_ms = float("-inf")
@@ -312,6 +318,8 @@ class _LiveRun:
         """End everything that was started. Nothing interrupts this."""
         with ExitStack() as last_to_first:
             last_to_first.callback(self._testnet.close)
+            if self._stage is not None:
+                last_to_first.callback(self._stage.means.leftovers.close)
             if self._handover is not None:
                 last_to_first.callback(self._handover.close)
             last_to_first.callback(discard_empty, self.record.store)
@@ -351,7 +359,7 @@ class _LiveRun:
                 "stage": self._stage,
                 "end": self._end.state,
                 "hosts": state_of(hosts),
-                "known": self._audit.known,
+                "audit": self._audit.state(),
             }
             handover.write(header, state, store, self._outside(hosts))
 
@@ -366,6 +374,7 @@ class _LiveRun:
         header, handover, testnet = checkpoint.header, self._handover, self._testnet
         assert handover is not None
         self._clock.take_over(header["began_epoch_ms"])
+        self.record.began_epoch_ms = self._clock.began_epoch_ms
         self.record.store = FileBlocks.reopen(self._folder / STORE_FILE)
         self._watch.sightings, finalizations, proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)
         self.record.finalizations, self.record.proposals = finalizations, proposals
@@ -411,8 +420,10 @@ class _LiveRun:
             setattr(self.record, name, state["record"][name])
         self._watch, self._joins, self._stage = state["watch"], state["joins"], state["stage"]
         self._watch.take_over(sightings)
+        self._stage.means.leftovers.tell = self._testnet.note_leftovers
+        self._stage.means.leftovers.say()
         self._end.take_over(state["end"], self._clock.now_ms() - left_ms)
-        self._audit.take_over(state["known"])
+        self._audit.take_over(state["audit"])
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -422,7 +433,16 @@ class _LiveRun:
         )
         now_ms, height = self._clock.now_ms, partial(getattr, self._watch, "height")
         # from now on, with every host up, faults may begin
-        stage = LiveStage(self._scenario, self.record.seed, hosts, now_ms, height, self.on_notice, self._keep_blocks)
+        stage = LiveStage(
+            self._scenario,
+            self.record.seed,
+            hosts,
+            now_ms,
+            height,
+            self.on_notice,
+            self._keep_blocks,
+            Leftovers(api_for(self._scenario.planned_faults), self.on_notice, self._testnet.note_leftovers),
+        )
         self._stage, self.record.faults = stage, stage.engine.records
         self._end.begin()
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._clock.now_ms() / MILLISECONDS_PER_SECOND:.1f} s")
@@ -430,7 +450,8 @@ class _LiveRun:
 
     def _make_hosts(self, session: RaySession) -> Hosts:
         problem = self.record.problems.append
-        nodes = NodeWatch(session, self._node_was_lost, self.on_notice)
+        is_deployed = INSTANCE_VARIABLE in os.environ
+        nodes = NodeWatch(session, self._node_was_lost, self.on_notice, self._interrupts.wait, is_deployed)
         return Hosts(session, self._take_view, self._host_is_up, self._host_was_lost, problem, nodes)
 
     def _look_at_start(self, hosts: Hosts, starts: bool) -> None:
@@ -577,6 +598,7 @@ class _LiveRun:
             raise BadInput(f"the run is about to end: height {end} is reached")
         begins = {} if fields.keys() & {"at_height", "at_ms"} else {"at_ms": at_ms}
         fault = fault_to_add(self._scenario, {**fields, **begins}, has_end=end is not None)
+        stage.means.leftovers.api = api_for([fault]) or stage.means.leftovers.api
         if (fault.at_height or height + 1) <= height:
             raise BadInput(f"at_height: {fault.at_height} is not above {height}, the final height")
         if (at_ms if fault.at_ms is None else fault.at_ms) < at_ms:

@@ -20,7 +20,7 @@ from cluster.scenario import Scenario
 from cluster.scenario.sections.chain import FAUCET_OWNER, SEED_PREFIX, FaucetSection, account_key
 from loadgen.client import ClientError, ValidatorClient
 from loadgen.workloads import Intent, LoadUser, Member, Observation, Options, Workload
-from loadgen.workloads.phases import Rhythm
+from loadgen.workloads.arrival import Schedule
 from loadgen.workloads.user import FEE_HEADROOM, TIP_LEVELS, TIP_STEP
 from validator.chain.transactions import Transfer, address_of, transaction_hash
 from validator.primitives.params import Parameters
@@ -68,7 +68,7 @@ class Faucet:
         self._parameters = parameters
         member = Member(0, self.address, self.address, (), (), Random(0), parameters)
         self._payments = _Payments(Options(), member)
-        self._user = LoadUser(key, chain_id, Rhythm(1), self._payments)
+        self._user = LoadUser(key, chain_id, Schedule(1), self._payments)
         self._promised: dict[int, int] = {}
         """Payments under way, by nonce."""
         self._lock = threading.Lock()

@@ -32,13 +32,14 @@ from cluster.live.processes import resumption
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import KEYWORDS, BitRotFault, DownFault
-from cluster.scenario.sections.release import Release
+from cluster.scenario.sections.faults import KEYWORDS, BitRotFault, DownFault, Release
 
 T = TypeVar("T")
 
 LOOK_S: Final = 0.2
 """A round waits for answers for so long."""
+NODE_ENDS_WITHIN_S: Final = 2.0
+"""A node on its way down ends its actors first, and itself so soon after."""
 ORDER_TIMEOUT_S: Final = 5.0
 """A host that did not answer an order for so long is not waited for any more."""
 STOP_TIMEOUT_S: Final = 5.0
@@ -190,7 +191,7 @@ class Hosts:
 
     @property
     def processes(self) -> list[tuple[Place, Process]]:
-        """The current and the last processes of all hosts, with their places."""
+        """The processes of all hosts that may still run, with their places."""
         return [(host.place, process) for host in self.all for process in host.processes.known]
 
     @property
@@ -383,6 +384,8 @@ class Hosts:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _next_question(self, host: Host, starts: bool) -> Any:
+        if host.phase is Phase.DOUBTED:
+            return self._session.outlast(host.place.node_id, NODE_ENDS_WITHIN_S)
         if host.phase is Phase.DOWN and host.processes.successor is not None and host.pending_disk_operations:
             method, arguments = host.pending_disk_operations[0]
             return getattr(host.actor, method).remote(*arguments)
@@ -400,10 +403,16 @@ class Hosts:
         except errors.RayError as error:
             if self.nodes.is_lost(host):
                 return  # it goes to another node
-            host.phase, host.why_lost = Phase.DEAD, one_line(error)
-            self._on_lost(host, host.why_lost, None)
+            if host.phase is not Phase.DOUBTED:
+                host.doubt(one_line(error))
+            if self.nodes.are_watched:
+                return  # its node is asked
+            self._on_lost(host, host.give_up(), None)
         else:
-            self._take(host, answer)
+            if host.phase is Phase.DOUBTED:
+                self._on_lost(host, host.give_up(), None)
+            else:
+                self._take(host, answer)
 
     def _take(self, host: Host, answer: HostView | list[ValidatorAddress] | str | None) -> None:
         if isinstance(answer, HostView):
@@ -418,7 +427,7 @@ class Hosts:
                 self._on_problem(answer)
 
     def _take_view(self, host: Host, view: HostView) -> None:
-        process = Process(view.pid, view.started)
+        process = Process(view.pid, view.started, view.namespace)
         for validator in view.validators:
             self._on_view(validator)
         host.reports.take(process, view)
@@ -449,7 +458,9 @@ class Hosts:
         if why_lost is not None:
             host.why_lost = None
             words, last = view.last_words, processes.last
-            is_its_own = words is not None and last is not None and words.pid == last.pid
+            is_its_own = (
+                words is not None and last is not None and words.pid == last.pid and words.started in (0, last.started)
+            )
             self._on_lost(host, why_lost, words if is_its_own else None)
         if not (host.is_held_down or host.pending_disk_operations):
             processes.current, host.phase = process, Phase.STARTING

@@ -21,6 +21,7 @@ from cluster.live.driver.load_process import (
     STATS_FILE,
     STOP_TIMEOUT_S,
     LoadProcess,
+    now_epoch_ms,
     record_of,
 )
 from cluster.live.driver.ray_session import RaySession
@@ -96,6 +97,8 @@ class LoadNodes:
 
     process: Process | None = None
     """None of its processes is here."""
+    reason = ""
+    """As of a :class:`LoadProcess`; what its nodes say is known at the end."""
 
     def __init__(
         self,
@@ -108,6 +111,8 @@ class LoadNodes:
     ) -> None:
         """Start it, with processes dealt to the nodes in turn. ``before`` is as of a :class:`LoadProcess`."""
         self.before = Statistics() if before is None else before
+        self.began_epoch_ms = plan.began_epoch_ms
+        """As of a :class:`LoadProcess`."""
         self.was_told_to_stop = False
         self._ray = session.ray
         self._folder = folder
@@ -116,11 +121,12 @@ class LoadNodes:
         self._record: LoadRecord | None = None
         self._urls: dict[int, str] = {}
         self._workers: list[_Worker] = []
+        self._good_codes = (None,) if plan.load.locust is None else (None, 0)
         plan_json = plan.model_dump_json(exclude_none=True).encode()
-        used = nodes[: plan.process_count]
+        used = nodes[: 1 if plan.needs_master else plan.process_count]
         for position, node in enumerate(used):
             numbers = list(range(position, plan.process_count, len(used)))
-            users = sum(len(range(number, plan.load.user_count, plan.process_count)) for number in numbers)
+            users = sum(len(plan.load.users_of(client)) for number in numbers for client in plan.share(number))
             actor = session.actor_on(node.node_id, LoadWorker, plan_json, numbers, max_concurrency=CALLS)
             ready, ended = actor.wait_until_ready.remote(), actor.wait_until_ended.remote()
             self._workers.append(_Worker(node, actor, users, ready, ended))
@@ -136,14 +142,15 @@ class LoadNodes:
         """As :meth:`LoadProcess.go`."""
         if dict(urls) != self._urls:
             self._urls = dict(urls)
+            self.began_epoch_ms = self.began_epoch_ms or now_epoch_ms()
             for worker in self._alive():
                 worker.actor.go.remote(self._urls)
 
     @property
     def ended_early(self) -> bool:
-        """Whether a worker's processes ended before :meth:`stop`, or all nodes are lost."""
+        """Whether a worker's processes ended before :meth:`stop`, and not with a shape, or all nodes are lost."""
         self._look()
-        has_ended = any(worker.exit_code is not None for worker in self._workers)
+        has_ended = any(worker.exit_code not in self._good_codes for worker in self._workers)
         return not self.was_told_to_stop and (has_ended or not list(self._alive()))
 
     @property

@@ -73,8 +73,13 @@ def read_statistics(path: Path) -> Statistics:
     return Statistics.model_validate_json(path.read_bytes()) if path.exists() else Statistics()
 
 
-def plan_load(scenario: Scenario, seed: int, chain_id: str, folder: Path, run_time_s: int) -> RunPlan:
-    """The plan of a scenario's load, for so many seconds at most, with its files in a folder."""
+def plan_load(
+    scenario: Scenario, seed: int, chain_id: str, folder: Path, run_time_s: int, began_epoch_ms: int | None = None
+) -> RunPlan:
+    """The plan of a scenario's load, for so many seconds at most, with its files in a folder.
+
+    ``began_epoch_ms`` is when it began, if it is to go on.
+    """
     return RunPlan(
         chain_id=chain_id,
         seed=seed,
@@ -82,8 +87,14 @@ def plan_load(scenario: Scenario, seed: int, chain_id: str, folder: Path, run_ti
         load=scenario.load,
         params=scenario.chain.parameters().to_names(),
         run_time_s=min(MAX_RUN_TIME_S, run_time_s),
+        began_epoch_ms=began_epoch_ms,
         stats_file=str((folder / STATS_FILE).absolute()),
     )
+
+
+def now_epoch_ms() -> int:
+    """By this machine's clock."""
+    return int(time.time() * 1_000)
 
 
 class LoadProcess:
@@ -92,6 +103,8 @@ class LoadProcess:
     :meth:`stop` asks it to end, :meth:`finish` sees that it does.
     """
 
+    _reason: str | None = None
+
     def __init__(
         self,
         plan: RunPlan,
@@ -99,13 +112,17 @@ class LoadProcess:
         processes: Sequence[int] | None = None,
         outlives_us: bool = False,
         before: Statistics | None = None,
+        layout: Sequence[str] = (),
     ) -> None:
         """Start it: all of the plan's processes, or some of them. Raises :class:`OSError`.
 
-        ``before`` are the counts of a load that ended earlier, which this one continues.
+        ``before`` are the counts of a load that ended earlier, which this one continues. ``layout`` are options of
+        :mod:`loadgen.run` for a master with workers; then the first process is the master.
         """
         self.before = Statistics() if before is None else before
-        self._numbers = list(range(plan.process_count)) if processes is None else list(processes)
+        self.began_epoch_ms = plan.began_epoch_ms
+        """When it began, once it has."""
+        self._numbers = list(plan.reporting) if processes is None or plan.needs_master else list(processes)
         self._stats_file, self._endpoints_file = folder / STATS_FILE, folder / ENDPOINTS_FILE
         self._plan = plan
         plan_file = (folder / PLAN_FILE).absolute()
@@ -116,7 +133,7 @@ class LoadProcess:
         log_file.parent.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", MODULE, "--plan", str(plan_file)]
         command += [] if outlives_us else ["--until-eof"]
-        command += ["--processes", ",".join(map(str, self._numbers))]
+        command += [*layout, "--processes", ",".join(map(str, self._numbers))]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         with log_file.open("ab") as log:
@@ -142,7 +159,8 @@ class LoadProcess:
         found._stats_file = (folder / STATS_FILE).absolute()
         found._endpoints_file = (folder / ENDPOINTS_FILE).absolute()
         found._plan = RunPlan.read(folder / PLAN_FILE)
-        found._numbers = list(range(found._plan.process_count))
+        found.began_epoch_ms = found._plan.began_epoch_ms
+        found._numbers = list(found._plan.reporting)
         found._process = AdoptedProcess(process, found._stats_file)
         found.was_told_to_stop, found._was_ready = False, found._endpoints_file.exists()
         return found
@@ -165,16 +183,25 @@ class LoadProcess:
         known = {index: urls.get(index, url) for index, url in self._urls.items()} if self._urls else dict(urls)
         if known != self._urls:
             self._urls = known
+            self.began_epoch_ms = self.began_epoch_ms or now_epoch_ms()
             write_atomically(self._endpoints_file, json.dumps(list(known.values())) + "\n")
 
     @property
     def ended_early(self) -> bool:
-        """Whether it ended before :meth:`stop`."""
-        return not self.was_told_to_stop and self._process.poll() is not None
+        """Whether it ended before :meth:`stop`, and not because a shape of the user's own was over."""
+        is_over = self._plan.load.locust is not None and self._process.poll() == 0
+        return not self.was_told_to_stop and self._process.poll() is not None and not is_over
 
     @property
     def exit_code(self) -> int | None:
         return self._process.poll()
+
+    @property
+    def reason(self) -> str:
+        """Once it has ended: what it says itself of its early end, after a colon; empty if it says nothing."""
+        if self._reason is None:
+            self._reason = "".join(f": {line}" for line in read_statistics(self._stats_file).lost)
+        return self._reason
 
     def stop(self) -> None:
         """Ask it to end; returns at once."""
@@ -210,5 +237,7 @@ def record_of(stats: Statistics, process_exit: int | None, lost: Sequence[str] =
         transactions_sent=stats.transactions_sent,
         transactions_rejected=stats.transactions_rejected,
         process_exit=process_exit,
-        lost=tuple(lost),
+        lost=(*stats.lost, *lost),
+        sends=stats.sends,
+        timeline=stats.timeline,
     )

@@ -6,6 +6,9 @@ new node is waited for first. No host is placed anew before the last one surely 
 the cluster, so its hosts hold leases (:mod:`cluster.live.host.lease`), which are renewed here as long as it counts as
 alive.
 
+A host with a Ray node of its own (:mod:`cluster.live.nodes.placement`) waits for the node that replaces it, for as long
+as the run lasts: its disk comes with that node. At the start the nodes of all hosts are waited for.
+
 A Ray on a single node has nothing to watch: if that is lost, so is the run.
 """
 
@@ -20,12 +23,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from cluster.common.errors import BadInput
+from cluster.common.errors import BadInput, TestnetError
 from cluster.common.wording import counted, listed
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, Place, RaySession, one_line
 from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.kubernetes.names import host_resource
 from cluster.live.nodes.placement import HostToPlace, hosts_to_place, place
-from cluster.live.nodes.ray_nodes import RayNode
+from cluster.live.nodes.ray_nodes import RayNode, hosts_with_nodes
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import LoseNodeFault
 
@@ -37,6 +41,9 @@ LEASE_SLACK_S: Final = 2.0
 RENEW_EVERY_S: Final = 2.0
 NEW_NODE_PATIENCE_S: Final = 60.0
 """A node that joins is waited for so long, if all others would carry too many validators."""
+OWN_NODES_PATIENCE_S: Final = 300.0
+"""At the start the nodes of hosts are waited for so long: a volume has to be made, and an image may have to be pulled.
+"""
 MAX_LOG_BYTES: Final = 4 * 2**20
 COMPARED_LOG_BYTES: Final = 4_096
 LOGS_TIMEOUT_S: Final = 10.0
@@ -63,17 +70,30 @@ class _Homeless:
     """Monotonic: from then on its last process is surely gone."""
     waits_until_s: float
     """Monotonic: until then it waits for a node with room."""
+    is_awaiting_own_node: bool = False
+    """It waits for a node of its own, and that was said."""
 
 
 class NodeWatch:
     """The nodes of one run."""
 
-    def __init__(self, session: RaySession, on_lost: OnLost, notice: Callable[[str], None]) -> None:
-        """``on_lost(hosts, node, reason)`` is called before hosts are taken off a lost node."""
+    def __init__(
+        self,
+        session: RaySession,
+        on_lost: OnLost,
+        notice: Callable[[str], None],
+        wait: Callable[[float], None],
+        are_all_pinned: bool = False,
+    ) -> None:
+        """``on_lost(hosts, node, reason)`` is called before hosts are taken off a lost node. ``wait`` waits so many
+        seconds, and may raise to give up. With ``are_all_pinned`` each host has a node of its own, or gets one.
+        """
         self.hosts: list[Host] = []
         self._session = session
         self._on_lost = on_lost
         self._notice = notice
+        self._wait = wait
+        self._are_all_pinned = are_all_pinned
         self._start: Callable[[Host], None]
         self._to_place: dict[int, HostToPlace] = {}
         self._withstood = 0
@@ -87,9 +107,11 @@ class NodeWatch:
 
     def place_all(self, scenario: Scenario, bind: str, start: Callable[[Host], None]) -> list[Place]:
         """A place for each host of a scenario, by number; ``bind`` is the address to listen on in a Ray of our own, and
-        on a single node. ``start`` creates the actor of a host that moved. Raises :class:`BadInput`.
+        on a single node. ``start`` creates the actor of a host that moved. Raises :class:`BadInput`, and
+        :class:`TestnetError` if hosts that need nodes of their own get none.
         """
-        wanted, nodes = hosts_to_place(scenario), self._session.nodes()
+        wanted = hosts_to_place(scenario)
+        nodes = self._nodes_for({host.number for host in wanted})
         self._begin(scenario, bind, start)
         self._is_needed = len(nodes) > 1
         for position, fault in enumerate(scenario.faults):
@@ -102,6 +124,26 @@ class NodeWatch:
         for warning in found.warnings if self._is_needed else ():
             self._notice(warning)
         return [self._place_on(found.nodes[host.number]) for host in wanted]
+
+    def _nodes_for(self, hosts: Set[int]) -> list[RayNode]:
+        """The nodes of the cluster; if some hosts have nodes of their own, once all have."""
+        deadline, is_said = time.monotonic() + OWN_NODES_PATIENCE_S, False
+        while True:
+            nodes = self._session.nodes()
+            found = hosts_with_nodes(nodes) & hosts
+            if found == hosts or not (found or self._are_all_pinned):
+                return nodes
+            missing = sorted(hosts - found)
+            wanted = ", ".join(map(host_resource, missing))
+            if time.monotonic() >= deadline:
+                raise TestnetError(
+                    f"{listed('host', missing)} cannot be placed: no Ray node with {wanted} joined within"
+                    f" {OWN_NODES_PATIENCE_S:g} s; expected a node with such a resource for each host, or for none"
+                )
+            if not is_said:
+                self._notice(f"{listed('host', missing)}: waiting for Ray nodes with the resources {wanted}")
+                is_said = True
+            self._wait(LOOK_EVERY_S)
 
     def _begin(self, scenario: Scenario, bind: str, start: Callable[[Host], None]) -> None:
         self._start, self._bind = start, bind
@@ -145,9 +187,14 @@ class NodeWatch:
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
-    def validators_on(self, where: Place) -> list[int]:
-        """The validators whose hosts are on a node."""
-        return sorted(index for host in self._on(where.node_id) for index in host.validators)
+    @property
+    def are_watched(self) -> bool:
+        """Whether there are several nodes, so that the run goes on if one is lost."""
+        return self._is_needed
+
+    def hosts_on(self, where: Place) -> list[Host]:
+        """The hosts on the node of a place."""
+        return self._on(where.node_id)
 
     def is_lost(self, host: Host) -> bool:
         """Whether a host is on a lost node; asks Ray again, however lately that was done."""
@@ -170,14 +217,26 @@ class NodeWatch:
         """End a node for good: with ``kills`` all of its processes at once, else by Ray. Neither the head nor the
         driver's own node is ended, for the cluster and the run would be lost with them.
         """
-        node = next((node for node in self._session.nodes() if node.node_id == where.node_id), None)
-        if node is None or node.node_id in self._lost:
+        node = self._living(where)
+        if node is None:
             return
         if node.is_head or node.node_id == self._session.own_node_id:
             self._notice(f"node {node.name} is not ended: the run would be lost with it")
             return
         is_certain = self._session.node_signals(where).end_node(kills)
         self._lose(node, "all its processes were killed" if kills else "Ray ended it", is_certain)
+
+    def lose(self, where: Place, reason: str) -> None:
+        """A node is about to go, since its pod does: its hosts are placed anew once their leases are over."""
+        node = self._living(where)
+        if node is not None:
+            self._lose(node, reason, False)
+
+    def _living(self, where: Place) -> RayNode | None:
+        """The node of a place, unless it is lost already."""
+        if where.node_id in self._lost:
+            return None
+        return next((node for node in self._session.nodes() if node.node_id == where.node_id), None)
 
     def fetch_logs(self, folder: Path) -> None:
         """Copy the ends of the logs of hosts on other nodes to a folder, unless the nodes share it.
@@ -205,7 +264,7 @@ class NodeWatch:
 
     def _look_at(self, nodes: Sequence[RayNode]) -> None:
         known = {node.node_id: node for node in nodes}
-        for node_id in {host.place.node_id for host in self.hosts if host.is_placed}:
+        for node_id in {host.place.node_id for host in self.hosts if host.is_on_a_node}:
             node = known.get(node_id) or RayNode(node_id, "", {}, {}, False, "Ray does not know it any more")
             if not node.is_alive:
                 self._lose(node, node.why_lost or "Ray does not say why", False)
@@ -217,8 +276,10 @@ class NodeWatch:
         carried = listed("host", [host.number for host in hosts])
         self._notice(f"node {node.name} is lost with {carried}: {reason}")
         self._on_lost(hosts, node.name, reason)
+        is_certain = is_certain or self._session.have_ended([each for host in hosts for each in host.processes.known])
         for host in hosts:
-            self._session.forget(host.actor)
+            if host.is_placed:
+                self._session.forget(host.actor)
             host.lose_place()
             may_start_s = now_s + (0.0 if is_certain else self._lease_s + LEASE_SLACK_S)
             self._homeless.append(_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S))
@@ -233,10 +294,15 @@ class NodeWatch:
         for host in self.hosts:
             if host.is_placed:
                 carried[host.place.node_id] += len(host.validators)
-        found = place([self._to_place[each.host.number] for each in ready], nodes, self._withstood, carried)
+        pinned = {host.number for host in self.hosts if host.place.is_own}
+        found = place([self._to_place[each.host.number] for each in ready], nodes, self._withstood, carried, pinned)
         for each in ready:
             node = found.nodes.get(each.host.number)
-            has_room = node is not None and found.counts[node.node_id] <= self._withstood
+            if node is None and each.host.place.is_own and not each.is_awaiting_own_node:
+                each.is_awaiting_own_node = True
+                number = each.host.number
+                self._notice(f"host {number} waits for a Ray node with {host_resource(number)}: its disk comes with it")
+            has_room = each.host.place.is_own or (node is not None and found.counts[node.node_id] <= self._withstood)
             if node is None or not (has_room or now_s >= each.waits_until_s):
                 continue
             if not has_room:
@@ -250,11 +316,11 @@ class NodeWatch:
             self._start(each.host)
 
     def _on(self, node_id: str) -> list[Host]:
-        return [host for host in self.hosts if host.is_placed and host.place.node_id == node_id]
+        return [host for host in self.hosts if host.is_on_a_node and host.place.node_id == node_id]
 
     def _place_on(self, node: RayNode) -> Place:
         is_alone = self._session.is_ours or not self._is_needed
-        return Place(node.node_id, self._bind if is_alone else node.address)
+        return Place(node.node_id, self._bind if is_alone else node.address, bool(node.own_hosts))
 
 
 class Leases:

@@ -29,12 +29,13 @@ from typing import Any, Final, NamedTuple
 from cluster.common.checkout import check_working_directory
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.live.host.host import ValidatorHost
+from cluster.live.nodes import loopback_node
 from cluster.live.nodes.ray_nodes import RayNode, read_nodes
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import NodeSignals, ProcessSignals
 from cluster.live.web.addresses import LOOPBACK, PORTS_VARIABLE, ports_from
-from cluster.scenario.sections.release import Release
+from cluster.scenario.sections.faults import Release
 
 ADDRESS_VARIABLE: Final = "RAY_ADDRESS"
 LOCAL_ADDRESS: Final = "local"
@@ -99,6 +100,8 @@ class Place(NamedTuple):
 
     node_id: str
     bind: str
+    is_own: bool = False
+    """The node is for this host alone, whose disk is there: it goes nowhere else, unless to a node that replaces it."""
 
 
 class RemoteProcessSignals:
@@ -188,7 +191,7 @@ def _relocated_warm_up(code: str) -> Callable[[], None]:
         import sys
 
         sys.path.insert(0, code)
-        runpy.run_module("cluster.tools.warm_up")["warm_up"]()
+        runpy.run_module("cluster.tools.cli.warm_up")["warm_up"]()
 
     return warm_up
 
@@ -208,7 +211,9 @@ class RaySession:
         self._core: dict[Process, str] = {}
         """Processes without which a Ray of our own cannot continue, and their names."""
         self._joining: list[subprocess.Popen[bytes]] = []
-        """Nodes of a Ray of our own besides its head, as they were started."""
+        """Nodes of a Ray of our own besides its head, as this process started them."""
+        self._has_nodes = False
+        """Whether a Ray of our own has nodes besides its head."""
 
     @property
     def is_ours(self) -> bool:
@@ -257,6 +262,8 @@ class RaySession:
             return _join(ray, os.environ[ADDRESS_VARIABLE], lease_s)
         session = _start_own(ray, cpus, on_folder) if lease_s is None else _start_kept(ray, cpus, on_folder, lease_s)
         if nodes > 1:
+            session._has_nodes = True
+            session.kept = session.kept and session.kept._replace(nodes=nodes)
             try:
                 session._add_nodes(nodes)
             except BaseException:
@@ -274,8 +281,11 @@ class RaySession:
         folder = None if kept.folder is None else Path(kept.folder)
         with _environment(kept.token is not None, kept.token):
             _read_environment(ray)
-            _connect(ray, BadInput, f"{address}: that Ray cannot be joined", address=address, namespace=kept.namespace)
+            failure = f"{address}: that Ray cannot be joined"
+            with loopback_node.joining(address):
+                _connect(ray, BadInput, failure, address=address, namespace=kept.namespace)
         session = RaySession(ray, folder, kept)
+        session._has_nodes = kept.nodes > 1
         if folder is not None:
             session._note_core(folder)
         return session
@@ -301,7 +311,7 @@ class RaySession:
 
     def replace_node(self) -> None:
         """A node is lost: another one joins a Ray of our own, after a while. Somebody else's cluster sees to itself."""
-        if self._joining:
+        if self._has_nodes:
             self._joining.append(self._start_node())
 
     def _add_nodes(self, count: int) -> None:
@@ -314,7 +324,7 @@ class RaySession:
                 raise TestnetError(f"a Ray node cannot be started: {last}")
 
     def _start_node(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--disable-usage-stats"]
+        command = [sys.executable, "-m", loopback_node.MODULE, "start", "--disable-usage-stats"]
         command += [f"--address={self.ray.get_runtime_context().gcs_address}", f"--node-ip-address={LOOPBACK}"]
         command += [f"--num-cpus={STARTING_CPUS}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
         with _environment(), _hang_ups_held_back():
@@ -326,6 +336,10 @@ class RaySession:
                 start_new_session=True,
                 env={MODE_VARIABLE: "token", **os.environ},
             )
+
+    def have_ended(self, ended: Iterable[Process]) -> bool:
+        """Whether processes of a lost node are gone for certain. Those of other machines cannot be looked at."""
+        return self.is_ours and not any(process.is_running for process in ended)
 
     def nodes(self) -> list[RayNode]:
         """All nodes, lost ones too."""
@@ -392,11 +406,25 @@ class RaySession:
         """Call a function on a node, beside its work. Returns the answer to come."""
         return self.ray.remote(function).options(**self.options_on(node_id), max_retries=0).remote()
 
+    def outlast(self, node_id: str, seconds: float) -> Any:
+        """A task that a node completes if it is there for so long. Returns the answer to come, an error if it ends."""
+
+        def stay() -> None:
+            time.sleep(seconds)
+
+        return self.call_on(node_id, stay)
+
     def options_on(self, node_id: str) -> dict[str, Any]:
         """The options of a task or actor of a node, beside its work."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         return {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(node_id, soft=False)}
+
+    def request_nodes(self, resource: str, count: int) -> None:
+        """Have the cluster's autoscaler bring and keep nodes with a custom resource. Replaces the request before."""
+        from ray.autoscaler.sdk import request_resources
+
+        request_resources(bundles=[{resource: 1}] * count)
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
@@ -408,8 +436,8 @@ class RaySession:
     def close(self, hosts: Iterable[tuple[Place, Process]]) -> list[str]:
         """Kill our actors; end a Ray of our own with all its processes and its folder. Returns the problems.
 
-        ``hosts`` are the known processes of our hosts. Those on this node are gone afterwards. On another node the same
-        ids belong to other processes: those are never signalled.
+        ``hosts`` are the processes of our hosts that may still run. Those on this node are gone afterwards. On another
+        node the same ids belong to other processes: those are never signalled.
         """
         ours = {process for place, process in hosts if self._is_here(place)}
         if self._folder is not None:
@@ -426,7 +454,7 @@ class RaySession:
             if self._disconnects:
                 self.ray.shutdown()
         finally:
-            if self._joining or self.kept is not None:  # nobody else ends these
+            if self._has_nodes or self.kept is not None:  # nobody else ends these
                 for process in ours:
                     process.send(signal.SIGTERM)
             stubborn = processes.end(ours, SHUTDOWN_PATIENCE_S)
@@ -458,7 +486,8 @@ def _join(ray: Any, address: str, lease_s: float | None = None, **options: Any) 
     _probe(address)
     namespace = _new_namespace()
     failure = f"{ADDRESS_VARIABLE}={address}: that Ray cannot be joined"
-    _connect(ray, BadInput, failure, address=address, namespace=namespace, **options)
+    with loopback_node.joining(address):
+        _connect(ray, BadInput, failure, address=address, namespace=namespace, **options)
     if lease_s is None:
         return RaySession(ray, None)
     return RaySession(ray, None, KeptRay(str(ray.get_runtime_context().gcs_address), namespace, lease_s))
@@ -489,18 +518,19 @@ def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySes
     on_folder(folder)
     with _environment(), _hang_ups_held_back():
         try:
-            _connect(
-                ray,
-                TestnetError,
-                "Ray cannot be started",
-                address=LOCAL_ADDRESS,
-                num_cpus=cpus,
-                include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES,
-                _node_ip_address=LOOPBACK,
-                _temp_dir=str(folder),
-                _system_config=dict(SYSTEM_CONFIG),  # Ray writes into it, this session's folder too
-            )
+            with loopback_node.loopback_stays():
+                _connect(
+                    ray,
+                    TestnetError,
+                    "Ray cannot be started",
+                    address=LOCAL_ADDRESS,
+                    num_cpus=cpus,
+                    include_dashboard=False,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    _node_ip_address=LOOPBACK,
+                    _temp_dir=str(folder),
+                    _system_config=dict(SYSTEM_CONFIG),  # Ray writes into it, this session's folder too
+                )
         except BaseException:
             session.close([])
             raise
@@ -514,7 +544,7 @@ def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s:
     folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=parent))
     session, namespace = RaySession(ray, folder), _new_namespace()
     on_folder(folder)
-    command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--port=0", "--disable-usage-stats"]
+    command = [sys.executable, "-m", loopback_node.MODULE, "start", "--head", "--port=0", "--disable-usage-stats"]
     command += [f"--node-ip-address={LOOPBACK}", f"--temp-dir={folder}", "--include-dashboard=false"]
     command += [f"--num-cpus={cpus}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
     command += [f"--system-config={json.dumps(SYSTEM_CONFIG)}"]
@@ -532,7 +562,8 @@ def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s:
                 raise TestnetError(f"Ray cannot be started: {last}")
             address = (folder / ADDRESS_FILE).read_text(encoding="utf-8").strip()
             _read_environment(ray)
-            _connect(ray, TestnetError, "Ray cannot be started", address=address, namespace=namespace)
+            with loopback_node.loopback_stays():
+                _connect(ray, TestnetError, "Ray cannot be started", address=address, namespace=namespace)
         except (OSError, subprocess.TimeoutExpired) as error:
             session.close([])
             raise TestnetError(f"Ray cannot be started: {one_line(error)}") from error

@@ -20,12 +20,15 @@ from typing import Final, NamedTuple
 
 from cluster.disks.bit_rot import draw_rot
 from cluster.faults.engine import FaultEngine
-from cluster.faults.impairment import Impairment
+from cluster.faults.impairment import PAUSE, SLOW_EXECUTION, Impairment, describe_delays
+from cluster.faults.link_faults import Seen
 from cluster.faults.stage import Recovery, Then
 from cluster.live.driver.hosts import Hosts, nothing
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host.host import NO_WORD
 from cluster.live.injection import Injection, LastWords
+from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.kubernetes.means import Means
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import (
@@ -37,11 +40,8 @@ from cluster.scenario.sections.faults import (
     LinkFault,
     LoseNodeFault,
     PauseFault,
+    Release,
 )
-from cluster.scenario.sections.release import Release
-
-PAUSE: Final = PauseFault.model_fields["kind"].annotation.__args__[0]  # type: ignore[union-attr]
-
 
 UNKNOWN_ORDERS: Final = 1_000
 """More than a driver gives between two checkpoints."""
@@ -61,6 +61,10 @@ class Agenda:
         self._began_ms = now_ms()
         self._due: list[_Due] = []
         self._count = 0
+
+    @property
+    def now_ms(self) -> float:
+        return self._now_ms()
 
     @property
     def fault_ms(self) -> float:
@@ -149,15 +153,26 @@ class LiveStage:
         height: Callable[[], int],
         notice: Callable[[str], None],
         keep_blocks: Callable[[int, str], None],
+        leftovers: Leftovers | None = None,
     ) -> None:
-        """``keep_blocks(index, url)`` asks a validator for its blocks, and takes as long as that takes."""
+        """``keep_blocks(index, url)`` asks a validator for its blocks, and takes as long as that takes. ``leftovers``
+        are those of faults of Kubernetes.
+        """
         self.random = Random(f"{seed}/faults")
         self.agenda = Agenda(now_ms)
         self.at, self.later = self.agenda.at, self.agenda.later
-        self.notice, self.link_counts = notice, hosts.link_counts
+        self.notice = notice
+        self.means = Means(
+            scenario,
+            leftovers or Leftovers(None, notice),
+            partial(lose_node_of, hosts),
+            hosts.link_counts,
+            self.later,
+            notice,
+        )
+        self.seen_on_links = self.means.seen_on_links
         self._names = scenario.validators.names
         self._hosts = hosts
-        self._now_ms = now_ms
         self._height = height
         self._keep_blocks = keep_blocks
         self._injection = Injection()
@@ -198,7 +213,7 @@ class LiveStage:
 
     @property
     def now_ms(self) -> float:
-        return self._now_ms()
+        return self.agenda.now_ms
 
     @property
     def height(self) -> int:
@@ -207,21 +222,26 @@ class LiveStage:
     # --- links and impairments ----------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        self.inject(then, links=dict(faults))
+        others, then = self.means.set_links(faults, then)
+        self.inject(then, links=others)
 
     def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
         paused = {index for index, each in impairments.items() if each.is_paused}
         self._pauses.become(paused, impairments, self.now_ms)
-        self.inject(then, impairments={**self._injection.impairments, **impairments})
+        left, then = self.means.stress.set(impairments, then)
+        self.inject(then, impairments={**self._injection.impairments, **left})
 
     def delays(self, index: int, kind: str) -> int:
         if kind == PAUSE:
             return self._pauses.count(index)
         return self._hosts.host_of(index).reports.delays(index, kind)
 
-    def describe_pause(self, delays: int, names: Sequence[str]) -> str:
-        whom = ", ".join(names) or "nobody"
-        return f"{self._pauses.describe(delays, [self._names.index(name) for name in names])}: {whom}"
+    def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
+        indices = [self._names.index(name) for name in names]
+        if kind == PAUSE:
+            return Seen(delays > 0, f"{self._pauses.describe(delays, indices)}: {', '.join(names) or 'nobody'}")
+        seen = Seen(delays > 0, describe_delays(kind, delays, names))
+        return self.means.stress.seen(indices, seen) if kind == SLOW_EXECUTION else seen
 
     def inject(self, then: Then, skipped: int = 0, **changes: object) -> None:
         """Send all hosts the faults in force, with changes; ``then`` is called once they have them.
@@ -253,8 +273,8 @@ class LiveStage:
 
     def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
         host = self._hosts.host_of(index)
-        if isinstance(plan, LoseNodeFault):
-            return self._hosts.nodes.validators_on(host.place)
+        if isinstance(plan, LoseNodeFault) or self.means.takes_pod(plan):
+            return sorted(index for mate in self._hosts.nodes.hosts_on(host.place) for index in mate.validators)
         return host.validators if isinstance(plan, DownFault | PauseFault) else None
 
     def deaths(self, index: int) -> int:
@@ -267,12 +287,17 @@ class LiveStage:
     def crash(self, index: int, plan: DownFault) -> None:
         host, nodes = self._hosts.host_of(index), self._hosts.nodes
         if isinstance(plan, LoseNodeFault):
-            mates = [each for each in self._hosts.all if each.is_placed and each.place == host.place]
-            if host.is_placed:  # else it went with another one
+            mates = nodes.hosts_on(host.place)
+            if host.is_on_a_node:  # else it went with another one
                 nodes.end(host.place, kills=plan.how == "process")
             for mate in mates:
                 mate.is_held_down = not mate.is_placed
             return
+        if isinstance(plan, KillFault) and self.means.takes_pod(plan):
+            if host.is_placed:
+                self.means.take(host.number, plan)
+            return
+        self.means.note_signal(host.number, plan)
         self._hosts.kill(host, by_ray=isinstance(plan, KillFault) and plan.how == "actor")
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
@@ -305,9 +330,10 @@ class LiveStage:
         return None if state is None else Recovery(state.recovered_height, state.snapshot_height)
 
     def describe_restart(self, indices: Sequence[int]) -> list[str]:
-        return [
+        hosts = self._hosts.carrying(indices)
+        return self.means.describe(host.number for host in hosts) + [
             f"process {last.pid} gone, {host.pid} in its place"
-            for host in self._hosts.carrying(indices)
+            for host in hosts
             if (last := host.processes.last) is not None
         ]
 
@@ -329,6 +355,16 @@ class LiveStage:
             return None
         host.pending_disk_operations.append(("flip", (index, rot)))
         return str(rot)
+
+
+def lose_node_of(hosts: Hosts, number: int, reason: str) -> None:
+    """The Ray node of a host is about to go: its hosts are taken off it, and held down."""
+    host = hosts.all[number]
+    mates = [each for each in hosts.all if each.is_placed and each.place == host.place]
+    if host.is_placed:
+        hosts.nodes.lose(host.place, reason)
+    for mate in mates:
+        mate.is_held_down = not mate.is_placed
 
 
 def make(calls: Sequence[Then]) -> None:

@@ -16,7 +16,7 @@ from cluster.live.host.lag import LagSpan
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import DelayCounts
 from cluster.live.processes.processes import Process
-from cluster.scenario.sections.release import Release
+from cluster.scenario.sections.faults import Release
 
 ARRIVE: Final = "arrive"
 """The method of a host that tells it whence a validator comes."""
@@ -30,6 +30,8 @@ class Phase(Enum):
     UP = "up"
     STOPPING = "stopping"
     """It shuts down cleanly, and other code takes its place."""
+    DOUBTED = "doubted"
+    """Ray has given its actor up. Its node is asked whether it is there, since that may have ended, too."""
     DEAD = "dead"
     """Ray does not start it again."""
 
@@ -76,7 +78,8 @@ class ProcessHistory:
 
     @property
     def known(self) -> list[Process]:
-        return [process for process in (self.current, self.last, self.successor) if process is not None]
+        """Those that may still run. One that was lost with its node is not among them: it was elsewhere."""
+        return [process for process in (self.current, self.dying, self.successor) if process is not None]
 
     @property
     def dying(self) -> Process | None:
@@ -284,9 +287,24 @@ class Host:
         self.processes.end()
         self.reports.end()
 
+    def doubt(self, why_lost: str) -> None:
+        """Ray has given its actor up."""
+        self.went_down(why_lost)
+        self.phase = Phase.DOUBTED
+
+    def give_up(self) -> str:
+        """It is lost, and its node is not. Returns why."""
+        self.phase = Phase.DEAD
+        return self.why_lost or ""
+
     @property
     def is_placed(self) -> bool:
         return self.actor is not None
+
+    @property
+    def is_on_a_node(self) -> bool:
+        """Whether it is placed, or Ray has given its actor up where it was."""
+        return self.is_placed or self.phase is Phase.DEAD
 
     def lose_place(self) -> None:
         """Its node is lost, and its process with it."""

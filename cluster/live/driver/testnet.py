@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -12,7 +13,6 @@ from typing import Any, Final
 from cluster.common.errors import BadInput, TestnetError
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
-from cluster.common.outcome import Outcome
 from cluster.live.driver.control_server import ControlServer
 from cluster.live.driver.faucet import Faucet
 from cluster.live.driver.hosts import Hosts, nothing
@@ -29,11 +29,12 @@ from cluster.live.driver.ray_session import KeptRay, RaySession, is_joining, one
 from cluster.live.driver.stage import located
 from cluster.live.driver.supervised_host import Phase
 from cluster.live.host.host import LOGS_FOLDER
+from cluster.live.kubernetes.names import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE
 from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.processes.processes import Process
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE
+from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE, unjudged_result
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import UpgradeFault
@@ -122,7 +123,12 @@ class Testnet:
         return {
             "served": [self._served.bind, self._served.port],
             "ray": None if kept is None else kept._asdict(),
-            "load": {"process": process, "before": before.model_dump(), "is_over": self._is_load_over},
+            "load": {
+                "process": process,
+                "before": before.model_dump(),
+                "began_epoch_ms": None if self.load is None else self.load.began_epoch_ms,
+                "is_over": self._is_load_over,
+            },
         }
 
     def take_over(self, kept: KeptRay, make_hosts: Callable[[RaySession], Hosts]) -> Hosts:
@@ -146,6 +152,7 @@ class Testnet:
         adopted = None if process is None else LoadProcess.adopt(self._folder, process, before)
         if process is not None and adopted is not None:
             self.load = adopted
+            adopted.began_epoch_ms = state["began_epoch_ms"]
             watchdog.watch_load(process)
             late = self._record.scenario.validators.late
             adopted.go({each.index: each.url for each in self.hosts.addresses if each.index not in late})
@@ -156,7 +163,7 @@ class Testnet:
             return
         assert self._session is not None
         nodes = [] if self._session.is_ours else with_role(self._session.nodes(), LOAD)
-        self._start_load(watchdog, run_time_s, nodes, before)
+        self._start_load(watchdog, run_time_s, nodes, before, state["began_epoch_ms"])
         if self.load is not None:
             self._notice("the load had ended with its driver: it is started again")
 
@@ -188,21 +195,25 @@ class Testnet:
         run_time_s: int,
         nodes: Sequence[RayNode],
         before: Statistics | None = None,
+        began_epoch_ms: int | None = None,
     ) -> None:
         """Have the load generator make itself ready: on the nodes of a cluster for it, else here. No validator starts
         before it is ready: otherwise a short chain might be over before a slow machine has a user's first transaction.
 
-        ``before`` are the counts of a load that ended with its driver.
+        ``before`` are the counts of a load that ended with its driver, and ``began_epoch_ms`` is when that began.
         """
         record = self._record
-        if not record.scenario.load.user_count:
+        if record.scenario.load.is_empty or record.scenario.load.external:
             return
-        plan = plan_load(record.scenario, record.seed, record.genesis.chain_id, self._folder, run_time_s)
-        if nodes:
+        chain_id = record.genesis.chain_id
+        plan = plan_load(record.scenario, record.seed, chain_id, self._folder, run_time_s, began_epoch_ms)
+        layout = _load_layout()
+        if nodes and not layout:
             assert self._session is not None
             self.load = LoadNodes(self._session, nodes, plan, self._folder, self._notice, before)
             return
-        self.load = LoadProcess(plan, self._folder, outlives_us=self.lease_s is not None, before=before)
+        processes = [0] if layout else None
+        self.load = LoadProcess(plan, self._folder, processes, self.lease_s is not None, before, layout)
         if (process := self.load.process) is not None:
             watchdog.watch_load(process)
 
@@ -219,7 +230,7 @@ class Testnet:
     def _check_load(self) -> None:
         if self.load is not None and self.load.ended_early:
             problem = f"the load generator ended with exit code {self.load.exit_code} before there was a block"
-            raise TestnetError(f"{problem} (see {self._folder / LOG_FILE})")
+            raise TestnetError(f"{problem}{self.load.reason} (see {self._folder / LOG_FILE})")
 
     def _give_up_start(self, hosts: Hosts) -> None:
         assert self._session is not None
@@ -243,10 +254,11 @@ class Testnet:
         """Note a load that ended early; stop it if the run's last height is reached."""
         if self.load is None:
             return
-        log = self._folder / LOG_FILE
-        problem = f"the load generator ended early with exit code {self.load.exit_code} (see {log})"
-        if self.load.ended_early and problem not in self._record.problems:
-            self._record.problems.append(problem)
+        if self.load.ended_early:
+            code, log = self.load.exit_code, self._folder / LOG_FILE
+            problem = f"the load generator ended early with exit code {code}{self.load.reason} (see {log})"
+            if problem not in self._record.problems:
+                self._record.problems.append(problem)
         if end_height is not None and not self.load.was_told_to_stop:
             self._notice(self._record.drain_notice(end_height))
             self.load.stop()
@@ -278,6 +290,11 @@ class Testnet:
         if self.load is not None:
             self.load.go({address.index: address.url for address in addresses})
         return True
+
+    def note_leftovers(self, facts: Mapping[str, Any]) -> None:
+        """Faults leave this in a Kubernetes cluster, unless it is taken back."""
+        if self._watchdog is not None:
+            self._watchdog.watch_kubernetes(facts)
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
@@ -312,17 +329,12 @@ def start_timeout_s(scenario: Scenario) -> float:
     return START_TIMEOUT_S + START_TIMEOUT_OF_EACH_S * scenario.validators.count
 
 
+def _load_layout() -> list[str]:
+    """Options of :mod:`loadgen.run` for a master whose workers are in other pods; none without them."""
+    listen, workers = os.environ.get(LOAD_LISTEN_VARIABLE), os.environ.get(LOAD_WORKERS_VARIABLE)
+    return [] if listen is None or workers is None else ["--listen", listen, "--expected", workers]
+
+
 def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:
     """The content of ``result.json`` if the driver could not write it."""
-    verdict = Outcome.INCONCLUSIVE.value
-    check = {"name": "no_problems", "verdict": verdict, "detail": "the driver was killed", "applies": True}
-    return {
-        "scenario": record.scenario.name,
-        "backend": record.backend,
-        "seed": record.seed,
-        "commit": record.commit,
-        "verdict": verdict,
-        "checks": [check],
-        "metrics": {},
-        "validators": [],
-    }
+    return unjudged_result(record.scenario.name, record.backend, record.seed, record.commit, "the driver was killed")

@@ -36,6 +36,7 @@ from cluster.common.limits import COLLECTOR_THRESHOLDS
 from cluster.disks.bit_rot import Rot
 from cluster.disks.directory import DirectoryDisk
 from cluster.disks.faulty import FaultyDisk, flip_bit
+from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.faults.impairment import Impairment
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.host.http import build_app
@@ -54,8 +55,14 @@ from cluster.record.status import Tally
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import Pace, byzantine_of, node_config, pace_of, parts_of, score_of
-from cluster.scenario.sections.faults import BitRotFault, DiskFullFault, FailedSyncFault, SlowDiskFault
-from cluster.scenario.sections.release import FIRST_VERSION, Release
+from cluster.scenario.sections.faults import (
+    FIRST_VERSION,
+    BitRotFault,
+    DiskFullFault,
+    FailedSyncFault,
+    Release,
+    SlowDiskFault,
+)
 from consensus.keys import Ed25519Scheme
 from validator.node.events import Diverged
 from validator.node.shared_work import RememberingScheme, SharedReader
@@ -138,6 +145,8 @@ class HostView:
     """Empty until the host is started."""
     started: int = 0
     """When the process was (:class:`cluster.live.processes.processes.Process`)."""
+    namespace: str = processes.NAMESPACE
+    """Where it has its id (the same)."""
     last_words: LastWords | None = None
     """Of the process before, if it ended itself."""
     version: str = ""
@@ -178,6 +187,7 @@ class ValidatorHost:
         ``version`` is what this code is called, ``mutant`` a bug that is planted in all validators here. With
         ``lease_s`` it outlives its driver for so long, and has a lease from now on.
         """
+        use_installed_kernels()
         self._folder = Path(folder)
         self._seed = seed
         self._host = host
@@ -374,7 +384,7 @@ class ValidatorHost:
         """
         reason = str(error) if isinstance(error, ValidatorError) else f"{type(error).__name__}: {error}"
         try:
-            last_words.write(self._last_words_file, LastWords(os.getpid(), index, reason))
+            last_words.write(self._last_words_file, LastWords(os.getpid(), index, reason, processes.own().started))
         except OSError as failure:
             log.critical("the last words cannot be written: %s", failure)
         finally:
@@ -436,6 +446,7 @@ class ValidatorHost:
             pid=myself.pid,
             validators=[running.view(with_stamps, use) for running in self._validators],
             started=myself.started,
+            namespace=myself.namespace,
             last_words=self._last_words,
             version=self._release.version,
             code=str(ROOT),

@@ -24,26 +24,31 @@ from cluster.live.web.connections import JSON
 from cluster.live.web.event_stream import EventStream
 from cluster.live.web.prometheus_text import PROMETHEUS, render_metric
 from cluster.live.web.server import (
+    MAX_REQUESTS_IN_FLIGHT,
     MESSAGEPACK,
     Endpoint,
     Rate,
     build_application,
+    client_of,
     json_response,
     messagepack_response,
     one_line,
     page_response,
     read_body,
 )
+from cluster.live.web.shares import Amounts, NoShare, Shares
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import block_digest
 from validator.node.executor.queries import BlockGone, Cursor, EventFilter, StatePages
-from validator.primitives.types import HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash
+from validator.node.pool.offers import MAX_OFFERED_BYTES, MAX_OFFERED_TRANSACTIONS
+from validator.primitives.types import ADDRESS_BYTES, HEIGHT_LIMIT, MAX_NAME_BYTES, Address, Hash
 from validator.state import HistoryError
 from validator.state.hashing import KEY_BYTES_LIMIT
 
 T = TypeVar("T")
 
 MAX_BATCH_TRANSACTIONS: Final = 1_024
+MAX_BATCH_ACCOUNTS: Final = 1_024
 MAX_BLOCKS_PER_REQUEST: Final = 256
 CLIENT_RATE: Final = Rate(5_000, 10_000)
 """Of requests; a client that has more to submit batches."""
@@ -62,6 +67,7 @@ def build_app(pages: Pages) -> ASGIApp:
         ("GET", "/blocks/{height}/finality", endpoints.finality),
         ("GET", "/receipts/{hash}", endpoints.receipt),
         ("GET", "/accounts/{address}", endpoints.account),
+        ("POST", "/accounts", endpoints.accounts),
         ("GET", "/timers/{id}", endpoints.timer),
         ("GET", "/events", endpoints.events),
         ("GET", "/proofs/{key}", endpoints.proof),
@@ -85,15 +91,21 @@ class _Endpoints:
         self._pages = pages
         self.requests: Counter[tuple[str, int]] = Counter()
         """Requests answered, by route and status."""
+        self._shares = Shares(Amounts(MAX_REQUESTS_IN_FLIGHT, MAX_OFFERED_TRANSACTIONS, MAX_OFFERED_BYTES))
 
     async def transactions(self, request: Request) -> Response:
-        decode = _body_decoder(request.headers.get("content-type", ""))
+        decode = _body_decoder(request.headers.get("content-type", ""), "transaction")
         transactions = decode(await read_body(request))
         if len(transactions) > MAX_BATCH_TRANSACTIONS:
             raise HTTPException(
                 413, f"batch of {len(transactions)} transactions, expected at most {MAX_BATCH_TRANSACTIONS}"
             )
-        results = await self._pages.submit(transactions)
+        size = sum(map(len, transactions))
+        try:
+            with self._shares.holding(client_of(request), Amounts(1, len(transactions), size)):
+                results = await self._pages.submit(transactions)
+        except NoShare as error:
+            raise HTTPException(429, str(error)) from None
         return json_response(
             {
                 "results": [
@@ -140,6 +152,16 @@ class _Endpoints:
         address = _parse_address("address", request.path_params["address"])
         return page_response(request, await self._pages.read(lambda pages: pages.account(address)))
 
+    async def accounts(self, request: Request) -> Response:
+        decode = _body_decoder(request.headers.get("content-type", ""), "address", "0x")
+        addresses = decode(await read_body(request))
+        if len(addresses) > MAX_BATCH_ACCOUNTS:
+            raise HTTPException(413, f"batch of {len(addresses)} addresses, expected at most {MAX_BATCH_ACCOUNTS}")
+        for position, address in enumerate(addresses):
+            if len(address) != ADDRESS_BYTES:
+                raise HTTPException(400, f"body: address {position} has {len(address)} bytes, expected {ADDRESS_BYTES}")
+        return page_response(request, await self._pages.read(lambda pages: pages.accounts(addresses)))
+
     async def timer(self, request: Request) -> Response:
         name = _parse_hash("timer id", request.path_params["id"])
         page = await self._pages.read(lambda pages: pages.timer(name))
@@ -162,10 +184,10 @@ class _Endpoints:
             if page is None:
                 raise HTTPException(410, f"from: this validator has no blocks as far down as {start}")
             return page_response(request, page)
-        subscription = self._pages.subscribe(place, wanted)
-        if subscription is None:
-            raise HTTPException(429, "too many streams of events")
-        return EventStream(subscription)
+        try:
+            return EventStream(self._pages.subscribe(client_of(request), place, wanted))
+        except NoShare as error:
+            raise HTTPException(429, str(error)) from None
 
     async def proof(self, request: Request) -> Response:
         key, height = _parse_key(request.path_params["key"]), request.query_params.get("height")
@@ -214,12 +236,16 @@ _messagepack_batch: Final = msgspec.msgpack.Decoder(bytes | list[bytes])
 _json_batch: Final = msgspec.json.Decoder(str | list[str])
 
 
-def _body_decoder(content_type: str) -> Callable[[bytes], list[bytes]]:
+def _body_decoder(content_type: str, what: str, prefix: str = "") -> Callable[[bytes], list[bytes]]:
+    """Of a body with one item or several: MessagePack ``bin``, or JSON texts of hex behind a prefix."""
     match content_type.split(";")[0].strip().lower():
         case "application/msgpack":
             return lambda body: _decoded(_messagepack_batch, body, "MessagePack bin or array of bin")
         case "application/json":
-            return lambda body: _from_hex(_decoded(_json_batch, body, "JSON text or list of texts"))
+            return lambda body: [
+                _from_hex(text, f"body: {what} {position}", prefix)
+                for position, text in enumerate(_decoded(_json_batch, body, "JSON text or list of texts"))
+            ]
         case other:
             raise HTTPException(400, f"Content-Type: expected {MESSAGEPACK} or {JSON}, got {other[:64]!r}")
 
@@ -232,14 +258,11 @@ def _decoded(decoder: Any, body: bytes, expected: str) -> list[Any]:
     return batch if isinstance(batch, list) else [batch]
 
 
-def _from_hex(texts: list[str]) -> list[bytes]:
-    transactions: list[bytes] = []
-    for position, text in enumerate(texts):
-        try:
-            transactions.append(binascii.unhexlify(text))
-        except ValueError:
-            raise HTTPException(400, f"body: transaction {position} is no hex text") from None
-    return transactions
+def _from_hex(text: str, place: str, prefix: str) -> bytes:
+    try:
+        return binascii.unhexlify(text.removeprefix(prefix))
+    except ValueError:
+        raise HTTPException(400, f"{place} is no hex text") from None
 
 
 _DECIMAL: Final = re.compile(r"[0-9]{1,19}")

@@ -10,8 +10,9 @@ the machine did not let run, finds its lease ended when it goes on: :meth:`Lease
 takes an event and before it sends a message, so that neither happens after the end.
 
 A renewal counts from the host's own clock as of its last answer that the driver has, so that one that was long on its
-way does not lengthen the lease. A host that the driver paused on purpose cannot answer. Whoever resumes it in good
-order notes the time first (:mod:`cluster.live.processes.resumption`), and the lease counts from there.
+way does not lengthen the lease. A process that was started since counts from its start. A host that the driver paused
+on purpose cannot answer. Whoever resumes it in good order notes the time first
+(:mod:`cluster.live.processes.resumption`), and the lease counts from there.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Lease:
         self._on_end = on_end
         self._resumed = resumed
         self._now_s = now_s
+        self._began_s = now_s()
         self._length_s = 0.0
         self._until_s: float | None = None
         self._is_given_up = self._is_told = False
@@ -61,7 +63,7 @@ class Lease:
         self.check()
         with self._guard:
             now_s = self._now_s()
-            since_s = now_s if heard_s is None else min(heard_s, now_s)
+            since_s = now_s if heard_s is None else max(self._began_s, min(heard_s, now_s))
             self._length_s = length_s
             # a lease that was given earlier holds as long as was said
             self._until_s = max(self._until_s or since_s + length_s, since_s + length_s)

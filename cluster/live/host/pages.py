@@ -108,10 +108,13 @@ class Pages:
         pages = self._ready().executor.pages
         return await self._executor.read(lambda: read(pages))
 
-    def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
-        """A subscription to events from a place on, by default of the blocks to come; ``None``: there are too many."""
+    def subscribe(self, client: str, start: Cursor | None, wanted: EventFilter) -> Subscription:
+        """A subscription of a client, by its address, to events from a place on, by default of the blocks to come.
+
+        Raises :class:`~cluster.live.web.shares.NoShare` if there are too many.
+        """
         self._ready()
-        return self.streams.subscribe(start, wanted)
+        return self.streams.subscribe(client, start, wanted)
 
     async def proof(self, key: bytes, height: int | None) -> Page:
         """Raises :class:`~validator.state.HistoryError` if the height is not retained.

@@ -54,7 +54,7 @@ MAX_QUEUED_BYTES: Final = 64 * 1024 * 1024
 WRITE_BATCH_BYTES: Final = 256 * 1024
 """Messages are joined up to so many bytes for one write."""
 MAX_HANDSHAKES: Final = 64
-"""Incoming connections that have not proved anything yet."""
+"""Incoming connections that have not proved anything yet. One more ends the oldest: strangers keep no peer out."""
 MAX_HANDSHAKE_FRAMES: Final = 4
 """Frames that a peer may send ahead during the handshake."""
 HANDSHAKE_TIMEOUT_S: Final = 5.0
@@ -117,7 +117,8 @@ class Transport:
         self._on_crash = on_crash
         self._server: asyncio.Server | None = None
         self._incoming: dict[int, FrameStream] = {}
-        self._handshakes: set[asyncio.Task[None]] = set()
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+        """The oldest first."""
         others = [index for index in range(len(identity.validators)) if index != identity.index]
         self._peers = {index: _Peer(self, index) for index in others}
 
@@ -126,14 +127,16 @@ class Transport:
     async def listen(self, host: str, port: int = 0) -> PeerAddress:
         """Take an address; port 0 stands for a free one. Connections are taken from :meth:`start` on.
 
+        The socket listens at once: Linux lets others have the port of one that does not, and then refuses to listen.
         Raises :class:`OSError` if the address cannot be had.
         """
         loop = asyncio.get_running_loop()
+        held = socket.create_server((host, port), backlog=LISTEN_BACKLOG)
+        address: tuple[str, int] = held.getsockname()
         self._server = await loop.create_server(
-            self._incoming_stream, host, port, backlog=LISTEN_BACKLOG, start_serving=False
+            self._incoming_stream, sock=held, backlog=LISTEN_BACKLOG, start_serving=False
         )
-        taken = self._server.sockets[0].getsockname()
-        return PeerAddress(taken[0], taken[1])
+        return PeerAddress(*address)
 
     async def start(self) -> None:
         """Take connections, and dial the peers whose addresses are known or get known."""
@@ -218,11 +221,12 @@ class Transport:
     def _take(self, stream: FrameStream) -> None:
         if len(self._handshakes) >= MAX_HANDSHAKES:
             self.refused("too_many_handshakes")
-            stream.close()
-            return
+            oldest = next(iter(self._handshakes))
+            del self._handshakes[oldest]
+            oldest.cancel()
         task = self.spawn(self._welcome(stream))
-        self._handshakes.add(task)
-        task.add_done_callback(self._handshakes.discard)
+        self._handshakes[task] = None
+        task.add_done_callback(lambda ended: self._handshakes.pop(ended, None))
 
     async def _welcome(self, stream: FrameStream) -> None:
         """The handshake with somebody who dialed us; then their messages are ours."""

@@ -1,5 +1,7 @@
 """Which node carries which host: spread so that the loss of a node takes few validators. Pure.
 
+- A host with a node of its own goes there, and one that had such a node goes nowhere else: its disk is there. No other
+  host goes to such a node. The other rules are for the other hosts and nodes.
 - Only nodes for validators carry hosts, if there are any (:mod:`cluster.live.nodes.ray_nodes`).
 - Else every node but the head does: without its head a cluster is lost. The head carries hosts, too, if it is alone, or
   if another node would otherwise carry more than ``f`` validators, and fewer with its help.
@@ -10,7 +12,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cluster.common.wording import counted
@@ -32,9 +34,9 @@ class HostToPlace:
 class Placement:
     """Where hosts go."""
 
-    nodes: Mapping[int, RayNode]
+    nodes: dict[int, RayNode]
     """By the number of the host; without those that found no node."""
-    counts: Mapping[str, int]
+    counts: dict[str, int]
     """The validators on each node afterwards, by its id."""
     warnings: list[str] = field(default_factory=list)
     """In one line each."""
@@ -58,24 +60,43 @@ def hosts_to_place(scenario: Scenario) -> list[HostToPlace]:
 
 
 def place(
-    hosts: Sequence[HostToPlace], nodes: Sequence[RayNode], withstood: int, carried: Mapping[str, int] | None = None
+    hosts: Sequence[HostToPlace],
+    nodes: Sequence[RayNode],
+    withstood: int,
+    carried: Mapping[str, int] | None = None,
+    pinned: Collection[int] = (),
 ) -> Placement:
     """A node for each host. ``withstood`` is the number of validators whose loss the network survives; ``carried`` are
-    the validators that nodes have already, by id.
+    the validators that nodes have already, by id; ``pinned`` the hosts that go to nodes of their own alone.
     """
     before = carried or {}
-    candidates = with_role(nodes, VALIDATORS)
+    own = {number: node for node in nodes if node.is_alive for number in node.own_hosts}
+    free = [node for node in nodes if not node.own_hosts]
+    loose = [host for host in hosts if host.number not in own and host.number not in pinned]
+    candidates = with_role(free, VALIDATORS)
     if not candidates:
-        everybody = [node for node in nodes if node.is_alive]
+        everybody = [node for node in free if node.is_alive]
         candidates = [node for node in everybody if not node.is_head] or everybody
-        found = _spread(hosts, candidates, before)
+        found = _spread(loose, candidates, before)
         if found.most > withstood and len(candidates) < len(everybody):
-            helped = _spread(hosts, everybody, before)
+            helped = _spread(loose, everybody, before)
             found, candidates = (helped, everybody) if helped.most < found.most else (found, candidates)
     else:
-        found = _spread(hosts, candidates, before)
-    found.warnings.extend(_warnings(hosts, candidates, found, withstood))
+        found = _spread(loose, candidates, before)
+    found = _with_own_nodes(found, [host for host in hosts if host.number in own], own, before)
+    found.warnings.extend(_warnings(hosts, nodes, found, withstood))
+    found.warnings.extend(_missing_regions(loose, candidates))
     return found
+
+
+def _with_own_nodes(
+    found: Placement, hosts: Sequence[HostToPlace], own: Mapping[int, RayNode], carried: Mapping[str, int]
+) -> Placement:
+    """A placement with hosts that have nodes of their own."""
+    counts = Counter({node.node_id: carried.get(node.node_id, 0) for node in own.values()})
+    for host in hosts:
+        counts[own[host.number].node_id] += len(host.validators)
+    return Placement(found.nodes | {host.number: own[host.number] for host in hosts}, found.counts | counts)
 
 
 def _spread(hosts: Sequence[HostToPlace], nodes: Sequence[RayNode], carried: Mapping[str, int]) -> Placement:
@@ -86,22 +107,23 @@ def _spread(hosts: Sequence[HostToPlace], nodes: Sequence[RayNode], carried: Map
         if near:
             placed[host.number] = chosen = min(near, key=lambda node: counts[node.node_id])
             counts[chosen.node_id] += len(host.validators)
-    return Placement(placed, counts)
+    return Placement(placed, dict(counts))
 
 
 def _warnings(
     hosts: Sequence[HostToPlace], nodes: Sequence[RayNode], found: Placement, withstood: int
 ) -> Sequence[str]:
-    names = {node.node_id: node.name for node in nodes}
-    lines = []
-    if found.most > withstood and sum(len(host.validators) for host in hosts) > 1:
-        fullest = max(found.counts, key=lambda node_id: found.counts[node_id])
-        lines.append(
-            f"the loss of node {names[fullest]} would take {counted(found.most, 'validator')}, and the network survives"
-            f" the loss of {withstood}"
-        )
+    if found.most <= withstood or sum(len(host.validators) for host in hosts) <= 1:
+        return []
+    fullest = max(found.counts, key=lambda node_id: found.counts[node_id])
+    (name,) = [node.name for node in nodes if node.node_id == fullest]
+    return [
+        f"the loss of node {name} would take {counted(found.most, 'validator')}, and the network survives"
+        f" the loss of {withstood}"
+    ]
+
+
+def _missing_regions(hosts: Sequence[HostToPlace], nodes: Sequence[RayNode]) -> Sequence[str]:
     regions = {node.region for node in nodes} - {None}
     missing = sorted({host.region for host in hosts if host.region is not None} - regions)
-    if missing and regions:
-        lines.append(f"no node is in region {', '.join(missing)}: its hosts go to any node")
-    return lines
+    return [f"no node is in region {', '.join(missing)}: its hosts go to any node"] if missing and regions else []

@@ -3,12 +3,16 @@
 A node has a role if it has a custom resource (``ray start --resources='{"stampede_validators": 1}'``) or a label
 (``ray start --labels=stampede.io/validators=true``) for it. If no node has a role, every node may have it. Ray's labels
 and their selectors are in beta, so they are read here, and hosts are pinned to the ids of nodes.
+
+A node with the custom resource ``stampede_host_N`` is for host N alone: the host's disk is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+from cluster.live.kubernetes.names import HOST_RESOURCE_PREFIX
 
 HEAD_RESOURCE: Final = "node:__internal_head__"
 VALIDATORS: Final = "validators"
@@ -52,6 +56,13 @@ class RayNode(NamedTuple):
         return is_labelled or self.resources.get(RESOURCE_PREFIX + role, 0) > 0
 
     @property
+    def own_hosts(self) -> frozenset[int]:
+        """Numbers of the hosts that it is for; empty if it is for any."""
+        marks = {name for name, amount in self.resources.items() if amount > 0}
+        numbers = [name.removeprefix(HOST_RESOURCE_PREFIX) for name in marks if name.startswith(HOST_RESOURCE_PREFIX)]
+        return frozenset(int(number) for number in numbers if number.isdecimal())
+
+    @property
     def roles(self) -> list[str]:
         return [role for role in ROLES if self.has_role(role)]
 
@@ -75,3 +86,8 @@ def read_nodes(ray: Any) -> list[RayNode]:
 def with_role(nodes: Sequence[RayNode], role: str) -> list[RayNode]:
     """The living nodes with a role; empty if none has it."""
     return [node for node in nodes if node.is_alive and node.has_role(role)]
+
+
+def hosts_with_nodes(nodes: Iterable[RayNode]) -> set[int]:
+    """Numbers of the hosts for which there is a living node of their own."""
+    return {number for node in nodes if node.is_alive for number in node.own_hosts}

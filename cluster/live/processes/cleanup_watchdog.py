@@ -2,12 +2,13 @@
 
 A driver that is killed (``kill -9``, the system's out-of-memory killer) ends nothing that it started and writes no
 result. The watchdog reads a pipe from the driver: one line of JSON for each thing to clean up, and a last line when the
-run is over. If the pipe ends without that line, the watchdog ends the processes of the run, removes the folder of its
-Ray, writes ``result.json`` with the verdict *inconclusive*, and prints one line on the standard error that it shares
-with the driver. As long as the driver lives, it does nothing.
+run is over. If the pipe ends without that line, the watchdog ends the processes of the run, takes back what faults left
+in a Kubernetes cluster, removes the folder of the run's Ray, writes ``result.json`` with the verdict *inconclusive*,
+and prints one line on the standard error that it shares with the driver. As long as the driver lives, it does nothing.
 
 If another driver may take the run over, it waits for one as long as hosts do, and leaves the run to it: that one has a
-watchdog of its own. It has the run's lock while it cleans up.
+watchdog of its own. It has the run's lock while it cleans up. The lock of a driver that was killed can outlive it: for
+a moment, or longer in a child that inherited it. So a lock whose file names the dead driver is nobody else's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import json
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,9 +59,15 @@ class CleanupWatchdog:
         """Watch the load generator, with all that it starts."""
         self._send(load=process)
 
+    def watch_kubernetes(self, facts: Mapping[str, Any]) -> None:
+        """Take this back from the cluster: arguments of :func:`cluster.live.kubernetes.leftovers.take_back`, with the
+        deployment's namespace and name.
+        """
+        self._send(kubernetes=dict(facts))
+
     def wait_for_another(self, lease_s: float) -> None:
-        """Another driver may take the run over within this time after this one died."""
-        self._send(lease_s=lease_s)
+        """Another driver may take the run over within this time after this one died. This one has the run's lock."""
+        self._send(lease_s=lease_s, driver=processes.own())
 
     def dismiss(self) -> None:
         """End the watchdog: everything that it watched has ended."""
@@ -85,43 +93,59 @@ def main() -> int:
         if lease_s is None:
             _clean_up(**facts)
         else:
-            _wait_and_clean_up(lease_s, facts)
+            _wait_and_clean_up(lease_s, Process(*facts.pop("driver")), facts)
     return 0
 
 
-def _wait_and_clean_up(lease_s: float, facts: dict[str, Any]) -> None:
-    """Clean up if no other driver comes within the lease."""
+def _wait_and_clean_up(lease_s: float, dead: Process, facts: dict[str, Any]) -> None:
+    """Clean up if no driver but the dead one has the run's lock within the lease."""
     run = Path(facts["run"])
-    message = f"stampede: the driver was killed: its testnet goes on for {lease_s:g} s; stampede attach {run}"
-    with suppress(OSError):
-        print(message, file=sys.stderr, flush=True)
+    _say(f"the driver was killed: its testnet goes on for {lease_s:g} s; stampede attach {run}")
     deadline = time.monotonic() + lease_s + SLACK_S
     while time.monotonic() < deadline:
-        if driver_lock.is_driven(run):
+        if driver_lock.is_driven(run, dead):
             return
         time.sleep(POLL_S)
-    with suppress(BadInput, OSError), driver_lock.driving(run):
+    with ExitStack() as lock:
+        try:
+            lock.enter_context(driver_lock.driving(run))
+        except (BadInput, OSError):
+            if driver_lock.is_driven(run, dead):
+                return
         facts["result"]["nobody_came"] = True
         _clean_up(**facts)
 
 
-def _clean_up(run: str, result: dict[str, Any], ray: str | None = None, load: tuple[int, int] | None = None) -> None:
+def _clean_up(
+    run: str,
+    result: dict[str, Any],
+    ray: str | None = None,
+    load: tuple[int, int, str] | None = None,
+    kubernetes: dict[str, Any] | None = None,
+) -> None:
     ended = processes.with_descendants([] if load is None else [Process(*load)])
     if ray is not None:
         ended |= processes.with_descendants(processes.using(Path(ray)))
     processes.end(ended, PATIENCE_S)
+    if kubernetes is not None and (kubernetes["objects"] or kubernetes["nodes"]):
+        from cluster.live.kubernetes.api import KubernetesApi
+        from cluster.live.kubernetes.leftovers import take_back
+
+        api = KubernetesApi(kubernetes.pop("namespace"), kubernetes.pop("instance"))
+        take_back(api, **kubernetes, notice=_say)
     is_gone = ray is None or processes.end_and_remove(Path(ray), PATIENCE_S)
     left = "" if is_gone else f", {ray} could not be removed"
-    from cluster.common.files import write_atomically
-    from cluster.record.folder import RESULT_FILE
+    from cluster.record.folder import RESULT_FILE, complete_folder
 
+    with suppress(OSError):  # the folder is gone, too
+        complete_folder(Path(run), result)
     target = Path(run) / RESULT_FILE
-    if not target.exists():
-        with suppress(OSError):  # the folder is gone, too
-            write_atomically(target, json.dumps(result, indent=2) + "\n")
-    message = f"stampede: the driver was killed: {len(ended)} processes of the run were ended{left}; see {target}"
+    _say(f"the driver was killed: {len(ended)} processes of the run were ended{left}; see {target}")
+
+
+def _say(line: str) -> None:
     with suppress(OSError):
-        print(message, file=sys.stderr)
+        print(f"stampede: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

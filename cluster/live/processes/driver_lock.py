@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from cluster.common.errors import BadInput
 from cluster.live.processes import processes
+from cluster.live.processes.processes import Process
 
 LOCK_FILE: Final = "driver.lock"
 PATIENCE_S: Final = 2.0
@@ -46,16 +47,23 @@ def driving(folder: Path) -> Iterator[None]:
         os.close(file)
 
 
-def is_driven(folder: Path) -> bool:
-    """Whether a process of this machine drives a run."""
+def is_driven(folder: Path, dead: Process | None = None) -> bool:
+    """Whether a process of this machine drives a run, another one than ``dead``.
+
+    The lock of a process that was killed is held until the system has closed its files, and by children that have them.
+    """
+    path = folder / LOCK_FILE
     try:
-        file = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        return not _is_free(file)
+        if _is_free(file):
+            return False
     finally:
         os.close(file)
+    page = _read(path)
+    return dead is None or (page.get("pid"), page.get("started")) != (dead.pid, dead.started)
 
 
 def _locked(file: int) -> bool:
@@ -76,7 +84,15 @@ def _is_free(file: int) -> bool:
 
 def _describe(path: Path) -> str:
     try:
-        page: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        page = _read(path)
         return f"process {page['pid']} on {page['machine']}"
-    except (OSError, ValueError, KeyError, TypeError):
+    except KeyError:
         return f"another process has the lock {path}"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The process that the lock's file names; nothing while the file is written."""
+    with suppress(OSError, ValueError):
+        page = json.loads(path.read_text(encoding="utf-8"))
+        return page if isinstance(page, dict) else {}
+    return {}

@@ -1,17 +1,21 @@
 """Processes of this machine: found, watched and ended, never by name alone.
 
-A process is known by its id and its start time, so that no other process that got the same id is taken for it. The ids
-of threads are not ids of processes: :func:`find` refuses them, though the kernel would deliver signals to them.
+A process is known by its id, its start time, and the namespace in which it has that id, so that no other process with
+the same id is taken for it: not one that got the id later, and not one of another machine or container. Two containers
+of a machine have one boot time, and the same few ids. The ids of threads are not ids of processes: :func:`find` refuses
+them, though the kernel would deliver signals to them.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import signal
+import sys
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -20,14 +24,30 @@ import psutil
 POLL_S: Final = 0.05
 REMOVAL_ATTEMPTS: Final = 5
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+"""Of this machine since its last start; the same in all its containers."""
+
+
+def _namespace_of(pid: int | str) -> str:
+    """The namespace of a process, by the id that it has here: another one on every machine and after every boot.
+
+    Raises :class:`OSError` if it has ended, or belongs to somebody else.
+    """
+    return f"{BOOT_ID} {os.readlink(f'/proc/{pid}/ns/pid')}"
+
+
+NAMESPACE: Final = _namespace_of("self")
+"""Of this process, and of all that it sees but those of containers."""
 
 
 class Process(NamedTuple):
-    """A process that runs, or ran."""
+    """A process that runs, or ran. It is looked for, and gets signals, in its own namespace alone."""
 
     pid: int
     started: int
     """Clock ticks since boot: unlike a time since the epoch, the same in every process, even if the clock is set."""
+    namespace: str = NAMESPACE
+    """The one in which ``pid`` is its id."""
 
     @property
     def is_running(self) -> bool:
@@ -43,12 +63,26 @@ class Process(NamedTuple):
 
     def send(self, number: signal.Signals) -> bool:
         """Send a signal. Returns whether the process still ran."""
-        with suppress(psutil.NoSuchProcess):
-            handle = psutil.Process(self.pid)
-            if self.is_running:
-                handle.send_signal(number)
+        with self.handle() as descriptor:
+            if descriptor is None:
+                return False
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, number)
                 return True
         return False
+
+    @contextmanager
+    def handle(self) -> Iterator[int | None]:
+        """A descriptor of this very process, whoever gets its id later; ``None`` if it does not run."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except OSError:  # there is none, or the id is a thread's
+            yield None
+            return
+        try:
+            yield descriptor if self.is_running else None  # what runs still is what was opened
+        finally:
+            os.close(descriptor)
 
 
 class Use(NamedTuple):
@@ -69,7 +103,7 @@ def own_use() -> Use:
 
 
 def find(pid: int) -> Process | None:
-    """The running process that has an id now; ``None`` if there is none, or if the id is a thread's."""
+    """The running process that has an id here now; ``None`` if there is none, or if the id is a thread's."""
     with suppress(psutil.Error):
         if psutil.pid_exists(pid):
             found = psutil.Process(pid)
@@ -88,7 +122,9 @@ def with_argument(text: str) -> set[Process]:
 
 
 def using(folder: Path) -> set[Process]:
-    """The processes that have a folder in their command line, or a file open below it; except this one."""
+    """The processes of a Ray with this folder, except this one: those that write below it, and programs of Ray or of
+    this Python that were given it. Whoever reads there, such as somebody with a pager, is no part of it.
+    """
     return _identified(handle for handle in psutil.process_iter() if _uses(handle, folder))
 
 
@@ -144,12 +180,18 @@ def _started(handle: psutil.Process) -> int:
 
 
 def _uses(handle: psutil.Process, folder: Path) -> bool:
-    """Whether a process has a folder in its command line, or a file open below it, as far as we may look."""
     with suppress(psutil.Error):
-        if _has_argument(handle, str(folder)):
+        if _has_argument(handle, str(folder)) and _is_rays(Path(handle.exe())):
             return True
-        return any(Path(file.path).is_relative_to(folder) for file in handle.open_files())
+        return any(file.mode != "r" and Path(file.path).is_relative_to(folder) for file in handle.open_files())
     return False
+
+
+def _is_rays(program: Path) -> bool:
+    """Whether it is this Python, or a program that comes with Ray."""
+    found = importlib.util.find_spec("ray")
+    folders = [] if found is None else list(found.submodule_search_locations or ())
+    return program == Path(sys.executable).resolve() or any(map(program.is_relative_to, folders))
 
 
 def _has_argument(handle: psutil.Process, text: str) -> bool:
@@ -159,6 +201,13 @@ def _has_argument(handle: psutil.Process, text: str) -> bool:
 
 
 def _identified(handles: Iterable[psutil.Process]) -> set[Process]:
-    """Those that run, without this one."""
-    found = {find(handle.pid) for handle in handles if handle.pid != os.getpid()}
+    """Those that run in the namespace of this process, without this one."""
+    found = {find(handle.pid) for handle in handles if handle.pid != os.getpid() and _is_here(handle.pid)}
     return {process for process in found if process is not None}
+
+
+def _is_here(pid: int) -> bool:
+    """Whether a process is in the namespace of this one: a container's are seen from outside, too."""
+    with suppress(OSError):  # it ended, or belongs to somebody else
+        return _namespace_of(pid) == NAMESPACE
+    return False

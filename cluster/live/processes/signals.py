@@ -24,6 +24,8 @@ PATIENCE_S: Final = 5.0
 STOP_TIMEOUT_S: Final = 2.0
 """A process that was sent SIGSTOP stops within this time, unless it hangs in the kernel."""
 POLL_S: Final = 0.005
+RAYLET: Final = "raylet"
+"""Program of the process that starts all others of a Ray node."""
 END_AFTER_S: Final = 0.2
 """A node that is ended says so first."""
 
@@ -47,12 +49,8 @@ class ProcessSignals:
         """
         if process in self._pause_holders:
             return process.is_stopped
-        try:
-            descriptor = os.pidfd_open(process.pid)
-        except OSError:
-            return False
-        try:
-            if not process.is_running:  # else the descriptor is of this process, whoever gets its id later
+        with process.handle() as descriptor:
+            if descriptor is None:
                 return False
             command = [sys.executable, "-I", "-S", str(PAUSE_HOLDER), str(descriptor)]
             holder = subprocess.Popen(
@@ -63,8 +61,6 @@ class ProcessSignals:
                 start_new_session=True,
                 pass_fds=(descriptor,),
             )
-        finally:
-            os.close(descriptor)
         self._pause_holders[process] = holder
         if resumed is not None:
             self._notes[process] = resumed
@@ -108,11 +104,14 @@ class NodeSignals(ProcessSignals):
     def end_node(self, kills: bool) -> bool:
         """End the node: with ``kills`` every process of it gets a SIGKILL, the others first, so that nothing is tidied
         up; else Ray ends the node in good order. Returns whether all other workers are gone; the rest follows at once.
+
+        Without its raylet nothing gets a signal: this process then has another parent, such as the machine's first one.
         """
         raylet = processes.find(os.getppid())
-        if raylet is None or not kills:
-            if raylet is not None:
-                raylet.send(signal.SIGTERM)
+        if raylet is None or processes.command(raylet) != RAYLET:
+            return False
+        if not kills:
+            raylet.send(signal.SIGTERM)
             return False
         raylet.send(signal.SIGSTOP)  # it would end, and this process with it, once it misses an agent of its own
         others = processes.with_descendants([raylet]) - {raylet, processes.own()}

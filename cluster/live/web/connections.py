@@ -2,8 +2,9 @@
 
 * Headers must be complete :data:`MAX_HEADER_SECONDS` after the connection was made or the last answer was given, else
   the answer is 408. A client that sent nothing is not answered.
-* At most :data:`MAX_CONNECTIONS` stand at a time. One more closes the one that has waited longest for headers; if none
-  waits, the new one is answered 503.
+* At most :data:`MAX_CONNECTIONS` stand at a time. One more closes one that has its answer already, else the one that
+  has waited longest for headers, else the one that has been sending its body for longest; if there is none, the new one
+  is answered 503.
 * A client may end its side of the connection (a half-closed connection): it gets its answer. A request that ends in the
   middle is answered 400.
 * An answer that comes before the body was read closes the connection, slowly: what still arrives is dropped for
@@ -74,6 +75,8 @@ class Connection(H11Protocol):
         """While the client has to take something: when it is looked whether it does."""
         self._slow_since: float | None = None
         """Since when an answer waits for the client to take it, by the loop's clock; ``None`` if none does."""
+        self._sends_since: float | None = None
+        """Since when the client sends a body, by the loop's clock; ``None`` if it does not."""
         self._has_ended = False
         """The client sends nothing any more."""
         self._is_closing = False
@@ -108,11 +111,15 @@ class Connection(H11Protocol):
         if self._is_closing:
             return False
         self._has_ended = True
+        self._refuse_part()
+        return self._has_work and not self._is_closing
+
+    def _refuse_part(self) -> None:
+        """Nothing more comes: refuse a request that has begun, unless it has to wait for the answers before it."""
         if self.conn.their_state is h11.SEND_BODY and not self.cycle.response_started:
             self._refuse(400, "the connection ended in the middle of the body")
         elif self.conn.their_state is h11.IDLE and self._has_begun:
             self._refuse(400, "the connection ended in the middle of the headers")
-        return self._has_work and not self._is_closing
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -137,8 +144,10 @@ class Connection(H11Protocol):
         if self._is_closing:
             return
         super().on_response_complete()
-        if self._has_ended and not self._has_work:
-            self._close()
+        if self._has_ended:
+            self._refuse_part()
+            if not self._has_work:
+                self._close()
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
@@ -169,6 +178,10 @@ class Connection(H11Protocol):
     def _watch(self) -> None:
         """Set the deadline of the input that the client is to send; input that was due before keeps its deadline."""
         state = self.conn.their_state
+        if state is not h11.SEND_BODY:
+            self._sends_since = None
+        elif self._sends_since is None:
+            self._sends_since = self.loop.time()
         owes = state is h11.IDLE or (state is h11.SEND_BODY and not self._has_work)
         awaited = (state, self.cycle) if owes and not self._is_closing else None
         if awaited == self._awaited:
@@ -192,22 +205,25 @@ class Connection(H11Protocol):
         """Keep to the number of connections."""
         if len(self.connections) <= MAX_CONNECTIONS:
             return
-        waiting = [
-            other
-            for other in self.connections
-            if isinstance(other, Connection) and other is not self and other.waits_since is not None
-        ]
-        if waiting:
-            min(waiting, key=lambda other: other.waits_since or 0.0).drop()
+        others = [other for other in self.connections if isinstance(other, Connection) and other is not self]
+        dispensable = [(rank, other) for other in others if (rank := other.dispensable) is not None]
+        if dispensable:
+            min(dispensable, key=lambda each: each[0])[1].drop()
         else:
             self._refuse(503, f"too many connections, expected at most {MAX_CONNECTIONS}")
 
     @property
-    def waits_since(self) -> float | None:
-        """Since when headers are waited for, by the loop's clock; ``None`` if they are not."""
-        if self._deadline is None or self.conn.their_state is not h11.IDLE:
-            return None
-        return self._deadline.when()
+    def dispensable(self) -> tuple[int, float] | None:
+        """The rank among the connections that make room for another, the least first; ``None`` if this must not.
+
+        Whoever has its answer goes first; then who is waited for, headers before bodies, the one that is longest.
+        """
+        sends_on = self._sends_since is not None and not self._has_work
+        if self._is_closing or sends_on:
+            return 0, 0.0
+        if self._deadline is not None:
+            return 1, self._deadline.when()
+        return None if self._sends_since is None else (2, self._sends_since)
 
     def drop(self) -> None:
         """Close at once, without an answer."""

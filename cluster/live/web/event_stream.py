@@ -4,8 +4,9 @@ A subscription that begins in the past first reads pages of events, like anybody
 it is fed. A block's events are read once for all subscriptions, and only while there are some.
 
 A subscriber never slows the validator down, nor takes more memory than :data:`MAX_WAITING_BYTES`: one that lets more
-wait is told ``end`` with the place to go on from, and its stream ends. At most :data:`MAX_STREAMS` stand at a time. A
-stream without news gets a comment every :data:`HEARTBEAT_SECONDS`, by which a connection shows that it is dead.
+wait is told ``end`` with the place to go on from, and its stream ends. At most :data:`MAX_STREAMS` stand at a time; no
+client has more of them than its share (:mod:`cluster.live.web.shares`). A stream without news gets a comment every
+:data:`HEARTBEAT_SECONDS`, by which a connection shows that it is dead.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cluster.live.web.server import NotReady, Page
+from cluster.live.web.shares import NoShare, fits_share
 from validator.node.executor.queries import Cursor, EventFilter, PlacedEvent
 
 log = logging.getLogger(__name__)
@@ -38,8 +40,9 @@ NOT_THERE: Final = "this validator has no blocks as far down"
 class Subscription:
     """One subscriber's part of the events. Made by :meth:`EventHub.subscribe`; :meth:`messages` is what it is sent."""
 
-    def __init__(self, hub: EventHub, start: Cursor | None, wanted: EventFilter) -> None:
+    def __init__(self, hub: EventHub, client: str, start: Cursor | None, wanted: EventFilter) -> None:
         self.hub = hub
+        self.client = client
         self._wanted = wanted
         self._next = start
         """The place that the subscriber has come to; ``None`` until it is fed, for one that begins with what comes."""
@@ -140,11 +143,17 @@ class EventHub:
         self._feeding: asyncio.Task[None] | None = None
         self._end: str | None = None
 
-    def subscribe(self, start: Cursor | None, wanted: EventFilter) -> Subscription | None:
-        """A subscription, unless there are too many."""
-        if len(self._subscriptions) >= MAX_STREAMS:
-            return None
-        subscription = Subscription(self, start, wanted)
+    def subscribe(self, client: str, start: Cursor | None, wanted: EventFilter) -> Subscription:
+        """A subscription of a client, by its address. Raises :class:`NoShare` if there are too many.
+
+        The first one of a client needs nothing but room.
+        """
+        held, own = self.streams, sum(each.client == client for each in self._subscriptions)
+        if held >= MAX_STREAMS:
+            raise NoShare("too many streams of events")
+        if own and not fits_share(MAX_STREAMS, held, own, 1):
+            raise NoShare("too many streams of events of this client")
+        subscription = Subscription(self, client, start, wanted)
         self._subscriptions[subscription] = False
         return subscription
 

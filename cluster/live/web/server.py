@@ -31,8 +31,13 @@ from validator.node.executor.queries import AMOUNT_FIELDS
 
 log = logging.getLogger(__name__)
 
+MAX_HEADER_BYTES: Final = 64 * 1024
+"""Of the request line and the headers. What arrives in pieces is refused by the parser already when it is longer."""
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 MAX_REQUESTS_IN_FLIGHT: Final = 128
+"""One more turns away the one whose body has been arriving for longest; if none arrives, it is turned away itself."""
+MAX_ARRIVING_BYTES: Final = 128 * 1024 * 1024
+"""Of all bodies that have not arrived to their end, but for a single one."""
 MAX_BODY_SECONDS: Final = 20.0
 """A client that takes longer to send its body is turned away."""
 MAX_SHUTDOWN_SECONDS: Final = 2
@@ -42,6 +47,9 @@ MAX_CLIENTS: Final = 1_024
 """Clients whose rates are remembered."""
 
 MESSAGEPACK: Final = "application/msgpack"
+ARRIVING: Final = "stampede.arriving"
+"""The key of a server's :class:`ArrivingBodies` in a request's scope."""
+TOO_MANY_WAITING: Final = "too many requests waiting"
 CLOSE_CONNECTION: Final = {"connection": "close"}
 """Header of an answer to a body that was not read to its end."""
 
@@ -122,19 +130,51 @@ async def read_body(request: Request) -> bytes:
     size = int(stated) if stated else 0  # the server refuses what is no number
     if size <= MAX_BODY_BYTES:
         size = 0
+        arriving: ArrivingBodies = request.scope[ARRIVING]
+        limit = asyncio.timeout(MAX_BODY_SECONDS)
         try:
-            async with asyncio.timeout(MAX_BODY_SECONDS):
+            async with limit:
+                arriving.sizes[limit] = 0
                 async for chunk in request.stream():
                     size += len(chunk)
                     if size > MAX_BODY_BYTES:
                         break
                     chunks.append(chunk)
+                    arriving.note(limit, size)
         except TimeoutError:
+            if limit not in arriving.sizes:
+                raise HTTPException(429, TOO_MANY_WAITING, CLOSE_CONNECTION) from None
             reason = f"the body took longer than {MAX_BODY_SECONDS:g} seconds"
             raise HTTPException(408, reason, CLOSE_CONNECTION) from None
+        finally:
+            arriving.sizes.pop(limit, None)
     if size > MAX_BODY_BYTES:
         raise HTTPException(413, f"body is too large, expected at most {MAX_BODY_BYTES} bytes", CLOSE_CONNECTION)
     return b"".join(chunks)
+
+
+class ArrivingBodies:
+    """The bodies that a server is receiving. Clients that send slowly or never end must not keep others out."""
+
+    def __init__(self) -> None:
+        self.sizes: dict[asyncio.Timeout, int] = {}
+        """Bytes so far, by the time limit of each; the one that began first comes first."""
+
+    def note(self, limit: asyncio.Timeout, size: int) -> None:
+        """More of a body has come. The oldest others are turned away while all are too large together."""
+        if limit in self.sizes:
+            self.sizes[limit] = size
+        while sum(self.sizes.values()) > MAX_ARRIVING_BYTES and self.drop_oldest(but=limit):
+            pass
+
+    def drop_oldest(self, but: asyncio.Timeout | None = None) -> bool:
+        """Turn the oldest away; whether there was one."""
+        oldest = next((limit for limit in self.sizes if limit is not but and not limit.expired()), None)
+        if oldest is None:
+            return False
+        del self.sizes[oldest]
+        oldest.reschedule(asyncio.get_running_loop().time())
+        return True
 
 
 # --- responses ------------------------------------------------------------------------------------------------------
@@ -172,6 +212,12 @@ def _amounts_as_text(value: Any, is_amount: bool = False) -> Any:
             return value
 
 
+def client_of(scope: Mapping[str, Any]) -> str:
+    """The address of a request's client, of a request or its scope; empty if it is unknown."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
 def one_line(error: object) -> str:
     return " ".join(str(error).split())
 
@@ -190,6 +236,7 @@ class _RequestLimit:
         self._application = application
         self._requests = requests
         self._in_flight = 0
+        self._arriving = ArrivingBodies()
         self._budgets = ClientBudgets(rate, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -201,21 +248,26 @@ class _RequestLimit:
                 self._requests[_route_of(scope), message["status"]] += 1
             await send(message)
 
-        if (reason := self._refusal(scope)) is not None:
-            await json_response({"error": reason}, 429)(scope, receive, counting_send)
+        if (refusal := self._refusal(scope)) is not None:
+            status, reason = refusal
+            await json_response({"error": reason}, status)(scope, receive, counting_send)
             return
         self._in_flight += 1
+        scope[ARRIVING] = self._arriving
         try:
             await self._application(scope, receive, counting_send)
         finally:
             self._in_flight -= 1
 
-    def _refusal(self, scope: Scope) -> str | None:
-        """Why a request is turned away, or ``None``."""
-        client = scope.get("client")
-        if not self._budgets.take(client[0] if client else ""):
-            return f"too many requests, expected at most {self._budgets.rate.a_second} a second"
-        return "too many requests waiting" if self._in_flight >= MAX_REQUESTS_IN_FLIGHT else None
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """The status and the reason with which a request is turned away, or ``None``."""
+        if not self._budgets.take(client_of(scope)):
+            return 429, f"too many requests, expected at most {self._budgets.rate.a_second} a second"
+        if self._in_flight >= MAX_REQUESTS_IN_FLIGHT and not self._arriving.drop_oldest():
+            return 429, TOO_MANY_WAITING
+        if _header_bytes(scope) > MAX_HEADER_BYTES:
+            return 431, f"request line and headers are too large, expected at most {MAX_HEADER_BYTES} bytes"
+        return None
 
 
 class ClientBudgets:
@@ -241,6 +293,11 @@ class ClientBudgets:
         if len(self._buckets) > MAX_CLIENTS:
             self._buckets.popitem(last=False)
         return is_allowed
+
+
+def _header_bytes(scope: Scope) -> int:
+    """Bytes of a request's target and of its headers' names and values."""
+    return len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(a) + len(b) for a, b in scope["headers"])
 
 
 def _route_of(scope: Scope) -> str:

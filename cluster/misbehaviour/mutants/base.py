@@ -46,7 +46,7 @@ class Detection:
     """A detection scenario, the validators that have the bug, and the seeds to try in order until it is caught."""
 
     scenario: str
-    """Its name in :mod:`cluster.tools.mutation.detection_scenarios`."""
+    """Its name in :mod:`cluster.tools.sweeps.mutation.detection_scenarios`."""
     mutated: tuple[int, ...] = ONE
     protocol: str = "simplex"
     seeds: int = 4

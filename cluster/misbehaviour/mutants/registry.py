@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.misbehaviour.mutants import certificates, consensus, mempool, scheduler, state, storage, unchecked
+from cluster.misbehaviour.mutants import certificates, consensus, lanes, mempool, scheduler, state, storage, unchecked
 from cluster.misbehaviour.mutants.base import Mutant
 
 MUTANTS: dict[str, Mutant] = {
@@ -13,6 +13,7 @@ MUTANTS: dict[str, Mutant] = {
         *mempool.MUTANTS,
         *unchecked.MUTANTS,
         *scheduler.MUTANTS,
+        *lanes.MUTANTS,
         *state.MUTANTS,
         *storage.MUTANTS,
     )

@@ -226,6 +226,18 @@ class LeavesTheFirstOut(Mutated, BiddingRound):
         yield from candidates[1:]
 
 
+@MUTANTS.part("queries-not-charged", Detection("agents", ALL), "conservation")
+class ChargesNoQuery(Mutated, BiddingRound):
+    """a query of an agent costs its owner nothing"""
+
+    def query(self, candidate: BidCandidate) -> None:
+        before = self.world.balance(candidate.actor)
+        super().query(candidate)
+        paid = before - self.world.balance(candidate.actor)
+        self.counter.runs += paid > 0
+        self.world.credit(candidate.actor, paid)
+
+
 @MUTANTS.parts("published-survives-a-revert", Detection("agents", ONE))
 def _published_survives_a_revert(counter: RunCounter) -> Parts:
     """what a handler published stays where it fails afterwards"""

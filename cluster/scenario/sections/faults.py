@@ -7,6 +7,7 @@ judges their effect. ``docs/scenarios.md`` is the reference of the fields.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, Protocol, get_args
 
@@ -27,7 +28,6 @@ from cluster.scenario.sections.base import (
     kind_of,
     refuse_repeated,
 )
-from cluster.scenario.sections.release import Release
 from consensus.types import fault_bound
 
 LEADER: Final = "leader"
@@ -38,9 +38,12 @@ KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
 EVERYBODY: Final = "all"
 """The target of a fault without one."""
 
+CHAOS_MESH: Final = "chaos-mesh"
 CODE_FILE: Final = "cluster/live/host/host.py"
 """A folder with this file is a checkout."""
 
+FIRST_VERSION: Final = "1"
+"""Name of the code at the start of a run."""
 VERSION_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,63}$"
 Version = Annotated[str, Field(pattern=VERSION_PATTERN)]
 Duration = Annotated[int, Field(ge=1, le=3_600_000)]
@@ -57,6 +60,19 @@ def _known_mutant(name: str) -> str:
 
 
 MutantName = Annotated[str, AfterValidator(_known_mutant)]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A version of the code, as an upgrade brings it."""
+
+    version: str = FIRST_VERSION
+    code: str | None = None
+    """On the live testnet, the folder that it is taken from; ``None`` is that of the driver's own."""
+    mutant: str | None = None
+    """A bug that is planted in it."""
+
+
 """A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
 MEMBER_PATTERN: Final = r"^(region:)?[a-z0-9][a-z0-9_-]{0,63}$"
 Member = Annotated[str, Field(pattern=MEMBER_PATTERN)]
@@ -145,7 +161,12 @@ class _Targeted(Section):
 # --- the network ----------------------------------------------------------------------------------------------------
 
 
-class PartitionFault(_Lasting):
+class _OfLinks(_Lasting):
+    how: Literal["transport", "chaos-mesh"] = "transport"
+    """On the live testnet: by the validators' transport, or by Chaos Mesh between pods, where that is possible."""
+
+
+class PartitionFault(_OfLinks):
     """Validators without a common group cannot reach each other; those in no group are a group of their own.
 
     A validator in several groups is a bridge between them.
@@ -185,7 +206,7 @@ class PartitionFault(_Lasting):
         return len({name for group in self.groups for name in group}) < sum(map(len, self.groups))
 
 
-class _Directed(_Lasting):
+class _Directed(_OfLinks):
     senders: Names | None = Field(default=None, alias="from")
     """Senders; by default all but those of ``to``."""
     receivers: Names | None = Field(default=None, alias="to")
@@ -271,8 +292,9 @@ class KillFault(_Down):
     """
 
     kind: Literal["kill"]
-    how: Literal["actor", "process"] = "actor"
-    """On the live testnet: Ray kills the host's actor, or the process gets a SIGKILL without Ray."""
+    how: Literal["actor", "process", "pod", "node", "chaos-mesh"] = "actor"
+    """On the live testnet: Ray kills the host's actor, or the process gets a SIGKILL without Ray. In Kubernetes also:
+    the host's pod is deleted, or evicted from its node, which is cordoned meanwhile, or Chaos Mesh kills it."""
     reorders: bool = False
     """Its disk reorders: any part of the unsynced data may survive, not only the earliest."""
 
@@ -337,6 +359,10 @@ class SlowExecutionFault(_Targeted, _Lasting):
     kind: Literal["slow_execution"]
     job_ms: Duration
     """Time of a job."""
+    how: Literal["executor", "chaos-mesh"] = "executor"
+    """On the live testnet: the executor waits, or Chaos Mesh loads the processors of the host's pod instead."""
+    threads: Annotated[int, Field(ge=1, le=64)] = 4
+    """The busy threads of Chaos Mesh in each pod."""
 
 
 class ClockSkewFault(_Targeted, _Lasting):
@@ -412,6 +438,21 @@ CUTTING: Final = frozenset({"partition", "one_way_partition", "cut", "degrade"})
 """Faults that drop messages."""
 SLOWING: Final = frozenset({"degrade", "leader_delay"})
 """Faults during which no progress is demanded, however many validators are up."""
+
+
+def needs_kubernetes(fault: AnyFault) -> bool:
+    """Whether the live testnet can perform a fault in Kubernetes alone."""
+    return isinstance(fault, KillFault) and fault.how in ("pod", "node")
+
+
+def prefers_chaos_mesh(fault: AnyFault) -> bool:
+    """Whether a fault is Chaos Mesh's on the live testnet, where that is possible."""
+    return getattr(fault, "how", None) == CHAOS_MESH
+
+
+def may_lose_node(fault: AnyFault) -> bool:
+    """Whether the Ray nodes of its targets may be lost with them, on the live testnet."""
+    return isinstance(fault, LoseNodeFault) or (isinstance(fault, KillFault) and fault.how not in ("actor", "process"))
 
 
 def loses_disk(fault: AnyFault) -> bool:

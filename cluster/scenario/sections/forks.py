@@ -35,6 +35,7 @@ BOUND_TO_THE_PAST: Final = {
     "load": "the genesis holds the users' accounts and actors",
     "consensus": "validators agree on it from the genesis on",
     "forks": "a fork changes settings, not other forks",
+    "kubernetes": "a simulated run does not read it",
 }
 
 

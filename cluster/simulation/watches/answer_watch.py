@@ -1,9 +1,13 @@
 """The watch of answers: a validator must help peers that are stuck in a view that it has left.
 
-An honest validator that hears an honest peer's notarize, nullify or timeout vote of a view that lies two or more behind
-its own, or one behind and heard before, answers at once with a certificate of that view or a later one, unless it sent
-the peer such a certificate lately: it does so once between two ticks, which come with each rebroadcast at the latest.
-Ticks come by the validator's own clock, so all times are those of that clock.
+An honest validator that hears an honest peer's notarize, nullify or timeout vote, by itself or in a proposal, of a view
+that lies two or more behind its own, or one behind and heard before, answers at once with a certificate of that view or
+a later one, unless it sent the peer such a certificate lately: it does so once between two ticks, which come with each
+rebroadcast at the latest. Ticks come by the validator's own clock, so all times are those of that clock. The time of a
+pause does not count: a tick that was due then comes after the messages that arrived before it.
+
+A vote more than ``VIEW_WINDOW`` views ahead was not heard before, nor a proposal more than ``PROPOSAL_WINDOW`` ahead:
+validators drop them (``docs/consensus.md``, "Hostile input").
 """
 
 from __future__ import annotations
@@ -14,13 +18,18 @@ from typing import Final, NamedTuple
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import SafetyRule as Rule
-from consensus.messages import NO_PARENT, AnyCertificate, Timeout, Vote, VoteKind
+from consensus.messages import NO_PARENT, AnyCertificate, Proposal, Timeout, Vote, VoteKind
 from validator.chain.messages import Reading
 
 TICKS: Final = 2
 """Rebroadcasts for which an answer counts."""
 NEAR_VIEWS: Final = 2
 """Views behind a validator's own whose votes are remembered: one further behind is answered in any case."""
+
+VIEW_WINDOW: Final = 16
+"""Views ahead of a validator's own of which it keeps votes."""
+PROPOSAL_WINDOW: Final = 4
+"""Views ahead of a validator's own of which it keeps proposals, with the votes in them."""
 
 
 class Hearing(NamedTuple):
@@ -55,16 +64,19 @@ class AnswerWatch:
         """By sender and recipient, when certificates of which views were sent to that one alone."""
 
     def sends(self, index: int, recipient: int, now_ms: float, message: Reading | None) -> None:
-        """A validator sends a message to one peer, when its own clock says ``now_ms``."""
+        """A validator sends a message to one peer, when its own clock says ``now_ms``, pauses left out."""
         if isinstance(message, AnyCertificate):
             self._sent.setdefault((index, recipient), {})[message.view] = now_ms
 
     def hears(self, index: int, life: int, view: int, message: Reading | None) -> Hearing | None:
         """A validator in such a view is about to get a message of an honest peer; whether it has to answer."""
+        window = VIEW_WINDOW
         if isinstance(message, Timeout):
             vote, is_proved = message.vote, message.high is not None or message.vote.parent_view == NO_PARENT
         elif isinstance(message, Vote):
             vote, is_proved = message, message.kind != VoteKind.TIMEOUT
+        elif isinstance(message, Proposal):
+            vote, is_proved, window = message.vote, True, PROPOSAL_WINDOW
         else:
             return None
         memory = self._memories[index]
@@ -72,7 +84,7 @@ class AnswerWatch:
             memory = self._memories[index] = _Memory(life, view)
         name = (vote.signer, vote.kind, vote.view)
         is_repeated = name in memory.heard
-        if vote.view > view - NEAR_VIEWS:
+        if view - NEAR_VIEWS < vote.view <= view + window:
             memory.heard.add(name)
         if len(memory.heard) > NEAR_VIEWS * len(VoteKind) * len(self._names):
             memory.heard = {each for each in memory.heard if each[2] > view - NEAR_VIEWS}
@@ -81,7 +93,7 @@ class AnswerWatch:
         return Hearing(index, life, view, vote) if is_left and is_answered else None
 
     def heard(self, hearing: Hearing, now_ms: float, rebroadcast_ms: float) -> None:
-        """The validator, whose own clock says ``now_ms``, has done with the message what it does."""
+        """The validator, whose own clock says ``now_ms`` without pauses, has done with the message what it does."""
         vote, name = hearing.vote, self._names[hearing.listener]
         since = now_ms - TICKS * rebroadcast_ms
         sent = self._sent.get((hearing.listener, vote.signer), {})

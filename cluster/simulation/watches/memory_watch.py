@@ -1,4 +1,4 @@
-"""How much an engine keeps, held against the bounds that ``docs/consensus.md`` names."""
+"""How much an engine and a mempool keep, held against the bounds of ``docs/consensus.md`` and ``docs/protocol.md``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import Final
 
 from consensus.interface import VotingConfig
 from consensus.voting import Sizes
+from validator.node.pool.mempool import PoolSizes
 
 VOTES_PER_SIGNER: Final = 3
 """Votes that one signer has in one view: one of each kind that its protocol has."""
 WINDOWS: Final = VotingConfig()
 """The windows of views in which a validator keeps things: no scenario changes them."""
+
+POOL_BOUNDS: Final = PoolSizes(transactions=20_000, transaction_bytes=64 << 20, idle_senders=20_000)
+"""The most that a mempool keeps (``docs/protocol.md``)."""
 
 
 def bounds(view: int, final_view: int, signers: int) -> Sizes:
@@ -27,8 +31,8 @@ def bounds(view: int, final_view: int, signers: int) -> Sizes:
     )
 
 
-def excesses(kept: Sizes, most: Sizes) -> Iterator[str]:
-    """In words, what is more than it may be."""
-    for name, count, bound in zip(Sizes._fields, kept, most, strict=True):
+def excesses(kept: Sizes | PoolSizes, most: Sizes | PoolSizes) -> Iterator[str]:
+    """In words, what is more than it may be; both are of the same kind."""
+    for name, count, bound in zip(kept._fields, kept, most, strict=True):
         if count > bound:
             yield f"{name} {count:,} of {bound:,}"

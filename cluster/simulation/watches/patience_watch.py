@@ -8,7 +8,8 @@ that the validator learned and the votes that it sent (``docs/consensus.md``, "T
 
 The watch reads each validator's own clock, since timers run on it. It counts a proposal as good if the validator heard
 it in the view, from a leader that is honest and runs the code without a mutant, before the leader timer expired; unless
-it skipped the leader, or found the block invalid: if that was wrong, other rules show it.
+it skipped the leader, or found the block invalid: if that was wrong, other rules show it. A proposal whose body is
+larger than a block may be counts as not heard: validators drop it, with the vote in it.
 
 A view in which a validator was started is not judged: its votes of that view may be from before.
 """
@@ -25,6 +26,7 @@ from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
 from consensus.messages import Proposal, VoteKind
 from consensus.types import GENESIS_VIEW, View
+from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.messages import Reading
 
 TOLERANCE_MS: Final = 1.0
@@ -140,6 +142,8 @@ class PatienceWatch:
         """A validator hears a peer, which is honest and runs the code without a mutant if it ``is_sound``."""
         waiting, vote = self._waiting[index], vote_of(message)
         if vote is None or vote.signer != sender:
+            return
+        if isinstance(message, Proposal) and len(message.body) > MAX_BLOCK_BYTES:
             return
         if vote.view <= waiting.view:
             waiting.last_heard[sender] = max(vote.view, waiting.last_heard.get(sender, GENESIS_VIEW))

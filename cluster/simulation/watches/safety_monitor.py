@@ -19,7 +19,7 @@ roots              everybody's execution gives the root of the header
 silence            whoever found a final block that does not execute to its header says nothing more, until it restarts
 ledger             the books of timers and amounts (:mod:`cluster.audit.ledger.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
-bounded            an engine keeps no more than its bounds (:mod:`cluster.simulation.watches.memory_watch`)
+bounded            engine and mempool keep no more than their bounds (:mod:`cluster.simulation.watches.memory_watch`)
 answers            a peer that is stuck in a view is helped on (:mod:`cluster.simulation.watches.answer_watch`)
 patience           a view is not given up early (:mod:`cluster.simulation.watches.patience_watch`)
 durable_votes,     what a validator says goes with what it must remember (:mod:`cluster.simulation.watches.vote_watch`)

@@ -11,7 +11,7 @@ from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
 from cluster.simulation.machine import Machine
 from cluster.simulation.watches.answer_watch import AnswerWatch
-from cluster.simulation.watches.memory_watch import bounds, excesses
+from cluster.simulation.watches.memory_watch import POOL_BOUNDS, bounds, excesses
 from cluster.simulation.watches.patience_watch import PatienceWatch
 from cluster.simulation.watches.promise_watch import PromiseWatch
 from cluster.simulation.watches.safety_monitor import SafetyMonitor
@@ -55,7 +55,7 @@ class Watches:
             self.votes.sent(machine.index, machine.disk, content)
             self.patience.sends(machine.index, machine.own_clock.now_ms, content)
         if recipient is not None:
-            self.answers.sends(machine.index, recipient, machine.own_clock.now_ms, content)
+            self.answers.sends(machine.index, recipient, machine.own_clock.awake_ms, content)
         if isinstance(content, TransactionsMessage):
             self.promises.passes_on(machine.index, content.transactions, recipient is None)
 
@@ -66,14 +66,14 @@ class Watches:
         hearing = None
         if machine.joining is not None:
             self.votes.reported(machine.index, sender.index, content)
-        if machine.byzantine is None and not machine.is_paused and machine.validator is not None:
+        if machine.byzantine is None and machine.validator is not None:
             node, is_good = machine.validator.node, isinstance(content, Proposal) and self._is_sound(sender)
             self.patience.hears(machine.index, sender.index, is_good, machine.own_clock.now_ms, content)
             if sender.byzantine is None and node.diverged is None:
                 hearing = self.answers.hears(machine.index, machine.incarnation, node.view, content)
         machine.receive(sender.index, payload, content)
         if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
-            self.answers.heard(hearing, machine.own_clock.now_ms, rebroadcast_ms)
+            self.answers.heard(hearing, machine.own_clock.awake_ms, rebroadcast_ms)
 
     def _is_sound(self, machine: Machine) -> bool:
         """Whether a validator is honest and runs the code without a mutant."""
@@ -93,7 +93,10 @@ class Watches:
         self.patience.enters(machine.index, View(view), machine.own_clock.now_ms, *timeouts)
         if machine.byzantine is None and machine.validator is not None:
             node = machine.validator.node
-            excess = list(excesses(node.consensus_sizes, bounds(view, node.final_view, count)))
+            excess = [
+                *excesses(node.consensus_sizes, bounds(view, node.final_view, count)),
+                *excesses(node.mempool.sizes, POOL_BOUNDS),
+            ]
             what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
             self.monitor.log.look(SafetyRule.BOUNDED, not excess, what)
 

@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
 from cluster.tools.actors.watching import ProgramRun, WatchingVm
 from validator.chain.block import Effects, Event, QueryReceipt, TransactionReceipt
@@ -85,6 +86,7 @@ class BareChain:
     """Block after block on an empty state in memory, without consensus and signatures."""
 
     def __init__(self, genesis: Genesis, vm: Vm) -> None:
+        use_installed_kernels()
         self.genesis = genesis
         self._vm = vm
         self._store = LogStateStore.open(MemoryDisk())

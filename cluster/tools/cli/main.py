@@ -26,10 +26,13 @@ from cluster.tools.explain import commands as explain
 from cluster.tools.explain.size import commands as size
 from cluster.tools.inspect import commands as inspect
 from cluster.tools.inspect import state
-from cluster.tools.mutation import commands as mutation
+from cluster.tools.k8s import commands as k8s
+from cluster.tools.load import commands as load
+from cluster.tools.load.dos import commands as dos
 from cluster.tools.rerun import commands as rerun
 from cluster.tools.run import commands as run
 from cluster.tools.sweeps import commands as sweeps
+from cluster.tools.sweeps.mutation import commands as mutation
 from validator.pvm.host_python import UnfitPython, require_fit_python
 
 
@@ -43,10 +46,17 @@ class _Parser(argparse.ArgumentParser):
     fill: Callable[[_Parser], None] | None = None
     """Adds the arguments that take long to load, when this parser is first used."""
 
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.words: dict[str, _Parser] = {}
+        """First arguments that make this another command, with its parser."""
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self.fill is not None:
             fill, self.fill = self.fill, None
             fill(self)
+        if args and args[0] in self.words:
+            return self.words[args[0]].parse_known_args(args[1:], namespace)
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -130,7 +140,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, help="print the version and commit, and exit")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
 
-    for folder in (run, explain, size, drills, sweeps, mutation, rerun, inspect, state, compare, actors):
+    for folder in (
+        run,
+        load,
+        dos,
+        explain,
+        size,
+        drills,
+        sweeps,
+        mutation,
+        rerun,
+        inspect,
+        state,
+        compare,
+        actors,
+        k8s,
+    ):
         folder.add_commands(commands)
     for listed in commands._choices_actions:  # argparse shows this text in the list alone
         command = commands.choices[listed.dest]

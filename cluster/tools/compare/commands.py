@@ -17,8 +17,8 @@ def add_commands(commands: Any) -> None:
     command = commands.add_parser(
         "compare",
         help="compare two runs, or two groups of runs, and show which differences are significant",
-        description="stampede compare A B, or stampede compare --group A1 A2 … -- B1 B2 …; each is the folder of a run"
-        " or of a sweep, or a folder of such folders.",
+        description="stampede compare A B, or stampede compare --group A1 A2 … -- B1 B2 …; each is the folder of a run,"
+        " a sweep or a scorecard of stampede dos, or a folder of such folders.",
     )
     command.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="A and B; with --group the runs of B")
     command.add_argument("--group", nargs="+", type=Path, metavar="RUN", help="the runs of A, up to --")

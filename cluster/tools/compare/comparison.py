@@ -51,8 +51,11 @@ LOWER_IS_BETTER: Final = (
     "memory_max",
     "expired",
     "insufficient",
+    "delay_blocks",
+    "block_cycles",
+    "state_bytes_added",
 )
-HIGHER_IS_BETTER: Final = ("per_second", "jain")
+HIGHER_IS_BETTER: Final = ("per_second", "jain", "honest_fires", "user_transactions", "spend")
 """Parts of metrics' names. The other metrics have no clear direction."""
 
 

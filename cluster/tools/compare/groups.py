@@ -1,11 +1,12 @@
 """The groups of runs that are compared, read from their folders.
 
-A folder is a run's (``result.json``), a sweep's (``seeds.jsonl``: one run per seed), or holds such folders. Groups that
-cannot be compared are refused in one line.
+A folder is a run's (``result.json``), a sweep's (``seeds.jsonl``: one run per seed), a scorecard's (``scorecard.json``:
+one run per seed, or the file by itself), or holds such folders. Groups that cannot be compared are refused in one line.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,12 +19,36 @@ from blake3 import blake3
 
 from cluster.common.errors import BadInput
 from cluster.common.wording import first_few
-from cluster.record.folder import RESULT_FILE, SCENARIO_FILE, SERIES_FILE, SWEEP_LOG_FILE, read_result, seed_of
+from cluster.record.folder import (
+    RESULT_FILE,
+    SCENARIO_FILE,
+    SCORECARD_FILE,
+    SCORECARD_FORMAT,
+    SERIES_FILE,
+    SWEEP_LOG_FILE,
+    read_result,
+    seed_of,
+)
 from cluster.tools.compare.scenario_diff import FieldDifference, differences, words_of
 from cluster.tools.sweeps.outcome import SeedOutcome
 from cluster.tools.sweeps.tasks import scenario_name
 
 MAX_RUNS: Final = 100_000
+OF_SCORECARDS: Final = (
+    "lateness_p99",
+    "lateness_max",
+    "honest_fires_ratio",
+    "user_transactions_ratio",
+    "block_cycles_ratio",
+    "state_bytes_added",
+    "delay_blocks",
+    "recovery_blocks",
+    "spend",
+    "spend_per_fire_displaced",
+)
+"""Metrics of attacks that are compared; with all of them no single one could be significant."""
+HOLD_RUNS: Final = (RESULT_FILE, SWEEP_LOG_FILE, SCORECARD_FILE)
+"""Files that a folder is read by, the first one that is there."""
 WORDS_OF_BACKENDS: Final = {"sim": "simulated (virtual time)", "live": "live (wall-clock time)"}
 
 
@@ -77,7 +102,7 @@ def read_group(folders: Sequence[Path]) -> Group:
     for folder in folders:
         found = list(_runs_of(folder))
         if not found:
-            raise BadInput(f"{folder}: holds no run: neither {RESULT_FILE} nor {SWEEP_LOG_FILE}, nor folders with them")
+            raise BadInput(f"{folder}: holds no run: none of {', '.join(HOLD_RUNS)}, nor folders with them")
         runs += found
         if len(runs) > MAX_RUNS:
             raise BadInput(f"{folder}: more than {MAX_RUNS:,} runs in a group")
@@ -160,19 +185,18 @@ def _listed(values: Sequence[str]) -> str:
 
 
 def _runs_of(folder: Path) -> Iterable[ComparedRun]:
+    if folder.is_file():
+        return _read_scorecard(folder)
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder")
     if (folder / RESULT_FILE).exists():
         return [_read_run(folder)]
     if (folder / SWEEP_LOG_FILE).exists():
         return _read_sweep(folder)
+    if (folder / SCORECARD_FILE).exists():
+        return _read_scorecard(folder / SCORECARD_FILE)
     below = sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
-    return [
-        run
-        for path in below
-        if (path / RESULT_FILE).exists() or (path / SWEEP_LOG_FILE).exists()
-        for run in _runs_of(path)
-    ]
+    return [run for path in below if any((path / name).exists() for name in HOLD_RUNS) for run in _runs_of(path)]
 
 
 def _read_run(folder: Path) -> ComparedRun:
@@ -234,6 +258,45 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
         raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
     except msgspec.MsgspecError as error:
         raise BadInput(f"{path}: is no sweep's log: {error}") from None
+
+
+def _read_scorecard(path: Path) -> list[ComparedRun]:
+    """A run for each seed, with the metrics of all attacks. Raises :class:`BadInput`."""
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+        if card["format"] != SCORECARD_FORMAT:
+            raise ValueError
+        first, last = card["window"]
+        return [
+            ComparedRun(
+                source=path,
+                seed=seed,
+                backend=card.get("backend", "sim"),
+                scenario=card["scenario"],
+                text="",
+                commit=card["commit"],
+                machine="",
+                verdict=card["outcome"],
+                metrics=_finite({"heights": last - first + 1} | _of_attacks(card, seed)),
+            )
+            for seed in card["seeds"]
+        ]
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read: {error.strerror}") from None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise BadInput(f"{path}: is no scorecard of stampede dos") from None
+
+
+def _of_attacks(card: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """The compared metrics of a seed, by name, attack and variant."""
+    found = {}
+    for variant, attacks in card["variants"].items():
+        for attack, score in attacks.items():
+            if seed in score["seeds"]:
+                place = score["seeds"].index(seed)
+                where = f"{attack}, {variant}"
+                found.update({f"{name} ({where})": score["values"][name][place] for name in OF_SCORECARDS})
+    return found
 
 
 def _flattened(classes: Mapping[str, Mapping[str, float]]) -> dict[str, float]:

@@ -92,6 +92,11 @@ def compare_paired(first: Sequence[float], second: Sequence[float], generator: n
     )
 
 
+def mean_interval(values: Sequence[float], generator: np.random.Generator) -> Interval:
+    """The interval of the mean of a group that has at least one member."""
+    return _interval(_bootstrap(np.asarray(values, dtype=np.float64), generator))
+
+
 def adjusted(p_values: Sequence[float]) -> list[float]:
     """The p-values adjusted for their number, by Benjamini and Hochberg's step-up procedure, in the same order."""
     count = len(p_values)

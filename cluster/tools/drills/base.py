@@ -135,9 +135,9 @@ def names_of(count: int) -> list[str]:
     return [f"validator-{index}" for index in range(count)]
 
 
-def kills(names: Sequence[str], height: int, down_ms: int) -> list[dict[str, Any]]:
+def kills(names: Sequence[str], height: int, down_ms: int, how: str = "actor") -> list[dict[str, Any]]:
     """A kill of each of them at the same height, one fault per host."""
-    return [{"kind": "kill", "target": name, "at_height": height, "down_ms": down_ms} for name in names]
+    return [{"kind": "kill", "target": name, "at_height": height, "down_ms": down_ms, "how": how} for name in names]
 
 
 def one_too_many(count: int) -> int:

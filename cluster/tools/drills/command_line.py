@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentTypeError
+from collections.abc import Sequence
 from dataclasses import Field, fields
 from pathlib import Path
 from typing import Any
 
 from cluster.common.errors import BadInput, ExitCode
+from cluster.common.suggestions import unknown
 from cluster.tools.console.options import add_change_options, add_stop_on_fail, parse_seed, whole_number
 from cluster.tools.drills.base import Drill, option_name
 from cluster.tools.drills.registry import DRILLS
@@ -19,6 +22,33 @@ def add_drills(parser: Any) -> None:
     for name, drill in DRILLS.items():
         _add_drill(drills.add_parser(name, help=drill.summary, description=drill.summary), drill)
     parser.set_defaults(command=_list)
+
+
+def drill_with(name: str, settings: Sequence[str]) -> Drill:
+    """A drill by its name and options, each as ``name=value`` (``how=pod``). Raises :class:`BadInput`."""
+    if name not in DRILLS:
+        raise BadInput(unknown("drill", name, DRILLS))
+    options = {option_name(each): each for each in fields(DRILLS[name])}
+    given: dict[str, Any] = {}
+    for setting in settings:
+        option, _, text = setting.partition("=")
+        if option not in options:
+            raise BadInput(f"drill {name}: {unknown('option', option, options)}")
+        given[options[option].name] = _read(options[option], text)
+    return DRILLS[name](**given)
+
+
+def _read(each: Field[Any], text: str) -> Any:
+    """The value of an option. Raises :class:`BadInput`."""
+    name, choices = option_name(each), each.metadata["choices"]
+    if choices:
+        if text not in choices:
+            raise BadInput(f"{name}: got {text!r}, expected one of {', '.join(choices)}")
+        return text
+    try:
+        return whole_number(f"value of {name}", each.metadata["least"], each.metadata["most"])(text)
+    except ArgumentTypeError as error:
+        raise BadInput(str(error)) from None
 
 
 def _add_drill(parser: Any, drill: type[Drill]) -> None:

@@ -13,11 +13,12 @@ from cluster.tools.drills.kinds.outage import Outage
 from cluster.tools.drills.kinds.partition import Partition
 from cluster.tools.drills.kinds.reorg import Reorg
 from cluster.tools.drills.kinds.restart_all import RestartAll
+from cluster.tools.drills.kinds.siege import Siege
 from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 
 DRILLS: Final[dict[str, type[Drill]]] = {
     drill.name: drill
-    for drill in (Reorg, Outage, Storm, Partition, RestartAll, Join, NodeLoss, Byzantine, Upgrade, Divergence)
+    for drill in (Reorg, Outage, Storm, Siege, Partition, RestartAll, Join, NodeLoss, Byzantine, Upgrade, Divergence)
 }
 """By name."""

@@ -51,7 +51,7 @@ def run_drill(
             record.drill = DrillRecord(drill.page(record.scenario, changed), drill.command(changed))
             yield record
 
-    return perform_run(scenario, backend, out, perform, None, judge=drill.judge)
+    return perform_run(scenario, backend, out, perform, None, judge=drill.judge).verdict.exit_code
 
 
 def _added(scenario: Scenario, record: RunRecord) -> list[Change]:

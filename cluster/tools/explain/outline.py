@@ -155,8 +155,10 @@ def _load(scenario: Scenario) -> Table:
     for group in scenario.load.users:
         last = first + group.count - 1
         numbers = str(first) if first == last else f"{first}–{last}"
-        rows.append((numbers, group.workload, f"{group.interval_ms:,} ms", _when_of(group), _options(group)))
+        rows.append((numbers, group.kind.name, _interval(group), _when_of(group), _options(group)))
         first = last + 1
+    if scenario.load.locust is not None:
+        rows.append(("", "Locust", "", "all", ", ".join(own.file for own in scenario.load.locust.files)))
     turns_per_second = sum(group.count * MILLISECONDS_PER_SECOND / group.interval_ms for group in scenario.load.users)
     note = f"{turns_per_second:,.3g} turns per second at rate 1" if rows else ""
     return Table("Load", ("users", "workload", "turn every", "heights", "options"), tuple(rows), note)
@@ -169,8 +171,13 @@ def _when_of(part: UserGroup | AnyPhase) -> str:
     return f"{first:,} to {part.until_height:,}"
 
 
+def _interval(group: UserGroup) -> str:
+    return f"{group.interval_ms:,} ms" + (", open loop" if group.arrival == "open" else "")
+
+
 def _options(group: UserGroup) -> str:
-    return ", ".join(f"{name} {_short(value)}" for name, value in group.options.items())
+    stated = [f"{name} {_short(value)}" for name, value in group.options.items()]
+    return ", ".join([*([] if group.budget is None else [f"budget {group.budget:,}"]), *stated])
 
 
 def _short(value: Any) -> str:
@@ -212,15 +219,20 @@ def _at_height(height: int, each_ms: float, what: str, how_long: str = "") -> _M
 
 def _load_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
     for number, group in enumerate(scenario.load.users):
-        who = f"users of group {number} ({group.count} × {group.workload})"
+        who = f"users of group {number} ({group.count} × {group.kind.name})"
         lasts = "" if group.until_height is None else f"until height {group.until_height:,}"
         if group.from_height is None:
             yield _Moment(0, "at the start", f"{who} begin", lasts)
         else:
             yield _at_height(group.from_height, each_ms, f"{who} begin", lasts)
     for phase in scenario.load.phases:
-        lasts = "to the end" if phase.until_height is None else f"until height {phase.until_height:,}"
-        yield _at_height(phase.from_height, each_ms, f"load: {_phase(phase)}", lasts)
+        what, lasts = f"load: {_phase(phase)}", "to the end"
+        if phase.is_by_time:
+            lasts = lasts if phase.end is None else f"until {seconds(phase.end)}"
+            yield _Moment(phase.begin, seconds(phase.begin), what, lasts)
+        else:
+            lasts = lasts if phase.end is None else f"until height {phase.end:,}"
+            yield _at_height(phase.begin, each_ms, what, lasts)
 
 
 def _phase(phase: AnyPhase) -> str:
@@ -229,10 +241,24 @@ def _phase(phase: AnyPhase) -> str:
             return f"steady, {phase.rate:g} times as many turns"
         case "ramp":
             return f"ramp, from {phase.from_rate:g} to {phase.to_rate:g} times as many turns"
+        case "step":
+            return f"{phase.steps:,} steps, from {phase.from_rate:g} to {phase.to_rate:g} times as many turns"
+        case "spike":
+            return f"spike, {phase.rate:g} times as many turns in the middle (at its ends {phase.base_rate:g})"
+        case "sine":
+            period = f"{phase.period:,} blocks" if phase.period_ms is None else f"{phase.period_ms:,} ms"
+            return f"sine of {period}, {phase.rate:g} ± {phase.amplitude:g} times as many turns"
         case "burst":
+            length, every = phase.lengths
+            often = f"{length:,} of every {every:,} {'ms' if phase.is_by_time else 'blocks'}"
+            return f"bursts of {often}, {phase.rate:g} times as many turns (between them {phase.base_rate:g})"
+        case "trace":
+            return f"trace of {len(phase.points):,} points"
+        case "feedback":
+            value = phase.watches.replace("_", " of the ")
             return (
-                f"bursts of {phase.blocks:,} of every {phase.every:,} blocks, {phase.rate:g} times as many turns"
-                f" (between them {phase.base_rate:g})"
+                f"feedback, {phase.low_rate:g} times as many turns up to a {value} of {phase.low:,},"
+                f" {phase.high_rate:g} from {phase.high:,} on"
             )
         case "pause":
             return "pause, no turns"

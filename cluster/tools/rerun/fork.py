@@ -58,7 +58,7 @@ def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None,
         simulation.origin = origin
         return nullcontext(simulation.run())
 
-    return perform_run(scenario, "sim", out, perform, None)
+    return perform_run(scenario, "sim", out, perform, None).verdict.exit_code
 
 
 def forked_scenario(origin: RecordedRun, height: int, changes: Sequence[Change], seed: int | None) -> Scenario:

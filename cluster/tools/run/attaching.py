@@ -44,7 +44,7 @@ def attach_run(folder: Path) -> ExitCode:
 
             return attached_testnet(found, folder, interrupts, progress.update, progress.notice)
 
-        return run_in(folder, True, interrupts, scenario, "live", perform, None, LiveOptions())
+        return run_in(folder, True, interrupts, scenario, "live", perform, None, LiveOptions()).verdict.exit_code
 
 
 def _refuse_ended(folder: Path) -> None:

@@ -159,7 +159,7 @@ def _up(options: Any) -> int:
 def _inject(options: Any) -> int:
     from cluster.live.control_client import ControlClient
 
-    fault = ControlClient.of_run(options.run).add_fault(_fault(options.fault))
+    fault = ControlClient.of_run(options.run).add_fault(parse_fault(options.fault))
     when = f"height {fault['at_height']:,}" if "at_height" in fault else f"{fault['at_ms']:,} ms after the start"
     print(f"added: {fault['kind']} at {when}")
     return ExitCode.PASS
@@ -173,7 +173,8 @@ def _stop(options: Any) -> int:
     return ExitCode.PASS
 
 
-def _fault(text: str) -> dict[str, Any]:
+def parse_fault(text: str) -> dict[str, Any]:
+    """The fields of a fault, from YAML. Raises :class:`BadInput`."""
     from cluster.common.strict_yaml import NoYaml, parse
 
     try:

@@ -90,16 +90,7 @@ def run_scenario(
     if twice and stop_on_fail:
         raise BadInput("--stop-on-fail: not with --check-determinism, which compares whole runs")
     scenario_path = find_scenario(scenario_path)
-    scenario = change_scenario(load_scenario(scenario_path), changes, f"{scenario_path} with {options_of(changes)}")
-    if duration_s is not None:
-        asked = _lasting(duration_s, changes)
-        scenario, changes = change_scenario(scenario, asked, f"{scenario_path} with --for"), [*changes, *asked]
-    if live.faucet and scenario.chain.faucet is None:
-        asked = [parse_setting("chain.faucet={}")]
-        scenario, changes = change_scenario(scenario, asked, f"{scenario_path} with a faucet"), [*changes, *asked]
-    problem = scenario.live_problem if backend == "live" else scenario.simulator_problem
-    if problem:
-        raise BadInput(f"{scenario_path}: {problem}")
+    scenario, changes = changed_scenario(scenario_path, changes, backend, duration_s, live.faucet)
     chosen = scenario.seed if seed is None else seed
 
     def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
@@ -115,7 +106,28 @@ def run_scenario(
             stop_on_fail=stop_on_fail,
         )
 
-    return perform_run(scenario, backend, out, perform, None if changes else scenario_path, live)
+    source = None if changes else scenario_path
+    return perform_run(scenario, backend, out, perform, source, live).verdict.exit_code
+
+
+def changed_scenario(
+    path: Path, changes: Sequence[Change], backend: Backend, duration_s: int | None = None, faucet: bool = False
+) -> tuple[Scenario, Sequence[Change]]:
+    """A scenario file's scenario with all that the options change, and these changes.
+
+    Raises :class:`BadInput` for a wrong file or change, and for a scenario that the backend cannot run.
+    """
+    scenario = change_scenario(load_scenario(path), changes, f"{path} with {options_of(changes)}")
+    if duration_s is not None:
+        asked = _lasting(duration_s, changes)
+        scenario, changes = change_scenario(scenario, asked, f"{path} with --for"), [*changes, *asked]
+    if faucet and scenario.chain.faucet is None:
+        asked = [parse_setting("chain.faucet={}")]
+        scenario, changes = change_scenario(scenario, asked, f"{path} with a faucet"), [*changes, *asked]
+    problem = scenario.live_problem if backend == "live" else scenario.simulator_problem
+    if problem:
+        raise BadInput(f"{path}: {problem}")
+    return scenario, changes
 
 
 def perform_run(
@@ -126,8 +138,8 @@ def perform_run(
     source: Path | None,
     live: LiveOptions = LiveOptions(),
     judge: Judge | None = None,
-) -> ExitCode:
-    """Run ``perform``, show its progress and its verdict, write its folder. Returns the verdict's exit code.
+) -> Judged:
+    """Run ``perform``, show its progress and its verdict, write its folder. Returns what was found of it.
 
     ``source`` is the scenario's file, ``None`` if the file does not say what ran; ``judge`` adds the checks of a drill.
     """
@@ -149,7 +161,7 @@ def run_in(
     source: Path | None,
     live: LiveOptions,
     judge: Judge | None = None,
-) -> ExitCode:
+) -> Judged:
     """:func:`perform_run` in a folder, which is the user's if it was there before."""
     with ExitStack() as testnet:
         console = Console()
@@ -163,7 +175,7 @@ def run_in(
                 progress.close()
             if record.scenario.faults != scenario.faults:
                 source = None  # faults were added during the run
-            verdict = finish(record, folder, interrupts, source, judge).verdict
+            judged = finish(record, folder, interrupts, source, judge)
             handover.finish(folder)
         try:
             point_latest(folder)
@@ -172,11 +184,11 @@ def run_in(
             console.print(f"runs/ is not up to date: {error.strerror}", style="yellow")
         report = folder / REPORT_FILE
         reproduce = reproduce_command(record, folder, source)
-        print_verdict(console, verdict, report if report.exists() else None, reproduce)
-        if live.keep and verdict.outcome is not Outcome.PASS and not record.interrupted:
+        print_verdict(console, judged.verdict, report if report.exists() else None, reproduce)
+        if live.keep and judged.verdict.outcome is not Outcome.PASS and not record.interrupted:
             print_kept(console, folder / ENDPOINTS_FILE)
             interrupts.wait_for_one()
-    return verdict.exit_code
+    return judged
 
 
 def drive(

@@ -12,14 +12,16 @@ import os
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from cluster.common.errors import HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver.ray_session import STARTING_CPUS, RaySession, is_joining, one_line
+from cluster.live.nodes.seed_pods import SeedPods
 from cluster.tools.sweeps.folders import Arriving
 from cluster.tools.sweeps.seed_nodes import SeedNode, SeedNodes
 from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, Finished, Run, run_batch, seed_folder
@@ -37,6 +39,8 @@ MAX_LOSSES: Final = 5
 END_TIMEOUT_S: Final = 3.0
 """Workers get this long to remove their temporary files."""
 MIB: Final = 2**20
+NO_FOLDER: Final = Path()
+"""Of numbers that leave nothing."""
 
 T = TypeVar("T")
 
@@ -84,6 +88,24 @@ def raise_crash(what: str) -> Callable[[int, str], Any]:
     return on_death
 
 
+def run_numbers(
+    run: Run[T],
+    count: int,
+    workers: int | None,
+    what: str,
+    notice: Callable[[str], None] = lambda line: None,
+) -> Generator[tuple[int, T], None, None]:
+    """The numbers below ``count``, none of which leaves files, each with its result, in the order in which they end:
+    in this process if there is one worker, else over Ray. A signal raises :class:`KeyboardInterrupt`."""
+    if min(workers or (count if is_joining() else default_workers()), count) == 1:
+        yield from ((number, run(number, NO_FOLDER)) for number in range(count))
+        return
+    with Interrupts() as interrupts:
+        fan_out = FanOut(run, range(count), interrupts, NO_FOLDER, workers, what=what, notice=notice)
+        with closing(fan_out.results()) as ended:
+            yield from ((number, result) for number, result, *_ in ended)
+
+
 class FanOut:
     """Numbers that run over Ray. :meth:`results` runs them, once."""
 
@@ -98,13 +120,15 @@ class FanOut:
         what: str = "seed",
         notice: Callable[[str], None] = lambda line: None,
         on_death: Callable[[int, str], Any] | None = None,
+        rounds: Iterable[tuple[Run[Any], Iterable[int]]] = (),
     ) -> None:
         """``run(number, leaves)`` can be pickled, and may make a folder ``leaves``, which ends up as
         ``<folder>/seed-<number>``; ``what`` names the numbers in errors. ``workers`` run at a time, each with
         ``memory_mib``: by default one for each processor of this machine, or of the nodes of a cluster.
-        ``on_death(number, reason)`` gives the result of a number whose workers died.
+        ``on_death(number, reason)`` gives the result of a number whose workers died. ``rounds`` are further numbers,
+        each with its own ``run``; the next is asked for when all results of the one before were taken.
         """
-        self._run = run
+        self._rounds: Iterator[tuple[Run[Any], Iterable[int]]] = chain([(run, ())], rounds)
         self._queue = deque(numbers)
         self._alone: deque[int] = deque()
         """Numbers that run in a batch of their own."""
@@ -139,20 +163,40 @@ class FanOut:
             raise KeyboardInterrupt from None  # Ray's own answer to a SIGTERM
         self._interrupts.install()
         try:
+            pods = SeedPods(session)
+            pods.wait_for_first(self._interrupts, self._notice)
             nodes = self._nodes = SeedNodes(session, workers, self._memory, self._interrupts, self._notice)
             nodes.open()
-            task, shared = session.ray.remote(run_batch), session.ray.put(self._run)
-            while self._running or self._queue or self._alone or self._suspects:
+            task, shared = session.ray.remote(run_batch), session.ray.put(next(self._rounds)[0])
+            while True:
+                if not self._is_busy:
+                    run = self._next_round()
+                    if run is None:
+                        break
+                    shared = session.ray.put(run)
                 self._interrupts.checkpoint()
                 session.check()
                 nodes.look()
                 self._settle()
                 yield from self._deaths_now()
                 self._hand_out(session, nodes, task, shared)
+                pods.keep(bool(self._queue or self._alone or self._suspects))
                 yield from self._take(session)
         finally:
             self._abandon(session)
             session.close([])
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._running or self._queue or self._alone or self._suspects)
+
+    def _next_round(self) -> Run[Any] | None:
+        """What the next numbers run; ``None`` if there are none."""
+        for run, numbers in self._rounds:
+            self._queue.extend(numbers)
+            if self._queue:
+                return run
+        return None
 
     # --- work ---------------------------------------------------------------------------------------------------------
 

@@ -40,7 +40,42 @@ class _Numbered(msgspec.Struct):
     seed: int
 
 
-class SweepLog:
+class LineLog:
+    """A file with a line of JSON for each piece of work that ended, behind a first one that says whose they are."""
+
+    def __init__(self, path: Path, work: str) -> None:
+        """Open or begin it. Its folder holds ``work`` and nothing else. Raises :class:`BadInput`."""
+        folder, self._path = path.parent, path
+        try:
+            if not path.exists() and folder.is_dir() and any(folder.iterdir()):
+                raise BadInput(f"{folder}: is not empty and holds no {work} to continue: choose another --out")
+            folder.mkdir(parents=True, exist_ok=True)
+            path.touch()
+            self._file: BufferedRandom = path.open("r+b")
+        except OSError as error:
+            raise BadInput(f"{path}: cannot be opened: {error.strerror}") from None
+
+    def _whole_lines(self) -> list[bytes]:
+        """Those that are there; one that a crash left incomplete is cut off."""
+        data = self._file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._file.truncate(len(whole))
+        self._file.seek(len(whole))
+        return whole.splitlines()
+
+    def _decoded(self, number: int, line: bytes, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(line, type=kind)
+        except msgspec.MsgspecError as error:
+            raise BadInput(f"{self._path}: line {number}: {error}") from None
+
+    def _write(self, line: bytes) -> None:
+        self._file.write(line + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+class SweepLog(LineLog):
     """The outcomes of a sweep, on disk. ``task`` and ``commit`` identify the sweep that may continue it."""
 
     def __init__(self, folder: Path, task: str, commit: str = "") -> None:
@@ -49,16 +84,8 @@ class SweepLog:
         """
         self._commit = commit
         self.outcomes: dict[int, SeedOutcome] = {}
-        self._path = folder / SWEEP_LOG_FILE
         self._work_path = folder / WORK_FILE
-        try:
-            if not self._path.exists() and folder.is_dir() and any(folder.iterdir()):
-                raise BadInput(f"{folder}: is not empty and holds no sweep to continue: choose another --out")
-            folder.mkdir(parents=True, exist_ok=True)
-            self._path.touch()
-            self._file: BufferedRandom = self._path.open("r+b")
-        except OSError as error:
-            raise BadInput(f"{self._path}: cannot be opened: {error.strerror}") from None
+        super().__init__(folder / SWEEP_LOG_FILE, "sweep")
         try:
             self._recover(task)
         except BadInput:
@@ -82,11 +109,7 @@ class SweepLog:
             write_atomically(self._path, b"".join([head, *ordered]))
 
     def _recover(self, task: str) -> None:
-        data = self._file.read()
-        whole = data[: data.rfind(b"\n") + 1]
-        self._file.truncate(len(whole))
-        self._file.seek(len(whole))
-        lines = whole.splitlines()
+        lines = self._whole_lines()
         if not lines:
             self._write(msgspec.json.encode({"task": task, "commit": self._commit}))
             return
@@ -107,12 +130,6 @@ class SweepLog:
                 if work.seed in self.outcomes:
                     self.outcomes[work.seed] = msgspec.structs.replace(self.outcomes[work.seed], seconds=work.seconds)
 
-    def _decoded(self, number: int, line: bytes, kind: type[T]) -> T:
-        try:
-            return msgspec.json.decode(line, type=kind)
-        except msgspec.MsgspecError as error:
-            raise BadInput(f"{self._path}: line {number}: {error}") from None
-
     def _what_differs(self, begun: dict[str, str], task: str) -> str:
         other, commit = begun.get("task"), begun.get("commit", "")
         if other != task:
@@ -120,8 +137,3 @@ class SweepLog:
         if commit != self._commit:
             return f"was begun at commit {commit}, this is {self._commit}: choose another --out"
         return ""
-
-    def _write(self, line: bytes) -> None:
-        self._file.write(line + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())

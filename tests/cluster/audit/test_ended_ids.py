@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 from hashlib import sha256
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ def test_the_table_is_a_mapping(ends: list[tuple[int, int, int]]) -> None:
         assert (key in table) == (key in naive)
 
 
+@pytest.mark.slow
 def test_an_id_takes_a_few_bytes() -> None:
     table = EndedIds()
     tracemalloc.start()

@@ -31,7 +31,7 @@ from cluster.record.run import MonitorRecord, RunRecord, ValidatorRecord
 from cluster.scenario.files import load_scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.recorder import _Pages
-from cluster.tools.mutation.detection_scenarios import scenario_of
+from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
 from consensus.keys import KeyedHashScheme
 from consensus.messages import Certificate, VoteKind, decode, encode
 from loadgen.client import NotFound, Refused, ValidatorClient

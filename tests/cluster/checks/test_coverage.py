@@ -38,8 +38,11 @@ def test_every_invariant_is_evaluated_and_counted() -> None:
         "expired timers gone": 0,
         "timer ids": 24,
         "order of queries": 0,
+        "user lane limits": 36,
+        "work of a block": 12,
+        "paid waits": 0,
     }
-    assert verdict.check("coverage").detail == f"15 invariants were evaluated {sum(times.values())} times in all"
+    assert verdict.check("coverage").detail == f"18 invariants were evaluated {sum(times.values())} times in all"
 
 
 @pytest.mark.parametrize(
@@ -52,6 +55,8 @@ def test_every_invariant_is_evaluated_and_counted() -> None:
         (PhaseRules, "check_fire_fee", "fire fees"),
         (PhaseRules, "check", "lane limits"),
         (PhaseRules, "check_nothing_was_passed_over", "no timer passed over"),
+        (ledger_module, "check_lanes", "user lane limits"),
+        (ledger_module, "check_lanes", "work of a block"),
     ],
 )
 def test_an_invariant_that_is_never_evaluated_is_inconclusive(

@@ -49,6 +49,7 @@ def changed(number: int, block: BlockRecord) -> RunRecord:
     return record
 
 
+@pytest.mark.slow
 def test_what_they_served_before_is_kept_and_the_chain_is_whole() -> None:
     record = wiped()
     assert [lost.name for lost in record.lost] == [f"validator-{index}" for index in range(COUNT)]
@@ -62,6 +63,7 @@ def test_what_they_served_before_is_kept_and_the_chain_is_whole() -> None:
     assert held > COUNT * LAST - COUNT * 16, "each executed all but what came with its snapshot"
 
 
+@pytest.mark.slow
 def test_without_that_nobody_has_the_beginning() -> None:
     record = copy(wiped())
     record.lost = []
@@ -70,6 +72,7 @@ def test_without_that_nobody_has_the_beginning() -> None:
     assert "nobody served the blocks below height" in check.detail
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(1, COUNT))
 def test_what_was_served_before_is_compared(number: int) -> None:
     mine, other = wiped().lost[number].blocks[:2]

@@ -19,13 +19,16 @@ from validator.primitives.codec import encode, pack_uint
 
 def double_fire(maker: ChainMaker) -> None:
     timer = maker.schedule(1)
+    maker.fire_due()
     maker.seal()
+    maker.due.pop(12)
     maker.fire(timer)
     maker.fire(timer)
 
 
 def early_fire(maker: ChainMaker) -> None:
     timer = maker.schedule(5)
+    maker.fire_due()
     maker.seal()
     maker.fire(timer)
 
@@ -44,12 +47,14 @@ def test_a_network_that_agrees_on_a_wrong_fire_fails(plant: Callable[[ChainMaker
 def test_evidence_of_a_rejected_double_fire_fails_naming_the_validator() -> None:
     maker = make_chain(5)
     timer = maker.schedule(1)
+    maker.fire_due()
     maker.seal()
     maker.fire(timer)
     maker.fire(timer)
     evidence = encode(maker.receipts())
     maker.fires.pop()
     for _ in range(6):
+        maker.fire_due()
         maker.seal()
     record = make_record(maker)
     record.validators[3].blocks = record.validators[3].blocks[:6]

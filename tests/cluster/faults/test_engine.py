@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from cluster.faults.engine import FaultEngine
-from cluster.faults.impairment import Impairment
-from cluster.faults.link_faults import LinkCounts
+from cluster.faults.impairment import Impairment, describe_delays
+from cluster.faults.link_faults import LinkCounts, Seen, seen_on_links
 from cluster.faults.stage import Recovery
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import AnyFault, DownFault, KillFault, LinkFault, LoseNodeFault
-from cluster.scenario.sections.release import Release
+from cluster.scenario.sections.faults import AnyFault, DownFault, KillFault, LinkFault, LoseNodeFault, Release
 from consensus.messages import VoteKind
 
 NOBODY = LinkCounts()
@@ -90,8 +89,8 @@ class FakeStage:
         self.links = dict(faults)
         self._tell(then)
 
-    def link_counts(self, key: int) -> LinkCounts:
-        return self.counts
+    def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
+        return seen_on_links(plan, self.counts)
 
     def is_up(self, index: int) -> bool:
         return index in self.up
@@ -164,8 +163,9 @@ class FakeStage:
     def delays(self, index: int, kind: str) -> int:
         return self.late_counts[index]
 
-    def describe_pause(self, delays: int, names: Sequence[str]) -> str:
-        return f"{delays} of pause: {', '.join(names)}"
+    def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
+        pause = f"{delays} of pause: {', '.join(names)}"
+        return Seen(delays > 0, pause if kind == "pause" else describe_delays(kind, delays, names))
 
     def lay_trap(self, index: int, plan: Any) -> None:
         self.traps.add(index)
@@ -350,6 +350,41 @@ def test_all_on_a_lost_node_are_targets_and_their_blocks_are_asked_for_before_it
     assert done == ["crash 1", "lose 1", "crash 5", "lose 5", "crash 3", "lose 3"]
     engine.on_loss([1, 3, 5], "node-b", "health check failed")
     assert len(engine.records) == 1, "the fault is why"
+
+
+@pytest.mark.parametrize("how", ["pod", "node", "chaos-mesh"])
+def test_a_pod_that_comes_back_without_its_disk_is_a_problem(how: str) -> None:
+    problems = []
+    for snapshots in ({1: 3}, {1: 6}):
+        engine, stage = make(KILL | {"how": how})
+        stage.snapshots = {1: 3}
+        reach(engine, stage, 5)
+        engine.on_loss([1], "node-b", "its pod is gone")
+        stage.snapshots = snapshots
+        stage.advance(2_000)
+        stage.up.add(1)
+        engine.on_up()
+        stage.advance(0)
+        (record,) = engine.records
+        assert record.ended_ms is not None
+        problems.append(record.problem)
+    assert problems == ["", "validator-1 came back by a snapshot: its disk did not come with it"]
+
+
+def test_a_lost_disk_takes_what_a_validator_kept_on_it_that_another_fault_holds_down() -> None:
+    stage = FakeStage()
+    stage.ray_nodes = [[0, 1], [2, 3]]
+    lost = {"kind": "lose_node", "target": "validator-0", "at_height": 6, "down_ms": 100}
+    engine, _ = make(KILL, lost, stage=stage)
+    reach(engine, stage, 5)
+    reach(engine, stage, 6)
+    assert stage.log == ["crash 1", "keep 0", "crash 0", "lose 0", "lose 1"]
+    stage.advance(1_000)
+    assert stage.log[5:] == ["start 0", "start 1"]
+    stage.up |= {0, 1}
+    engine.on_up()
+    stage.advance(0)
+    assert [record.lost_disks for record in engine.records] == [(), ("validator-0", "validator-1")]
 
 
 def test_a_loss_that_nobody_planned_is_a_fault_like_any_other() -> None:

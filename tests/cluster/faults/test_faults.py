@@ -23,8 +23,7 @@ from cluster.live.driver.driver import run_live
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.run import FaultRecord, RunRecord
 from cluster.scenario import Scenario
-from cluster.scenario.sections.faults import KIND_NAMES, DownFault, live_problem
-from cluster.scenario.sections.release import Release
+from cluster.scenario.sections.faults import KIND_NAMES, DownFault, Release, live_problem
 from cluster.simulation import machine as machine_module
 from cluster.simulation.driver import Simulation, simulate
 from cluster.simulation.machine import Machine
@@ -104,6 +103,7 @@ def test_every_kind_bites_and_says_by_what(kind: str) -> None:
     assert verdict.outcome is Outcome.PASS, [each for each in verdict.checks if each.verdict is not Outcome.PASS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["partition", "degrade", "slow_disk", "kill"])
 def test_a_fault_changes_the_run_and_repeats_itself(kind: str) -> None:
     fields, _ = BITING[kind]
@@ -117,6 +117,7 @@ ON_TWO_OF_A_NODE: dict[str, Any] = {"validators": {"count": 8, "ray_nodes": 4}}
 LOST_NODE = {"kind": "lose_node", "target": "validator-5", "at_height": 12, "down_ms": 1_500}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disks", ["lost", "kept"])
 def test_all_of_a_node_go_and_come_back_with_or_without_their_disks(disks: str) -> None:
     record = run(LOST_NODE | {"disks": disks}, **ON_TWO_OF_A_NODE)
@@ -190,7 +191,7 @@ def test_a_lost_node_that_nobody_could_make_up_for_is_refused(
 
 
 def cut_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LinkFaultInForce, "_is_hit", lambda *_: False)
+    patch.setattr(LinkFaultInForce, "hits", lambda *_: False)
 
 
 def delay_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -269,6 +270,7 @@ def test_a_degradation_may_better_the_links() -> None:
     assert "on better links" in record.faults[0].evidence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["partition", "pause"])
 def test_a_fault_that_lasts_beyond_the_end_is_said_to_be_under_way(kind: str) -> None:
     whom = {"groups": [["validator-1"]]} if kind == "partition" else {"target": "validator-1"}
@@ -293,6 +295,7 @@ def test_a_rotten_bit_that_nobody_notices_fails(monkeypatch: pytest.MonkeyPatch)
     assert "validator-1 started from a disk on which a bit of " in found.detail
 
 
+@pytest.mark.slow
 def test_rot_is_refused_by_an_error_that_names_the_file() -> None:
     """Damage to the last commit would be mended from the archive, so the bit must lie before it."""
     rotten = set()
@@ -335,6 +338,7 @@ def only(record: RunRecord) -> FaultRecord:
     return record.faults[0]
 
 
+@pytest.mark.slow
 def test_targets_are_drawn_from_the_seed() -> None:
     fault = {"kind": "pause", "target": "random"} | LASTING
     targets = {only(run(fault, seed=seed, height=12)).targets for seed in range(8)}
@@ -508,6 +512,7 @@ def test_one_that_an_upgrade_keeps_down_for_longer_is_back_with_it() -> None:
     assert check(record, "recovery").verdict is Outcome.PASS
 
 
+@pytest.mark.slow
 def test_a_bad_upgrade_is_caught_before_it_reaches_anybody_else() -> None:
     record = upgrade(mutant="wrong-balance")
     fault = only(record)

@@ -34,13 +34,13 @@ def stampede(*arguments: str) -> subprocess.CompletedProcess[str]:
 class Driver:
     """A run of its own, whose output can be waited for."""
 
-    def __init__(self, folder: Path, scenario: dict[str, Any], *options: str) -> None:
+    def __init__(self, folder: Path, scenario: dict[str, Any], *options: str, command: str = "run") -> None:
         file = folder.with_suffix(".yaml")
         file.write_text(yaml.safe_dump(scenario), encoding="utf-8")
-        command = [*STAMPEDE, "run", str(file), "--out", str(folder), *options]
+        arguments = [*STAMPEDE, command, str(file), "--out", str(folder), *options]
         environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment
+            arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment
         )
 
     def wait_for(self, text: str) -> None:
@@ -104,6 +104,36 @@ def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder
     ended = stampede("attach", str(folder))
     assert ended.returncode == 2
     assert ended.stderr == f"stampede: {folder}: that run has ended, with the verdict pass\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "validators", "at"),
+    [
+        ({"kind": "upgrade", "version": "2"}, {"count": 4}, "upgrade of all begins"),
+        (
+            {"kind": "lose_node", "target": "validator-1", "disks": "kept"},
+            {"count": 4, "ray_nodes": 4},
+            "host 1 goes to node",
+        ),
+        ({"kind": "pause", "target": "validator-1", "for_ms": 1_000}, {"count": 4}, "for their blocks and accounts"),
+    ],
+    ids=["upgrade", "lost node", "collecting"],
+)
+def test_whatever_goes_on_while_the_driver_dies_comes_to_its_end(
+    folder: Path, fault: dict[str, Any], validators: dict[str, Any], at: str
+) -> None:
+    changes = {
+        "validators": validators,
+        "faults": [{**fault, "at_height": 8}],
+        "stop": {"height": 60, "timeout_s": 300},
+    }
+    driver = Driver(folder, {**SCENARIO, **changes}, "--attachable", "200")
+    driver.wait_for(at)
+    driver.kill()
+    attached = stampede("attach", str(folder))
+    assert attached.returncode == 0, attached.stdout + attached.stderr
+    driver.rest()
+    assert not processes.using(folder)
 
 
 def test_if_nobody_comes_nothing_is_left_but_what_is_known(folder: Path) -> None:

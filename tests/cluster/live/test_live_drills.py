@@ -35,6 +35,7 @@ from cluster.tools.drills.kinds.outage import Outage
 from cluster.tools.drills.kinds.partition import Partition
 from cluster.tools.drills.kinds.reorg import Reorg
 from cluster.tools.drills.kinds.restart_all import RestartAll
+from cluster.tools.drills.kinds.siege import Siege
 from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 from cluster.tools.drills.registry import DRILLS
@@ -43,6 +44,7 @@ from tests.cluster.tools.drills.planted import (
     ANY_NUMBER_OF_FAULTS,
     COUNTS_WRONG,
     SILENT,
+    TIES_BY_ID,
     TOO_MANY,
     planted,
 )
@@ -125,7 +127,22 @@ def judged(drill: Drill, changes: tuple[Change, ...], folder: Path) -> Verdict:
 
 
 def test_every_drill_is_run_live() -> None:
-    assert {drill.name for drill in (*OTHERS, BUG, RESTARTS)} == set(DRILLS)
+    assert {drill.name for drill in (*OTHERS, BUG, RESTARTS, Siege())} == set(DRILLS)
+
+
+def test_the_hardened_preset_withstands_a_live_siege(tmp_path: Path) -> None:
+    verdict = judged(Siege(), (), tmp_path / "run")
+    wrong = [f"{check.name}: {check.detail}" for check in verdict.checks if check.verdict is not Outcome.PASS]
+    assert verdict.outcome is Outcome.PASS, wrong
+
+
+def test_a_hole_in_the_preset_turns_a_live_siege_red(tmp_path: Path) -> None:
+    """The run itself is sound: what is wrong is how long honest timers wait."""
+    verdict = judged(Siege(), TIES_BY_ID, tmp_path / "run")
+    drilled = {check.name: check for check in verdict.checks if check.name.startswith(PREFIX)}
+    assert drilled[f"{PREFIX}attack"].verdict is Outcome.PASS
+    assert drilled[f"{PREFIX}honest_lateness"].verdict is Outcome.FAIL, drilled[f"{PREFIX}honest_lateness"].detail
+    assert not [check for check in verdict.checks if check.verdict is Outcome.FAIL and check.name not in drilled]
 
 
 @pytest.mark.soak

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import sys
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -109,13 +110,13 @@ def test_what_is_left_behind_is_named(tmp_path: Path) -> None:
         assert left_behind(tmp_path, [url]) == []
         listener.listen()
         assert left_behind(tmp_path, [url]) == [f"somebody still listens at {url}"]
-    command = ["tail", "-f", "/dev/null", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as left:
+    command = [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as left:
         try:
             assert left.stdout is not None
             assert left.stdout.readline(), "its arguments are there to be seen once it says something"
             starters = processes.with_argument(str(tmp_path))
-            assert left_behind(tmp_path, []) == [f"process {left.pid} is left: tail"]
+            assert left_behind(tmp_path, []) == [f"process {left.pid} is left: {Path(sys.executable).name}"]
             assert left_behind(tmp_path, [], starters) == []
         finally:
             left.kill()

@@ -124,6 +124,7 @@ def late_and_longer(record: RunRecord) -> None:
     answer(record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [

@@ -8,11 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.audit.books import keep_books
+from cluster.checks.metrics.load_latency import WorkloadLatency
 from cluster.record.finalizations import Finalization
-from cluster.record.run import Resources
-from cluster.report.charts import MAX_POINTS, heights_chart, resource_charts, thinned
+from cluster.record.run import LoadRecord, Resources, RunRecord
+from cluster.report.charts import (
+    MAX_POINTS,
+    heights_chart,
+    load_latency_chart,
+    requests_chart,
+    resource_charts,
+    response_chart,
+    thinned,
+)
 from cluster.report.fault_labels import marked
-from cluster.report.svg import Chart
+from cluster.report.svg import Chart, RowChart
+from cluster.report.tables import WORKLOAD_COLUMNS, workload_rows
+from loadgen.workloads.measures import LoadTimeline
 from tests.cluster.records import make_record, make_scenario, with_kill
 
 
@@ -73,3 +84,61 @@ def test_of_many_validators_that_faults_hit_those_that_most_hit_are_named() -> N
     named = {series.name for series in panel.chart.named}
     assert named == {"validator-0", *(f"validator-{place}" for place in range(13, 20))}
     assert "then those that most faults hit" in panel.note
+
+
+# --- the load -------------------------------------------------------------------------------------------------------
+
+
+def with_requests() -> RunRecord:
+    """Seven seconds: two good ones, a failing one, three without any request, a slow one."""
+    record, timeline = make_record(), LoadTimeline()
+    for second, took_ms in ((0, 10.0), (1, 10.0), (2, None), (6, 900.0)):
+        for _ in range(5):
+            timeline.requested(1_000 * second)
+            if took_ms is None:
+                timeline.failed(1_000 * second)
+            else:
+                timeline.answered(1_000 * second, took_ms)
+    record.load = LoadRecord(requests=20, failures=5, timeline=timeline)
+    return record
+
+
+def test_requests_and_failures_are_drawn_a_second() -> None:
+    record = with_requests()
+    chart = requests_chart(record, []).chart
+    assert isinstance(chart, Chart)
+    requests, failures = chart.series
+    assert list(requests.points) == [(0, 5), (1, 5), (2, 5), (3, 0), (4, 0), (5, 0), (6, 5)]
+    assert [at for at, rate in failures.points if rate] == [2]
+    record.load.timeline.width_ms = 2_000
+    wide = requests_chart(record, []).chart
+    assert isinstance(wide, Chart)
+    assert wide.series[0].points[0] == (0, 2.5)
+
+
+def test_response_times_are_drawn_where_there_are_answers() -> None:
+    chart = response_chart(with_requests(), []).chart
+    assert isinstance(chart, Chart)
+    for series in chart.series:
+        assert [at for at, _ in series.points] == [0, 1, 6]
+        assert series.gap < 5, "the stretch without answers is left open"
+        assert series.points[2][1] > 50 * series.points[0][1]
+    nothing = response_chart(make_record(), []).chart
+    assert nothing.is_empty
+
+
+def test_the_latency_of_the_load_is_drawn_and_listed_by_workload() -> None:
+    latencies = [
+        WorkloadLatency("transfer", 5, 2, 1, 3, 4, 3, [100.0, 200.0, 4_000.0]),
+        WorkloadLatency("flood", 1, 0, 1, 0, 0),
+    ]
+    chart = load_latency_chart(latencies).chart
+    assert isinstance(chart, RowChart)
+    assert [(row.name, dict(row.values)) for row in chart.rows] == [
+        ("transfer", {"p50": 200.0, "p95": 4_000.0, "p99": 4_000.0, "max": 4_000.0})
+    ]
+    rows = workload_rows(latencies)
+    assert rows[0] == ("transfer", "5", "2", "3", "1", "3", "1", "200", "4,000", "4,000", "4,000")
+    assert rows[1] == ("flood", "1", "0", "0", "1", "0", "0", "–", "–", "–", "–")
+    assert {len(row) for row in rows} == {1 + len(WORKLOAD_COLUMNS)}
+    assert load_latency_chart([]).chart.is_empty

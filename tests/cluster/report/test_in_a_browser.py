@@ -81,7 +81,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory, simulated: Path) -> dict[str
 
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("size", ["desk", "phone"])
-@pytest.mark.parametrize("name", ["simulated", "empty", "failing", "diverged"])
+@pytest.mark.parametrize(
+    "name", ["simulated", *(pytest.param(name, marks=pytest.mark.slow) for name in ("empty", "failing", "diverged"))]
+)
 def test_it_opens_without_a_complaint_and_fits(
     browser: Browser, pages: dict[str, Path], name: str, size: str, dark: bool
 ) -> None:
@@ -107,6 +109,7 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(record, tmp_path_factory.mktemp("several") / "report.html")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_every_fault_of_the_timeline_is_named_or_numbered(browser: Browser, several: Path, size: str) -> None:
     browser.open(several, size=SIZES[size])
@@ -117,6 +120,7 @@ def test_every_fault_of_the_timeline_is_named_or_numbered(browser: Browser, seve
     assert "partition validator-0" in listed[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_of_many_faults_those_with_room_stand_over_their_beginnings(
     browser: Browser, tmp_path: Path, size: str
@@ -146,6 +150,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(record, tmp_path_factory.mktemp("crowded") / "report.html")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_a_thousand_faults_fit(browser: Browser, crowded: Path, size: str, dark: bool) -> None:
@@ -163,6 +168,7 @@ def test_a_thousand_faults_fit(browser: Browser, crowded: Path, size: str, dark:
     assert bands == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_the_table_of_faults_can_be_filtered(browser: Browser, crowded: Path, size: str) -> None:
     browser.open(crowded, size=SIZES[size])
@@ -204,6 +210,7 @@ def test_a_stall_is_filled_where_a_fault_is_hatched(browser: Browser, tmp_path: 
     assert filled == ("rgb(255, 138, 128)" if dark else "rgb(179, 38, 30)") != ground
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 @pytest.mark.parametrize("table", ["faults", "validators", "classes"])
 def test_no_column_is_out_of_sight(browser: Browser, several: Path, table: str, size: str) -> None:
@@ -310,6 +317,7 @@ def test_kinds_of_messages_can_be_hidden(browser: Browser, simulated: Path) -> N
     assert shown(browser)[2] == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["desk", "phone"])
 def test_pointing_at_a_message_tells_of_it(browser: Browser, simulated: Path, size: str) -> None:
     browser.open(simulated, "#t=200-700", size=SIZES[size])

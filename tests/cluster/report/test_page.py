@@ -93,7 +93,7 @@ def test_the_verdict_checks_and_command_are_there() -> None:
     assert 'class="badge pass" id="verdict"' in text
     assert text.count('<td class="state pass">') + text.count('<td class="state idle">') == len(CHECKS) + 1
     assert text.count('<td class="state idle">') == 5
-    assert "12 passed, 5 not applicable" in text
+    assert "13 passed, 5 not applicable" in text
     assert COMMAND in text
     assert "kill validator-2" in text
     assert "p95 84 ms" in text
@@ -155,6 +155,7 @@ def long_run(heights: int) -> RunRecord:
     return make_record(maker)
 
 
+@pytest.mark.slow
 def test_long_runs_are_thinned_and_say_so() -> None:
     record = long_run(2 * MAX_POINTS + 10)
     for one in charts(keep_books(record), marked(record), [], []):
@@ -261,6 +262,7 @@ def test_a_validator_that_joined_late_says_so() -> None:
     assert "joined by the snapshot" not in report_of(make_record())
 
 
+@pytest.mark.slow
 def test_a_report_with_as_much_of_everything_as_is_kept_stays_small() -> None:
     record = make_record(count=20, scenario=make_scenario(validators=20))
     record.trace.watched = tuple(range(MAX_WATCHED))

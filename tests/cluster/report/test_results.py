@@ -29,6 +29,7 @@ from cluster.scenario import load_scenario
 from tests.cluster.records import PRICE, make_chain, make_genesis, make_record, make_scenario, with_kill
 from validator.primitives.codec import tagged_hash
 
+TIMELINE = ("at_ms", "requests", "failures", "response_p50_ms", "response_p95_ms", "response_p99_ms")
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
 
 
@@ -58,6 +59,7 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "evaluations",
         "metrics",
         "classes",
+        "load",
         "validators",
         "faults",
         "machine",
@@ -79,6 +81,8 @@ def test_a_finished_run_has_every_file_and_the_result_its_exact_shape(tmp_path: 
         "lateness_p95_blocks": 0,
         "lateness_p99_blocks": 0,
     }
+    assert result["load"]["workloads"] == {}
+    assert result["load"]["timeline"] == {"width_ms": 1_000} | {key: [] for key in TIMELINE}
     assert set(result["machine"]) == {"system", "processor", "processors", "memory_gib", "python"}
     assert result["lag"] == {"driver": {"lag_ms": 0}}
     assert [set(check) for check in result["checks"]] == [{"name", "verdict", "detail", "applies"}] * len(

@@ -61,6 +61,7 @@ def test_a_long_run_is_thinned() -> None:
     assert MAX_MOMENTS / 3 < len(lane["blocks"]) <= MAX_MOMENTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("long", [17_003, 17_004, 17_005, 17_006])
 def test_the_longest_view_of_a_long_run_is_drawn_as_long_as_it_was(long: int) -> None:
     record = make_record(scenario=make_scenario())

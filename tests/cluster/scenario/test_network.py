@@ -147,6 +147,7 @@ def test_every_node_of_a_random_regular_graph_has_its_degree() -> None:
     assert {degree for _, degree in found.graph.degree} == {3}
 
 
+@pytest.mark.slow
 def test_a_drawn_topology_does_not_depend_on_the_hash_seed() -> None:
     code = (
         "from cluster.scenario import Scenario\n"

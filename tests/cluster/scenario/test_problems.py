@@ -124,7 +124,11 @@ def test_an_unknown_field_is_told_what_is_near_or_what_there_is(text: str, line:
             "faults: [{kind: leader_delay, at_ms: 1, for_ms: 1}]",
             "faults[0].delay_ms: is missing",
         ),
-        ("load: {users: [{}]}", f"load.users[0].workload: is missing; expected one of {', '.join(sorted(WORKLOADS))}"),
+        (
+            "load: {users: [{}]}",
+            "load.users[0].workload: is missing; expected the path of a Python file or one of "
+            + ", ".join(sorted(WORKLOADS)),
+        ),
         ("stop: {height: 0}", "stop.height: expected at least 1, got 0"),
         ("links: {latency_ms: 1.0e+9}", "links.latency_ms: expected at most 60000, got 1000000000.0"),
         ("seed: 18446744073709551616", "seed: expected less than 18446744073709551616, got 18446744073709551616"),

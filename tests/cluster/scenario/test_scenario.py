@@ -145,8 +145,8 @@ WRONG = {
         "load.users[0].options.timers: unknown field; known: ",
     ),
     "too many users": (
-        "name: a\nload: {users: [{workload: flood, count: 9999}, {workload: churn, count: 2}]}",
-        "load.users: 10001 users",
+        "name: a\nload: {users: [{workload: flood, count: 99999}, {workload: churn, count: 2}]}",
+        "load.users: 100001 users",
     ),
     "unknown fault": ("name: a\nfaults: [{kind: earthquake, target: b, at_height: 1}]", "faults[0].kind: "),
     "fault at an unknown validator": (

@@ -114,6 +114,7 @@ def command(folder: Path) -> list[str]:
     return ["run", str(scenario_file(folder)), *options]
 
 
+@pytest.mark.slow
 def test_the_command_runs_it_in_two_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,6 +123,7 @@ def test_the_command_runs_it_in_two_processes(
     assert f"digest {make().run().digest}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_command_fails_at_the_first_event_that_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.simulation.clock import VirtualClock
+from cluster.simulation.own_clock import OwnClock
 
 Arrivals = list[tuple[int, int]]
 
@@ -50,3 +51,16 @@ def test_a_message_that_arrives_nowhere_is_part_of_the_digest() -> None:
     said.send(0, b"lost", [])
     assert not said.step()
     assert said.digest() != other.digest()
+
+
+def test_the_time_awake_leaves_pauses_out_and_runs_at_the_own_speed() -> None:
+    clock = VirtualClock()
+    own = OwnClock(clock, 2.0, lambda *_: None, lambda _: None)
+    seen: list[tuple[float, float]] = []
+    calls = [own.pause, own.pause, own.go_on, own.go_on, own.pause, own.go_on]
+    for number, call in enumerate(calls, start=1):
+        clock.after(number * 1_000, "", b"", call)
+        clock.after(number * 1_000, "", b"", lambda: seen.append((own.now_ms, own.awake_ms)))
+    while clock.step():
+        pass
+    assert seen == [(2, 2), (4, 2), (6, 2), (8, 4), (10, 6), (12, 6)]

@@ -19,6 +19,7 @@ from validator.node.assembly import PRODUCTION, Parts
 ILL = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["kill", "wipe", "upgrade"])
 def test_a_divergence_outlives_the_life_in_which_it_came_about(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = [{"kind": fault, "target": f"validator-{ILL}", "at_height": 20}]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from heapq import heappop, heappush
 from pathlib import Path
 from random import Random
 
@@ -34,7 +35,18 @@ from validator.chain.messages import (
     decode_message,
     encode_message,
 )
-from validator.node.events import Append, Effect, Message, PeerFault, Send, Started, Timeout, TimerName
+from validator.node.events import (
+    Append,
+    Effect,
+    Event,
+    Message,
+    PeerFault,
+    Send,
+    SetTimer,
+    Started,
+    Timeout,
+    TimerName,
+)
 from validator.node.executor import snapshot_service
 from validator.node.executor.jobs import ReadSnapshot, SnapshotRead
 from validator.node.executor.snapshot_service import SNAPSHOT_INTERVAL
@@ -104,6 +116,7 @@ def test_a_late_validator_joins_by_snapshot_and_takes_part(joined: Simulation) -
     assert LATE in proposers, "it builds blocks like the others"
 
 
+@pytest.mark.slow
 def test_a_height_without_a_certificate_of_its_own_is_offered_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot's heights may all happen to be final by their descendants alone."""
     append = BlockArchive.append
@@ -151,7 +164,8 @@ class KilledWhileJoining(Simulation):
         self.clock.after(100_000, "back", b"", machine.start)
 
 
-@pytest.mark.parametrize("milliseconds", [0, pytest.param(45, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("milliseconds", [0, 45])
 def test_a_validator_that_is_killed_while_it_joins_goes_on_joining(milliseconds: int) -> None:
     simulation = KilledWhileJoining(scenario(JOINS_AT), SEED, "test")
     simulation.kill_after_us = 1_000 * milliseconds
@@ -228,6 +242,27 @@ def drive(join: SnapshotJoin, peers: Peers, liars: dict[int, str], most: int = 1
     return faults + [effect for effect in effects if isinstance(effect, PeerFault)]
 
 
+def drive_over(join: SnapshotJoin, peers: Peers, round_trip_ms: int, until_ms: int) -> int:
+    """Deliver every answer so much later, with the join's own timer; returns when it was done, in ms."""
+    now_ms, number = 0, 0
+    queue: list[tuple[int, int, Event]] = [(0, 0, Started())]
+    while queue and now_ms <= until_ms and not join.is_done:
+        now_ms, _, event = heappop(queue)
+        for effect in join.handle(event):
+            number += 1
+            if isinstance(effect, SetTimer):
+                heappush(queue, (now_ms + effect.delay_ms, number, Timeout(effect.timer)))
+            elif isinstance(effect, Send):
+                assert effect.recipient is not None
+                request = decode_message(effect.payload)
+                assert isinstance(request, Request)
+                answer = peers.answer(effect.recipient, request)
+                if answer is not None:
+                    message = Message(effect.recipient, encode_message(answer))
+                    heappush(queue, (now_ms + round_trip_ms, number, message))
+    return now_ms
+
+
 def tampered(answer: Answer, how: str) -> bytes:
     """An answer as a lying peer would send it."""
     if how == "chunk" and isinstance(answer, ChunkResponse):
@@ -293,6 +328,15 @@ def test_nothing_comes_of_liars_alone(peers: Peers) -> None:
         assert not join.is_done
         assert {fault.peer for fault in faults} == set(everybody)
         assert not [name for name in disk.names() if "chunk" in name or "log" in name]
+
+
+@pytest.mark.parametrize(("round_trip_ms", "done_ms"), [(200, 1_000), (2_200, 10_000)])
+def test_a_round_trip_longer_than_all_rounds_delays_a_join_and_does_not_prevent_it(
+    peers: Peers, round_trip_ms: int, done_ms: int
+) -> None:
+    join = new_join(peers, MemoryDisk())
+    assert drive_over(join, peers, round_trip_ms, done_ms) <= done_ms
+    assert join.is_done
 
 
 @pytest.mark.parametrize("how", ["silent", "view"])

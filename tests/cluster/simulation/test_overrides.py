@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -12,12 +13,15 @@ import pytest
 
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
+from cluster.disks.memory import MemoryDisk
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.clock import VirtualClock
 from cluster.simulation.driver import Simulation
 from cluster.simulation.machine import Machine
 from consensus.keys import KeyedHashScheme
+from validator.node.assembly import Validator
+from validator.node.events import Effect, Event, Message
 from validator.storage.journal import JOURNAL_FILE
 
 PLAIN: dict[str, Any] = {
@@ -102,6 +106,15 @@ def test_a_slow_disk_fault_replaces_a_slow_disk_while_it_lasts() -> None:
     assert slow.machines[3].work.sync_ms == 30
 
 
+def test_a_run_does_not_end_while_a_validator_commits_what_a_slow_disk_kept_back() -> None:
+    """It reaches the run's last height in the middle of that, with the others far ahead."""
+    fault = {"kind": "slow_disk", "target": "validator-1", "at_height": 4, "for_ms": 2_500, "sync_ms": 3_000}
+    record = simulated(stop={"height": 12, "drain_blocks": 1, "timeout_s": 60}, faults=[fault]).record
+    slow, *others = [record.finalizations.first_above(12).get(index, 0.0) for index in (1, 0, 2, 3)]
+    assert slow > max(others) + 1_000, "it was far behind at the last height"
+    assert check_run(record).check("faults").verdict is Outcome.PASS
+
+
 def test_overrides_of_nobody_change_nothing() -> None:
     same = simulated(validators=[{"region": "east"}, {}, {}, {}])
     assert same.record.digest == simulated(validators=4).record.digest
@@ -159,7 +172,8 @@ def test_a_fault_of_a_region_stays_as_it_was_given() -> None:
 # --- topologies -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", ["simplex", pytest.param("hotstuff", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
 @pytest.mark.parametrize(
     "topology", ["ring", "star", {"kind": "small-world", "p": 0.5}, {"kind": "random-regular", "degree": 3}]
 )
@@ -179,3 +193,41 @@ def test_a_partition_cuts_pairs_whatever_path_lies_between() -> None:
     during = [seen for seen in record.finalizations if 300 < seen.at_ms - (record.faults[0].begun_ms or 0) < 1_500]
     assert {seen.validator for seen in during} == {1, 2, 3}
     assert check_run(record).outcome is Outcome.PASS
+
+
+class Listening(Simulation):
+    """Notes what validators receive, and what the watches hear of it."""
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        self.received: list[tuple[int, int]] = []
+        self.heard: list[tuple[int, int]] = []
+        hears = self.watches.patience.hears
+
+        def note_heard(index: int, sender: int, *rest: Any) -> None:
+            self.heard.append((index, sender))
+            hears(index, sender, *rest)
+
+        self.watches.patience.hears = note_heard  # type: ignore[assignment, method-assign]
+        for machine in self.machines:
+            machine.boot = partial(self._boot_noting, machine.index, machine.boot)
+
+    def _boot_noting(self, index: int, boot: Callable[[MemoryDisk], Validator], disk: MemoryDisk) -> Validator:
+        validator = boot(disk)
+        handle = validator.node.handle
+
+        def note_received(event: Event) -> list[Effect]:
+            if isinstance(event, Message):
+                self.received.append((index, event.sender))
+            return handle(event)
+
+        validator.node.handle = note_received  # type: ignore[method-assign]
+        return validator
+
+
+def test_the_watches_hear_what_waited_for_a_paused_validator_when_it_does() -> None:
+    pause = {"kind": "pause", "at_height": 5, "target": ["validator-1"], "for_ms": 900}
+    listening = Listening(Scenario.model_validate(PLAIN | {"faults": [pause]}), 5, "test", scheme=KeyedHashScheme())
+    listening.run()
+    assert listening.machines[1].delays["pause"] > 10
+    assert listening.heard == listening.received

@@ -59,6 +59,7 @@ def test_the_verdict_has_every_block_though_validators_prune() -> None:
     require_pass(record)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [{"kind": "kill", "reorders": True}, {"kind": "wipe"}], ids=["kill", "wipe"])
 def test_validators_that_come_back_prune_and_pass(fault: dict[str, Any]) -> None:
     record = run({"target": "validator-2", "at_height": 20, "down_ms": 1_500, **fault}, height=60)
@@ -69,12 +70,14 @@ def test_validators_that_come_back_prune_and_pass(fault: dict[str, Any]) -> None
 LONG_DOWN = {"kind": "kill", "target": "validator-2", "at_height": 20, "down_ms": 20_000}
 
 
+@pytest.mark.slow
 def test_peers_keep_what_a_validator_that_is_down_will_need() -> None:
     record = run(LONG_DOWN, height=80)
     assert min(first_blocks(record)) > 60
     require_pass(record)
 
 
+@pytest.mark.slow
 def test_a_validator_whose_peers_have_pruned_what_it_needs_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver gave it up, and then it came back."""
     monkeypatch.setattr(Recorder, "lowest_tip", lambda _: 10**9)
@@ -86,6 +89,7 @@ def test_a_validator_whose_peers_have_pruned_what_it_needs_says_so(monkeypatch: 
     assert min(first_blocks(record)[:2]) > 40
 
 
+@pytest.mark.slow
 def test_validators_that_prune_what_the_auditor_lacks_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: the executor does not wait for the auditor, who looks every 30 heights."""
     keep = Recorder.keep

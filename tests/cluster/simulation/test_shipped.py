@@ -39,16 +39,14 @@ LOOKED_INTO = {
 }
 """Scenarios whose runs more than one test looks at. Other runs are not kept."""
 
-DEAR = {"hailstorm", "validator-set-change"}
-"""Those of them that are looked into by slow tests alone."""
-EACH = ["simplex", pytest.param("hotstuff", marks=pytest.mark.slow)]
+CHEAP = ("all-online", "simplex")
 
 
 def tier(name: str, protocol: str) -> list[pytest.MarkDecorator]:
-    """``make test`` runs with one protocol the scenarios that other tests look into, too."""
+    """``make test`` runs one."""
     if name in LONG or (protocol == "hotstuff" and name in COSTLY):
         return [pytest.mark.soak]
-    return [] if name in LOOKED_INTO - DEAR and protocol == "simplex" else [pytest.mark.slow]
+    return [] if (name, protocol) == CHEAP else [pytest.mark.slow]
 
 
 RUNS = [
@@ -93,14 +91,16 @@ def test_a_shipped_scenario_passes(name: str, protocol: str) -> None:
 # --- what they are named for ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("protocol", EACH)
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_deep_reorg_gives_up_as_many_blocks_as_the_protocol_lets_it(protocol: str) -> None:
     deepest = kept_run("deep-reorg", protocol).record.metrics["deepest_reorg"]
     assert deepest >= 4 if protocol == "simplex" else deepest == 2
     assert kept_run("all-online", protocol).record.metrics["deepest_reorg"] == 0
 
 
-@pytest.mark.parametrize("protocol", EACH)
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_lone_certificate_is_alone_with_each_validator_in_turn(protocol: str) -> None:
     seen = kept_run("lone-certificate", protocol)
     alone, final = seen.alone(ALONE_MS), views_of(seen.record)
@@ -119,6 +119,7 @@ def test_a_lone_certificate_is_alone_with_each_validator_in_turn(protocol: str) 
         assert len(meanwhile) >= 3
 
 
+@pytest.mark.slow
 def test_who_is_only_not_heard_is_not_alone_with_a_certificate() -> None:
     """The others have a quorum, and certify with Simplex what it certifies."""
     plan = scenario("lone-certificate", "simplex")
@@ -144,7 +145,8 @@ def views_of(record: RunRecord) -> set[int]:
     return {decode(block.block, Block).header.view for block in record.validators[0].blocks}
 
 
-@pytest.mark.parametrize("protocol", EACH)
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_split_views_are_apart_and_come_level_in_one_jump(protocol: str) -> None:
     seen, other = kept_run("split-views", protocol), kept_run("all-online", protocol)
     assert sum(split_ms > 300 for split_ms in seen.splits_ms()) >= 3, "all four cuts leave some behind"
@@ -154,7 +156,8 @@ def test_split_views_are_apart_and_come_level_in_one_jump(protocol: str) -> None
     assert other.splits_ms()[0] < 50
 
 
-@pytest.mark.parametrize("protocol", EACH)
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_unclean_restarts_kill_everybody_in_an_order_that_is_drawn(protocol: str) -> None:
     seen = kept_run("unclean-restarts", protocol)
     faults = seen.record.faults
@@ -173,7 +176,8 @@ def is_down_at(fault: FaultRecord, at_ms: float) -> bool:
     return fault.begun_ms is not None and fault.begun_ms <= at_ms < (fault.ended_ms or 0.0)
 
 
-@pytest.mark.parametrize("protocol", EACH)
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_long_outage_leaves_a_backlog_of_timers_that_is_worked_off(protocol: str) -> None:
     judged = judge_run(kept_run("long-outage", protocol).record)
     before = [backlog or 0 for backlog in series(judged.books)["backlog"][:20]]

@@ -18,6 +18,7 @@ def scenario_of(nodes: list[dict[str, str]], **fields: object) -> Scenario:
     return Scenario.model_validate({**given, **fields})
 
 
+@pytest.mark.slow
 def test_a_right_run_goes_to_its_end() -> None:
     right = scenario_of([{}, {}, {}, {}])
     record = simulate(right, 1, stop_on_fail=True)

@@ -20,6 +20,7 @@ LOSSES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trap", ["disk_full", "failed_sync"])
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss["kind"])
 def test_a_disk_that_replaces_one_fails_in_its_place(loss: dict[str, Any], trap: str) -> None:

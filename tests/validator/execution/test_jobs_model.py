@@ -187,10 +187,12 @@ def words(event: Event) -> str:
     return dict(event.fields).get("data", event.name)
 
 
-def test_jobs_are_what_the_model_says_on_every_branch() -> None:
+@pytest.mark.parametrize("examples", [10, pytest.param(60, marks=pytest.mark.slow)])
+def test_jobs_are_what_the_model_says_on_every_branch(examples: int) -> None:
     with small_limits():
         run_state_machine_as_test(
-            JobMachine, settings=settings(max_examples=60, stateful_step_count=12, deadline=None, derandomize=True)
+            JobMachine,
+            settings=settings(max_examples=examples, stateful_step_count=12, deadline=None, derandomize=True),
         )
 
 

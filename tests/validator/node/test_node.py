@@ -129,7 +129,7 @@ def test_many_transactions_reach_peers_in_messages_that_they_take(monkeypatch: p
 # --- catching up ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("latency_ms", "sync_retry_ms"), [(5, 250), (60, 50)])
+@pytest.mark.parametrize(("latency_ms", "sync_retry_ms"), [(5, 250), pytest.param(60, 50, marks=pytest.mark.slow)])
 def test_a_node_that_missed_everything_catches_up_by_ranges(latency_ms: int, sync_retry_ms: int) -> None:
     """Also where every answer comes after the next peer was asked already."""
     network = Network(latency_ms=latency_ms, sync_retry_ms=sync_retry_ms, cut={3}).start()
@@ -407,6 +407,7 @@ def without_finalize(_sender: int, _target: int, payload: bytes) -> bytes | None
     return payload
 
 
+@pytest.mark.slow
 def test_a_long_line_that_one_finalization_covers_is_caught_up_with() -> None:
     """No block among the first sixty-four has a certificate of its own."""
     network = Network(cut={3}, tap=without_finalize).start()
@@ -446,6 +447,7 @@ def test_links_that_do_not_lead_to_the_certificate_prove_nothing() -> None:
     network.run_to(1, 3)
 
 
+@pytest.mark.slow
 def test_catching_up_asks_for_each_block_about_once() -> None:
     network = Network(cut={3}).start()
     network.run_to(300, 0, 1, 2, limit_ms=120_000)
@@ -573,6 +575,7 @@ def vote_ahead(network: Network, signer: Signer, index: ValidatorIndex, view: Vi
     return Vote(*subject, index, signer.sign(vote_signing_bytes(network.genesis.chain_id.encode(), *subject)))
 
 
+@pytest.mark.slow
 def test_live_proposals_do_not_lock_catching_up_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("validator.node.blocks.block_tree.MAX_HELD_BLOCKS", 40)
     network = Network(cut={3}).start()
@@ -651,6 +654,7 @@ def crash_all_the_time() -> None:
     assert network.height(0) > 5
 
 
+@pytest.mark.slow
 def test_who_crashes_all_the_time_never_votes_twice() -> None:
     crash_all_the_time()
 

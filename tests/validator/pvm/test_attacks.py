@@ -38,6 +38,7 @@ def test_an_attack_that_is_a_cycle_short_is_out_of_cycles_or_fails_before_its_la
     assert (shorter.error, shorter.cycles) == ("OutOfCycles", found.cycles - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RUNNING if name.startswith("memory in ")])
 def test_what_a_handler_can_hold_is_bounded_by_its_cycles(name: str) -> None:
     loaded, context = load(running_program(name)), new_context(CYCLES)
@@ -51,6 +52,7 @@ def test_what_a_handler_can_hold_is_bounded_by_its_cycles(name: str) -> None:
     assert most < BYTES_PER_CYCLE * CYCLES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", FITTING)
 def test_what_is_no_larger_than_values_may_be_is_made(body: str) -> None:
     """A price of several cycles an element is no size."""

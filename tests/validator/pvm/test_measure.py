@@ -53,6 +53,7 @@ def called(node: ast.AST) -> str | None:
     return None
 
 
+@pytest.mark.slow
 def test_everything_that_programs_can_do_is_measured() -> None:
     """In a loop that lasts: a weight that nothing measures is a guess."""
     lasting = [name for name, (_, error) in RUNNING.items() if error == "OutOfCycles"]

@@ -286,7 +286,9 @@ def sweeping_often() -> Iterator[None]:
 SETTINGS = settings(stateful_step_count=15, deadline=None, derandomize=True)
 
 
-@pytest.mark.parametrize("examples", [40, pytest.param(400, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "examples", [10, pytest.param(40, marks=pytest.mark.slow), pytest.param(400, marks=pytest.mark.soak)]
+)
 def test_the_index_equals_a_rebuild_wherever_it_goes(examples: int) -> None:
     with sweeping_often():
         run_state_machine_as_test(IndexMachine, settings=settings(SETTINGS, max_examples=examples))

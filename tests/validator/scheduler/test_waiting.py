@@ -146,6 +146,7 @@ def swept_at(monkeypatch: pytest.MonkeyPatch, dead: int) -> None:
 BORDERS = (CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK, 3 * CHUNK + 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "steps", "examples"),
     [

@@ -108,6 +108,7 @@ def _two_faults(kind: type[StateLog], plan: FaultPlan, rng: Random, kill_only: b
     return "" if least <= commit <= least + 1 else f"commit {least} had returned, recovery reached {commit}"
 
 
+@pytest.mark.slow
 def test_every_fault_at_every_operation_recovers_what_was_committed() -> None:
     assert wrong_recoveries(StateLog) == []
 

@@ -103,6 +103,7 @@ def test_a_commit_whose_pruning_fails_is_done_and_the_last_one_until_reopened() 
     assert again.final.root == ROOTS[reached + 1]
 
 
+@pytest.mark.slow
 def test_every_fault_at_every_operation_recovers_what_was_committed() -> None:
     clean = MemoryDisk()
     assert run(clean) == HEIGHTS

@@ -138,6 +138,7 @@ def test_a_pruned_snapshot_goes(source: LogStateStore) -> None:
     assert open_joined(disk).final.root == joined.final.root == other.final.root
 
 
+@pytest.mark.slow
 def test_every_flipped_byte_of_a_chunk_or_manifest_is_refused(source: LogStateStore) -> None:
     root = source.root_at(TAKEN_AT)
     encoded = source.manifest(TAKEN_AT).encode()

@@ -256,6 +256,6 @@ def run_of(machine: type[StoreMachine], examples: int) -> type:
     return machine.TestCase
 
 
-TestStoreMachine = run_of(StoreMachine, 30)
+TestStoreMachine = pytest.mark.slow(run_of(StoreMachine, 30))
 TestPackedStoreMachine = run_of(PackedStoreMachine, 30)
-TestGrowingStoreMachine = run_of(GrowingStoreMachine, 30)
+TestGrowingStoreMachine = pytest.mark.slow(run_of(GrowingStoreMachine, 30))

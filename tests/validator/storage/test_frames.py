@@ -160,6 +160,7 @@ def test_what_could_not_be_read_back_is_never_written(monkeypatch: pytest.Monkey
     require_archive(filled(disk, 3), 3)
 
 
+@pytest.mark.slow
 def test_a_record_of_any_length_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame of more than 64 MiB was once written and then not read: the last one was cut off as torn."""
     large = bytes(64 * 1024 * 1024 + 1)

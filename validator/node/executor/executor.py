@@ -187,9 +187,7 @@ class Executor:
     def _build(self, job: jobs.Build) -> jobs.Built:
         height = Height(self._branches.header_of(job.parent).height + 1)
         transition = self._transition_on(job.parent, height, job.proposer)
-        taken, refused, outcome = transition.select(
-            _within(job.candidates, MAX_BLOCK_PAYLOAD_BYTES), MAX_BLOCK_TRANSACTIONS
-        )
+        taken, refused, outcome = transition.select(job.candidates, MAX_BLOCK_TRANSACTIONS, MAX_BLOCK_PAYLOAD_BYTES)
         header = Header(
             chain_id=self._genesis.chain_id,
             height=height,
@@ -417,17 +415,6 @@ class Executor:
 
 class _Invalid(Exception):
     """A block is invalid; the message says why."""
-
-
-def _within(candidates: tuple[PreparedTransaction, ...], most_bytes: int) -> list[PreparedTransaction]:
-    """The first candidates that fit into a block's bytes."""
-    size, fitting = 0, []
-    for candidate in candidates:
-        size += len(candidate.wire)
-        if size > most_bytes:
-            break
-        fitting.append(candidate)
-    return fitting
 
 
 def _changed_accounts(changes: Sequence[Change]) -> dict[Address, Account]:

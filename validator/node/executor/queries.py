@@ -6,6 +6,7 @@ executor's jobs, on the thread that runs those.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from consensus.messages import Certificate
@@ -269,6 +270,13 @@ class StatePages:
             "live_timers": 0 if actor is None else actor.live_timers,
             "open_jobs": [] if actor is None else self._open_jobs_of(address),
         }
+
+    def accounts(self, addresses: Sequence[bytes]) -> Page:
+        """Several accounts as of one block, in order, without the actors' code."""
+        pages = [self.account(address) for address in addresses]
+        for page in pages:
+            del page["code"]
+        return {"height": self._chain.final_header.height, "accounts": pages}
 
     def _open_jobs_of(self, actor: bytes) -> list[str]:
         """The jobs of an actor that still take results, ids ascending."""

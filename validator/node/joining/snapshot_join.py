@@ -43,8 +43,10 @@ JOIN_TIMER: Final = TimerName("join")
 JOIN_NONCE_BYTES: Final = 16
 MAX_CHUNKS_AT_ONCE: Final = 8
 """Chunks under way from different peers; each may take ``MAX_CHUNK_BYTES`` until it is checked."""
-ROUNDS_WITHOUT_PROGRESS: Final = 8
+ROUNDS_WITHOUT_PROGRESS: Final = 5
 """Timeouts in a row without a new chunk after which another offer is asked for."""
+MAX_RETRY_FACTOR: Final = 16
+"""Bound of the growth of the timeout on a network that is slower than the configuration assumed."""
 
 
 def _are_receipts_of(header: Header, encoded: bytes) -> bool:
@@ -65,6 +67,16 @@ class _Snapshot(NamedTuple):
 
     offer: SnapshotOffer
     intake: SnapshotIntake
+
+
+class _Retry(NamedTuple):
+    """The time until what was not answered is asked for again."""
+
+    delay_ms: int
+    longest_ms: int
+
+    def longer(self) -> _Retry:
+        return self._replace(delay_ms=min(2 * self.delay_ms, self.longest_ms))
 
 
 class _Peers:
@@ -103,14 +115,17 @@ class SnapshotJoin:
         retry_ms: int = 250,
         nonce: bytes = b"",
     ) -> None:
-        """``nonce`` is another one for each join, of at most ``MAX_NONCE_BYTES``."""
+        """``nonce`` is another one for each join, of at most ``MAX_NONCE_BYTES``.
+
+        ``retry_ms`` doubles after each round in which nothing came, up to ``MAX_RETRY_FACTOR`` times.
+        """
         self.is_done = False
         self.chunks: dict[int, int] = {}
         """How many chunks were taken from each peer."""
         self._disk = disk
         self._validators = validators
         self._namespace = chain_id.encode()
-        self._retry_ms = retry_ms
+        self._retry = _Retry(retry_ms, MAX_RETRY_FACTOR * retry_ms)
         self._effects = Outbox()
         self._peers = _Peers(index, len(validators))
         self._views = self.views_class(validators, self._namespace, nonce)
@@ -144,6 +159,8 @@ class SnapshotJoin:
             if peer not in self._views.reported:
                 self._effects.send(peer, ViewRequest(self._views.nonce))
         self._idle_rounds += 1
+        if self._idle_rounds > 1:
+            self._retry = self._retry.longer()
         if self._idle_rounds > ROUNDS_WITHOUT_PROGRESS and not (self._snapshot and self._snapshot.intake.is_complete):
             self._give_offer_up()
         self._asked = {peer: pieces for peer, pieces in self._asked.items() if peer in self._sending}
@@ -154,7 +171,7 @@ class SnapshotJoin:
             self._effects.send(peer, SnapshotRequest())
         else:
             self._ask_for_chunks(self._snapshot.intake)
-        self._effects.append(SetTimer(JOIN_TIMER, self._retry_ms))
+        self._effects.append(SetTimer(JOIN_TIMER, self._retry.delay_ms))
 
     def _give_offer_up(self) -> None:
         """Nobody has these chunks any more. The peer that offered them is asked last: it may offer them forever."""

@@ -7,7 +7,9 @@ those that pay.
 **Admission**, in this order; the first rule that fails gives the reason (:class:`Refusal`):
 
 1. It does not wait already. It is well-formed, for this chain and signed. A system instruction comes from a system
-   deployer. ``gas_limit`` lies between ``TX_BASE_CYCLES`` and its lane, ``cells_limit`` within its lane.
+   deployer. ``gas_limit`` and ``cells_limit`` cover what is charged before the transaction does anything
+   (:func:`_first_charge`), and lie within their lanes. Otherwise a block would carry the bytes of a payload that nobody
+   pays for.
 2. The nonce lies in the window of ``MAX_NONCES`` from the account's nonce on. The window bounds how many transactions
    of one sender wait.
 3. Both fee limits reach the floor: ``MIN_BASEFEE``, below which no basefee falls, and the newest final block's basefee
@@ -25,10 +27,13 @@ taken back.
 
 **Eviction.** In a full pool a transaction has a *place*, compared from left to right: whether it could run in the next
 block after those before it; whether it is less than ``NEAR_NONCES`` ahead of the account; the least tip per cycle that
-it and those of its sender before it pay at the newest basefee. A newcomer gets in if the pool's worst have lesser
-places than its own, at most ``MAX_EVICTIONS`` of them, which leave for it; of equals the youngest goes first. Only the
-last transaction of a sender is ever evicted, so that no queue is torn. To push out an honest transaction takes one that
-is funded, in turn and pays more; and no sender can do it with more than ``NEAR_NONCES`` at a time.
+it and those of its sender before it pay at the newest basefee; how few nonces it is ahead of the account. A newcomer
+gets in if the pool's worst have lesser places than its own, which leave for it; of equals the youngest goes first. At
+most ``MAX_EVICTIONS`` of those that leave could have run. Those that could not do not count: they may never pay, so
+they must not hold the room that a large transaction needs. Only the last transaction of a sender is ever evicted, so
+that no queue is torn. To push out an honest transaction takes one that is funded and in turn, and that pays more, or as
+much from a sender with fewer before it. No sender can push out with more than ``NEAR_NONCES`` at a time, and at equal
+tips every sender gets its first in before another has a second.
 
 **Leaving.** Of what was taken and does not become final, each leaves for one reason (:class:`Departure`). When a block
 becomes final, the mempool looks at the accounts that the block changed and at the oldest arrivals, nothing else.
@@ -51,6 +56,9 @@ from validator.chain.block import Header
 from validator.chain.genesis import Genesis
 from validator.chain.records import Account
 from validator.chain.transactions import (
+    Action,
+    Call,
+    Deploy,
     System,
     Transaction,
     TransactionError,
@@ -58,7 +66,9 @@ from validator.chain.transactions import (
     parse,
     transaction_hash,
 )
+from validator.primitives.params import Parameters
 from validator.primitives.types import Address, Hash
+from validator.pvm.deployment import byte_cycles
 from validator.transition.transition import PreparedTransaction
 
 MAX_TRANSACTIONS: Final = 20_000
@@ -70,7 +80,7 @@ NEAR_NONCES: Final = 16
 MAX_SENDER_BYTES: Final = 4 * 1024 * 1024
 FEE_FLOOR_DIVISOR: Final = 2
 MAX_EVICTIONS: Final = 16
-"""Transactions that leave for one newcomer."""
+"""Transactions that could run in the next block, and leave for one newcomer."""
 MAX_IDLE_SENDERS: Final = 20_000
 """Senders without a waiting transaction whose accounts are remembered."""
 MAX_BLOCKS_REFUSED: Final = 16
@@ -92,6 +102,7 @@ class Refusal(StrEnum):
     NOT_SYSTEM_DEPLOYER = "not_system_deployer"
     GAS_TOO_LOW = "gas_too_low"
     GAS_TOO_HIGH = "gas_too_high"
+    CELLS_TOO_LOW = "cells_too_low"
     CELLS_TOO_HIGH = "cells_too_high"
     STALE_NONCE = "stale_nonce"
     NONCE_TOO_HIGH = "nonce_too_high"
@@ -133,6 +144,15 @@ class Departed(NamedTuple):
     reason: Departure
 
 
+class PoolSizes(NamedTuple):
+    """How much a mempool keeps."""
+
+    transactions: int
+    transaction_bytes: int
+    idle_senders: int
+    """Senders of whom nothing waits, and whose accounts are remembered."""
+
+
 class Place(NamedTuple):
     """The rank of a transaction among those that compete for room; the greater, the better."""
 
@@ -140,6 +160,12 @@ class Place(NamedTuple):
     is_near: bool
     tip: int
     """Per cycle; the least of it and of those of its sender before it. :data:`NOT_RUNNABLE` if it cannot run."""
+    minus_ahead: int
+    """Of the nonces from the account's to its own; 0 if it cannot run. So senders that pay the same share the room."""
+
+
+NOWHERE: Final = Place(False, False, NOT_RUNNABLE, 0)
+"""The place of every transaction that cannot run."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -214,6 +240,11 @@ class Mempool:
     def __contains__(self, digest: Hash) -> bool:
         return digest in self._by_hash
 
+    @property
+    def sizes(self) -> PoolSizes:
+        """How much it keeps."""
+        return PoolSizes(len(self._by_hash), self._bytes, len(self._idle))
+
     def get(self, digest: Hash) -> PreparedTransaction | None:
         waiting = self._by_hash.get(digest)
         return None if waiting is None else waiting.prepared
@@ -268,10 +299,15 @@ class Mempool:
         p = self._genesis.parameters
         lane = p.lane_system_cycles if isinstance(transaction.action, System) else p.lane_user_cycles
         gas, cells = transaction.gas_limit, transaction.cells_limit
-        if gas < p.tx_base_cycles:
-            raise Refused(Refusal.GAS_TOO_LOW, f"gas_limit: {gas}, expected at least {p.tx_base_cycles}")
+        least_gas, least_cells = _first_charge(transaction.action, p)
+        if gas < least_gas:
+            raise Refused(Refusal.GAS_TOO_LOW, f"gas_limit: {gas}, expected at least {least_gas}")
         if gas > lane:
             raise Refused(Refusal.GAS_TOO_HIGH, f"gas_limit: {gas}, expected at most {lane}, its lane of a block")
+        if cells < least_cells:
+            raise Refused(
+                Refusal.CELLS_TOO_LOW, f"cells_limit: {cells}, expected at least {least_cells}, its payload's bytes"
+            )
         if cells > p.lane_user_cells:
             raise Refused(
                 Refusal.CELLS_TOO_HIGH,
@@ -325,13 +361,15 @@ class Mempool:
             if tip == NOT_RUNNABLE:
                 break
         if tip == NOT_RUNNABLE:
-            return Place(False, False, NOT_RUNNABLE)
-        return Place(True, transaction.nonce - sender.account.nonce < NEAR_NONCES, tip)
+            return NOWHERE
+        ahead = transaction.nonce - sender.account.nonce
+        return Place(True, ahead < NEAR_NONCES, tip, -ahead)
 
     def _worst_below(self, place: Place, count: int, size: int, former: _Waiting | None) -> list[_Waiting] | None:
         """The worst that free so many transactions and bytes; ``None`` if these do not all stand below a place."""
         heap = self._worst_first()
         found: list[_Waiting] = []
+        runnable = 0
         popped: list[_Worst] = []
         replaced = None if former is None else former.prepared.hash
         gone = set() if replaced is None else {replaced}
@@ -344,9 +382,10 @@ class Mempool:
             if waiting is None or not self._is_current(worst, waiting, gone):
                 continue
             popped.append(worst)
-            if worst.place >= place or len(found) == MAX_EVICTIONS:
+            if worst.place >= place or runnable == MAX_EVICTIONS:
                 break
             found.append(waiting)
+            runnable += worst.place.is_runnable
             gone.add(worst.hash)
             count, size = count - 1, size - waiting.size
             self._note_last(self._senders[waiting.transaction.sender], gone)
@@ -486,6 +525,17 @@ class Mempool:
                 del self._idle[oldest], self._senders[oldest]
 
 
+def _first_charge(action: Action, parameters: Parameters) -> tuple[int, int]:
+    """Cycles and cells that are charged before the transaction does anything: with less it only fails (SPEC §2)."""
+    match action:
+        case Call(payload=payload):
+            return parameters.tx_base_cycles, len(payload)
+        case Deploy(code=code):
+            return parameters.tx_base_cycles + byte_cycles(code), len(code)  # code is ASCII
+        case _:
+            return parameters.tx_base_cycles, 0
+
+
 def _cost(transaction: Transaction) -> int:
     """The most that a transaction can take from its sender."""
     cycles = transaction.gas_limit * transaction.max_fee_per_cycle
@@ -494,9 +544,10 @@ def _cost(transaction: Transaction) -> int:
 
 def _last_but(sender: _Sender, gone: Iterable[Hash]) -> _Waiting | None:
     """A sender's last transaction, but for those that are gone."""
-    staying = (nonce for nonce, waiting in sender.queue.items() if waiting.prepared.hash not in gone)
-    last = max(staying, default=None)
-    return None if last is None else sender.queue[last]
+    for nonce in sorted(sender.queue, reverse=True):
+        if sender.queue[nonce].prepared.hash not in gone:
+            return sender.queue[nonce]
+    return None
 
 
 def _require_bump(transaction: Transaction, former: Transaction) -> None:

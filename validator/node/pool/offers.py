@@ -7,10 +7,14 @@ The mempool follows the accounts that it knows from block to block (``Finalized.
 
 Offers are judged in the order in which they came, and by the same rules, those of clients (``Submit``, answered by
 ``Reply``) and those of peers. Taken transactions of a client are gossiped to all peers; those of a peer are not.
+
+What waits is bounded. Peers together hold at most half of the room, and each of them a quarter: no peer that gossips
+without end makes this validator refuse its own clients or the other peers.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -27,6 +31,10 @@ from validator.transition.transition import PreparedTransaction
 MAX_OFFERED_TRANSACTIONS: Final = 8_192
 """Transactions that wait for their senders' accounts."""
 MAX_OFFERED_BYTES: Final = 32 * 1024 * 1024
+PEERS_SHARE: Final = 2
+"""Peers together hold the room's part by this divisor."""
+PEER_SHARE: Final = 4
+"""Each peer holds the room's part by this divisor."""
 MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
 """Transaction bytes in one message to peers."""
 
@@ -62,9 +70,9 @@ class Offers:
         """Those that wait for the next read."""
         self._being_read: list[Offer] = []
         """Those whose senders' accounts are being read."""
-        self._transactions_held = 0
-        """In both."""
-        self._bytes_held = 0
+        self._transactions_held: Counter[int | None] = Counter()
+        """In both, by peer; those of clients under ``None``."""
+        self._bytes_held: Counter[int | None] = Counter()
 
     def submit(self, request: int, wires: Sequence[bytes]) -> list[Effect]:
         """Transactions come from a client."""
@@ -90,7 +98,8 @@ class Offers:
         """Nothing is taken any more: refuse all that waits."""
         offers = [*self._being_read, *self._offers]
         self._being_read, self._offers = [], []
-        self._transactions_held = self._bytes_held = 0
+        self._transactions_held.clear()
+        self._bytes_held.clear()
         return [effect for offer in offers for effect in _refuse_all(offer, Refused(reason, line))]
 
     def _checked(self, wires: Sequence[bytes]) -> list[PreparedTransaction | SubmitResult]:
@@ -104,13 +113,11 @@ class Offers:
 
     def _offer(self, offer: Offer) -> list[Effect]:
         count, size = len(offer.prepared), offer.size
-        is_too_much = (
-            self._transactions_held + count > MAX_OFFERED_TRANSACTIONS or self._bytes_held + size > MAX_OFFERED_BYTES
-        )
-        if is_too_much or not count:
+        has_room = _has_room(self._transactions_held, offer.peer, count, MAX_OFFERED_TRANSACTIONS)
+        if not count or not has_room or not _has_room(self._bytes_held, offer.peer, size, MAX_OFFERED_BYTES):
             return _refuse_all(offer, Refused(Refusal.BUSY, "too many transactions wait for admission; try again"))
-        self._transactions_held += count
-        self._bytes_held += size
+        self._transactions_held[offer.peer] += count
+        self._bytes_held[offer.peer] += size
         self._offers.append(offer)
         return self._judge_or_read()
 
@@ -130,8 +137,8 @@ class Offers:
     def _judge(self, offers: Sequence[Offer], accounts: Mapping[Address, Account]) -> list[Effect]:
         effects: list[Effect] = []
         for offer in offers:
-            self._transactions_held -= len(offer.prepared)
-            self._bytes_held -= offer.size
+            self._transactions_held[offer.peer] -= len(offer.prepared)
+            self._bytes_held[offer.peer] -= offer.size
             effects += self._judge_one(offer, accounts)
         return effects
 
@@ -154,6 +161,14 @@ class Offers:
         onward = batches(taken) if offer.peer is None else ()
         gossip: list[Effect] = [Send(None, encode_message(TransactionsMessage(batch))) for batch in onward]
         return gossip + _departures(departed) + _answer(offer, results)
+
+
+def _has_room(held: Counter[int | None], peer: int | None, more: int, room: int) -> bool:
+    """Whether so much more from a peer, or from a client (``None``), may wait."""
+    total = held.total() + more
+    if peer is None:
+        return total <= room
+    return total <= room and total - held[None] <= room // PEERS_SHARE and held[peer] + more <= room // PEER_SHARE
 
 
 def _refusal(digest: Hash, refusal: Refused) -> SubmitResult:

@@ -51,6 +51,7 @@ class Outage(Drill):
 
     validators: int = option(4, "number of validators; the last f+1 go down", least=4, most=64)
     down_s: int = option(15, "length of the outage, in seconds", least=2, most=600)
+    how: str = option("actor", "means of the kills; pod needs Kubernetes", choices=("actor", "process", "pod"))
     recovery_ms: int = option(10_000, "limit for the first new final block", least=100, most=600_000)
     pace_percent: int = option(50, "required block rate afterwards, in percent of the earlier one", most=100)
 
@@ -66,7 +67,7 @@ class Outage(Drill):
                     {"workload": "transfer", "count": 2},
                 ]
             },
-            faults=kills(down, AT_HEIGHT, self.down_s * 1_000),
+            faults=kills(down, AT_HEIGHT, self.down_s * 1_000, self.how),
             stop={"height": 80, "drain_blocks": 10, "timeout_s": TIMEOUT_S + self.down_s + STARTING_S},
             success={
                 "heights_compared": 60,

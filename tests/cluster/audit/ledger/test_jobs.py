@@ -162,6 +162,7 @@ def test_the_blocks_of_a_right_validator_are_not() -> None:
     assert faulty_words() == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "old", "new", "expected"), FAULTY)
 def test_the_blocks_of_faulty_validators_are_named(
     patched: pytest.MonkeyPatch, name: str, old: str, new: str, expected: str

@@ -284,10 +284,58 @@ def test_a_scan_that_may_have_ended_excuses_only_those_behind_the_last_fire() ->
     maker = chain(SCAN_LIMIT=2, TIE_BREAK="aged")
     best, middle, _last = (schedule(maker, max_priority_fee_per_cycle=tip) for tip in (9, 8, 1))
     maker.seal()
-    maker.fire(middle, tip=8)
+    used = LANE - CAP + 1  # so the last may not have fitted
+    receipt = maker.fire(middle, tip=8)
+    maker.fires[-1] = msgspec.structs.replace(
+        receipt, cycles=used, burned=pack_uint((2 * used + 10) * PRICE), tip=pack_uint(8 * used)
+    )
     maker.seal()
     assert passed_over(maker) == [(2, name(best))]
     assert books(maker).turns.unjudged == 1
+
+
+def test_a_scan_of_fires_alone_ends_only_behind_so_many_fires() -> None:
+    """Whatever the number of timers that are due: all gas limits fitted, and nothing was carried before the last."""
+    maker = chain(SCAN_LIMIT=2, TIE_BREAK="aged")
+    first, second, *others = (schedule(maker, max_priority_fee_per_cycle=tip) for tip in (9, 8, 7, 1))
+    maker.seal()
+    maker.fire(first, tip=9)
+    maker.seal()
+    assert {key for _, key in passed_over(maker)} == {name(timer) for timer in (second, *others)}
+    full = chain(SCAN_LIMIT=2, TIE_BREAK="aged")
+    first, second, *others = (schedule(full, max_priority_fee_per_cycle=tip) for tip in (9, 8, 7, 1))
+    full.seal()
+    full.fire(first, tip=9)
+    full.fire(second, tip=8)
+    full.seal()
+    assert passed_over(full) == []
+    assert books(full).turns.unjudged == 2
+
+
+@pytest.mark.parametrize(("tip", "is_rich", "is_told"), [(9, True, True), (0, True, False), (9, False, False)])
+def test_removals_that_use_up_their_budget_keep_no_timer_waiting_that_is_paid_for(
+    tip: int, is_rich: bool, is_told: bool
+) -> None:
+    """The lanes are apart (SPEC §11): one whose turn came, and whose payer could pay, fires all the same."""
+    maker = chain(SCAN_LIMIT=2, TIMER_GC_CYCLES=4 * 200, TIE_BREAK="aged")
+    dead = [schedule(maker, max_priority_fee_per_cycle=TIP) for _ in range(4)]
+    item = msgspec.structs.replace(
+        maker.scheduled(1, b"[]"), actor=OTHER, fee_payer=OTHER, max_priority_fee_per_cycle=pack_uint(tip)
+    )
+    maker.transact(Call(OTHER, "run", b"[]"), Effects(scheduled=(item,)))
+    spend_all(maker)
+    if not is_rich:
+        held = Ledger(maker.genesis).accounts.balances[OTHER] + FUNDS
+        moved = Movement(OTHER, ACTOR, pack_uint(held))
+        maker.transact(Call(OTHER, "run", b"[]"), Effects(movements=(moved,)))
+        spend = Movement(ACTOR, USER_ADDRESS, pack_uint(held))
+        maker.transact(Call(ACTOR, "run", b"[]"), Effects(movements=(spend,)))
+    maker.seal()
+    for timer in dead:
+        destroy(maker, timer)
+    maker.seal()
+    assert [key for _, key in passed_over(maker)] == ([name(item)] if is_told else [])
+    assert books(maker).turns.unjudged == (0 if is_told else 1)
 
 
 def test_first_in_first_out_the_first_of_all_that_wait_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:

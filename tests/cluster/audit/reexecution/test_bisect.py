@@ -24,7 +24,7 @@ from cluster.record.archive import DivergedExecution, decode_traces, encode_trac
 from cluster.report.results import finish_run
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
-from cluster.tools.mutation.detection_scenarios import scenario_of
+from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
 from validator.chain.records import GLOBALS, account_key, fires_key, storage_key, timer_key
 from validator.primitives.codec import encode
 
@@ -71,11 +71,12 @@ def test_a_wrong_refund_is_found_in_its_transaction() -> None:
     assert int(field["theirs"].replace(",", "")) == int(field["right"].replace(",", "")) + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mutant", "kind", "key"),
     [
         ("p50-not-wired", "prices and counters", GLOBALS),
-        pytest.param("ties-by-insertion", "fire", b"a", marks=pytest.mark.slow),
+        ("ties-by-insertion", "fire", b"a"),
     ],
 )
 def test_other_bugs_are_found_where_they_are(mutant: str, kind: str, key: bytes) -> None:
@@ -96,6 +97,7 @@ def test_another_root_over_the_same_values_is_the_state_tree(doubled: Books) -> 
     assert (page["step"], page["keys"], page["note"]) == (None, [], bisecting.STATE_TREE)
 
 
+@pytest.mark.slow
 def test_a_bug_that_does_not_repeat_is_found_by_what_was_kept() -> None:
     (page,) = books_of("fires-again-after-restart").bisections
     assert page["note"] == bisecting.NOT_REPEATED

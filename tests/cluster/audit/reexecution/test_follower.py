@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import accumulate, chain, repeat
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from cluster.audit.reexecution import reexecutor as module
-from cluster.audit.reexecution.follower import MODULE, Progress
-from cluster.audit.reexecution.reexecutor import Reexecution, Reexecutor
+from cluster.audit.reexecution.follower import MODULE, Progress, _Orders, follow
+from cluster.audit.reexecution.reexecutor import NOTEWORTHY_S, Measured, Reexecution, Reexecutor
 from cluster.common.checkout import ROOT
 from cluster.record.archive import BlockRecord, Reexecuted
 from cluster.record.chain_store import FileBlocks
@@ -91,6 +94,20 @@ def test_it_stops_at_the_first_block_that_gives_something_else(
     assert process.wait(WAIT_S) == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="policies of Linux")
+def test_it_runs_where_a_processor_is_idle_until_the_testnet_is_at_rest() -> None:
+    code = (
+        "import os, threading; from cluster.audit.reexecution import follower as f; f._yield_to_others();"
+        "print(os.sched_getscheduler(0));"
+        "other = threading.Thread(target=f._yield_no_more); other.start(); other.join();"
+        "print(os.sched_getscheduler(0))"
+    )
+    found = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=WAIT_S).split()
+    assert found[0] == str(os.SCHED_IDLE)
+    if os.geteuid() == 0:  # others may go back only where their limits allow it
+        assert found[1] == str(os.SCHED_OTHER)
+
+
 def test_it_ends_with_the_driver(record: RunRecord, store: FileBlocks, process: subprocess.Popen[bytes]) -> None:
     feed(process, store, list(record.validators[0].blocks)[:5])
     assert process.stdin is not None
@@ -118,3 +135,49 @@ def test_a_chain_that_was_executed_beside_is_not_executed_again(
     assert Reexecution(record.genesis, chain, Reexecuted(len(chain), "")).first_mismatch() is None
     found = Reexecution(record.genesis, chain, Reexecuted(6, "", "another root")).first_mismatch()
     assert found is not None and (found.height, found.reason) == (7, "another root")
+
+
+# --- processor time ---------------------------------------------------------------------------------------------------
+
+
+def clock_of(*seconds: float) -> Callable[[], float]:
+    """A clock on which the first measurements take so long, and all others none."""
+    moments: Iterator[float] = accumulate(chain.from_iterable((0.0, each) for each in chain(seconds, repeat(0.0))))
+    return lambda: next(moments)
+
+
+LONG, LONGER = NOTEWORTHY_S, 2 * NOTEWORTHY_S
+
+
+@pytest.mark.parametrize(
+    ("seconds", "slowest"),
+    [
+        ([LONG - 0.01] * 3, None),
+        ([0.0, LONG, LONGER], Measured(2, LONG)),
+        ([LONGER, LONG - 0.01, 0.0, 0.0], None),
+        ([LONGER, LONGER, LONG, LONG, LONG, LONGER], Measured(1, LONGER)),
+        ([LONG, LONG, LONGER, LONGER], Measured(2, LONGER)),
+    ],
+    ids=["short", "the better of two", "only once", "the longest stays", "a longer one"],
+)
+def test_a_block_that_takes_long_is_executed_twice_and_the_slowest_is_kept(
+    record: RunRecord, seconds: list[float], slowest: Measured | None
+) -> None:
+    reexecutor = Reexecutor(record.genesis, clock_of(*seconds))
+    for block in list(record.validators[0].blocks)[:4]:
+        assert reexecutor.take(block) is None
+    assert reexecutor.slowest == slowest
+
+
+def test_what_it_measures_is_said_at_the_end(
+    record: RunRecord, store: FileBlocks, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    for block in record.validators[0].blocks:
+        store.append(block)
+    store.flush()
+    orders = _Orders(io.BytesIO())
+    orders._height, orders._is_end = HEIGHT, True
+    with store.path.open("rb") as file:
+        follow(Reexecutor(record.genesis, clock_of(LONGER, LONG)), file, orders, lambda: 0.75)
+    told = msgspec.json.decode(capfdbinary.readouterr().out.splitlines()[-1], type=Progress)
+    assert (told.slowest_height, told.slowest_s, told.full_block_s) == (1, LONG, 0.75)

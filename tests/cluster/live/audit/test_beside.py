@@ -58,6 +58,7 @@ def test_it_executes_what_the_store_has_and_enters_the_result(record: RunRecord,
     assert record.problems == []
 
 
+@pytest.mark.slow
 def test_a_difference_is_told_once(record: RunRecord, beside: ReexecutionBeside) -> None:
     for height, block in enumerate(record.validators[0].blocks, start=1):
         receipts = decode(block.receipts, BlockReceipts)

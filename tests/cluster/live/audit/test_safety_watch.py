@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -101,6 +102,24 @@ def test_a_right_run_evaluates_every_rule_that_is_watched_live() -> None:
     assert found.violations == []
     assert {rule for rule, count in found.counts.items() if count} == set(WATCHED_LIVE)
     assert found.counts["certificates"] == 24, "one of each statement is judged"
+
+
+def test_another_driver_goes_on_with_what_was_evaluated_and_found() -> None:
+    record = record_of(make_chain(12))
+    first = LiveAudit(record, lambda: 7.0)
+    first.safety = watch_of(record)
+    certify(record, first.safety)
+    first.safety.take(0, [VoteSent(View(2), NOTARIZE, View(1), digest) for digest in (b"b", b"c")])
+    first.go_round()
+    counts = dict(first.safety.log.counts)
+    second = LiveAudit(record, lambda: 9.0)
+    second.safety = watch_of(record)
+    second.take_over(pickle.loads(pickle.dumps(first.state())))
+    second.go_round()
+    assert second.page["violations"]["safety"] == 1
+    found = second.safety.record()
+    assert found.violations == first.safety.log.violations != []
+    assert found.counts == counts, "blocks are evaluated once by each driver, and count once"
 
 
 def test_a_certificate_that_is_not_a_quorums_is_told_though_a_good_one_came_first() -> None:

@@ -25,7 +25,7 @@ from cluster.live.network.transport import PeerAddress
 from cluster.live.processes.processes import Process
 from cluster.record.run import Lag
 from cluster.scenario import Scenario
-from cluster.scenario.sections.release import Release
+from cluster.scenario.sections.faults import Release
 from tests.cluster.records import make_record
 
 JOINS_AT = 9
@@ -86,7 +86,7 @@ def hosts_of(phases: list[Phase]) -> tuple[Hosts, list[FakeActor]]:
     views = [ValidatorView(0, READY, []), ValidatorView(1, LoopState(), [])]
     actors = [FakeActor(HostView(PID, views)) for _ in phases]
     session: Any = SimpleNamespace(ray=FakeRay(actors))
-    nodes = NodeWatch(session, lambda hosts, node, reason: None, lambda notice: None)
+    nodes = NodeWatch(session, lambda hosts, node, reason: None, lambda notice: None, lambda seconds: None)
     hosts = Hosts(
         session, lambda view: None, lambda host: None, lambda host, why, words: None, lambda problem: None, nodes
     )
@@ -247,6 +247,48 @@ def test_a_host_of_a_lost_node_starts_elsewhere_and_is_no_failure(
     assert (host.phase, host.pid, watched.told[1:]) == (Phase.UP, 8, ["up"])
 
 
+class Doubted:
+    """A host whose actor Ray has given up, in a cluster of several nodes, and its node."""
+
+    def __init__(self, watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_node_lost = False
+        self.node = FakeActor(HostView(0, []))
+        self.node.is_silent = True
+        watched.ray.actors[id(self.node)] = self.node
+        watched.hosts._session.outlast = self._outlast  # type: ignore[method-assign]
+        watched.hosts.nodes._is_needed = True
+        monkeypatch.setattr(watched.hosts.nodes, "look", lambda: None)
+        monkeypatch.setattr(watched.hosts.nodes, "is_lost", lambda host: self.is_node_lost)
+        watched.actor.answers["observe"] = RuntimeError("The actor died")
+        watched.look(3)
+
+    def _outlast(self, node_id: str, seconds: float) -> Any:
+        return id(self.node), f"{node_id} for {seconds:g} s"
+
+
+def test_a_host_that_ended_on_a_node_that_stays_is_lost(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    doubted = Doubted(watched, monkeypatch)
+    assert (watched.host.phase, watched.host.is_running, watched.told) == (Phase.DOUBTED, False, [])
+    doubted.node.answers["node for 2 s"] = None
+    doubted.node.is_silent = False
+    watched.look(2)
+    assert (watched.host.phase, watched.told) == (Phase.DEAD, ["lost: The actor died, None"])
+
+
+def test_a_host_that_ended_with_its_node_is_no_failure(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray tells of the actor's end at once, and of the node's only when the node has not answered for long."""
+    doubted = Doubted(watched, monkeypatch)
+    doubted.node.answers["node for 2 s"] = RuntimeError("the node takes no tasks")
+    doubted.node.is_silent = False
+    watched.look(5)
+    assert (watched.host.phase, watched.told) == (Phase.DOUBTED, []), "asked again and again"
+    doubted.is_node_lost = True
+    watched.look()
+    watched.host.lose_place()
+    watched.look(2)
+    assert (watched.host.phase, watched.host.processes.deaths, watched.told) == (Phase.DOWN, 1, [])
+
+
 def test_what_hosts_tell_of_their_lag_is_entered_in_the_runs_time(watched: Watched) -> None:
     spans = [LagSpan(61_000.0, 62_000.0, 400.0), LagSpan(62_000.0, 63_000.0, 30.0)]
     watched.actor.answers["observe"] = HostView(PID, [ValidatorView(0, READY, [])], lags=spans)
@@ -267,10 +309,13 @@ def test_what_hosts_tell_of_their_lag_is_entered_in_the_runs_time(watched: Watch
     assert watched.hosts.take_lags() == [], "once"
 
 
-def test_words_of_an_older_process_are_not_those_of_the_last_one(watched: Watched) -> None:
+@pytest.mark.parametrize(
+    "words", [LastWords(3, 0, "long ago"), LastWords(PID, 0, "in another container, which gave this id, too", 9)]
+)
+def test_words_of_an_older_process_are_not_those_of_the_last_one(watched: Watched, words: LastWords) -> None:
     watched.actor.answers["observe"] = ConnectionError("unavailable")
     watched.look()
-    watched.answer_as(8, LastWords(3, 0, "long ago"))
+    watched.answer_as(8, words)
     watched.look(3)
     assert watched.told == ["lost: unavailable, None", "up"]
 
@@ -386,10 +431,10 @@ def test_code_is_compiled_once(compiling: Compiling) -> None:
 def test_why_code_could_not_be_compiled_is_said(compiling: Compiling, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = compiling.watched
     compiling.task.is_silent = False
-    compiling.task.answers["compiled"] = RuntimeError("No module named 'cluster.tools.warm_up'")
+    compiling.task.answers["compiled"] = RuntimeError("No module named 'cluster.tools.cli.warm_up'")
     compiling.prepare(Release("2", "/new"))
     watched.look()
-    told = ["/new could not be compiled beforehand: No module named 'cluster.tools.warm_up'", "compiled"]
+    told = ["/new could not be compiled beforehand: No module named 'cluster.tools.cli.warm_up'", "compiled"]
     assert watched.told == ["compiles /new", *told]
     watched.told.clear()
     compiling.task.is_silent = True

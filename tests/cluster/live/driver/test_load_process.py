@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from cluster.live.driver.load_process import ENDPOINTS_FILE, LoadProcess, plan_load
+from cluster.live.driver.load_process import ENDPOINTS_FILE, LOG_FILE, LoadProcess, plan_load
 from cluster.scenario import Scenario
+from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
+from tests.loadgen.own_workloads import acting, group
 
+WAIT_S = 60
 SCENARIO = {"name": "loaded", "load": {"users": [{"workload": "heartbeat", "count": 1, "interval_ms": 100}]}}
 
 
@@ -33,3 +38,54 @@ def test_a_validator_that_moves_keeps_its_place_and_one_that_joins_gets_none(loa
     assert endpoints(tmp_path) == ["http://c:2", "http://b:1"]
     load.go({1: "http://b:1"})
     assert endpoints(tmp_path) == ["http://c:2", "http://b:1"], "nothing is known of the other one"
+
+
+SHAPE = """
+from locust import LoadTestShape, User, task
+
+class Waiter(User):
+    @task
+    def wait_a_moment(self):
+        pass
+
+class Short(LoadTestShape):
+    def tick(self):
+        return (1, 1) if self.get_run_time() < 1 else None
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_load_whose_shape_is_over_has_not_ended_early(tmp_path: Path, processes: int) -> None:
+    load = {"processes": processes, "locust": [{"name": "short", "source": SHAPE}]}
+    scenario = Scenario.model_validate({"name": "shaped", "load": load})
+    found = LoadProcess(plan_load(scenario, 1, "chain", tmp_path, 60), tmp_path)
+    try:
+        wait_for(lambda: found.is_ready or found.ended_early)
+        assert not found.ended_early
+        found.go({0: "http://127.0.0.1:1"})
+        wait_for(lambda: found.exit_code is not None)
+        assert (found.exit_code, found.ended_early) == (0, False), (tmp_path / LOG_FILE).read_text()
+    finally:
+        found.finish(lambda: None)
+
+
+def wait_for(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        os.sched_yield()
+
+
+@pytest.mark.slow
+def test_a_workload_that_raises_an_exception_is_the_reason_of_an_early_end(tmp_path: Path) -> None:
+    scenario = Scenario.model_validate({"name": "broken", "load": {"users": [group(acting("return [1 / 0]"))]}})
+    chain = FakeChain()
+    found = LoadProcess(plan_load(scenario, 1, "chain", tmp_path, 60), tmp_path)
+    try:
+        with ServerThread(FakePages(chain, 0)) as server:
+            found.go({0: server.url})
+            wait_for(lambda: found.ended_early)
+        assert found.exit_code == 1 and found.reason == ": file own.py, line 14: ZeroDivisionError: division by zero"
+    finally:
+        assert found.finish(lambda: None).lost == (found.reason.removeprefix(": "),)

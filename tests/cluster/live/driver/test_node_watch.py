@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from cluster.common.errors import BadInput
+from cluster.common.errors import BadInput, TestnetError
 from cluster.live.driver import node_watch
 from cluster.live.driver.node_watch import LEASE_S, LEASE_SLACK_S, LOOK_EVERY_S, NEW_NODE_PATIENCE_S, NodeWatch
 from cluster.live.driver.ray_session import Place
@@ -46,6 +47,9 @@ class FakeSession:
     def forget(self, actor: Any) -> None:
         self.forgotten.append(actor)
 
+    def have_ended(self, ended: Iterable[Process]) -> bool:
+        return False  # those of other machines
+
     def replace_node(self) -> None:
         self.replaced += 1
 
@@ -63,8 +67,11 @@ class FakeSession:
             if not (forgets and node.node_id == node_id)
         ]
 
-    def join(self, node_id: str) -> None:
-        self.listed.append(RayNode(node_id, f"address of {node_id}", {}, {}))
+    def join(self, node_id: str, **resources: float) -> None:
+        self.listed.append(RayNode(node_id, f"address of {node_id}", {}, resources))
+
+    def pass_time(self) -> None:
+        """Somebody waits for a node."""
 
 
 def cluster_of(nodes: int) -> Any:
@@ -74,15 +81,23 @@ def cluster_of(nodes: int) -> Any:
 class Cluster:
     """A watch over the hosts of a scenario, and a clock."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, validators: Any, nodes: int = 4, **fields: Any) -> None:
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        validators: Any,
+        nodes: int = 4,
+        session: Any = None,
+        are_all_pinned: bool = False,
+        **fields: Any,
+    ) -> None:
         patch.setattr(node_watch, "Leases", lambda ray, hosts, lease_s: SimpleNamespace(close=lambda: None))
         self.now_s = 1_000.0
         patch.setattr(time, "monotonic", lambda: self.now_s)
-        self.session = cluster_of(nodes)
+        self.session: Any = session or cluster_of(nodes)
         self.notices: list[str] = []
         self.lost: list[tuple[list[int], str, str, list[bool]]] = []
         self.on_lost: Callable[[], None] = lambda: None
-        self.watch = NodeWatch(self.session, self._lost, self.notices.append)
+        self.watch = NodeWatch(self.session, self._lost, self.notices.append, self.wait, are_all_pinned)
         scenario = Scenario.model_validate({"name": "nodes", "validators": validators} | fields)
         places = self.watch.place_all(scenario, "127.0.0.1", self.start)
         section = scenario.validators
@@ -94,6 +109,10 @@ class Cluster:
             host.reports.addresses = [ValidatorAddress(index, "", PeerAddress("", 0), "") for index in carried]
             self.hosts.append(host)
         self.watch.watch(self.hosts)
+
+    def wait(self, seconds: float) -> None:
+        self.now_s += seconds
+        self.session.pass_time()
 
     def start(self, host: Host) -> None:
         host.actor = f"another actor-{host.number}"
@@ -248,6 +267,93 @@ def test_what_a_node_takes_with_it_is_told_before_the_start(patch: pytest.Monkey
     cluster = Cluster(patch, {"count": 4}, nodes=1)
     (notice,) = cluster.notices
     assert notice.endswith("would take 2 validators, and the network survives the loss of 1")
+
+
+class JoiningSession(FakeSession):
+    """A cluster whose nodes, one for each host, join one after the other."""
+
+    def __init__(self, *joining: int) -> None:
+        super().__init__(0)
+        self.joining = list(joining)
+
+    def pass_time(self) -> None:
+        if self.joining:
+            self.join_for(self.joining.pop(0))
+
+    def join_for(self, host: int, name: str = "p") -> None:
+        self.join(f"{name}{host}", stampede_validators=1.0, **{f"stampede_host_{host}": 1.0})
+
+
+def test_the_nodes_of_all_hosts_are_waited_for_at_the_start(patch: pytest.MonkeyPatch) -> None:
+    session = JoiningSession(3, 1, 2)
+    session.join_for(0)
+    session.join("n9")
+    cluster = Cluster(patch, {"count": 4}, session=session)
+    assert cluster.places == ["p0", "p1", "p2", "p3"]
+    assert cluster.notices == [
+        "hosts 1, 2, 3: waiting for Ray nodes with the resources stampede_host_1, stampede_host_2, stampede_host_3"
+    ], "once"
+    assert cluster.now_s == 1_000.0 + 3 * LOOK_EVERY_S
+
+
+def test_hosts_of_a_deployment_wait_before_the_first_node_is_there(patch: pytest.MonkeyPatch) -> None:
+    assert Cluster(patch, {"count": 1}, session=JoiningSession(0), are_all_pinned=True).places == ["p0"]
+    assert Cluster(patch, {"count": 1}, session=JoiningSession(0)).places == ["head"], "they may not come"
+
+
+def test_a_host_whose_node_does_not_come_is_named(patch: pytest.MonkeyPatch) -> None:
+    session = JoiningSession(0, 3)
+    session.join_for(1)
+    with pytest.raises(TestnetError) as error:
+        Cluster(patch, {"count": 4}, session=session)
+    assert str(error.value) == (
+        "host 2 cannot be placed: no Ray node with stampede_host_2 joined within 300 s; expected a node with such a"
+        " resource for each host, or for none"
+    )
+
+
+def test_a_host_waits_for_the_node_that_brings_its_disk(patch: pytest.MonkeyPatch) -> None:
+    session = JoiningSession()
+    for host in range(4):
+        session.join_for(host)
+    cluster = Cluster(patch, {"count": 4}, session=session)
+    session.join("n9")
+    for life in (1, 2):
+        session.lose(cluster.hosts[2].place.node_id, forgets=True)
+        cluster.look()
+        assert cluster.places == ["p0", "p1", None, "p3"]
+        for _ in range(3):
+            cluster.look(10 * NEW_NODE_PATIENCE_S)
+            assert cluster.places[2] is None, "neither the head nor another node has its disk"
+        waits = "host 2 waits for a Ray node with stampede_host_2: its disk comes with it"
+        assert cluster.notices[-1] == waits and cluster.notices.count(waits) == life, "said once a loss"
+        session.join_for(2, name=f"life-{life}-")
+        cluster.look()
+        assert cluster.places == ["p0", "p1", f"life-{life}-2", "p3"]
+        assert cluster.hosts[2].pending_disk_operations == [("arrive", (2, life, life))]
+        cluster.hosts[2].pending_disk_operations.clear()
+        cluster.hosts[2].processes.current = Process(7, life)
+        cluster.hosts[2].phase = Phase.UP
+
+
+def test_another_driver_knows_that_a_host_waits_for_its_node(patch: pytest.MonkeyPatch) -> None:
+    session = JoiningSession()
+    for host in range(4):
+        session.join_for(host)
+    cluster = Cluster(patch, {"count": 4}, session=session)
+    session.lose("p1", forgets=True)
+    cluster.look()
+    another = NodeWatch(cluster.session, cluster._lost, cluster.notices.append, cluster.wait)
+    scenario = Scenario.model_validate({"name": "nodes", "validators": 4})
+    hosts: list[Host] = pickle.loads(pickle.dumps(cluster.hosts))
+    another.take_over(hosts, scenario, "127.0.0.1", cluster.start, cluster.watch.lost)
+    cluster.now_s += 10 * NEW_NODE_PATIENCE_S
+    another.look()
+    assert not hosts[1].is_placed
+    session.join_for(1, name="q")
+    cluster.now_s += LOOK_EVERY_S
+    another.look()
+    assert hosts[1].place.node_id == "q1"
 
 
 class FakeRay:

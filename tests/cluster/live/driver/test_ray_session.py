@@ -6,10 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 import ray
 import yaml
@@ -107,6 +109,29 @@ class SilentNode:
         if isinstance(answer, Exception):
             raise answer
         return answer
+
+
+@pytest.mark.slow
+@pytest.mark.live
+@pytest.mark.parametrize(("nodes", "lease_s"), [(1, None), (2, 60.0)])
+def test_a_ray_of_our_own_listens_on_loopback_alone(nodes: int, lease_s: float | None) -> None:
+    folders: list[Path] = []
+    session = RaySession.start(on_folder=folders.append, nodes=nodes, lease_s=lease_s)
+    try:
+        session.ray.get(session.ray.remote(lambda: None).remote())
+        ours = processes.with_descendants(processes.using(folders[0]))
+        listening = {
+            (processes.command(process), connection.laddr.ip)
+            for process in ours
+            for connection in psutil.Process(process.pid).net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert {node.address for node in session.nodes()} == {"127.0.0.1"}
+    finally:
+        session.close([])
+    assert {name for name, _ in listening} >= {"gcs_server", "raylet"}
+    assert [found for found in sorted(listening) if not ip_address(found[1].removeprefix("::ffff:")).is_loopback] == []
+    assert not processes.using(folders[0]) and not folders[0].exists()
 
 
 def test_of_processes_of_a_silent_node_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host.host import NO_WORD
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import LastWords
+from cluster.live.kubernetes.api import KubernetesApi
+from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
+from tests.cluster.live.kubernetes.api_server import kubernetes_api, pod_of_host
 
 LOST = {"kind": "lose_node", "target": "validator-3", "at_height": 5, "down_ms": 1_000, "disks": "kept"}
 
@@ -29,6 +33,15 @@ class Hosts:
         self.nodes = self
         self.ends = True
         self.ended: list[tuple[str, bool]] = []
+        self.on_lost: Callable[[], None] = lambda: None
+        """As the driver is told of a lost node."""
+
+    def carrying(self, indices: Sequence[int]) -> list[Host]:
+        return [self.all[index] for index in indices]
+
+    def kill(self, host: Host, by_ray: bool) -> None:
+        self.ended.append((f"host {host.number}", by_ray))
+        host.went_down()
 
     def host_of(self, index: int) -> Host:
         return self.all[index]
@@ -39,8 +52,12 @@ class Hosts:
     def resume(self, host: Host) -> None:
         pass
 
-    def validators_on(self, place: Place) -> list[int]:
-        return [host.number for host in self.all if host.is_placed and host.place == place]
+    def hosts_on(self, place: Place) -> list[Host]:
+        return [host for host in self.all if host.is_on_a_node and host.place == place]
+
+    def lose(self, place: Place, reason: str) -> None:
+        self.on_lost()
+        self.end(place, False)
 
     def end(self, place: Place, kills: bool) -> None:
         self.ended.append((place.node_id, kills))
@@ -54,7 +71,7 @@ def four_hosts() -> Any:
 
 
 class Run:
-    def __init__(self, *faults: dict[str, Any]) -> None:
+    def __init__(self, *faults: dict[str, Any], api: KubernetesApi | None = None) -> None:
         self.now_ms, self.height = 0.0, 1
         self.hosts = four_hosts()
         scenario = Scenario.model_validate({"name": "stage", "validators": 4, "faults": list(faults)})
@@ -66,6 +83,7 @@ class Run:
             lambda: self.height,
             lambda text: None,
             lambda index, url: None,
+            Leftovers(api, lambda text: None),
         )
 
     def reach(self, height: int, after_ms: float = 0.0) -> None:
@@ -94,6 +112,49 @@ def test_a_node_that_is_not_ended_is_no_effect_and_holds_nobody_down() -> None:
     run.reach(5)
     assert not any(host.is_held_down for host in run.hosts.all)
     assert not run.stage.engine.records[0].took_effect
+
+
+@pytest.mark.parametrize(
+    ("how", "evidence"),
+    [
+        ("pod", "pod smoke-host-3-x7k2p was deleted"),
+        ("node", "pod smoke-host-3-x7k2p was evicted from machine-0"),
+        ("chaos-mesh", "Chaos Mesh killed pod smoke-host-3-x7k2p (podchaos smoke-"),
+    ],
+)
+def test_a_pod_is_taken_and_the_loss_of_its_node_is_the_fault_that_was_planned(how: str, evidence: str) -> None:
+    plan = {"kind": "kill", "how": how, "target": "validator-3", "at_height": 5, "down_ms": 1_000}
+    with kubernetes_api() as cluster:
+        cluster.add(*(pod_of_host(number) for number in range(4)))
+        run = Run(plan, api=cluster.api())
+        for host in run.hosts.all:
+            host.place = Place(f"pod-{host.number}", "")
+        run.hosts.on_lost = lambda: run.stage.engine.on_loss([3], "node b", "its pod is gone")
+        run.reach(5)
+        assert how == "chaos-mesh" or "smoke-host-3-x7k2p" not in cluster.pods
+        assert len(cluster.pods) >= 3
+    (record,) = run.stage.engine.records
+    assert record.targets == ("validator-3",) and record.took_effect, "the loss is no other fault"
+    assert [host.is_held_down for host in run.hosts.all] == [False, False, False, True]
+    run.reach(6, after_ms=1_000)
+    host = run.hosts.all[3]
+    assert not host.is_held_down, "and it is placed once its node is there"
+    host.actor, host.phase, host.processes.current = "back", Phase.UP, Process(8, 3)
+    host.reports.states = {3: LoopState(ready=True, recovered_height=4)}
+    run.stage.engine.on_up()
+    run.reach(7)
+    assert evidence in record.evidence and record.evidence.endswith(
+        "process 7 gone, 8 in its place, recovered height 4"
+    )
+    assert record.lost_disks == () and record.ended_ms is not None
+
+
+def test_without_a_cluster_a_kill_of_chaos_mesh_is_a_signal_and_says_so() -> None:
+    run = Run({"kind": "kill", "how": "chaos-mesh", "target": "validator-3", "at_height": 5, "down_ms": 1_000})
+    run.reach(5)
+    assert run.hosts.ended == [("host 3", False)], "by no Ray"
+    (words,) = run.stage.means.describe([3])
+    assert "not by Chaos Mesh" in words
 
 
 def test_a_host_that_heard_nothing_of_the_driver_was_cut_off() -> None:

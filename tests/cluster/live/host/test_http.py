@@ -337,11 +337,40 @@ def test_bad_bodies(validator: ServerThread, headers: dict[str, str], body: byte
 @example("application/json", '"²0"'.encode())
 def test_no_body_is_a_bug(content_type: str, body: bytes) -> None:
     try:
-        wires, status = http._body_decoder(content_type)(body), 200
+        wires, status = http._body_decoder(content_type, "address", "0x")(body), 200
     except HTTPException as refusal:
         wires, status = [], refusal.status_code
     assert status in (200, 400)
     assert all(isinstance(wire, bytes) for wire in wires)
+
+
+def test_accounts_in_a_batch(validator: ServerThread) -> None:
+    transaction = transfer(0)
+    post_one = request(validator, "POST", "/transactions", msgspec.msgpack.encode([transaction]), MESSAGEPACK)
+    assert post_one[0] == 200
+    sender, other = address_of(bytes(SigningKey(b"k" * 32).verify_key)), b"\x77" * 20
+    body = json.dumps(["0x" + sender.hex(), other.hex()]).encode()
+    status, page, _ = request(validator, "POST", "/accounts", body, JSON)
+    assert (status, page["height"]) == (200, validator.pages._chain.height)
+    singles = [request(validator, "GET", f"/accounts/0x{address.hex()}")[1] for address in (sender, other)]
+    for single in singles:
+        del single["code"]
+    assert page["accounts"] == singles
+    assert request(validator, "POST", "/accounts", msgspec.msgpack.encode([sender, other]), MESSAGEPACK)[1] == page
+    assert request(validator, "POST", "/accounts?amounts=text", body, JSON)[1]["accounts"][1]["balance"] == str(2**100)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        (b'["0xab"]', 400, "body: address 0 has 1 bytes, expected 20"),
+        (b'["' + b"11" * 20 + b'", "0xxx"]', 400, "body: address 1 is no hex text"),
+        (json.dumps(["0x" + "11" * 20] * 1_025).encode(), 413, "batch of 1025 addresses, expected at most 1024"),
+    ],
+)
+def test_bad_batches_of_accounts(validator: ServerThread, body: bytes, status: int, words: str) -> None:
+    got, page, _ = request(validator, "POST", "/accounts", body, JSON)
+    assert_error(got, page, status, words)
 
 
 def test_content_type_parameters_are_ignored(validator: ServerThread) -> None:

@@ -93,6 +93,16 @@ def test_a_renewal_counts_from_the_clock_that_the_driver_heard(clock: Clock) -> 
     assert look(lease, clock, 1.0) == [False, True]
 
 
+def test_a_process_that_was_started_since_the_driver_heard_has_a_whole_lease(clock: Clock) -> None:
+    """Ray starts a killed host again under the same actor; on a busy machine that takes longer than a lease."""
+    heard_s = Lease(lambda length_s: None, now_s=clock).renew(5.0)
+    clock.now_s += 60.0
+    lease = Lease(lambda length_s: None, now_s=clock)
+    clock.now_s += 1.0
+    lease.renew(5.0, heard_s)
+    assert look(lease, clock, 4.0, step_s=2.0) == [False, True], "it counts from the start"
+
+
 def test_a_renewal_from_another_machine_counts_from_now_on(clock: Clock) -> None:
     lease = Lease(lambda length_s: None, now_s=clock)
     lease.renew(5.0, 1e9)

@@ -311,8 +311,7 @@ def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path, monkeypatc
     async def test() -> None:
         async with network(tmp_path) as members:
             member = members[0]
-            subscription = member.loop.pages.subscribe(None, EventFilter())
-            assert subscription is not None
+            subscription = member.loop.pages.subscribe("", None, EventFilter())
             streamed = asyncio.create_task(read_all(subscription))
             user = users()[0]
             ring = Call(

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
+import uvloop
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -106,6 +107,27 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
             await test()
 
     asyncio.run(bounded())
+
+
+def test_an_address_is_nobody_elses_before_the_transport_starts() -> None:
+    """Of two sockets that have bound a port, and do not listen yet, Linux lets only one listen later."""
+
+    async def test() -> None:
+        first, other = Node(identity(0)), Node(identity(1))
+        address = await first.transport.listen(HOST)
+        with pytest.raises(OSError, match="in use"):
+            await other.transport.listen(HOST, address.port)
+        async with running(other):
+            await first.transport.start()
+            other.transport.set_addresses({0: address})
+            first.transport.set_addresses({1: other.address})
+            other.transport.send(0, b"hello")
+            assert await first.next() == (1, b"hello")
+            await first.transport.close()
+
+    for make_loop in (asyncio.new_event_loop, uvloop.new_event_loop):
+        with asyncio.Runner(loop_factory=make_loop) as runner:
+            runner.run(test())
 
 
 # --- a raw peer -------------------------------------------------------------------------------------------------------
@@ -551,6 +573,69 @@ def test_only_so_many_strangers_wait_at_the_door(monkeypatch: pytest.MonkeyPatch
             assert await node.refusal() == "too_many_handshakes"
             for peer in peers:
                 peer.writer.close()
+
+    run(test)
+
+
+async def strangers_by_the_hundred() -> None:
+    """They connect and say nothing, or half a word; a peer that comes last is let in at once."""
+    node = Node(identity(1))
+    async with running(node):
+        strangers = [await RawPeer.connect(node.address) for _ in range(200)]
+        for stranger in strangers[::2]:
+            stranger.writer.write(b"\x00\x00")
+        honest = await RawPeer.connect(node.address)
+        await honest.prove(identity(0), 1)
+        honest.write_frame(b"well")
+        assert await node.next() == (0, b"well")
+        assert len(node.transport._handshakes) < transport_module.MAX_HANDSHAKES
+        for peer in (*strangers, honest):
+            peer.writer.close()
+
+
+def test_strangers_by_the_hundred_keep_no_peer_out() -> None:
+    run(strangers_by_the_hundred)
+
+
+def test_a_listener_that_turns_the_newest_away_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = Transport._take
+
+    def turn_away(transport: Transport, stream: FrameStream) -> None:
+        if len(transport._handshakes) >= transport_module.MAX_HANDSHAKES:
+            stream.close()
+        else:
+            take(transport, stream)
+
+    monkeypatch.setattr(Transport, "_take", turn_away)
+    with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+        run(strangers_by_the_hundred)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=60), st.sampled_from(("whole", "cut", "longer", "flipped"))), max_size=6))
+def test_a_proved_peers_stream_is_delivered_as_it_is_or_ended(frames: list[tuple[bytes, str]]) -> None:
+    """Frames whose lengths lie: what is read of them is the sender's own, and the next peer is served."""
+
+    async def test() -> None:
+        node = Node(identity(1))
+        async with running(node):
+            peer = await RawPeer.connect(node.address)
+            await peer.prove(identity(0), 1)
+            for payload, how in frames:
+                length = len(payload) + {"cut": -len(payload) // 2, "longer": 9, "flipped": 2**31}.get(how, 0)
+                peer.writer.write(max(0, length).to_bytes(LENGTH_BYTES, "big") + payload)
+            peer.writer.write_eof()
+            await peer.rest()
+            peer.writer.close()
+            other = await RawPeer.connect(node.address)
+            await other.prove(identity(2), 1)
+            other.write_frame(b"well")
+            while (received := await node.next()) != (2, b"well"):
+                assert received[0] == 0
+            assert node.refusals.qsize() <= 1 and all(
+                len(each._buffer) < 500 for each in node.transport._incoming.values()
+            )
+            other.writer.close()
 
     run(test)
 

@@ -51,6 +51,7 @@ def test_an_archive_holds_the_code_and_nothing_that_was_compiled(tmp_path: Path)
     assert not [name for name in names if "__pycache__" in name or name.startswith(("runs/", "tests/", "."))]
 
 
+@pytest.mark.slow
 def test_the_survey_goes_by_value_and_sees_a_changed_file(tmp_path: Path) -> None:
     pickled = cloudpickle.dumps(surveyor())
     versions, here = surveyor()()

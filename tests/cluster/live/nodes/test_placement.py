@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.live.nodes.placement import HostToPlace, hosts_to_place, place
-from cluster.live.nodes.ray_nodes import HEAD_RESOURCE, RayNode, read_nodes
+from cluster.live.nodes.ray_nodes import HEAD_RESOURCE, RayNode, hosts_with_nodes, read_nodes
 from cluster.scenario import Scenario
 from consensus.types import fault_bound
 
@@ -94,6 +94,55 @@ def test_what_nodes_carry_already_counts() -> None:
     found = place(hosts(2), [HEAD, A, B], 2, {"a": 2})
     assert {number: each.node_id for number, each in found.nodes.items()} == {0: "b", 1: "b"}
     assert found.most == 2
+
+
+def pinned(name: str, *numbers: int, is_alive: bool = True) -> RayNode:
+    resources = {f"stampede_host_{number}": 1.0 for number in numbers} | {"stampede_validators": 1.0}
+    return node(name, is_alive=is_alive)._replace(resources=resources)
+
+
+def test_a_host_goes_to_its_own_node_and_no_other_host_does() -> None:
+    own = [pinned("z", 0), pinned("y", 1), pinned("x", 2)]
+    found = place(hosts(3, each=2), [HEAD, A, *own], 2)
+    assert {number: each.node_id for number, each in found.nodes.items()} == {0: "z", 1: "y", 2: "x"}
+    assert (found.most, found.warnings) == (2, [])
+    assert placed(3, [HEAD, pinned("z", 1), A], 3) == ["a", "z", "a"]
+    assert placed(2, [pinned("z", 7)], 3) == [], "the node is another host's"
+    assert placed(2, [A, pinned("z", 0, 1)], 3) == ["z", "z"]
+    regional = node("b", region="eu")
+    assert place(hosts(1, region="eu"), [regional, pinned("z", 0)], 1).nodes[0].node_id == "z", "its disk is there"
+
+
+def test_a_host_that_had_a_node_of_its_own_goes_nowhere_else() -> None:
+    nodes = [HEAD, A, pinned("z", 0, is_alive=False), pinned("y", 1)]
+    assert place(hosts(2), nodes, 1, pinned={0, 1}).nodes == {1: nodes[3]}
+    back = pinned("w", 0)
+    assert place(hosts(2), [*nodes, back], 1, pinned={0, 1}).nodes == {0: back, 1: nodes[3]}
+
+
+def test_the_loss_of_an_own_node_is_told_too() -> None:
+    (warning,) = place(hosts(2, each=2), [HEAD, pinned("z", 0), pinned("y", 1)], 1).warnings
+    assert warning == "the loss of node address-z (z) would take 2 validators, and the network survives the loss of 1"
+
+
+def test_own_hosts_are_read_from_resources() -> None:
+    odd = A._replace(resources={"stampede_host_3": 1.0, "stampede_host_4": 0.0, "stampede_host_x": 1.0, "CPU": 1.0})
+    assert odd.own_hosts == {3}
+    assert hosts_with_nodes([odd, pinned("z", 7, is_alive=False)]) == {3}
+
+
+@given(st.lists(st.sampled_from(["own", "lost", "none"]), min_size=1, max_size=8), st.integers(1, 4))
+def test_own_nodes_change_nothing_for_the_others(kinds: list[str], free: int) -> None:
+    """Hosts without nodes of their own are spread as if the others did not exist."""
+    nodes = [HEAD, *(node(f"n{index}") for index in range(free))]
+    own = [pinned(f"own-{number}", number) for number, kind in enumerate(kinds) if kind == "own"]
+    had = {number for number, kind in enumerate(kinds) if kind != "none"}
+    every = hosts(len(kinds))
+    found = place(every, [*own, *nodes], len(kinds), pinned=had)
+    alone = place([host for host in every if kinds[host.number] == "none"], nodes, len(kinds))
+    expected = {number: each.node_id for number, each in alone.nodes.items()}
+    expected |= {number: f"own-{number}" for number, kind in enumerate(kinds) if kind == "own"}
+    assert {number: each.node_id for number, each in found.nodes.items()} == expected
 
 
 @given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 6))

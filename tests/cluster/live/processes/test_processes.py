@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -14,6 +15,14 @@ from cluster.live.processes.processes import Process
 
 WAIT_S = 20.0
 WAITS = "import sys; sys.stdout.write('up\\n'); sys.stdout.flush(); sys.stdin.read()"
+USES = """
+import json, sys
+from cluster.live.processes import processes
+before = processes.own_use()
+with open(sys.argv[1], "rb"):
+    during = processes.own_use()
+print(json.dumps([use._asdict() for use in (before, during)]))
+"""
 STARTS_ANOTHER = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {WAITS!r}, sys.argv[1]])"
 
 
@@ -75,12 +84,14 @@ def test_another_process_with_the_same_id_gets_no_signal() -> None:
 
 
 def test_own_use() -> None:
-    before = processes.own_use()
-    with Path(__file__).open("rb"):
-        during = processes.own_use()
-    assert during.open_files == before.open_files + 1
-    assert during.cpu_seconds >= before.cpu_seconds > 0
-    assert during.memory_bytes > 1_000_000
+    """In a process of its own: files that other tests left to the garbage collector may be closed at any moment."""
+    seen = subprocess.run(
+        [sys.executable, "-c", USES, __file__], check=True, capture_output=True, timeout=WAIT_S
+    ).stdout
+    before, during = json.loads(seen)
+    assert during["open_files"] == before["open_files"] + 1
+    assert during["cpu_seconds"] >= before["cpu_seconds"] > 0
+    assert during["memory_bytes"] > 1_000_000
 
 
 def test_processes_are_found_by_argument_with_all_that_they_started() -> None:
@@ -99,7 +110,7 @@ def test_processes_are_found_by_argument_with_all_that_they_started() -> None:
 
 def test_processes_are_found_by_the_files_that_they_have_open(tmp_path: Path) -> None:
     (tmp_path / "log").touch()
-    with (tmp_path / "log").open("rb") as log:
+    with (tmp_path / "log").open("ab") as log:
         command = [sys.executable, "-c", WAITS]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log.fileno())
     with child:

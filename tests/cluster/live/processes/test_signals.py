@@ -127,7 +127,7 @@ def test_a_process_goes_on_though_its_pause_holder_was_killed(victim: Process, s
 
 NODE = """
 import json, subprocess, sys
-fate = sys.argv[1]
+fate, sys.executable = sys.argv[1:]
 asked = '''
 import json, sys
 from cluster.live.processes.signals import NodeSignals
@@ -143,11 +143,18 @@ worker.wait()
 """
 
 
+def start_node(fate: str, program: Path) -> subprocess.Popen[str]:
+    """A process with two children stands for a raylet with two workers; ``program`` is what it is called."""
+    program.symlink_to(Path(sys.executable).resolve())
+    command = [str(program), "-c", NODE, fate, sys.executable]
+    return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 @pytest.mark.parametrize("fate", ["kills", "terminates"])
-def test_a_node_is_ended_by_one_of_its_workers_which_says_whether_the_others_are_gone(fate: str) -> None:
-    """A process with two children stands for a raylet with two workers."""
-    command = [sys.executable, "-c", NODE, fate]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as raylet:
+def test_a_node_is_ended_by_one_of_its_workers_which_says_whether_the_others_are_gone(
+    fate: str, tmp_path: Path
+) -> None:
+    with start_node(fate, tmp_path / "raylet") as raylet:
         assert raylet.stdin is not None and raylet.stdout is not None
         other, worker = json.loads(raylet.stdout.readline())
         assert raylet.stdout.readline() == "ready\n"
@@ -161,4 +168,20 @@ def test_a_node_is_ended_by_one_of_its_workers_which_says_whether_the_others_are
             assert is_gone is False, "Ray does that"
         raylet.wait(WAIT_S)
     assert raylet.returncode == (-signal.SIGKILL if fate == "kills" else -signal.SIGTERM)
+    assert processes.end(filter(None, map(processes.find, (other, worker))), WAIT_S) == []
+
+
+@pytest.mark.parametrize("fate", ["kills", "terminates"])
+def test_a_worker_whose_raylet_is_gone_ends_nothing(fate: str, tmp_path: Path) -> None:
+    """Its parent is another process then, and all that this one started is no part of the node."""
+    with start_node(fate, tmp_path / "init") as init:
+        assert init.stdin is not None and init.stdout is not None
+        other, worker = json.loads(init.stdout.readline())
+        assert init.stdout.readline() == "ready\n"
+        init.stdin.write("go\n")
+        init.stdin.flush()
+        assert json.loads(init.stdout.readline()) is False
+        assert None not in map(processes.find, (init.pid, other, worker))
+        init.communicate(timeout=WAIT_S)
+    assert init.returncode == 0, "it ended with its input"
     assert processes.end(filter(None, map(processes.find, (other, worker))), WAIT_S) == []

@@ -66,13 +66,19 @@ def read_all(connection: socket.socket) -> bytes:
 def read_answer(connection: socket.socket) -> bytes:
     """One answer of a stated length."""
     with connection.makefile("rb", buffering=0) as stream:
+
+        def read(count: int) -> bytes:
+            data = stream.read(count)
+            assert data, "the server ended its side"
+            return data
+
         head = b""
         while not head.endswith(b"\r\n\r\n"):
-            head += stream.read(1) or b""
+            head += read(1)
         length = int(head.lower().split(b"content-length: ")[1].split()[0])
         body = b""
         while len(body) < length:
-            body += stream.read(length - len(body)) or b""
+            body += read(length - len(body))
     return head + body
 
 
@@ -211,6 +217,8 @@ def test_what_all_clients_leave_untaken_is_bounded(monkeypatch: pytest.MonkeyPat
 
 def test_one_connection_too_many_ends_the_one_that_waited_longest(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "MAX_CONNECTIONS", 3)
+    monkeypatch.setattr(connections, "MAX_HEADER_SECONDS", 600.0)  # nothing is due, however busy the machine
+    monkeypatch.setattr(connections.Connection, "timeout_keep_alive_handler", lambda connection: None)
     with contextlib.ExitStack() as stack:
         held = []
         for _ in range(3):

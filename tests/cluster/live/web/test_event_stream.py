@@ -12,7 +12,6 @@ from itertools import islice
 from typing import Any
 
 import pytest
-import urllib3
 
 from cluster.live.web import event_stream
 from cluster.live.web.event_stream import EventHub
@@ -23,6 +22,7 @@ from validator.node.executor.queries import Cursor, EventFilter, PlacedEvent
 
 WAIT_SECONDS = 20.0
 ONE, OTHER = b"\x01" * 20, b"\x02" * 20
+ONE_CLIENT, OTHER_CLIENT = "127.0.0.1", "127.0.0.2"
 STREAM = {"Accept": "text/event-stream"}
 
 
@@ -83,24 +83,37 @@ class Net:
     def rest(self) -> None:
         asyncio.run_coroutine_threadsafe(self.pages.hub.close(), self.server._loop).result(WAIT_SECONDS)
 
-    def open(self, query: str = "", **headers: str) -> Stream:
+    def open(self, query: str = "", client: str = ONE_CLIENT, **headers: str) -> Stream:
         """A stream, from when on it is fed."""
-        stream = self.ask(query, **headers)
+        stream = self.ask(query, client, **headers)
         assert self.pages.subscribed.acquire(timeout=WAIT_SECONDS)
         return stream
 
-    def ask(self, query: str = "", **headers: str) -> Stream:
-        return Stream(self.server.port, "/events" + query, headers)
+    def ask(self, query: str = "", client: str = ONE_CLIENT, **headers: str) -> Stream:
+        return Stream(self.server.port, "/events" + query, headers, client)
+
+    def refusal(self, client: str) -> str:
+        """Why a client gets no stream."""
+        answer = request(self.server.port, "/events", STREAM, client)
+        assert answer.status == 429, answer.status
+        reason: str = json.loads(answer.read())["error"]
+        return reason
+
+
+def request(port: int, path: str, headers: dict[str, str], client: str) -> http.client.HTTPResponse:
+    """The answer to a request from an address."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS, source_address=(client, 0))
+    connection.request("GET", path, headers={**headers, "Connection": "close"})
+    answer = connection.getresponse()
+    connection.close()  # the answer keeps the socket
+    return answer
 
 
 class Stream:
     """A client of a stream."""
 
-    def __init__(self, port: int, path: str, headers: dict[str, str]) -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS)
-        connection.request("GET", path, headers={**STREAM, **headers, "Connection": "close"})
-        self.answer = connection.getresponse()
-        connection.close()  # the answer keeps the socket
+    def __init__(self, port: int, path: str, headers: dict[str, str], client: str) -> None:
+        self.answer = request(port, path, {**STREAM, **headers}, client)
         assert str(self.answer.headers["content-type"]).startswith("text/event-stream"), self.answer.read()
 
     def messages(self) -> Iterator[dict[str, str]]:
@@ -208,15 +221,30 @@ def test_a_subscriber_that_is_too_slow_is_told_so_and_where_to_go_on(net: Net, m
     assert 0 < len(events) < 300 and told["next"] == events[-1]["id"] == f"{len(events)}.1"
 
 
+@pytest.mark.slow
 def test_streams_are_few(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "MAX_STREAMS", 2)
-    streams = [net.open(), net.open()]
-    answer = urllib3.request("GET", net.server.url + "/events", headers=STREAM, retries=False, timeout=WAIT_SECONDS)
-    assert (answer.status, json.loads(answer.data)) == (429, {"error": "too many streams of events"})
+    streams = [net.open(client=client) for client in ("127.0.0.1", "127.0.0.2")]
+    assert net.refusal("127.0.0.3") == "too many streams of events"
     streams[0].answer.close()
     net.final(1, (ONE, "a", ""))
     assert net.pages.left.acquire(timeout=WAIT_SECONDS)
     net.open()
+
+
+def test_a_greedy_client_leaves_streams_for_others(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It gets three quarters of them; what it gives back is for anybody."""
+    monkeypatch.setattr(event_stream, "MAX_STREAMS", 8)
+    greedy = [net.open() for _ in range(6)]
+    assert net.refusal(ONE_CLIENT) == "too many streams of events of this client"
+    honest = net.open(client=OTHER_CLIENT)
+    net.final(1, (ONE, "a", ""))
+    assert honest.take(1) == greedy[5].take(1) == ["a"]
+    greedy[0].answer.close()
+    net.final(2, (ONE, "b", ""))
+    assert net.pages.left.acquire(timeout=WAIT_SECONDS)
+    assert net.refusal(ONE_CLIENT) == "too many streams of events of this client", "5 of 8, and 2 are free"
+    net.open(client=OTHER_CLIENT)
 
 
 def test_a_client_that_went_away_is_found_by_the_heartbeat(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,8 +296,7 @@ def test_nothing_is_read_while_nobody_listens() -> None:
 
         hub = EventHub(block_events, page)
         hub.note_final(1_000)
-        subscription = hub.subscribe(None, EventFilter())
-        assert subscription is not None
+        subscription = hub.subscribe("", None, EventFilter())
         hub.feed(subscription)
         hub.note_final(1_002)
         await hub.close()

@@ -56,15 +56,14 @@ COUNTED: dict[str, set[str]] = {
 
 
 HOTSTUFF_PROVES_OTHERWISE = ("nullify-and-finalize",)
+CHEAP = (("equivocating-leader", "simplex"), ("garbage", "simplex"), ("timeout-forger", "hotstuff"))
 RUNS = [
-    pytest.param(
-        name, protocol, marks=[pytest.mark.slow] if protocol != (BEHAVIOURS[name].protocol or "simplex") else []
-    )
+    pytest.param(name, protocol, marks=[pytest.mark.slow] * ((name, protocol) not in CHEAP))
     for name in sorted(BEHAVIOURS)
     for protocol in PROTOCOLS
     if BEHAVIOURS[name].protocol in ("", protocol)
 ]
-"""Each behaviour with each protocol that has the messages for it; the second protocol is slow."""
+"""Each behaviour with each protocol that has the messages for it; most are slow."""
 PROVABLE = ("equivocating-leader", "conflicting-voter", "nullify-and-finalize", "twins")
 """Those that contradict themselves."""
 

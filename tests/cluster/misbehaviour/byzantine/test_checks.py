@@ -209,10 +209,9 @@ def changing_run(election: str, epochs: list[dict[str, Any]]) -> RunRecord:
     return run(Scenario.model_validate(fields))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("election", sorted(ELECTIONS))
-@pytest.mark.parametrize(
-    "epochs", [pytest.param([], id="one committee", marks=pytest.mark.slow), pytest.param(EPOCHS, id="committees")]
-)
+@pytest.mark.parametrize("epochs", [pytest.param([], id="one committee"), pytest.param(EPOCHS, id="committees")])
 def test_a_proof_of_an_invalid_block_is_judged_on_the_runs_own_chain(
     election: str, epochs: list[dict[str, Any]]
 ) -> None:

@@ -212,6 +212,7 @@ def test_a_scenario_with_a_program_needs_its_file_once(child: Path, tmp_path: Pa
     assert load_scenario(tmp_path / "elsewhere.yaml") == plan
 
 
+@pytest.mark.slow
 def test_a_run_with_a_program_can_be_run_again_from_its_folder(child: Path, tmp_path: Path) -> None:
     first = simulate(child, seed=SEED, out=tmp_path / "run")
     assert not [check for check in first.verdict.checks if check.verdict == "fail"]

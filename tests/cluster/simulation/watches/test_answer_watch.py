@@ -8,9 +8,11 @@ import pytest
 
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
-from cluster.simulation.watches.answer_watch import AnswerWatch
-from cluster.tools.mutation.detection_scenarios import DETECTION_SCENARIOS
+from cluster.simulation.watches.answer_watch import PROPOSAL_WINDOW, VIEW_WINDOW, AnswerWatch
+from cluster.tools.sweeps.mutation.detection_scenarios import DETECTION_SCENARIOS
+from consensus.interface import VotingConfig
 from consensus.messages import Message, Timeout
+from consensus.types import View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
 
 BENCH = HotStuffBench()
@@ -75,6 +77,34 @@ def test_an_answer_counts_for_two_ticks(passed_ms: float, holds: bool) -> None:
     assert listening.verdicts == [True, holds]
 
 
+@pytest.mark.parametrize(("ahead", "verdicts"), [(VIEW_WINDOW, [False]), (VIEW_WINDOW + 1, [])])
+def test_a_vote_too_far_ahead_was_not_heard(ahead: int, verdicts: list[bool]) -> None:
+    listening = Listening()
+    vote = BENCH.vote(STUCK, NOTARIZE, 30, "b30")
+    listening.hear(vote, 30 - ahead)
+    listening.hear(vote, 31)
+    assert listening.verdicts == verdicts
+    listening.hear(vote, 31)
+    assert listening.verdicts == [*verdicts, False], "now it was"
+
+
+def test_the_windows_are_the_engines() -> None:
+    config = VotingConfig()
+    assert (config.view_window, config.proposal_window) == (VIEW_WINDOW, PROPOSAL_WINDOW)
+
+
+def test_a_proposal_asks_like_its_vote() -> None:
+    view = next(each for each in range(30, 40) if BENCH.engine.leader(View(each)) == STUCK)
+    proposal, listening = BENCH.proposal(view, f"b{view}"), Listening()
+    listening.hear(proposal, view - PROPOSAL_WINDOW - 1)
+    listening.hear(proposal, view + 1)
+    assert listening.verdicts == [], "it was dropped as too far ahead"
+    listening.hear(proposal, view + 1)
+    assert listening.verdicts == [False]
+    listening.hear(proposal, view + 9, BENCH.certificate(NULLIFY, view + 8))
+    assert listening.verdicts == [False, True]
+
+
 def test_what_asks_for_no_answer() -> None:
     listening = Listening()
     unproved = Timeout(BENCH.timeout(STUCK, 5, 4).vote, None)
@@ -95,6 +125,7 @@ def test_who_was_started_in_its_view_may_lack_the_certificate() -> None:
     assert listening.verdicts == [False]
 
 
+@pytest.mark.slow
 def test_a_clock_that_was_slow_excuses_its_silence() -> None:
     """Its next tick is due by its own clock: the others' clocks say that the answer before was long ago."""
     sections: dict[str, Any] = dict(DETECTION_SCENARIOS["bad-links"])
@@ -105,4 +136,22 @@ def test_a_clock_that_was_slow_excuses_its_silence() -> None:
     record = simulate(Scenario.model_validate(sections | fields | {"faults": [*sections["faults"], skew]}), 4)
     assert record.monitor is not None
     assert record.monitor.counts["answers"] > 0
+    assert record.monitor.violations == []
+
+
+def test_a_pause_excuses_its_silence() -> None:
+    """It sent the certificate right before; the tick that was due meanwhile comes after the vote that waited."""
+    pause = {"kind": "pause", "at_height": 6, "for_ms": 900, "target": ["validator-0", "validator-1", "validator-2"]}
+    times = {"leader_timeout_ms": 900, "advance_timeout_ms": 1_200, "rebroadcast_ms": 30}
+    fields = {
+        "name": "paused",
+        "validators": {"count": 4},
+        "links": {"latency_ms": 40, "jitter_ms": 20},
+        "consensus": {"block_interval_ms": 100, "signatures": "keyed-hash", **times},
+        "stop": {"height": 9, "drain_blocks": 1, "timeout_s": 60},
+        "faults": [pause],
+    }
+    record = simulate(Scenario.model_validate(fields), 4)
+    assert record.monitor is not None
+    assert record.monitor.counts["answers"] > 50
     assert record.monitor.violations == []

@@ -8,9 +8,14 @@ import pytest
 
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
-from cluster.simulation.watches.memory_watch import bounds, excesses
+from cluster.scenario import Scenario
+from cluster.simulation.driver import simulate
+from cluster.simulation.watches import watches
+from cluster.simulation.watches.memory_watch import POOL_BOUNDS, bounds, excesses
 from consensus.voting import Sizes
 from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, HotStuffBench
+from validator.node.pool import mempool
+from validator.node.pool.mempool import PoolSizes
 
 VIEWS = 90
 """More than certificates are retained for."""
@@ -63,3 +68,24 @@ def test_an_engine_that_lets_nothing_go_is_told_of(name: str, first: str) -> Non
     bench_type = type("Mutated", (Bench,), {"engine_type": engine(Bench.engine_type, counter)})
     assert final_views(bench_type())[0] == first
     assert counter.runs > 0
+
+
+def test_a_mempools_bounds_are_those_of_the_mempool() -> None:
+    assert PoolSizes(mempool.MAX_TRANSACTIONS, mempool.MAX_BYTES, mempool.MAX_IDLE_SENDERS) == POOL_BOUNDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PoolSizes._fields)
+def test_a_mempool_that_keeps_more_is_told_of(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """In a run whose validators keep as much as usual, and whose watch allows less."""
+    load = {"users": [{"workload": "transfer", "count": 4, "interval_ms": 100}]}
+    scenario = Scenario.model_validate({"name": "kept", "load": load, "stop": {"height": 8}})
+    assert not any("keeps too much" in each for each in violations_of(scenario))
+    monkeypatch.setattr(watches, "POOL_BOUNDS", POOL_BOUNDS._replace(**{name: 0}))
+    assert any("keeps too much in view" in each and f"{name} " in each for each in violations_of(scenario))
+
+
+def violations_of(scenario: Scenario) -> list[str]:
+    monitor = simulate(scenario, 1).monitor
+    assert monitor is not None
+    return monitor.violations

@@ -11,6 +11,7 @@ from cluster.simulation.watches.patience_watch import HEARD_VIEWS, PatienceWatch
 from consensus.messages import Message, Vote, VoteKind
 from consensus.types import View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
+from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.messages import Reading
 
 BENCH = HotStuffBench()
@@ -101,6 +102,26 @@ def test_a_leader_who_was_long_silent_may_have_been_skipped() -> None:
         each.give_up(1_002)
     assert [holds for _, holds, _ in skipped.told] == [True]
     assert [holds for _, holds, _ in waiting.told] == [False]
+
+
+@pytest.mark.parametrize(("more_bytes", "holds"), [(0, False), (1, True)])
+def test_a_proposal_above_the_limit_of_blocks_breaks_no_silence(more_bytes: int, holds: bool) -> None:
+    waiting = Waiting(heard_in=VIEW - HEARD_VIEWS - 1)
+    body = bytes(MAX_BLOCK_BYTES + more_bytes)
+    waiting.enter(View(VIEW + 4), 2_000)
+    waiting.hear(msgspec.structs.replace(BENCH.proposal(VIEW, "b"), body=body), 2_001, is_sound=False)
+    waiting.enter(View(VIEW + 4), 3_000)
+    waiting.send(BENCH.vote(ME, NULLIFY, VIEW + 4), 3_001)
+    assert [given_up for _, given_up, _ in waiting.told] == [holds]
+
+
+@pytest.mark.parametrize(("more_bytes", "holds"), [(0, True), (1, False)])
+def test_whoever_hears_but_a_proposal_above_the_limit_of_blocks_waits_for_the_leader_timer(
+    more_bytes: int, holds: bool
+) -> None:
+    waiting = Waiting()
+    waiting.hear(msgspec.structs.replace(PROPOSAL, body=bytes(MAX_BLOCK_BYTES + more_bytes)), 1_400, is_sound=False)
+    assert waiting.give_up(1_401) == [holds]
 
 
 @pytest.mark.parametrize(("sender", "holds"), [(LEADER, True), (OTHER, False)])

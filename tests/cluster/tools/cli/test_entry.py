@@ -55,6 +55,7 @@ def test_what_a_terminals_encoding_lacks_is_written_out(tmp_path: Path) -> None:
     assert done.stderr.endswith("\\u2026, validator-29\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [["schema"], ["explain", "scenarios/smoke.yaml"], ["--help"]])
 def test_a_reader_that_has_seen_enough_ends_nothing(arguments: list[str]) -> None:
     """As ``stampede … | head`` does: the pipe is closed before anything is written."""

@@ -76,6 +76,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
     assert compare_paired(a, b, generator(7)) == compare_paired(a, b, generator(7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paired", [False, True])
 def test_where_nothing_differs_few_p_values_are_small(paired: bool) -> None:
     random, compare = Random(2), compare_paired if paired else compare_independent
@@ -86,6 +87,7 @@ def test_where_nothing_differs_few_p_values_are_small(paired: bool) -> None:
     assert small <= 12
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_true_mean_about_as_often_as_they_say() -> None:
     random = Random(3)
     held = 0

@@ -33,6 +33,7 @@ from cluster.tools.drills.kinds.outage import Outage
 from cluster.tools.drills.kinds.partition import Partition
 from cluster.tools.drills.kinds.reorg import Reorg
 from cluster.tools.drills.kinds.restart_all import RestartAll
+from cluster.tools.drills.kinds.siege import Siege
 from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 from cluster.tools.drills.registry import DRILLS
@@ -41,12 +42,14 @@ from tests.cluster.tools.drills.planted import (
     ANY_NUMBER_OF_FAULTS,
     COUNTS_WRONG,
     SILENT,
+    TIES_BY_ID,
     TOO_MANY,
     planted,
 )
 from validator.chain.block import Event
 from validator.chain.records import Timer
 from validator.execution.timer_phase import TimerPhase
+from validator.transition.transition import Transition
 
 REFERENCE = Path(__file__).resolve().parents[4] / "docs" / "drills.md"
 FAST = Change("consensus.signatures", "keyed-hash")
@@ -69,6 +72,7 @@ CHEAP: tuple[Drill, ...] = (
     Divergence(),
     Upgrade(),
     NodeLoss(down_s=3),
+    Siege(validators=1),
 )
 """Each drill, as small as it can be."""
 
@@ -115,7 +119,7 @@ def test_every_drill_is_tested() -> None:
     assert {drill.name for drill in CHEAP} == set(DRILLS)
 
 
-DEAR = {"join", "outage", "storm"}
+DEAR = {"join", "node-loss", "outage", "partition", "siege", "storm", "upgrade"}
 """Drills that take seconds even here."""
 
 
@@ -174,6 +178,8 @@ def test_a_command_names_what_is_not_the_default() -> None:
 FORGETFUL = [{}, {"mutant": "reads-another-branch"}, {}, {"byzantine": "forgetful-leader"}]
 GOES_ON = Change("seed", 2)
 """With most others the validator that reads another branch looks for a timer that is not there, which ends it."""
+SLOW_LINKS = {"kind": "degrade", "latency_ms": 400, "at_height": 35, "for_ms": 60_000}
+NARROW = Change("chain.params.LANE_USER_CYCLES", 300_000)
 BREAKS_ANOTHER = {"kind": "upgrade", "target": "validator-2", "mutant": "double-fire", "at_height": 2}
 
 
@@ -181,7 +187,7 @@ BREAKS_ANOTHER = {"kind": "upgrade", "target": "validator-2", "mutant": "double-
     ("drill", "changes", "red"),
     [
         (CHEAP[0], (Change("validators.nodes", FORGETFUL), ANY_NUMBER_OF_FAULTS, GOES_ON), "replay"),
-        (CHEAP[0], (Change("validators.nodes", COUNTS_WRONG), ANY_NUMBER_OF_FAULTS), "replay"),
+        slow(CHEAP[0], (Change("validators.nodes", COUNTS_WRONG), ANY_NUMBER_OF_FAULTS), "replay"),
         slow(CHEAP[1], planted("fires-again-after-restart", ALL_OF_FOUR), "timers_once"),
         (CHEAP[3], (*planted("quorum-of-2f", ALL_OF_FOUR), APART), "sides"),
         (CHEAP[3], (*planted("quorum-of-2f", ALL_OF_FOUR), APART), "one_again"),
@@ -189,10 +195,14 @@ BREAKS_ANOTHER = {"kind": "upgrade", "target": "validator-2", "mutant": "double-
         (CHEAP[4], planted("fires-again-after-restart", ALL_OF_FOUR), "timers_once"),
         (CHEAP[4], planted("fires-again-after-restart", ALL_OF_FOUR), "replay"),
         slow(CHEAP[5], (Change("validators.nodes", SILENT),), "takes_part"),
-        (Byzantine(validators=4, liars=1), (Change("validators.nodes", TOO_MANY), SOON), "withstood"),
+        slow(Byzantine(validators=4, liars=1), (Change("validators.nodes", TOO_MANY), SOON), "withstood"),
         slow(CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "upgraded"),
         slow(CHEAP[8], (Change("faults[0].mutant", "wrong-balance"),), "replay"),
         slow(CHEAP[7], (Change("faults[+]", BREAKS_ANOTHER), ANY_NUMBER_OF_FAULTS, SOON), "found"),
+        slow(CHEAP[10], TIES_BY_ID, "honest_lateness"),
+        slow(Siege(validators=1, policy="fifo"), (), "honest_fires"),
+        slow(CHEAP[10], (*planted("fires-take-the-user-lane", (0,), count=1), NARROW), "user_lane"),
+        slow(Siege(), (Change("faults", [SLOW_LINKS]),), "pace"),
     ],
 )
 def test_a_planted_bug_turns_it_red(drill: Drill, changes: tuple[Change, ...], red: str) -> None:
@@ -215,6 +225,25 @@ def test_a_storm_that_takes_the_lane_turns_it_red(monkeypatch: pytest.MonkeyPatc
     record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 1)
     verdict = check_run(record, judge=drill.judge)
     assert of(verdict, "honest_lateness") is Outcome.FAIL, verdict.check(PREFIX + "honest_lateness").detail
+
+
+@pytest.mark.slow
+def test_a_price_that_never_falls_turns_the_siege_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Timers that were priced out under attack stay so."""
+    close = Transition.close
+
+    def rising(transition: Transition, phase: TimerPhase) -> int:
+        before = transition.world.globals.basefee_lane_timer
+        burned = close(transition, phase)
+        prices = transition.world.globals
+        transition.world.globals = prices._replace(basefee_lane_timer=max(before, prices.basefee_lane_timer))
+        return burned
+
+    monkeypatch.setattr(Transition, "close", rising)
+    drill = Siege(validators=1, policy="cip1")
+    record = simulate(change_scenario(drill.scenario(), [FAST], drill.name), 2)
+    verdict = check_run(record, judge=drill.judge)
+    assert of(verdict, "recovery") is Outcome.FAIL, verdict.check(PREFIX + "recovery").detail
 
 
 @pytest.mark.slow
@@ -263,10 +292,22 @@ def test_a_slow_machine_works_an_outages_backlog_off() -> None:
         (CHEAP[6], (Change("validators.nodes", []), SHORT), "withstood"),
         (CHEAP[7], (*planted("double-fire", ()), SHORT), "found"),
         (CHEAP[8], (Change("faults", []), SHORT), "upgraded"),
+        (CHEAP[10], (Change("load.users[3].count", 1), Change("load.users[3].options", {"fan_out": 1})), "attack"),
     ],
 )
 def test_what_did_not_come_about_is_not_met(drill: Drill, changes: tuple[Change, ...], undecided: str) -> None:
     assert of(judged(drill, *changes), undecided) is Outcome.INCONCLUSIVE
+
+
+@pytest.mark.slow
+def test_an_attack_that_did_nothing_shows_nothing() -> None:
+    """What these attackers send never comes into a block."""
+    drill = Siege(validators=1, attack="nonce-gaps")
+    verdict = judged(drill)
+    for name in ("attack", "honest_lateness", "honest_fires", "user_lane", "pace", "recovery"):
+        check = verdict.check(PREFIX + name)
+        assert check.verdict is Outcome.INCONCLUSIVE
+        assert check.detail == "blocks from height 31 to 80 executed nothing of the attackers"
 
 
 # --- changed scenarios ----------------------------------------------------------------------------------------------
@@ -335,6 +376,8 @@ def test_it_is_judged_by_the_scenario_that_ran(drill: Drill, changes: tuple[Chan
         (NodeLoss(), (Change("faults", [KILL_BEFORE]), SHORT), "goes_on", "no node was lost"),
         (NodeLoss(), (Change("faults", [KILL_BEFORE]), SHORT), "elsewhere", "no node was lost"),
         (NodeLoss(down_s=3), AT_THE_END, "elsewhere", "5 needed"),
+        (CHEAP[10], (Change("load.users[3]", removes=True), SHORT), "honest_lateness", "the scenario has no attackers"),
+        (CHEAP[10], (Change("stop.height", 85),), "recovery", "the attack ended at height "),
         (Divergence(), (*planted("double-fire", (1, 2)), SOON), "found", "2 validators have a planted bug"),
         costly(Divergence(), (Change("validators.nodes", []),), "others", "0 validators have a planted bug"),
         (Divergence(), (*planted("quorum-of-2f", (1,)), SHORT), "bisected", "is not known"),
@@ -456,7 +499,9 @@ def test_nothing_that_was_collected_is_no_traceback() -> None:
 # --- divergence -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize(
+    "bug", [pytest.param(bug, marks=[pytest.mark.slow] * (bug != "wrong-balance")) for bug in BUGS]
+)
 def test_every_bug_is_found_where_it_is(bug: str) -> None:
     verdict = judged(Divergence(bug=bug))
     assert verdict.outcome is Outcome.PASS, failures(verdict)

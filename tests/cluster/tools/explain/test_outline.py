@@ -14,6 +14,7 @@ from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import simulate
 from cluster.tools.explain.distances import Table, distances
 from cluster.tools.explain.outline import block_ms, outline
+from tests.loadgen.own_workloads import PAYS, group
 
 ROOT = Path(__file__).resolve().parents[4]
 SHIPPED = sorted((ROOT / "scenarios").rglob("*.yaml"))
@@ -37,7 +38,7 @@ FULL: dict[str, Any] = {
     "load": {
         "users": [
             {"workload": "flood", "count": 2, "interval_ms": 500, "options": {"timers": 5}},
-            {"workload": "transfer", "from_height": 5, "until_height": 9},
+            {"workload": "transfer", "from_height": 5, "until_height": 9, "budget": 5_000_000},
         ],
         "phases": [
             {"kind": "ramp", "until_height": 4, "to_rate": 2.0},
@@ -118,6 +119,10 @@ def test_what_happens_is_in_the_order_of_time(everything: list[Table]) -> None:
     assert len(timeline) == 2 + 4 + 1 + 1 + 10 + 1 + 2
 
 
+def test_a_groups_budget_stands_with_its_options(everything: list[Table]) -> None:
+    assert [row[-1] for row in rows(everything, "Load")] == ["timers 5", "budget 5,000,000"]
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -184,6 +189,7 @@ def test_every_shipped_scenario_can_be_told(path: Path) -> None:
 # --- estimates ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
 @pytest.mark.parametrize(
     "links",
@@ -237,3 +243,37 @@ def test_where_there_is_no_way_it_says_so() -> None:
     edges = {"kind": "edges", "edges": [["validator-0", "validator-1"]], "allow_disconnected": True}
     cut = distances(Scenario.model_validate({"name": "a", "links": {"topology": edges}}).network)
     assert cut.rows[0] == ("validator-0", "", "20", "cut", "cut")
+
+
+def test_phases_by_time_and_open_loops_are_told() -> None:
+    phases: list[dict[str, Any]] = [
+        {"kind": "step", "until_ms": 1_000, "to_rate": 4.0, "steps": 4},
+        {"kind": "spike", "from_ms": 1_000, "until_ms": 2_000, "rate": 9.0},
+        {"kind": "sine", "from_ms": 2_000, "until_ms": 3_000, "rate": 2.0, "amplitude": 1.0, "period_ms": 500},
+        {"kind": "burst", "from_ms": 3_000, "until_ms": 4_000, "rate": 9.0, "lasts_ms": 10, "every_ms": 50},
+        {"kind": "trace", "from_ms": 4_000, "until_ms": 5_000, "points": [[0, 1], [9, 2]]},
+        {
+            "kind": "feedback",
+            "from_ms": 5_000,
+            "watches": "basefee_lane",
+            "low": 0,
+            "high": 9_000,
+            "low_rate": 2,
+            "high_rate": 0,
+        },
+    ]
+    users = [{"workload": "flood", "arrival": "open", "interval_ms": 250}, group(PAYS, "raid", count=2)]
+    locust = [{"name": "readers", "source": "a = 1"}]
+    plan = Scenario.model_validate({"name": "s", "load": {"users": users, "phases": phases, "locust": locust}})
+    cells = {cell for table in outline(plan) for row in table.rows for cell in row}
+    assert "250 ms, open loop" in cells
+    assert {"raid", "users of group 1 (2 × raid) begin", "Locust", "readers.py"} <= cells
+    assert cells >= {
+        "load: 4 steps, from 0 to 4 times as many turns",
+        "load: spike, 9 times as many turns in the middle (at its ends 1)",
+        "load: sine of 500 ms, 2 ± 1 times as many turns",
+        "load: bursts of 10 of every 50 ms, 9 times as many turns (between them 1)",
+        "load: trace of 2 points",
+        "load: feedback, 2 times as many turns up to a basefee of the lane of 0, 0 from 9,000 on",
+        "until 5.0 s",
+    }

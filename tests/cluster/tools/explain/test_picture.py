@@ -181,6 +181,7 @@ def test_what_a_scenario_says_is_text_and_no_markup() -> None:
     assert "<script>alert" not in page(given)
 
 
+@pytest.mark.slow
 @needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
 def test_on_a_phone_nothing_is_cut_and_the_picture_keeps_its_size(tmp_path: Path, dark: bool) -> None:

@@ -101,6 +101,7 @@ Transition.execute = generous
 """
 
 
+@pytest.mark.slow
 def test_a_right_run_passes_under_every_hash_seed(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["verify-run", str(run), "--hash-seeds", "0", "77"]) == ExitCode.PASS
     first, second = capfd.readouterr().out.splitlines()
@@ -110,6 +111,7 @@ def test_a_right_run_passes_under_every_hash_seed(run: Path, capfd: pytest.Captu
     assert (first, second) == tuple(f"pass: Python {version}, hash seed {seed}: {rest}" for seed in (0, 77))
 
 
+@pytest.mark.slow
 def test_an_archive_that_was_cut_fails(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     whole = list(read_run(run).blocks)
     keep_blocks(run, whole[:5])
@@ -121,6 +123,7 @@ def test_an_archive_that_was_cut_fails(run: Path, capfd: pytest.CaptureFixture[s
     assert difference_from_result(read_run(run)) == f"recorded {len(whole)} heights, the archive holds 0"
 
 
+@pytest.mark.slow
 def test_one_altered_root_is_found(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     blocks = list(read_run(run).blocks)
     blocks[6] = replace(blocks[6], computed_root=bytes(32))
@@ -131,6 +134,7 @@ def test_one_altered_root_is_found(run: Path, capfd: pytest.CaptureFixture[str])
     assert line.endswith(f"recorded was {'00' * 32}")
 
 
+@pytest.mark.slow
 def test_one_altered_receipt_is_found(run: Path, capfd: pytest.CaptureFixture[str]) -> None:
     blocks = list(read_run(run).blocks)
     blocks[6] = replace(blocks[6], receipts=blocks[5].receipts)
@@ -149,6 +153,7 @@ def test_an_altered_header_is_found_and_named(run: Path, capfd: pytest.CaptureFi
     assert OTHERS_ARE_WRONG in note
 
 
+@pytest.mark.slow
 def test_a_python_that_executes_otherwise_is_found_and_named(
     run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,6 +172,7 @@ def test_a_python_that_dies_is_inconclusive(run: Path, tmp_path: Path, capfd: py
     assert capfd.readouterr().out.endswith("the process ended with 1: out of order\n")
 
 
+@pytest.mark.slow
 def test_pythons_that_cannot_execute_are_told_what_to_do(
     run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -253,6 +259,7 @@ def test_only_the_longest_validators_count(run: Path) -> None:
     assert difference_from_result(read_run(run)) is None
 
 
+@pytest.mark.slow
 def test_a_run_without_blocks_is_inconclusive(run: Path) -> None:
     keep_blocks(run, [])
     edit_result(run, validators=[])

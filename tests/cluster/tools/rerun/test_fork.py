@@ -91,6 +91,7 @@ def test_other_settings_change_the_future_alone(folder: Path, tmp_path: Path) ->
     assert "pause of validator-3" not in faults, "that fault was taken out"
 
 
+@pytest.mark.slow
 def test_a_fork_runs_again_and_is_replayed_and_forked(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -124,6 +125,7 @@ def test_a_run_that_is_another_one_now_is_not_forked(
     assert main(["fork", str(copied), "--at", "3", "--out", "out"]) == ExitCode.INCONCLUSIVE, "until there it is"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
 def test_timeouts_and_seeds_reach_everybody(protocol: str) -> None:
     """With a byzantine twin, whose machines and users get other sources, too."""

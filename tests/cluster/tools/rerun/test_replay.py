@@ -109,6 +109,7 @@ def test_everything_is_told(player: Player, entries: list[Entry]) -> None:
     assert any("(twin)" in entry.text for entry in entries)
 
 
+@pytest.mark.slow
 def test_times_validators_and_kinds_select(
     folder: Path, capsys: pytest.CaptureFixture[str], entries: list[Entry]
 ) -> None:
@@ -184,6 +185,7 @@ def test_every_message_has_words(message: object, kind: str, words: str) -> None
 # --- runs that are others ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_of_other_code_is_refused_in_one_line(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -217,6 +219,7 @@ def test_a_digest_alone_is_enough_to_tell(folder: Path, tmp_path: Path, capsys: 
     assert "the recorded one 0000000000000000…; the code is the same" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_repeats_as_far_as_it_went(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left = [700]
 

@@ -59,6 +59,7 @@ def test_a_mutant_is_found_under_noise(tmp_path: Path, capsys: pytest.CaptureFix
     assert "exists already" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_one_fault_of_many_is_to_blame(tmp_path: Path) -> None:
     path = write(tmp_path / "stalled.yaml", STALLED)
     arguments = ["shrink", str(path), "--check", "progress"]
@@ -70,6 +71,7 @@ def test_one_fault_of_many_is_to_blame(tmp_path: Path) -> None:
     assert "load" not in kept and "links" not in kept
 
 
+@pytest.mark.slow
 def test_the_search_keeps_to_the_reason_that_is_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path / "mutated.yaml", MUTATED)
     assert main(["shrink", str(path), "--saying", "validator-1 diverged", "--runs", "25"]) == ExitCode.PASS
@@ -104,6 +106,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return said
 
 
+@pytest.mark.slow
 def test_a_run_that_does_not_fail_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run(tmp_path, scenario())
     assert f"{folder}, seed 3: does not fail" in complaint(capsys, str(folder))
@@ -162,6 +165,7 @@ def test_a_result_that_passes_is_noticed(
     assert [each.name for each in tmp_path.iterdir()] == ["mutated.yaml"]
 
 
+@pytest.mark.slow
 def test_what_was_found_until_a_signal_or_the_last_run_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_run_passes(scenario: Path) -> None:
 # --- bad input and failures -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_load_stops_after_a_time(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = {}
     for out, length in (("short", "10s"), ("long", "20s"), ("again", "20s")):
@@ -204,6 +205,7 @@ def before_each_call(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, wo
     monkeypatch.setattr(module, name, wrapped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize(
     ("module", "name"),
@@ -248,6 +250,7 @@ def test_signals_end_a_simulation_and_what_is_known_is_written(scenario: Path, m
 # --- an output that goes away -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_pipe_that_is_closed_does_not_end_the_run(scenario: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

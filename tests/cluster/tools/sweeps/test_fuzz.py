@@ -48,6 +48,7 @@ print(blake3("".join(random_scenario(seed, "simplex").model_dump_json() for seed
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_scenarios_are_valid_and_of_every_kind(protocol: str) -> None:
     kinds: Counter[str] = Counter()
@@ -91,6 +92,7 @@ def said_in(plan: Scenario, names: Iterable[str]) -> list[str]:
     return [name for node in plan.validators.nodes for name in node.byzantine if name in names]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("share", "names", "least"), [("LIARS", LIES, 10), ("FORGERS", FORGERIES, 3)])
 def test_who_lies_is_drawn_apart_from_all_else(
@@ -170,6 +172,7 @@ STRAINED_SEEDS = (31, 160)
 """Of HotStuff; between them they come to all of those."""
 
 
+@pytest.mark.slow
 def test_a_strained_seed_comes_to_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     pruned: list[int] = []
     prune = StateLog.prune
@@ -198,6 +201,7 @@ def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatc
     assert 4 <= governed <= 25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_lost_nodes_are_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A seed that loses a node has a fault more at the end; the others are drawn as without any that do."""
@@ -215,6 +219,7 @@ def test_lost_nodes_are_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPat
     assert {fault.disks for fault in lost} == {"lost", "kept"}
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_scenario_in_every_process() -> None:
     found = {
         subprocess.run(
@@ -236,6 +241,7 @@ def test_a_fuzzed_seed_is_repeated_by_one_command() -> None:
     assert task.scenario(9) == random_scenario(9, "hotstuff")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_what_a_seed_found_stays_mended(path: Path) -> None:
     plan = load_scenario(path)
@@ -244,10 +250,9 @@ def test_what_a_seed_found_stays_mended(path: Path) -> None:
     assert outcome.heights >= 38
 
 
-@pytest.mark.parametrize("protocol", ["simplex", pytest.param("hotstuff", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "first", [SEEDS_RUN[0], *(pytest.param(first, marks=pytest.mark.slow) for first in SEEDS_RUN[AT_A_TIME::AT_A_TIME])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("first", SEEDS_RUN[::AT_A_TIME])
 def test_random_scenarios_are_withstood(first: int, protocol: str) -> None:
     counted = 0
     for seed in range(first, first + AT_A_TIME):

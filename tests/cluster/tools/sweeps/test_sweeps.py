@@ -340,6 +340,7 @@ def sweep_of(folder: Path, seeds: str, *more: str, **changes: Any) -> tuple[int,
     return code, out.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.live
 def test_a_sweep_runs_every_seed_and_goes_on_where_it_was(temporary: Path, tmp_path: Path) -> None:
     code, said = sweep_of(tmp_path, "1:3", "--json", str(tmp_path / "page.json"))

@@ -122,6 +122,7 @@ def test_an_executor_that_prunes_too_early_is_caught() -> None:
         executor.pages.blocks(1, 256)
 
 
+@pytest.mark.slow
 def test_a_fault_at_every_operation_loses_no_block_that_is_kept() -> None:
     """Of the last blocks, while files begin and go; the state follows from the archive again."""
     whole = MemoryDisk()

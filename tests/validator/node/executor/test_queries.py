@@ -54,6 +54,8 @@ def test_open_jobs_are_those_of_the_actor_that_still_take_results() -> None:
     assert pages.account(ONE)["open_jobs"] == sorted(ids)
     assert pages.account(OTHER)["open_jobs"] == [theirs]
     assert pages.account(IDLE)["open_jobs"] == []
+    both = pages.accounts([OTHER, ONE])["accounts"]
+    assert [each["open_jobs"] for each in both] == [[theirs], sorted(ids)] and "code" not in both[0]
 
 
 def test_jobs_are_looked_through_once_for_each_final_state_and_only_where_somebody_has_some() -> None:

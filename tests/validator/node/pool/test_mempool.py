@@ -257,15 +257,17 @@ def test_a_promise_that_no_block_takes_up_evicts_nothing() -> None:
     assert add(pool, wire(2, nonce=1, tip=900)) == [Departed(transaction_hash(wire(1, tip=5)), Departure.EVICTED)]
     assert refusal(pool, wire(3, tip=5))[0] is Refusal.MEMPOOL_FULL
     assert len(add(pool, wire(3, tip=6))) == 1, "behind a tip of 6, 900 are 6: but 5 is the worst"
-    assert refusal(pool, wire(1, tip=6))[0] is Refusal.MEMPOOL_FULL
+    shared = add(pool, wire(1, tip=6))
+    assert [departed.hash for departed in shared] == [transaction_hash(wire(2, nonce=1, tip=900))], "a first of 6"
+    assert refusal(pool, wire(0, tip=6))[0] is Refusal.MEMPOOL_FULL
 
 
 @pytest.mark.usefixtures("small")
 def test_what_cannot_run_now_leaves_first_and_a_queue_is_not_torn() -> None:
     pool = filled(wire(0, nonce=0, tip=1), wire(0, nonce=1, tip=90), wire(1, nonce=3, tip=99))
     assert add(pool, wire(2, tip=1)) == [Departed(transaction_hash(wire(1, nonce=3, tip=99)), Departure.EVICTED)]
-    assert add(pool, wire(3, tip=2)) == [Departed(transaction_hash(wire(2, tip=1)), Departure.EVICTED)]
-    assert [departed.hash for departed in add(pool, wire(1, tip=2))] == [transaction_hash(wire(0, nonce=1, tip=90))]
+    assert [departed.hash for departed in add(pool, wire(3, tip=2))] == [transaction_hash(wire(0, nonce=1, tip=90))]
+    assert add(pool, wire(1, tip=2)) == [Departed(transaction_hash(wire(2, tip=1)), Departure.EVICTED)]
     assert offered(pool) == [(3, 0), (1, 0), (0, 0)]
 
 

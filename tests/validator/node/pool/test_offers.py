@@ -143,6 +143,39 @@ def test_few_wait_for_their_accounts(name: str, most: int, monkeypatch: pytest.M
     assert answers(desk.submit(4, wire(2))) == {4: [result(wire(2))]}, "there is room again"
 
 
+def gossips(desk: Desk, peer: int, count: int, first: int = 0) -> bool:
+    """Whether so many transactions of a peer wait for their senders' accounts, or were judged."""
+    effects, is_honest = desk.offers.gossip(peer, [wire(first + number) for number in range(count)])
+    assert is_honest
+    return not any(isinstance(effect, TransactionRefused) for effect in effects)
+
+
+def peers_fill_the_desk() -> None:
+    """One peer leaves room for another, and both together leave some for clients."""
+    desk = Desk()
+    desk.submit(1, wire(0, user=1))
+    assert gossips(desk, 1, 2) and not gossips(desk, 1, 1)
+    assert gossips(desk, 2, 2) and not gossips(desk, 3, 1)
+    assert answers(desk.submit(2, wire(1, user=1), wire(2, user=1), wire(3, user=1))) == {}, "it waits"
+    assert answers(desk.submit(3, wire(4, user=1))) == {3: [result(wire(4, user=1), Refusal.BUSY)]}
+    desk.read()
+    desk.read()
+    assert gossips(desk, 1, 2, first=2), "there is room again"
+
+
+@pytest.mark.parametrize(("name", "room"), [("MAX_OFFERED_TRANSACTIONS", 8), ("MAX_OFFERED_BYTES", 8 * len(wire(0)))])
+def test_peers_cannot_take_the_room_of_clients_or_of_each_other(
+    name: str, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, name, room)
+    peers_fill_the_desk()
+    for share in ("PEER_SHARE", "PEERS_SHARE"):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, share, 1)
+            with pytest.raises(AssertionError):
+                peers_fill_the_desk()
+
+
 def test_what_waits_is_answered_when_nothing_is_taken_any_more() -> None:
     desk = Desk()
     desk.submit(1, wire(0))

@@ -54,6 +54,7 @@ def test_the_parser_raises_nothing_but_syntax_errors(seed: int) -> None:
         assert re.fullmatch(r"\d+:\d+|SyntaxError|[0-9a-f]{16}", parsed(soup(Random(seed))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_python_refuses_the_same_texts(version: str) -> None:
     other = python(version)

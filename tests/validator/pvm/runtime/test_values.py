@@ -113,6 +113,7 @@ def test_an_encoding_with_a_byte_changed_is_another_values_or_none(value: Any, d
     assert name in ("BadPayload", "ValueTooLarge")
 
 
+@pytest.mark.slow
 @given(values.filter(lambda value: "Ext" not in repr(value)))
 def test_msgspec_reads_the_same(value: Any) -> None:
     """It is MessagePack: integers that this has no form for apart."""

@@ -71,7 +71,7 @@ def grow(store: LogStateStore, seed: int, blocks: int) -> None:
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("segment_bytes", [SMALL_SEGMENT, LARGE_SEGMENT])
+@pytest.mark.parametrize("segment_bytes", [pytest.param(SMALL_SEGMENT, marks=pytest.mark.slow), LARGE_SEGMENT])
 def test_proofs_hold_while_the_chain_grows_beside_forks(engine: Callable[[int], Engine], segment_bytes: int) -> None:
     store = open_store(engine(20), segment_bytes=segment_bytes)
     grow(store, 1, 60)
@@ -79,6 +79,7 @@ def test_proofs_hold_while_the_chain_grows_beside_forks(engine: Callable[[int], 
     assert (store.log.base.first_twig > 0) == (segment_bytes == SMALL_SEGMENT), "pruned, or not"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_group_roots_are_those_of_the_entries(engine: Callable[[int], Engine]) -> None:
     disk = MemoryDisk()
@@ -180,6 +181,7 @@ def forgets_without_moving(engine: Engine) -> None:
     engine.tree.forget = forgets_twigs_alone  # type: ignore[method-assign]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "plant"),
     [(PlainEngine, keeps_the_first), (PackedEngine, stale_after_undo), (PackedEngine, forgets_without_moving)],

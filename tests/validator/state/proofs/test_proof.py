@@ -52,6 +52,7 @@ def history(seed: int, heights: int, engine: Engine, keys: int = 30) -> tuple[Lo
     return store, models
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_every_key_at_every_height(seed: int) -> None:
     store, models = history(seed, 60, PlainEngine(slack=20))

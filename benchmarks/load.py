@@ -1,0 +1,281 @@
+"""The load: what an endpoint takes, what Locust sends, where a testnet's knee is, and how fast attacks are searched.
+
+``submit_ratio`` is what one validator's endpoint takes of single transactions a second, against the same server with a
+handler that reads nothing; both are asked by the same client. Locust sends to an endpoint that takes everything
+(``sink_endpoint.py``). The time of its process is split into signing, encoding and waiting: the first two from what a
+transaction costs alone in this process, the last from the processor time that Locust did not use. The knee is that of
+four live validators.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from reporting import Metric, Size, run_benchmark
+from sink_endpoint import endpoint
+
+import stampede
+from cluster.tools.load.dos.search.running import search_candidates_per_minute
+from loadgen.client import ValidatorClient
+from loadgen.runplan import RunPlan, Statistics
+from loadgen.workloads import LoadPlan, Observation
+from validator.chain.transactions import signed_message
+
+SEED = 1
+ROOT = Path(__file__).resolve().parents[1]
+CHAIN_ID = "benchmark"
+CONNECTIONS = 16
+MAX_ANSWER_BYTES = 65_536
+SENDERS = 250
+NONCES = 16
+"""Transactions of each sender: as many as users have under way."""
+START = Observation(1, 0, 1_000_000, 1_000_000, 1_000_000, balance=10**24, actor_balance=10**24)
+BUSY_USERS, BUSY_INTERVAL_MS = 2_000, 50
+"""More than one process can send."""
+ALONE_USERS = 200
+"""No more than a server has connections."""
+MANY_USERS, MANY_INTERVAL_MS, MANY_CLIENT = 100_000, 30_000, 1_000
+TOGETHER = {"users_per_client": 1_000}
+WARM_S, MANY_WARM_S = 2.0, 40.0
+"""Until all users have begun."""
+LOOK_S = 0.05
+MOST_FAILURES = 0.01
+"""Share of the requests: a server closes a connection that is quiet for five seconds, and a request may cross that."""
+KNEE_USERS: list[dict[str, Any]] = [{"workload": "heartbeat", "count": 40, "interval_ms": 1_000}]
+KNEE_P99_MS = 2_000
+CANDIDATES = 60
+PROCESSORS = os.cpu_count() or 1
+
+
+def main() -> None:
+    run_benchmark(__doc__, measure, full="also 100,000 users, and the knee of four live validators (minutes)")
+
+
+def measure(size: Size) -> list[Metric]:
+    """All metrics of this benchmark."""
+    folder = Path(tempfile.mkdtemp(prefix="stampede-benchmark-"))
+    try:
+        found = [*_submitting(folder), *_sending(folder, size)]
+        if size.full:
+            found += [*_many(folder), *_knee(folder)]
+        candidates = 8 if size.quick else CANDIDATES
+        rate = search_candidates_per_minute(folder / "search", candidates, PROCESSORS)
+        return [*found, Metric("search_candidates_per_minute", rate, f"of 200 blocks, {PROCESSORS} processors", 60)]
+    finally:
+        shutil.rmtree(folder)
+
+
+# --- one endpoint -----------------------------------------------------------------------------------------------------
+
+
+def _submitting(folder: Path) -> list[Metric]:
+    users = [{"workload": "transfer", "count": SENDERS}]
+    scenario = {
+        "name": "submit",
+        "validators": {"count": 1},
+        "consensus": {"block_interval_ms": 1_000},
+        "load": {"users": users, "external": True},
+        "stop": {"height": 1_000_000},
+    }
+    with stampede.up(scenario, SEED, folder / "submit") as testnet:
+        (url,) = testnet.validators.values()
+        with ValidatorClient(url) as client:
+            chain_id = client.status()["chain_id"]
+        taken = _ask(url, _requests(chain_id))
+    with endpoint(is_empty=True) as url:
+        empty = _ask(url, _requests(chain_id))
+    return [
+        Metric("submitted_per_second", taken, "transactions/s, one validator's endpoint, one a request"),
+        Metric("empty_per_second", empty, "requests/s, the same server, a handler that reads nothing"),
+        Metric("submit_ratio", taken / empty, "of the empty handler", 0.7),
+    ]
+
+
+def _requests(chain_id: str) -> list[bytes]:
+    """A request for each transaction, in an order in which no nonce comes before its turn."""
+    plan = LoadPlan.model_validate({"users": [{"workload": "transfer", "count": SENDERS}]})
+    users = plan.build_users(SEED, chain_id)
+    wires = [wire for _ in range(NONCES) for user in users for wire in user.next_transactions(START)]
+    head = b"POST /transactions HTTP/1.1\r\nHost: a\r\nContent-Type: application/msgpack\r\nContent-Length: %d\r\n\r\n"
+    bodies = [b"\xc5" + len(wire).to_bytes(2, "big") + wire for wire in wires]
+    return [head % len(body) + body for body in bodies]
+
+
+def _ask(url: str, requests: Sequence[bytes]) -> float:
+    """Requests a second over some connections, each with one request under way. Ends if one is not taken."""
+    host, port = url.removeprefix("http://").split(":")
+    connections = [socket.create_connection((host, int(port))) for _ in range(CONNECTIONS)]
+    for connection in connections:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    began = time.perf_counter()
+    for first in range(0, len(requests), CONNECTIONS):
+        part = list(zip(connections, requests[first : first + CONNECTIONS], strict=False))
+        for connection, request in part:
+            connection.sendall(request)
+        for connection, _ in part:
+            head, _, body = connection.recv(MAX_ANSWER_BYTES).partition(b"\r\n\r\n")
+            if not body:
+                body = connection.recv(MAX_ANSWER_BYTES)
+            if not head.startswith(b"HTTP/1.1 200") or b'"error":null' not in body:
+                raise SystemExit(f"the endpoint did not take a transaction: {head!r} {body!r}")
+    seconds = time.perf_counter() - began
+    for connection in connections:
+        connection.close()
+    return len(requests) / seconds
+
+
+# --- Locust -----------------------------------------------------------------------------------------------------------
+
+
+def _sending(folder: Path, size: Size) -> Iterator[Metric]:
+    seconds = 5 if size.quick else 15
+    signing_s, encoding_s = _costs()
+    with endpoint() as url:
+        for name, text, count, changes in (
+            ("locust_alone", "one Locust process, a request for each", ALONE_USERS, {}),
+            ("locust_together", "one Locust process, 1,000 users a client", BUSY_USERS, TOGETHER),
+            ("locust_signed", "the same, another process signs", BUSY_USERS, TOGETHER | {"signers": 1}),
+            ("locust_two", "two Locust processes, 1,000 users a client", BUSY_USERS, TOGETHER | {"processes": 2}),
+        ):
+            users = [{"workload": "transfer", "count": count, "interval_ms": BUSY_INTERVAL_MS}]
+            sent = _load(url, folder, {"users": users, **changes}, WARM_S, seconds)
+            rate = sent.transactions / sent.seconds
+            yield Metric(f"{name}_per_second", rate, f"transactions/s, {text}")
+            if changes.get("processes", 1) == 1:
+                own_signing = 0.0 if "signers" in changes else signing_s
+                yield Metric(f"{name}_signing", rate * own_signing, "of its process's time: signing")
+                yield Metric(f"{name}_encoding", rate * encoding_s, "encoding")
+                yield Metric(f"{name}_waiting", max(0.0, 1 - sent.cpu_share), "waiting")
+
+
+def _costs() -> tuple[float, float]:
+    """Seconds of signing and of encoding a transfer."""
+    plan = LoadPlan.model_validate({"users": [{"workload": "transfer", "count": 200}]})
+    users = plan.build_users(SEED, CHAIN_ID)
+    made = [(user, each) for user in users for each in user.next_outgoing(START)]
+    transactions = [sent.transaction for user in users for sent in user._sent.values()]
+    began = time.perf_counter()
+    for user, outgoing in made:
+        user.sign(outgoing)
+    signing = time.perf_counter() - began
+    began = time.perf_counter()
+    for transaction in transactions:
+        signed_message(CHAIN_ID, transaction)
+    return signing / len(made), (time.perf_counter() - began) / len(transactions)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a load did in some seconds."""
+
+    transactions: int
+    seconds: float
+    cpu_share: float
+    """Processor time of one Locust process, as a share of the seconds."""
+    memory_bytes: int
+    """Of the same process."""
+    late: float
+    """Share of the load's transactions that were sent late."""
+
+
+def _load(url: str, folder: Path, load: dict[str, Any], warm_s: float, seconds: float) -> Sent:
+    """A load for some seconds, which begin ``warm_s`` after its first transaction was taken."""
+    stats_file = folder / "stats.json"
+    plan = RunPlan(
+        chain_id=CHAIN_ID, seed=SEED, endpoints=[url], load=LoadPlan.model_validate(load), stats_file=str(stats_file)
+    )
+    file = folder / "plan.json"
+    file.write_text(plan.model_dump_json(exclude_none=True), encoding="utf-8")
+    command = [sys.executable, "-m", "loadgen.run", "--plan", str(file)]
+    with _started(command) as process, ValidatorClient(url) as client:
+
+        def taken() -> int:
+            return int(client.status()["executed_transactions"])
+
+        before = taken()
+        while taken() == before:
+            if process.poll() is not None:
+                raise SystemExit("the load ended before it had begun")
+            time.sleep(LOOK_S)
+        time.sleep(warm_s)
+        locusts = [each for each in psutil.Process(process.pid).children() if "locust" in each.cmdline()]
+        began, first, cpu = time.perf_counter(), taken(), locusts[0].cpu_times()
+        time.sleep(seconds)
+        took, count, after = time.perf_counter() - began, taken() - first, locusts[0].cpu_times()
+        memory = locusts[0].memory_info().rss
+        process.terminate()
+        if process.wait() != 0:
+            raise SystemExit("the load failed")
+    statistics = Statistics.model_validate_json(stats_file.read_bytes())
+    if statistics.failures > MOST_FAILURES * statistics.requests or statistics.transactions_rejected:
+        raise SystemExit(f"the load had failures: {statistics.errors or statistics.rejections}")
+    share = (after.user + after.system - cpu.user - cpu.system) / took
+    sends = statistics.sends.workloads.values()
+    late = sum(each.late for each in sends) / max(1, sum(each.sent for each in sends))
+    return Sent(count, took, share, memory, late)
+
+
+@contextmanager
+def _started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=ROOT, stdin=quiet, stdout=quiet, stderr=quiet)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def _many(folder: Path) -> list[Metric]:
+    users = [{"workload": "transfer", "count": MANY_USERS, "interval_ms": MANY_INTERVAL_MS}]
+    load = {"users": users, "users_per_client": MANY_CLIENT}
+    with endpoint() as url:
+        sent = _load(url, folder, load, MANY_WARM_S, 60)
+    return [
+        Metric("many_users_per_second", sent.transactions / sent.seconds, f"transactions/s, {MANY_USERS:,} users"),
+        Metric("many_users_late", sent.late, "of the transactions, over 100 ms late", 0.01, at_least=False),
+        Metric("many_users_cpu", sent.cpu_share, "processors, one Locust process"),
+        Metric("many_users_mb", sent.memory_bytes / 1e6, "MB, one Locust process"),
+    ]
+
+
+# --- the knee ---------------------------------------------------------------------------------------------------------
+
+
+def _knee(folder: Path) -> list[Metric]:
+    scenario = {
+        "name": "knee",
+        "validators": {"count": 4},
+        "consensus": {"block_interval_ms": 200},
+        "load": {"users": KNEE_USERS, "external": True},
+        "stop": {"height": 1_000_000},
+    }
+    file, page = folder / "knee.yaml", folder / "knee.json"
+    file.write_text(json.dumps(scenario | {"stop": {"height": 1}}), encoding="utf-8")
+    with stampede.up(scenario, SEED, folder / "knee") as testnet:
+        targets = [word for url in testnet.validators.values() for word in ("--target", url)]
+        command = [str(Path(sys.executable).with_name("stampede")), "load", str(file), *targets, "--find-knee"]
+        subprocess.run([*command, "--p99-ms", str(KNEE_P99_MS), "--step", "10s", "--json", str(page)], check=True)
+    found = json.loads(page.read_text(encoding="utf-8"))
+    return [
+        Metric("knee_per_second", found["knee"]["final_per_s"], f"final transactions/s, p99 under {KNEE_P99_MS:,} ms"),
+        Metric("knee_p99_ms", found["knee"]["p99_ms"], "ms from intended send to finality, at the knee"),
+    ]
+
+
+if __name__ == "__main__":
+    main()

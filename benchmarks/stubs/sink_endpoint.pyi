@@ -1,0 +1,1 @@
+from benchmarks.sink_endpoint import *

@@ -1,0 +1,147 @@
+"""Timers that wait although they pay: for how many blocks in a row, and for how many at most (SPEC §6, §7).
+
+A timer *waits at a price that it pays* in a block if it is due, its fee limit reaches the lane price, its gas limit is
+within the cap, its payer could pay for its fire, and it did not fire. Such a wait raises a price:
+
+- It did not fit into the lane's cycles. Then the fires used more than ``LANE_TIMER_CYCLES`` less its gas limit, and the
+  lane basefee rises by what SPEC §7 gives for that use.
+- The lane's cells were used up. Then the cell basefee rises by what SPEC §7 gives for ``LANE_TIMER_CELLS``.
+
+So after every wait of a kind the price is at least so much higher, whoever pays the fires before it. Once it is above
+what the timer pays, the timer does not wait at a price that it pays any more. The bound is the number of rises from the
+price of the first wait to the most that the timer pays.
+
+There is no bound across waits of different kinds, since each kind lets the other's price fall; none for a timer whose
+gas limit leaves the lane's target free, nor while a price stands at ``MAX_BASEFEE``; and none for a wait because
+``SCAN_LIMIT`` was reached behind timers that nobody pays for. These begin a new count.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final, NamedTuple
+
+from cluster.audit.fee_market import USUAL_SLOPE, risen
+from validator.primitives.params import Parameters
+
+MILLI: Final = 1_000
+"""``LANE_FEE_MULTIPLIER_MILLI`` of a multiplier of 1."""
+
+
+class Full(Enum):
+    """The resource of the timer lane that a waiting timer did not fit into."""
+
+    CYCLES = "cycles"
+    CELLS = "cells"
+
+
+class Lane(NamedTuple):
+    """The timer lane of a block behind its last fire, and the basefees in force."""
+
+    parameters: Parameters
+    cycles: int
+    """Used by the fires."""
+    cells: int
+    basefee_lane: int
+    basefee_cell: int
+
+
+class Wait(NamedTuple):
+    """A timer that waits in a block at a price that it pays."""
+
+    timer_id: bytes
+    gas_limit: int
+    max_fee: int
+    """The highest lane price that it pays, per cycle."""
+    spare: int
+    """What its payer has beyond the cycles of the fire, for :attr:`Parameters.max_cells_per_fire`."""
+
+
+class _Run(NamedTuple):
+    """Waits in a row, all for the same reason."""
+
+    full: Full
+    length: int
+    least_next: int
+    """The least basefee of the next block, after the rises that the waits so far must have caused."""
+
+
+class TooLong(NamedTuple):
+    """A timer that has waited longer than its price allows."""
+
+    timer_id: bytes
+    length: int
+    full: Full
+
+
+class PaidWaits:
+    """Follows the timers of a chain, block after block."""
+
+    def __init__(self) -> None:
+        self.longest = 0
+        """The most blocks in a row that a timer waited at a price that it paid."""
+        self._runs: dict[bytes, _Run] = {}
+        """By timer that waited in the newest block."""
+
+    def enter(self, lane: Lane, waits: list[Wait]) -> list[TooLong]:
+        """Enter all waits of the next block. Returns those that are beyond their bound."""
+        runs: dict[bytes, _Run] = {}
+        found: list[TooLong] = []
+        for wait in waits:
+            full = _full(lane, wait)
+            rise = None if full is None else _least_rise(lane.parameters, wait, full)
+            if full is None or rise is None:
+                continue
+            now = lane.basefee_lane if full is Full.CYCLES else lane.basefee_cell
+            run = self._runs.get(wait.timer_id)
+            length, least = (1, now) if run is None or run.full is not full else (run.length + 1, run.least_next)
+            if not _pays(lane.parameters, wait, full, least):
+                found.append(TooLong(wait.timer_id, length, full))
+                continue  # a new count begins
+            self.longest = max(self.longest, length)
+            runs[wait.timer_id] = _Run(full, length, rise.after(least))
+        self._runs = runs
+        return found
+
+
+class _Rise(NamedTuple):
+    """The least rise of a basefee behind a block."""
+
+    used: int
+    target: int
+    slope: int
+    parameters: Parameters
+
+    def after(self, basefee: int) -> int:
+        return risen(basefee, self.used, self.target, self.slope, self.parameters)
+
+
+def _full(lane: Lane, wait: Wait) -> Full | None:
+    """Why a timer did not fit; ``None`` if the lane had room for it at the end."""
+    p = lane.parameters
+    if lane.cycles + _needed(p, wait) > p.lane_timer_cycles:
+        return Full.CYCLES
+    return Full.CELLS if lane.cells >= p.lane_timer_cells else None
+
+
+def _needed(p: Parameters, wait: Wait) -> int:
+    return max(wait.gas_limit, p.min_gas_limit_per_timer)
+
+
+def _least_rise(p: Parameters, wait: Wait, full: Full) -> _Rise | None:
+    """The rise behind a block in which a timer did not fit; ``None`` if there need be none."""
+    if full is Full.CYCLES:
+        used, target, slope = p.lane_timer_cycles - _needed(p, wait) + 1, p.lane_timer_cycles // 2, p.lane_basefee_slope
+    else:
+        used, target, slope = p.lane_timer_cells, p.block_cells_target, USUAL_SLOPE
+    return _Rise(used, target, slope, p) if used > target else None
+
+
+def _pays(p: Parameters, wait: Wait, full: Full, basefee: int) -> bool:
+    """Whether a timer pays when the basefee is so high; one that cannot rise any more is paid, or the timer did not
+    wait at a price that it pays."""
+    if basefee >= p.max_basefee:
+        return True
+    if full is Full.CYCLES:
+        return basefee * p.lane_fee_multiplier_milli // MILLI <= wait.max_fee
+    return basefee * p.max_cells_per_fire <= wait.spare

@@ -1,0 +1,66 @@
+"""The use of memory and processor by validators, held against bounds: parts of the check ``bounds``.
+
+**Memory** of a live host's process. The first look at a validator is what its process takes at the start. From then
+on it may grow by :data:`ROOM_BYTES` for each validator on it, which is what the bounds of a validator's queues and
+caches come to, and by as much as its disk: state that somebody paid for has indexes in memory.
+
+**Processor** of a block. The process that executes a live run's chain again measures each block alone
+(:mod:`cluster.audit.reexecution.follower`), and a full block of honest transactions and timers on the same machine. No
+block of the run may take longer than :data:`MAX_FULL_BLOCKS` of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Final
+
+from cluster.checks.verdict import Result
+from cluster.common.outcome import Outcome
+from cluster.record.run import Resources, RunRecord
+
+MIB: Final = 1 << 20
+ROOM_BYTES: Final = 1_280 * MIB
+"""Of a validator: its mempool and the transactions before it, payloads of peers and what they say (five times as much,
+decoded), bodies that clients send, answers that clients have not taken."""
+
+MAX_FULL_BLOCKS: Final = 1.5
+
+
+def processor_result(record: RunRecord) -> Result | None:
+    """The slowest block against a full one; ``None`` if the chain was not executed beside the run."""
+    found = record.reexecuted
+    if found is None:
+        return None
+    if not found.slowest_s:
+        return Outcome.PASS, "no block took long"
+    text = f"block {found.slowest_height:,} took {found.slowest_s:.2f} s of a processor"
+    if not found.full_block_s:
+        return Outcome.INCONCLUSIVE, f"{text}, and no full block was measured"
+    share = found.slowest_s / found.full_block_s
+    text += f", {share:.2f} times a full block of {found.full_block_s:.2f} s, {MAX_FULL_BLOCKS} allowed"
+    return (Outcome.PASS if share <= MAX_FULL_BLOCKS else Outcome.FAIL), text
+
+
+def memory_results(record: RunRecord) -> list[Result]:
+    """One for each validator whose process was measured more than once."""
+    looks: defaultdict[int, list[Resources]] = defaultdict(list)
+    for look in record.resources:
+        if look.memory_bytes is not None:
+            looks[look.validator].append(look)
+    section = record.scenario.validators
+    sharing = -(-section.count // section.host_count)
+    names = section.names
+    return [_memory_result(names[index], of_one, sharing) for index, of_one in sorted(looks.items()) if len(of_one) > 1]
+
+
+def _memory_result(name: str, looks: list[Resources], sharing: int) -> Result:
+    first = looks[0]
+    started = first.memory_bytes or 0
+    worst = max(looks, key=lambda look: (look.memory_bytes or 0) - _allowed(first, look, sharing))
+    grown, allowed = (worst.memory_bytes or 0) - started, _allowed(first, worst, sharing)
+    text = f"{name}'s process grew by {grown / MIB:,.0f} MiB from {started / MIB:,.0f} MiB on"
+    return (Outcome.PASS if grown <= allowed else Outcome.FAIL), f"{text}, {allowed / MIB:,.0f} MiB allowed"
+
+
+def _allowed(first: Resources, look: Resources, sharing: int) -> int:
+    return sharing * (ROOM_BYTES + max(0, look.disk_bytes - first.disk_bytes))

@@ -1,0 +1,147 @@
+"""Latency of the load, by workload: from the moment at which a transaction was to be sent until its block is final.
+
+In an open loop that moment is when the turn was due, however late it was taken, so that waiting counts. Times are those
+of the first finalization at any validator that is not byzantine. On a live run due times are by the clocks of the
+machines that the load runs on and finalizations by those of the validators: the differences of these clocks go into
+every latency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cluster.audit.books import Books
+from cluster.audit.chain_codec import Unreadable, read_block, read_key_and_nonce
+from cluster.checks.metrics.actor_classes import SHARES
+from cluster.common.quantiles import counted_quantile, quantile
+from loadgen.workloads.measures import LoadTimeline, Sends, send_key, slot_ms
+
+QUANTILES: Final = (*SHARES, (1.0, "max"))
+
+
+@dataclass(slots=True)
+class WorkloadLatency:
+    """The transactions of one workload; of a long load, latencies are those of a part of them."""
+
+    workload: str
+    sent: int
+    late: int
+    rejected: int
+    skipped: int
+    """Turns that were due and never taken."""
+    measured: int
+    """Transactions, without rejected ones, of which it was looked whether they became final."""
+    final: int = 0
+    """Those of them that did."""
+    latencies_ms: list[float] = field(default_factory=list)
+
+    @property
+    def never_final(self) -> int:
+        return self.measured - self.final
+
+    @property
+    def quantiles_ms(self) -> dict[str, float | None]:
+        """By name; ``None`` if nothing became final."""
+        found = self.latencies_ms
+        return {name: round(quantile(found, share), 3) if found else None for share, name in QUANTILES}
+
+    @property
+    def page(self) -> dict[str, Any]:
+        """Its part of ``result.json``."""
+        counts = {
+            name: getattr(self, name)
+            for name in ("sent", "late", "skipped", "rejected", "measured", "final", "never_final")
+        }
+        return counts | {f"latency_{name}_ms": value for name, value in self.quantiles_ms.items()}
+
+
+def load_latencies(books: Books) -> list[WorkloadLatency]:
+    """Of each workload of the run, by name."""
+    record = books.record
+    if not any(each.due for each in record.load.sends.workloads.values()):
+        return latencies_of(record.load.sends, ())
+    began_ms, first = record.began_epoch_ms, record.first_finalizations
+    final = ((key, began_ms + first[height] if height in first else None) for height, key in _final_keys(books))
+    return latencies_of(record.load.sends, final)
+
+
+def latencies_of(sends: Sends, final: Iterable[tuple[str, float | None]]) -> list[WorkloadLatency]:
+    """Of each workload of a load, by name.
+
+    ``final`` are the final transactions by :func:`~loadgen.workloads.measures.send_key`, each with the moment on the
+    clock of the sends, in milliseconds, if that is known.
+    """
+    found = {
+        name: WorkloadLatency(name, each.sent, each.late, each.rejected, each.skipped, len(each.due))
+        for name, each in sorted(sends.workloads.items())
+    }
+    due = {key: (name, due_ms) for name, each in sends.workloads.items() for key, due_ms in each.due.items()}
+    for key, at_ms in final:
+        if key in due:
+            name, due_ms = due.pop(key)
+            found[name].final += 1
+            if at_ms is not None:
+                found[name].latencies_ms.append(max(0.0, at_ms - due_ms))
+    return list(found.values())
+
+
+def _final_keys(books: Books) -> Iterable[tuple[int, str]]:
+    """Height and key of every final transaction, ascending."""
+    for height, block in enumerate(books.chain[: books.ledger.height], 1):
+        try:
+            for wire in read_block(block.block).transactions:
+                yield height, send_key(*read_key_and_nonce(wire))
+        except Unreadable:
+            return
+
+
+def latency_metrics(load: Sequence[WorkloadLatency]) -> dict[str, float]:
+    """The metrics of all workloads together, by name."""
+    found: dict[str, float] = {}
+    if load:
+        found["load_turns_skipped"] = sum(each.skipped for each in load)
+        found["load_transactions_late"] = sum(each.late for each in load)
+    latencies = [latency for each in load for latency in each.latencies_ms]
+    if latencies:
+        found |= {f"load_latency_{name}_ms": quantile(latencies, share) for share, name in QUANTILES}
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LoadMoment:
+    """The requests of a stretch of time."""
+
+    at_ms: float
+    """Its beginning, since the run began."""
+    requests: int
+    failures: int
+    times_ms: Mapping[str, float]
+    """Response times by :data:`~cluster.checks.metrics.actor_classes.SHARES`; none without a good answer."""
+
+
+def load_moments(timeline: LoadTimeline, began_epoch_ms: float) -> list[LoadMoment]:
+    """A load's timeline, ascending, with the stretches without a request between others."""
+    moments: list[LoadMoment] = []
+    numbers = timeline.buckets
+    for number in range(min(numbers), max(numbers) + 1) if numbers else ():
+        bucket, at_ms = numbers.get(number), number * timeline.width_ms - began_epoch_ms
+        if bucket is None:
+            moments.append(LoadMoment(at_ms, 0, 0, {}))
+            continue
+        times = {name: slot_ms(counted_quantile(bucket.counts, share)) for share, name in SHARES if bucket.times}
+        moments.append(LoadMoment(at_ms, bucket.requests, bucket.failures, times))
+    return moments
+
+
+def timeline_page(timeline: LoadTimeline, began_epoch_ms: float) -> dict[str, Any]:
+    """A load's timeline in ``result.json``, in columns."""
+    moments = load_moments(timeline, began_epoch_ms)
+    columns: dict[str, Any] = {
+        "width_ms": timeline.width_ms,
+        "at_ms": [round(moment.at_ms, 3) for moment in moments],
+        "requests": [moment.requests for moment in moments],
+        "failures": [moment.failures for moment in moments],
+    }
+    return columns | {f"response_{name}_ms": [m.times_ms.get(name) for m in moments] for _, name in SHARES}

@@ -1,0 +1,60 @@
+"""Compiled kernels of an installation that a process cannot write to, such as an image with a read-only root.
+
+Numba keeps compiled code beside the source only if it can write there. Otherwise it uses the user's cache alone
+(``numba/core/caching.py``), which is empty at first: each process would compile for many seconds in the middle of a
+block. Here it also reads what ``python -m cluster.tools.cli.warm_up`` left beside the source. What is missing there,
+such as code for another processor, is compiled, and kept in the user's cache.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from typing import Any
+
+from numba.core.caching import FunctionCache, IndexDataCacheFile, InTreeCacheLocator, UserWideCacheLocator
+from numba.core.registry import CPUDispatcher
+
+from validator.scheduler import order, overflow
+from validator.state.engines import kernels
+
+MODULES = (order, overflow, kernels)
+"""The modules whose functions are compiled."""
+
+
+class InstalledCache(FunctionCache):
+    """A function's cache that also reads the one beside its source."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        installed = InTreeCacheLocator(function, inspect.getfile(function))
+        stamp, name = installed.get_source_stamp(), self._impl.filename_base
+        self._installed = IndexDataCacheFile(installed.get_cache_path(), name, stamp)
+
+    def _load_overload(self, signature: Any, target: Any) -> Any:
+        found = super()._load_overload(signature, target)
+        if found is not None:
+            return found
+        data = self._installed.load(self._index_key(signature, target.codegen()))
+        return None if data is None else self._impl.rebuild(target, data)
+
+
+@cache
+def use_installed_kernels() -> None:
+    """Let this process read the installation's compiled kernels. Called before the first of them is.
+
+    Nothing changes if numba keeps them beside the source, or in the folder that ``NUMBA_CACHE_DIR`` names.
+    """
+    for module in MODULES:
+        for kernel in vars(module).values():
+            if isinstance(kernel, CPUDispatcher):
+                _use(kernel)
+
+
+def _use(kernel: Any) -> None:
+    if _is_kept_for_the_user(kernel._cache):
+        kernel._cache = InstalledCache(kernel.py_func)
+
+
+def _is_kept_for_the_user(kept: Any) -> bool:
+    return isinstance(kept, FunctionCache) and isinstance(kept._impl.locator, UserWideCacheLocator)

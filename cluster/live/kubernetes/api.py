@@ -1,0 +1,230 @@
+"""The Kubernetes API as a driver in a pod needs it: its deployment's pods, the nodes that carry them, and Chaos Mesh.
+
+The official client is imported only once it is needed. No call waits longer than some seconds: the driver has a chain
+to watch. What fails for a moment (429, 5xx, no connection) is tried again, a few times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from cluster.common.errors import HarnessError
+from cluster.live.kubernetes.names import CORDONED_BY, HOST_LABEL, INSTANCE_LABEL, INSTANCE_VARIABLE, NAMESPACE_VARIABLE
+
+TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+SERVER_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
+"""Kubernetes sets it in every pod."""
+GRACE_S: Final = 1
+"""A pod that is deleted gets this long to end."""
+TIMEOUT_S: Final = (3.0, 5.0)
+"""To connect, and to answer."""
+ATTEMPTS: Final = 4
+PAUSE_S: Final = 0.25
+"""Before the second attempt; twice as long before each further one."""
+MISSING, CONFLICT, TOO_MANY, SERVER_ERROR = 404, 409, 429, 500
+CHAOS_GROUP: Final = "chaos-mesh.org"
+CHAOS_VERSION: Final = "v1alpha1"
+
+
+class KubernetesError(HarnessError):
+    """The API refused something, or did not answer. One line."""
+
+
+class Pod(NamedTuple):
+    """A pod that carries a host."""
+
+    name: str
+    uid: str
+    node: str
+    """Of Kubernetes."""
+
+
+class Eviction(Enum):
+    """What becomes of an eviction."""
+
+    BEGUN = "begun"
+    GONE = "gone"
+    """There is no such pod any more: an attempt whose answer was lost has evicted it, or something else took it."""
+    FORBIDDEN = "forbidden"
+    """A disruption budget forbids it for now."""
+
+
+def why_not_in_a_pod(environment: Mapping[str, str]) -> str:
+    """Why this process cannot use the API of the cluster that it runs in; empty if it can."""
+    for variable in (NAMESPACE_VARIABLE, INSTANCE_VARIABLE, SERVER_VARIABLE):
+        if not environment.get(variable):
+            return f"{variable} is not set"
+    return "" if TOKEN_FILE.is_file() else f"there is no token at {TOKEN_FILE}"
+
+
+def client_in_a_pod() -> Any:
+    """The client of the cluster that this process runs in. Raises :class:`KubernetesError`."""
+    from kubernetes import client, config
+
+    configuration = client.Configuration()
+    try:
+        config.load_incluster_config(client_configuration=configuration)
+    except config.ConfigException as error:
+        raise KubernetesError(f"the Kubernetes API cannot be used: {error}") from None
+    configuration.retries = False  # urllib3 would repeat each attempt three times, silently
+    return client.ApiClient(configuration)
+
+
+class KubernetesApi:
+    """The API for one deployment. Every call raises :class:`KubernetesError`."""
+
+    def __init__(
+        self,
+        namespace: str,
+        instance: str,
+        connect: Callable[[], Any] = client_in_a_pod,
+        wait: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """``connect`` makes a client when the first call needs one; ``wait`` waits so many seconds."""
+        self.namespace = namespace
+        self.instance = instance
+        self._connect = connect
+        self._wait = wait
+        self._client: Any = None
+
+    @classmethod
+    def of_this_pod(cls) -> KubernetesApi:
+        return cls(os.environ[NAMESPACE_VARIABLE], os.environ[INSTANCE_VARIABLE])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another driver, which connects anew."""
+        return self.__dict__ | {"_client": None}
+
+    def check(self) -> None:
+        """See whether the API answers, and this pod may ask it."""
+        self._call("list_namespaced_pod", self.namespace, label_selector=f"{INSTANCE_LABEL}={self.instance}", limit=1)
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    def pod_of(self, host: int) -> Pod:
+        """The pod that carries a host."""
+        labels = f"{INSTANCE_LABEL}={self.instance},{HOST_LABEL}={host}"
+        listed = self._call("list_namespaced_pod", self.namespace, label_selector=labels)
+        pods = [pod for pod in listed.items if pod.metadata.deletion_timestamp is None]
+        if len(pods) != 1:
+            found = ", ".join(pod.metadata.name for pod in pods) or "none"
+            raise KubernetesError(f"expected one pod of host {host} ({labels}) in {self.namespace}, found {found}")
+        (pod,) = pods
+        return Pod(pod.metadata.name, pod.metadata.uid, pod.spec.node_name or "")
+
+    def delete(self, pod: Pod) -> None:
+        """Delete a pod, unless it is gone already, or another one has its name."""
+        from kubernetes.client import V1DeleteOptions, V1Preconditions
+
+        body = V1DeleteOptions(preconditions=V1Preconditions(uid=pod.uid))
+        self._call(
+            "delete_namespaced_pod",
+            pod.name,
+            self.namespace,
+            grace_period_seconds=GRACE_S,
+            body=body,
+            accepted=(MISSING, CONFLICT),
+        )
+
+    def evict(self, pod: Pod) -> Eviction:
+        """Ask for the eviction of a pod."""
+        from kubernetes.client import V1DeleteOptions, V1Eviction, V1ObjectMeta, V1Preconditions
+
+        options = V1DeleteOptions(grace_period_seconds=GRACE_S, preconditions=V1Preconditions(uid=pod.uid))
+        metadata = V1ObjectMeta(name=pod.name, namespace=self.namespace)
+        body = V1Eviction("policy/v1", options, "Eviction", metadata)
+        name = "create_namespaced_pod_eviction"
+        accepted = (MISSING, CONFLICT, TOO_MANY)
+        answer = self._call(name, pod.name, self.namespace, body, accepted=accepted)
+        return {MISSING: Eviction.GONE, CONFLICT: Eviction.GONE, TOO_MANY: Eviction.FORBIDDEN}.get(
+            answer if isinstance(answer, int) else 0, Eviction.BEGUN
+        )
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def is_open(self, node: str) -> bool:
+        """Whether pods may be placed on a node."""
+        return not self._call("read_node", node).spec.unschedulable
+
+    def cordon(self, node: str) -> None:
+        """Have no pod placed on a node."""
+        self._cordon(node, True, f"{self.namespace}/{self.instance}")
+
+    def uncordon(self, node: str) -> None:
+        """Let pods be placed on a node again."""
+        self._cordon(node, None, None)
+
+    def _cordon(self, node: str, is_cordoned: bool | None, by: str | None) -> None:
+        annotations = {"annotations": {CORDONED_BY: by}}
+        self._call("patch_node", node, {"metadata": annotations, "spec": {"unschedulable": is_cordoned}})
+
+    # --- Chaos Mesh ---------------------------------------------------------------------------------------------------
+
+    def has_chaos_mesh(self) -> bool:
+        """Whether the cluster knows the resources of Chaos Mesh."""
+        found = self._call("get_api_resources", CHAOS_GROUP, CHAOS_VERSION, of="CustomObjectsApi", accepted=(MISSING,))
+        return found != MISSING
+
+    def begin_chaos(self, plural: str, chaos: Mapping[str, Any]) -> None:
+        """Create an object of Chaos Mesh; its kind in small letters is ``plural``."""
+        self._chaos("create", plural, dict(chaos), accepted=(CONFLICT,))  # of an attempt whose answer was lost
+
+    def conditions_of(self, plural: str, name: str) -> dict[str, bool] | None:
+        """The conditions of an object of Chaos Mesh, by type; ``None`` if there is no such object."""
+        found = self._chaos("get", plural, name, accepted=(MISSING,))
+        if found == MISSING:
+            return None
+        conditions = found.get("status", {}).get("conditions") or []
+        return {each["type"]: each.get("status") == "True" for each in conditions}
+
+    def end_chaos(self, plural: str, name: str) -> None:
+        """Delete an object of Chaos Mesh, if it is there: what it did ends."""
+        self._chaos("delete", plural, name, accepted=(MISSING,))
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _chaos(self, verb: str, plural: str, argument: object, accepted: tuple[int, ...]) -> Any:
+        place = (CHAOS_GROUP, CHAOS_VERSION, self.namespace, plural, argument)
+        return self._call(f"{verb}_namespaced_custom_object", *place, of="CustomObjectsApi", accepted=accepted)
+
+    def _call(
+        self, method: str, *arguments: object, of: str = "CoreV1Api", accepted: tuple[int, ...] = (), **options: object
+    ) -> Any:
+        """The answer to a call of the client, or its HTTP status if that is one of ``accepted``."""
+        from kubernetes import client
+        from urllib3.exceptions import HTTPError
+
+        if self._client is None:
+            self._client = self._connect()
+        call = getattr(getattr(client, of)(self._client), method)
+        pause_s = PAUSE_S
+        for attempt in range(ATTEMPTS):
+            try:
+                return call(*arguments, **options, _request_timeout=TIMEOUT_S)
+            except client.ApiException as error:
+                if error.status in accepted:
+                    return error.status
+                problem, is_brief = _said(error), error.status == TOO_MANY or (error.status or 0) >= SERVER_ERROR
+            except HTTPError as error:
+                problem, is_brief = str(error).splitlines()[0], True
+            if not is_brief or attempt == ATTEMPTS - 1:
+                break
+            self._wait(pause_s)
+            pause_s *= 2
+        raise KubernetesError(f"Kubernetes: {method}: {problem}")
+
+
+def _said(error: Any) -> str:
+    """The reason that the server gave, in one line."""
+    try:
+        said = json.loads(error.body)["message"]
+    except (TypeError, ValueError, KeyError):
+        said = ""
+    words = f"{error.status} {error.reason}"
+    return " ".join(f"{words}: {said}".split()) if said else words

@@ -1,0 +1,183 @@
+"""Objects of Chaos Mesh for faults of a scenario: which faults it can do, and how they are written. Pure.
+
+Chaos Mesh acts on pods. So it can separate two validators only if they are on different hosts, and every validator of
+one host is separated from every validator of the other. It acts on packets, under TCP: packets that are lost are sent
+again, so that messages come late instead of never. What it adds to a link comes on top of what the transport of the
+validators emulates; so it adds the difference to a latency, and replaces nothing else. A fault that would mean
+something else then is the transport's own.
+
+StressChaos takes processors from a pod with busy threads. How much longer jobs of the executor take then follows from
+the pod's limits, not from the fault's ``job_ms``.
+
+Source: the custom resource definitions of Chaos Mesh, ``chaos-mesh.org/v1alpha1``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MILLISECONDS_PER_SECOND
+from cluster.faults.link_faults import LinkFaultInForce
+from cluster.live.kubernetes.names import HOST_LABEL, INSTANCE_LABEL, instance_labels
+from cluster.scenario.network import Network
+from cluster.scenario.sections.faults import DegradeFault, LinkFault
+
+API_VERSION: Final = "chaos-mesh.org/v1alpha1"
+NETWORK: Final = "networkchaos"
+POD: Final = "podchaos"
+STRESS: Final = "stresschaos"
+FULL_LOAD: Final = 100
+"""Percent of a processor that each busy thread takes if it can."""
+NETEM_FIELDS: Final = frozenset({"latency_ms", "jitter_ms", "loss", "duplication"})
+"""What of a link it can change as the transport does."""
+SPARE_S: Final = 60
+"""An object that nobody deletes ends by itself so long after its fault."""
+LONGEST_MS: Final = 3_600_000
+"""A fault without a duration ends after so long at most."""
+GRACE_S: Final = 1
+
+HostPairs = frozenset[tuple[int, int]]
+"""Hosts, by number: what the first sends to the second."""
+
+
+class NotByPods(ValueError):
+    """Chaos Mesh cannot do a fault as the scenario means it. One line."""
+
+
+class Deployment(NamedTuple):
+    """The pods that a fault is about."""
+
+    namespace: str
+    instance: str
+
+
+class ByPods(NamedTuple):
+    """A fault of links as Chaos Mesh does it."""
+
+    pairs: HostPairs
+    changes: Mapping[str, float]
+    """What packets between them get in addition, by the field of a scenario; nothing if none arrives."""
+
+
+def by_pods(plan: LinkFault, network: Network, hosts: Sequence[int]) -> ByPods:
+    """A fault of links between hosts; ``hosts`` has the host of each validator. Raises :class:`NotByPods`."""
+    fault, everybody = LinkFaultInForce(plan, network.names), range(len(network.names))
+    if not fault.changes_links:
+        raise NotByPods("it follows the leader, whoever that is")
+    hit = {(one, other) for one in everybody for other in everybody if one != other and fault.hits(one, other)}
+    changes = _additions(plan, network, hit) if isinstance(plan, DegradeFault) else {}
+    pairs = frozenset((hosts[one], hosts[other]) for one, other in hit)
+    for one in everybody:
+        for other in everybody:
+            pair = hosts[one], hosts[other]
+            if pair in pairs and one != other and ((one, other) not in hit or pair[0] == pair[1]):
+                names = f"{network.names[one]} and {network.names[other]}"
+                raise NotByPods(f"pods cannot tell {names} apart from the others of hosts {pair[0]} and {pair[1]}")
+    return ByPods(pairs, changes)
+
+
+def _additions(plan: DegradeFault, network: Network, hit: Collection[tuple[int, int]]) -> dict[str, float]:
+    """What has to be added to the emulated links so that they have the values of a fault."""
+    changes = dict(plan.changes)
+    if others := sorted(changes.keys() - NETEM_FIELDS):
+        raise NotByPods(f"it cannot change {', '.join(others)} of single messages")
+    for name, value in changes.items():
+        found = {getattr(quality, name) for pair in hit if (quality := network.quality(*pair)) is not None}
+        if name == "latency_ms" and len(found) == 1 and max(found) <= value:
+            changes[name] = value - max(found)
+        elif any(found):
+            raise NotByPods(f"some of the links have an emulated {name} already, which it cannot replace")
+    return changes
+
+
+def network_chaos(name: str, deployment: Deployment, plan: LinkFault, found: ByPods) -> list[dict[str, Any]]:
+    """The objects of a fault of links between hosts, named ``name`` and a number."""
+    receivers_of: dict[int, set[int]] = {}
+    for sender, receiver in found.pairs:
+        receivers_of.setdefault(sender, set()).add(receiver)
+    senders_of: dict[tuple[int, ...], list[int]] = {}
+    for sender, receivers in sorted(receivers_of.items()):
+        senders_of.setdefault(tuple(sorted(receivers)), []).append(sender)
+    return [
+        _object(
+            "NetworkChaos",
+            f"{name}-{number}",
+            deployment,
+            {
+                **_effect(found.changes),
+                "mode": "all",
+                "selector": _selector(deployment, senders),
+                "direction": "to",
+                "target": {"mode": "all", "selector": _selector(deployment, receivers)},
+                "duration": _duration(plan.for_ms),
+            },
+        )
+        for number, (receivers, senders) in enumerate(senders_of.items())
+    ]
+
+
+def pod_chaos(name: str, deployment: Deployment, host: int) -> dict[str, Any]:
+    """The object that kills the pod of a host."""
+    spec = {"action": "pod-kill", "mode": "all", "gracePeriod": GRACE_S, "selector": _selector(deployment, [host])}
+    return _object("PodChaos", name, deployment, spec)
+
+
+def stress_chaos(name: str, deployment: Deployment, host: int, threads: int) -> dict[str, Any]:
+    """The object that loads the processors of the pod of a host."""
+    spec = {
+        "mode": "all",
+        "selector": _selector(deployment, [host]),
+        "stressors": {"cpu": {"workers": threads, "load": FULL_LOAD}},
+        "duration": _duration(None),
+    }
+    return _object("StressChaos", name, deployment, spec)
+
+
+def _effect(changes: Mapping[str, float]) -> dict[str, Any]:
+    if not changes:
+        return {"action": "partition"}
+    effect: dict[str, Any] = {"action": "netem"}
+    if not changes.keys().isdisjoint(("latency_ms", "jitter_ms")):
+        delays = {"latency": changes.get("latency_ms", 0), "jitter": changes.get("jitter_ms", 0)}
+        effect["delay"] = {name: _microseconds(value_ms) for name, value_ms in delays.items()}
+    if "loss" in changes:
+        effect["loss"] = {"loss": _percent(changes["loss"])}
+    if "duplication" in changes:
+        effect["duplicate"] = {"duplicate": _percent(changes["duplication"])}
+    return effect
+
+
+def _microseconds(value_ms: float) -> str:
+    return f"{round(value_ms * MICROSECONDS_PER_MILLISECOND)}us"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:g}"
+
+
+def _duration(for_ms: int | None) -> str:
+    return f"{-(-(LONGEST_MS if for_ms is None else for_ms) // MILLISECONDS_PER_SECOND) + SPARE_S}s"
+
+
+def _selector(deployment: Deployment, hosts: Collection[int]) -> dict[str, Any]:
+    return {
+        "namespaces": [deployment.namespace],
+        "labelSelectors": {INSTANCE_LABEL: deployment.instance},
+        "expressionSelectors": [
+            {"key": HOST_LABEL, "operator": "In", "values": [str(number) for number in sorted(hosts)]}
+        ],
+    }
+
+
+def _object(kind: str, name: str, deployment: Deployment, spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {
+            "name": name,
+            "namespace": deployment.namespace,
+            "labels": instance_labels(deployment.instance),
+        },
+        "spec": dict(spec),
+    }

@@ -1,0 +1,129 @@
+"""What faults have made or changed in a Kubernetes cluster, until the driver takes it back, or its watchdog."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cluster.live.kubernetes.api import KubernetesApi, KubernetesError
+from cluster.live.kubernetes.chaos import Deployment
+
+
+def _nobody(facts: Mapping[str, Any]) -> None:
+    """Nobody takes back what is left if this process is killed."""
+
+
+class Leftovers:
+    """Of one run: objects of Chaos Mesh, and nodes that carry no new pods."""
+
+    def __init__(
+        self,
+        api: KubernetesApi | None,
+        notice: Callable[[str], None],
+        tell: Callable[[Mapping[str, Any]], None] = _nobody,
+    ) -> None:
+        """``tell`` gets the arguments of :func:`take_back` whenever they change, before the cluster does."""
+        self.api = api
+        """``None`` outside of Kubernetes, or if nothing needed it so far."""
+        self.tell = tell
+        self._notice = notice
+        self._objects: dict[str, str] = {}
+        """Kinds of the objects of Chaos Mesh, in small letters, by name."""
+        self._cordoned: Counter[str] = Counter()
+        """By node, how many faults keep pods away from it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another driver, which has a watchdog of its own."""
+        return self.__dict__ | {"tell": _nobody}
+
+    @property
+    def deployment(self) -> Deployment:
+        assert self.api is not None
+        return Deployment(self.api.namespace, self.api.instance)
+
+    def say(self) -> None:
+        """Tell what is left, also to one who was not told before."""
+        if self.api is not None:
+            nodes = sorted(node for node, count in self._cordoned.items() if count >= 0)
+            self.tell({**self.deployment._asdict(), "objects": dict(self._objects), "nodes": nodes})
+
+    # --- objects of Chaos Mesh ----------------------------------------------------------------------------------------
+
+    def create(self, kind: str, content: Mapping[str, Any]) -> None:
+        """Create an object. Raises :class:`KubernetesError`."""
+        assert self.api is not None
+        self._objects[content["metadata"]["name"]] = kind  # even if the answer is lost
+        self.say()
+        self.api.begin_chaos(kind, content)
+
+    def delete(self, name: str) -> None:
+        """Delete an object; if that fails, once more at the end of the run."""
+        assert self.api is not None
+        try:
+            self.api.end_chaos(self._objects[name], name)
+        except KubernetesError as error:
+            self._notice(f"{self._objects[name]} {name} is still there: {error}")
+        else:
+            del self._objects[name]
+            self.say()
+
+    def conditions_of(self, kind: str, name: str) -> dict[str, bool] | None:
+        """The conditions of an object; ``None`` if it is gone. Those that nobody can see now do not hold."""
+        assert self.api is not None
+        try:
+            return self.api.conditions_of(kind, name)
+        except KubernetesError:
+            return {}
+
+    # --- nodes --------------------------------------------------------------------------------------------------------
+
+    def cordon(self, node: str) -> bool:
+        """Keep new pods away from a node, unless somebody else does. Returns whether :meth:`uncordon` is to be called.
+
+        Raises :class:`KubernetesError`.
+        """
+        assert self.api is not None
+        if not self._cordoned[node] and not self.api.is_open(node):
+            return False
+        self._cordoned[node] += 1
+        self.say()
+        if self._cordoned[node] == 1:
+            try:
+                self.api.cordon(node)
+            except KubernetesError:
+                self.uncordon(node)  # its answer may have been lost
+                raise
+        return True
+
+    def uncordon(self, node: str) -> None:
+        """A fault keeps pods away from a node no more."""
+        self._cordoned[node] -= 1
+        if self._cordoned[node] <= 0 and self.api is not None:
+            try:
+                self.api.uncordon(node)
+            except KubernetesError as error:
+                self._notice(f"node {node} still carries no new pods: {error}")
+            else:
+                del self._cordoned[node]
+                self.say()
+
+    # --- end ----------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Take everything back. Never raises."""
+        for name in list(self._objects):
+            self.delete(name)
+        for node in [node for node, count in self._cordoned.items() if count >= 0]:
+            self._cordoned[node] = 1
+            self.uncordon(node)
+
+
+def take_back(
+    api: KubernetesApi, objects: Mapping[str, str], nodes: list[str], notice: Callable[[str], None] = print
+) -> None:
+    """Take back what a driver left that was killed: it told of these objects, by name, and nodes. Never raises."""
+    left = Leftovers(api, notice)
+    left._objects.update(objects)
+    left._cordoned.update(nodes)
+    left.close()

@@ -1,0 +1,263 @@
+"""By what means the faults of a live run are done: by Kubernetes or Chaos Mesh, or by what stands in for them.
+
+A pod that carries a host is deleted (``how: pod``), evicted from its node, which carries no other pod until the fault's
+down time is over (``how: node``), or killed by Chaos Mesh (``how: chaos-mesh``). The pod's Ray node is lost then, with
+its disk kept. Faults of links with ``how: chaos-mesh`` become objects of Chaos Mesh (:mod:`.chaos`). A fault that Chaos
+Mesh cannot do, or that finds none, is done otherwise, and a line and its evidence say so.
+
+What they leave in the cluster is taken back when they are over, and at the end of the run (:mod:`.leftovers`).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from cluster.common.errors import BadInput
+from cluster.faults.link_faults import LinkCounts, Seen, seen_on_links
+from cluster.faults.stage import Then
+from cluster.live.kubernetes import chaos
+from cluster.live.kubernetes.api import Eviction, KubernetesApi, KubernetesError, Pod, why_not_in_a_pod
+from cluster.live.kubernetes.chaos import NotByPods
+from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.kubernetes.stress import ALL_INJECTED, IN_FORCE_WITHIN_MS, TRY_EVERY_MS, Later, ProcessorStress
+from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import AnyFault, KillFault, LinkFault, needs_kubernetes, prefers_chaos_mesh
+
+TOKEN_LETTERS: Final = 6
+
+
+def api_for(faults: Sequence[AnyFault]) -> KubernetesApi | None:
+    """The API that faults need; ``None`` if they need none, or if Chaos Mesh can be done without.
+
+    Raises :class:`BadInput` if a fault needs one, and this process cannot use it.
+    """
+    needing = [(position, fault) for position, fault in enumerate(faults) if needs_kubernetes(fault)]
+    if not needing and not any(map(prefers_chaos_mesh, faults)):
+        return None
+    problem = why_not_in_a_pod(os.environ)
+    api = None if problem else KubernetesApi.of_this_pod()
+    if needing and api is not None:
+        try:
+            api.check()
+        except KubernetesError as error:
+            problem = str(error)
+    if needing and problem:
+        position, fault = needing[0]
+        raise BadInput(
+            f"faults[{position}].how: {getattr(fault, 'how', '')}: only a driver in a pod with access to the Kubernetes"
+            f" API can do this (stampede k8s run): {problem}; expected actor or process elsewhere"
+        )
+    return api
+
+
+class Means:
+    """Of one run."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        leftovers: Leftovers,
+        lose: Callable[[int, str], None],
+        link_counts: Callable[[int], LinkCounts],
+        later: Later,
+        notice: Callable[[str], None],
+    ) -> None:
+        """``lose(host, reason)`` takes the hosts of the Ray node of a host off it, and holds them down, since the node
+        goes. ``link_counts(key)`` are the messages that a fault of links concerned in the transport.
+        """
+        self.leftovers = leftovers
+        section = scenario.validators
+        self._hosts = [section.host_of(index) for index in range(section.count)]
+        self._network = scenario.network
+        self._lose_node = lose
+        self._link_counts = link_counts
+        self.later = later
+        self.notice = notice
+        self._token = uuid.uuid4().hex[:TOKEN_LETTERS]
+        """In the names of all objects: another run of this deployment has other ones."""
+        self._count = 0
+        self._links: dict[int, list[str]] = {}
+        """The objects of each fault of links that Chaos Mesh does, by its key."""
+        self._seen: dict[int, Seen] = {}
+        """What became of each fault of links that Chaos Mesh does, or did."""
+        self._otherwise: dict[int, str] = {}
+        """Why the transport does a fault of links in place of Chaos Mesh."""
+        self.stress = ProcessorStress(self._hosts, self)
+        self._words: dict[int, str] = {}
+        """How each host was taken down last, if that is not plain."""
+
+    @property
+    def api(self) -> KubernetesApi | None:
+        return self.leftovers.api
+
+    # --- pods ---------------------------------------------------------------------------------------------------------
+
+    def takes_pod(self, plan: AnyFault) -> bool:
+        """Whether a fault takes the pods of its targets down."""
+        return self.api is not None and (
+            needs_kubernetes(plan) or (isinstance(plan, KillFault) and prefers_chaos_mesh(plan))
+        )
+
+    def take(self, host: int, plan: KillFault) -> None:
+        """Take the pod of a host down. Its Ray node counts as lost at once, or when Kubernetes lets the pod go."""
+        assert self.api is not None
+        try:
+            pod = self.api.pod_of(host)
+            if plan.how == "node":
+                self._drain(host, pod, plan.down_ms)
+                return
+            words = f"pod {pod.name} was deleted"
+            if prefers_chaos_mesh(plan):
+                if not (problem := self.chaos_problem()):
+                    self._kill_by_chaos(host, pod, plan.down_ms)
+                    return
+                words += f", not killed by Chaos Mesh: {problem}"
+            self.api.delete(pod)
+        except KubernetesError as error:
+            self._fail(host, str(error))
+        else:
+            self._lose(host, words)
+
+    def note_signal(self, host: int, plan: AnyFault) -> None:
+        """A host gets a signal; Chaos Mesh was to kill its pod."""
+        if prefers_chaos_mesh(plan):
+            self._words[host] = f"killed by a signal, not by Chaos Mesh: {self.chaos_problem()}"
+
+    def describe(self, hosts: Iterable[int]) -> list[str]:
+        """How hosts were taken down last, once, if that is not plain."""
+        return [words for host in hosts if (words := self._words.pop(host, None)) is not None]
+
+    def _drain(self, host: int, pod: Pod, down_ms: int) -> None:
+        if self.leftovers.cordon(pod.node):
+            self.later(down_ms, f"uncordon {pod.node}", partial(self.leftovers.uncordon, pod.node))
+        self._evict(host, pod, (down_ms - 1) // TRY_EVERY_MS, is_first=True)
+
+    def _evict(self, host: int, pod: Pod, tries_left: int, *, is_first: bool = False) -> None:
+        assert self.api is not None
+        try:
+            answer = self.api.evict(pod)
+        except KubernetesError as error:
+            self._fail(host, str(error))
+            return
+        if answer is Eviction.BEGUN or (answer is Eviction.GONE and is_first):
+            self._lose(host, f"pod {pod.name} was evicted from {pod.node}")
+        elif answer is Eviction.GONE:
+            self._fail(host, f"pod {pod.name} went before it could be evicted; the host may be in another one")
+        elif tries_left > 0:
+            self.later(TRY_EVERY_MS, f"evict {pod.name}", partial(self._evict, host, pod, tries_left - 1))
+        else:
+            self._fail(host, f"a disruption budget kept pod {pod.name} on {pod.node} for the whole down time")
+
+    def _kill_by_chaos(self, host: int, pod: Pod, down_ms: int) -> None:
+        name = self.new_name()
+        self.leftovers.create(chaos.POD, chaos.pod_chaos(name, self.leftovers.deployment, host))
+        self._await_kill(host, pod, name, (down_ms - 1) // TRY_EVERY_MS)
+
+    def _await_kill(self, host: int, pod: Pod, name: str, tries_left: int) -> None:
+        if self._is_injected(chaos.POD, name):
+            self._lose(host, f"Chaos Mesh killed pod {pod.name} (podchaos {name})")
+        elif tries_left > 0:
+            self.later(TRY_EVERY_MS, f"look at {name}", partial(self._await_kill, host, pod, name, tries_left - 1))
+            return
+        else:
+            self._fail(host, f"Chaos Mesh did not kill pod {pod.name} within the down time (podchaos {name})")
+        self.leftovers.delete(name)
+
+    def _lose(self, host: int, words: str) -> None:
+        self._words[host] = words
+        self._lose_node(host, words)
+
+    def _fail(self, host: int, problem: str) -> None:
+        self._words[host] = f"host {host} was not taken down: {problem}"
+        self.notice(self._words[host])
+
+    # --- links --------------------------------------------------------------------------------------------------------
+
+    def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> tuple[dict[int, LinkFault], Then]:
+        """Begin and end the faults of links that Chaos Mesh does. Returns the others, which the transport does, and
+        what is to be called once they are in force: it calls ``then`` once the faults of Chaos Mesh are, too.
+        """
+        begun, ended = [], list[str]()
+        for key in [key for key in self._links if key not in faults]:
+            ended += self._links.pop(key)
+        for key, plan in faults.items():
+            if prefers_chaos_mesh(plan) and key not in self._links and key not in self._otherwise:
+                try:
+                    self._links[key] = self._begin_links(key, plan)
+                    begun.append(key)
+                except (KubernetesError, NotByPods) as error:
+                    self._otherwise[key] = str(error)
+                    self.notice(f"{plan.kind} of {plan.whom}: by the validators' transport, not Chaos Mesh: {error}")
+        for name in ended:
+            self.leftovers.delete(name)
+        others = {key: plan for key, plan in faults.items() if key not in self._links}
+        if not begun and not ended:
+            return others, then
+        return others, partial(self._await_links, begun, ended, IN_FORCE_WITHIN_MS // TRY_EVERY_MS, then)
+
+    def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
+        """What a fault of links did, and by what means if not by the transport alone."""
+        if key in self._seen:
+            return self._seen[key]
+        seen = seen_on_links(plan, self._link_counts(key))
+        if key not in self._otherwise:
+            return seen
+        return Seen(seen.took_effect, f"{seen.evidence} by the validators' transport, not Chaos Mesh")
+
+    def _begin_links(self, key: int, plan: LinkFault) -> list[str]:
+        """Raises :class:`KubernetesError`, and :class:`NotByPods`."""
+        if problem := self.chaos_problem():
+            raise NotByPods(problem)
+        found = chaos.by_pods(plan, self._network, self._hosts)
+        names: list[str] = []
+        try:
+            for each in chaos.network_chaos(self.new_name(), self.leftovers.deployment, plan, found):
+                self.leftovers.create(chaos.NETWORK, each)
+                names.append(each["metadata"]["name"])
+        except KubernetesError:
+            for name in names:
+                self.leftovers.delete(name)
+            raise
+        return names
+
+    def _await_links(self, begun: list[int], ended: list[str], tries_left: int, then: Then) -> None:
+        for key in begun:
+            names = self._links.get(key, [])
+            if names and all(self._is_injected(chaos.NETWORK, name) for name in names):
+                self._seen[key] = Seen(True, f"in force on all pods by Chaos Mesh (networkchaos {', '.join(names)})")
+        left = [key for key in begun if key not in self._seen]
+        staying = [name for name in ended if self.leftovers.conditions_of(chaos.NETWORK, name) is not None]
+        if (left or staying) and tries_left > 0:
+            again = partial(self._await_links, left, staying, tries_left - 1, then)
+            self.later(TRY_EVERY_MS, "look at Chaos Mesh", again)
+            return
+        for key in left:
+            names = self._links.get(key, [])
+            self._seen[key] = Seen(
+                False, f"Chaos Mesh did not put networkchaos {', '.join(names)} in force on all pods"
+            )
+        for name in staying:
+            self.notice(f"networkchaos {name} is deleted, but Chaos Mesh has not taken it back yet")
+        then()
+
+    # --- Chaos Mesh ---------------------------------------------------------------------------------------------------
+
+    def chaos_problem(self) -> str:
+        """Why Chaos Mesh cannot be used; empty if it can."""
+        if self.api is None:
+            return f"this is not a pod of Kubernetes: {why_not_in_a_pod(os.environ)}"
+        try:
+            return "" if self.api.has_chaos_mesh() else "the cluster does not have it"
+        except KubernetesError as error:
+            return str(error)
+
+    def new_name(self) -> str:
+        self._count += 1
+        return f"{self.leftovers.deployment.instance}-{self._token}-{self._count}"
+
+    def _is_injected(self, kind: str, name: str) -> bool:
+        return (self.leftovers.conditions_of(kind, name) or {}).get(ALL_INJECTED, False)

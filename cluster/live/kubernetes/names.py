@@ -1,0 +1,133 @@
+"""Names that the manifests, the driver in its pod and the commands outside of the cluster share.
+
+The labels are those that Kubernetes recommends ("Recommended Labels" in its documentation).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# --- labels ---------------------------------------------------------------------------------------------------------
+
+NAME_LABEL: Final = "app.kubernetes.io/name"
+INSTANCE_LABEL: Final = "app.kubernetes.io/instance"
+"""Its value is the deployment's name, which is also that of its RayJob."""
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+PART_OF_LABEL: Final = "app.kubernetes.io/part-of"
+VERSION_LABEL: Final = "app.kubernetes.io/version"
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+HOST_LABEL: Final = "stampede.io/host"
+"""Only a pod that carries a host has it; the value is the host's number."""
+
+CORDONED_BY: Final = "stampede.io/cordoned-by"
+"""Annotation of a node that a fault keeps pods away from; the value is ``NAMESPACE/DEPLOYMENT``."""
+
+STAMPEDE: Final = "stampede"
+"""Value of name, part-of and managed-by."""
+
+DRIVER: Final = "driver"
+VALIDATORS: Final = "validators"
+LOAD: Final = "load"
+SEEDS: Final = "seeds"
+SUBMITTER: Final = "submitter"
+RESULTS: Final = "results"
+COMPONENTS: Final = (DRIVER, VALIDATORS, LOAD, SEEDS, SUBMITTER, RESULTS)
+"""Values of the component."""
+
+RAY_CLUSTER_LABEL: Final = "ray.io/cluster"
+"""KubeRay sets it on every pod of a Ray cluster; the value is the RayCluster's name."""
+RAY_GROUP_LABEL: Final = "ray.io/group"
+"""KubeRay sets it on every pod of a Ray cluster; the value is the worker group's name."""
+RAY_JOB_LABEL: Final = "ray.io/originated-from-cr-name"
+"""KubeRay sets it on the RayCluster of a RayJob; the value is the RayJob's name."""
+
+# --- environment of the driver's pod --------------------------------------------------------------------------------
+
+NAMESPACE_VARIABLE: Final = "STAMPEDE_NAMESPACE"
+"""Namespace of the pod."""
+INSTANCE_VARIABLE: Final = "STAMPEDE_INSTANCE"
+"""Value of :data:`INSTANCE_LABEL`."""
+SEED_PODS_VARIABLE: Final = "STAMPEDE_SEED_PODS"
+"""Number of pods for seeds that a sweep asks Ray's autoscaler for."""
+
+LOAD_LISTEN_VARIABLE: Final = "STAMPEDE_LOAD_LISTEN"
+"""``host:port`` at which the load's master takes workers; without it there is no master."""
+LOAD_WORKERS_VARIABLE: Final = "STAMPEDE_LOAD_WORKERS"
+"""Number of workers with which the load begins."""
+LOAD_PORT: Final = 5557
+"""Of the load's master."""
+
+# --- Ray ------------------------------------------------------------------------------------------------------------
+
+HOST_RESOURCE_PREFIX: Final = "stampede_host_"
+"""The Ray node with the custom resource ``stampede_host_N`` carries host N."""
+HOST_GROUP_PREFIX: Final = "host-"
+"""Worker group ``host-N`` carries host N."""
+
+# --- files and volumes ----------------------------------------------------------------------------------------------
+
+RUNS_PATH: Final = "/opt/stampede/runs"
+"""Where the volume of runs is in the driver's pod, and a host's volume in its own."""
+SCENARIO_FOLDER: Final = "/etc/stampede"
+SCENARIO_FILE: Final = "scenario.yaml"
+"""Its key in the ConfigMap, and its name in :data:`SCENARIO_FOLDER`."""
+
+
+def load_name(instance: str) -> str:
+    """The Deployment of the load's workers, and the Service of their master."""
+    return f"{instance}-{LOAD}"
+
+
+def host_resource(number: int) -> str:
+    """The custom resource of the Ray node that carries a host."""
+    return f"{HOST_RESOURCE_PREFIX}{number}"
+
+
+def host_group(number: int) -> str:
+    """The worker group that carries a host."""
+    return f"{HOST_GROUP_PREFIX}{number}"
+
+
+def host_claim(instance: str, number: int) -> str:
+    """The PersistentVolumeClaim of a host."""
+    return f"{instance}-{host_group(number)}"
+
+
+def runs_claim(instance: str) -> str:
+    """The PersistentVolumeClaim of the runs."""
+    return f"{instance}-runs"
+
+
+def scenario_config_map(instance: str) -> str:
+    """The ConfigMap of the scenario."""
+    return f"{instance}-scenario"
+
+
+def dashboard_config_map(instance: str) -> str:
+    """The ConfigMap of the dashboard for Grafana."""
+    return f"{instance}-dashboard"
+
+
+def driver_account(instance: str) -> str:
+    """The ServiceAccount of a driver that talks to the Kubernetes API."""
+    return f"{instance}-driver"
+
+
+def results_pod_name(instance: str) -> str:
+    """The pod that serves the volume of runs for reading."""
+    return f"{instance}-results"
+
+
+def instance_labels(instance: str) -> dict[str, str]:
+    """The labels that select everything of a deployment."""
+    return {NAME_LABEL: STAMPEDE, INSTANCE_LABEL: instance}
+
+
+def component_labels(instance: str, component: str) -> dict[str, str]:
+    """The labels that select the pods of a component of a deployment."""
+    return {**instance_labels(instance), COMPONENT_LABEL: component}
+
+
+def host_labels(instance: str, number: int) -> dict[str, str]:
+    """The labels that select the pod that carries a host."""
+    return {**component_labels(instance, VALIDATORS), HOST_LABEL: str(number)}

@@ -1,0 +1,145 @@
+"""``slow_execution`` by Chaos Mesh: busy threads take the processors of a host's pod, so that its jobs take longer.
+
+Chaos Mesh acts on pods, so a host is stressed only if the fault hits all validators that it carries. Else, or without
+Chaos Mesh, jobs of the executor take the fault's ``job_ms``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final, Protocol
+
+from cluster.faults.impairment import Impairment, Stress
+from cluster.faults.link_faults import Seen
+from cluster.faults.stage import Then
+from cluster.live.kubernetes import chaos
+from cluster.live.kubernetes.api import KubernetesError
+from cluster.live.kubernetes.chaos import NotByPods
+from cluster.live.kubernetes.leftovers import Leftovers
+
+TRY_EVERY_MS: Final = 250
+"""Kubernetes is asked again so soon."""
+IN_FORCE_WITHIN_MS: Final = 15_000
+"""Chaos Mesh begins and ends faults of pods within this time."""
+ALL_INJECTED: Final = "AllInjected"
+"""The condition of an object of Chaos Mesh that is in force on all of its pods."""
+
+
+class Later(Protocol):
+    """Makes a call in so many milliseconds."""
+
+    def __call__(self, delay_ms: int, label: str, call: Then) -> None: ...
+
+
+class ChaosCluster(Protocol):
+    """What is needed of a cluster and of a run."""
+
+    leftovers: Leftovers
+    later: Later
+    notice: Callable[[str], None]
+
+    def chaos_problem(self) -> str:
+        """Why Chaos Mesh cannot be used; empty if it can."""
+
+    def new_name(self) -> str:
+        """Of an object."""
+
+
+class ProcessorStress:
+    """The hosts of one run that are stressed."""
+
+    def __init__(self, hosts: Sequence[int], cluster: ChaosCluster) -> None:
+        """``hosts`` has the host of each validator."""
+        self._hosts = list(hosts)
+        self._cluster = cluster
+        self._wanted: dict[int, Stress] = {}
+        """By validator."""
+        self._names: dict[int, str] = {}
+        """The object of each host that Chaos Mesh stresses."""
+        self._seen: dict[int, Seen] = {}
+        """What became of the last object of each host; of others the executor did it."""
+
+    def set(self, impairments: Mapping[int, Impairment], then: Then) -> tuple[dict[int, Impairment], Then]:
+        """Begin and end the stress of hosts. Returns what is left to be done otherwise, and what is to be called once
+        that is in force: it calls ``then`` once the stress is, too.
+        """
+        for index, each in impairments.items():
+            self._wanted.pop(index, None)
+            if each.stress is not None:
+                self._wanted[index] = each.stress
+        begun, ended = [], list[str]()
+        for host in sorted({self._hosts[index] for index in impairments}):
+            mates = [index for index, each in enumerate(self._hosts) if each == host]
+            wanted = [self._wanted[index] for index in mates if index in self._wanted]
+            if wanted and host not in self._names and host not in self._seen:
+                begun += self._begin(host, wanted, is_whole=len(wanted) == len(mates))
+            elif not wanted and host in self._names:
+                ended.append(self._names.pop(host))
+                self._cluster.leftovers.delete(ended[-1])
+        left = {index: self._left(self._hosts[index], each) for index, each in impairments.items()}
+        if not begun and not ended:
+            return left, then
+        return left, partial(self._await, begun, ended, IN_FORCE_WITHIN_MS // TRY_EVERY_MS, then)
+
+    def seen(self, indices: Sequence[int], otherwise: Seen) -> Seen:
+        """What a fault did to validators, which ends now; ``otherwise`` is what the executor did."""
+        found = [self._seen.pop(host) for host in sorted({self._hosts[index] for index in indices} & self._seen.keys())]
+        if not found:
+            return otherwise
+        by_chaos = [each for each in found if each is not _BY_THE_EXECUTOR]
+        if len(by_chaos) < len(found):
+            told = f"{otherwise.evidence} by the validators' executor, not Chaos Mesh"
+            by_chaos.append(Seen(otherwise.took_effect, told))
+        return Seen(all(each.took_effect for each in by_chaos), "; ".join(each.evidence for each in by_chaos))
+
+    def _begin(self, host: int, wanted: Sequence[Stress], is_whole: bool) -> list[int]:
+        """The host, if Chaos Mesh is to stress it."""
+        try:
+            if not is_whole:
+                raise NotByPods(f"host {host} carries validators that the fault does not hit")
+            if problem := self._cluster.chaos_problem():
+                raise NotByPods(problem)
+            name, threads = self._cluster.new_name(), max(each.threads for each in wanted)
+            self._cluster.leftovers.create(
+                chaos.STRESS, chaos.stress_chaos(name, self._cluster.leftovers.deployment, host, threads)
+            )
+        except (KubernetesError, NotByPods) as error:
+            self._seen[host] = _BY_THE_EXECUTOR
+            self._cluster.notice(f"slow_execution of host {host}: by the validators' executor, not Chaos Mesh: {error}")
+            return []
+        self._names[host] = name
+        return [host]
+
+    def _left(self, host: int, impairment: Impairment) -> Impairment:
+        """What the host itself is to do."""
+        stress = impairment.stress
+        if stress is None or host not in self._names:
+            return replace(impairment, stress=None)
+        return replace(impairment, job_ms=stress.job_ms, stress=None)
+
+    def _await(self, begun: Sequence[int], ended: Sequence[str], tries_left: int, then: Then) -> None:
+        left = []
+        for host in begun:
+            name = self._names.get(host)
+            if name is not None and (self._cluster.leftovers.conditions_of(chaos.STRESS, name) or {}).get(ALL_INJECTED):
+                self._seen[host] = Seen(True, f"host {host} was stressed by Chaos Mesh (stresschaos {name})")
+            elif name is not None:
+                left.append(host)
+        staying = [name for name in ended if self._cluster.leftovers.conditions_of(chaos.STRESS, name) is not None]
+        if (left or staying) and tries_left > 0:
+            self._cluster.later(
+                TRY_EVERY_MS, "look at Chaos Mesh", partial(self._await, left, staying, tries_left - 1, then)
+            )
+            return
+        for host in left:
+            told = f"Chaos Mesh did not put stresschaos {self._names[host]} in force on host {host}"
+            self._seen[host] = Seen(False, told)
+        for name in staying:
+            self._cluster.notice(f"stresschaos {name} is deleted, but Chaos Mesh has not taken it back yet")
+        then()
+
+
+_BY_THE_EXECUTOR: Final = Seen(False, "")
+"""Stands for what the executor did."""

@@ -1,0 +1,56 @@
+"""Ray's nodes on loopback: ``python -m cluster.live.nodes.loopback_node start --node-ip-address=127.0.0.1 …``.
+
+``ray start`` and ``ray.init`` replace a loopback address by one of the machine's. Ray's servers then listen on all
+interfaces. On 127.0.0.1 they listen there alone, as those of a Ray that the library starts by itself. Who joins such a
+Ray has to keep to that address, too.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Final
+
+MODULE: Final = "cluster.live.nodes.loopback_node"
+PROBE_TIMEOUT_S: Final = 5.0
+
+
+@contextmanager
+def loopback_stays() -> Iterator[None]:
+    """Within, Ray takes a loopback address as it is."""
+    from ray._private import services
+
+    resolve = services.resolve_ip_for_localhost
+    services.resolve_ip_for_localhost = lambda host: host
+    try:
+        yield
+    finally:
+        services.resolve_ip_for_localhost = resolve
+
+
+def joining(address: str) -> AbstractContextManager[None]:
+    """Within, the Ray at ``host:port`` can be joined, which may listen on loopback alone."""
+    from ray._private import services
+
+    host, _, port = address.rpartition(":")
+    outside = services.resolve_ip_for_localhost(host)
+    if outside == host or not port.isdecimal():
+        return nullcontext()
+    try:
+        socket.create_connection((outside, int(port)), PROBE_TIMEOUT_S).close()
+    except OSError:
+        return loopback_stays()
+    return nullcontext()
+
+
+def main() -> None:
+    """Entry of the process."""
+    from ray.scripts.scripts import main as ray_command
+
+    with loopback_stays():
+        ray_command()
+
+
+if __name__ == "__main__":
+    main()

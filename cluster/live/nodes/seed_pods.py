@@ -1,0 +1,69 @@
+"""Pods for the seeds of a sweep, if Ray's autoscaler makes them (``STAMPEDE_SEED_PODS``): asked for at the start, and
+given up once there is nothing left to hand out. The autoscaler makes all that is asked for at once, or none: the number
+is not above the maximum of their group.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
+
+from cluster.common.errors import BadInput, HarnessError
+from cluster.common.interrupts import Interrupts
+from cluster.common.wording import counted
+from cluster.live.kubernetes.names import SEED_PODS_VARIABLE
+from cluster.live.nodes.ray_nodes import RESOURCE_PREFIX, SEEDS, RayNode, with_role
+
+MAX_PODS: Final = 512
+TIMEOUT_S: Final = 900.0
+"""The first pod has to join by then: its Kubernetes node may have to be made, and its image to be pulled."""
+LOOK_EVERY_S: Final = 1.0
+
+
+class Session(Protocol):
+    """What is needed of a session of Ray."""
+
+    @property
+    def is_ours(self) -> bool: ...
+
+    def nodes(self) -> Sequence[RayNode]: ...
+
+    def request_nodes(self, resource: str, count: int) -> None: ...
+
+
+class SeedPods:
+    """What the autoscaler is asked for; nothing without the variable, or in a Ray of our own."""
+
+    def __init__(self, session: Session, environment: Mapping[str, str] = os.environ) -> None:
+        """Raises :class:`BadInput` if the variable holds no number of pods."""
+        self._session = session
+        self._count = 0 if session.is_ours else _count_from(environment)
+        self._are_needed = False
+
+    def wait_for_first(self, interrupts: Interrupts, notice: Callable[[str], None]) -> None:
+        """Ask for them, and wait for the first one. Raises :class:`HarnessError` if none joins."""
+        if not self._count:
+            return
+        self.keep(are_needed=True)
+        notice(f"{counted(self._count, 'pod')} asked for")
+        deadline = time.monotonic() + TIMEOUT_S
+        while not with_role(self._session.nodes(), SEEDS):
+            if time.monotonic() > deadline:
+                raise HarnessError(f"no pod for seeds joined within {TIMEOUT_S:g} s")
+            interrupts.wait(LOOK_EVERY_S)
+
+    def keep(self, are_needed: bool) -> None:
+        """Say whether there is anything left to hand out; if not, pods may go when they are idle."""
+        if self._count and are_needed != self._are_needed:
+            self._are_needed = are_needed
+            self._session.request_nodes(RESOURCE_PREFIX + SEEDS, self._count if are_needed else 0)
+
+
+def _count_from(environment: Mapping[str, str]) -> int:
+    given = environment.get(SEED_PODS_VARIABLE, "0")
+    is_number = given.isascii() and given.isdecimal() and len(given) <= len(str(MAX_PODS))
+    if not is_number or int(given) > MAX_PODS:
+        raise BadInput(f"{SEED_PODS_VARIABLE}={given[:40]}: expected a number of pods up to {MAX_PODS}")
+    return int(given)

@@ -1,0 +1,163 @@
+"""The ``dos`` section of a scenario: how ``stampede dos`` attacks it, and the grades of what comes of it.
+
+A run does not read it. The names of graded metrics are those of the scorecard
+(:mod:`cluster.tools.load.dos.measures`).
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from cluster.common.suggestions import unknown
+from cluster.scenario.sections.base import Height, Section
+from loadgen.workloads.attacks.registry import ATTACKS
+from loadgen.workloads.plan import MAX_BUDGET, MAX_USERS
+from loadgen.workloads.registry import WORKLOADS
+
+Grade = Literal["A", "B", "C", "D", "F"]
+GRADES: Final[tuple[Grade, ...]] = ("A", "B", "C", "D", "F")
+"""Best first."""
+ATTACK_NAMES: Final = tuple(attack.name for attack in ATTACKS)
+METRICS: Final[dict[str, str]] = {
+    "lateness_p50": "p50 of the honest timers' lateness, in blocks",
+    "lateness_p99": "p99 of the honest timers' lateness, in blocks",
+    "lateness_max": "greatest lateness of an honest timer, in blocks",
+    "lateness_p99_added": "p99 of the honest timers' lateness, less the baseline's, in blocks",
+    "waiting": "honest timers that were due and still wait at the end",
+    "destroyed": "honest timers that were destroyed when they were due",
+    "honest_fires_per_block": "honest fires per block that did their work",
+    "honest_fires_ratio": "honest fires per block that did their work, to the baseline's",
+    "displaced_fires": "honest fires that the baseline had, and the attacked run had not",
+    "user_transactions_ratio": "honest transactions per block that did their work, to the baseline's",
+    "user_cycles_ratio": "cycles of honest transactions per block, to the baseline's",
+    "block_cycles_p99": "p99 of the cycles that a block executed",
+    "block_cycles_ratio": "p99 of the cycles that a block executed, to the baseline's",
+    "cpu_ratio": "p99 of a block's processor time, to the baseline's; measured",
+    "cpu_per_cycle_ratio": "processor time per executed cycle, to the baseline's; measured",
+    "block_rate_ratio": "blocks per second, to the baseline's; in the simulator execution takes no time",
+    "state_bytes_added": "bytes of state after the attack, less the baseline's",
+    "pool_transactions_added": "transactions in the fullest mempool at the end, less the baseline's",
+    "attackers_timers": "the attackers' live timers after the attack",
+    "delay_blocks": "blocks of lateness that the attack added to all honest timers together",
+    "spend": "what the attackers paid, in the smallest CBY unit",
+    "spend_per_block_of_delay": "spend per block of delay; 0 if it was free",
+    "spend_per_fire_displaced": "spend per displaced fire; 0 if it was free",
+    "spend_ratio": "spend per displaced fire, to what an honest fire paid in the baseline",
+    "state_bytes_per_coin": "bytes of state added per unit spent",
+    "recovery_blocks": "blocks after the attack until honest timers wait as in the baseline",
+}
+"""Metrics of the scorecard, and what they are."""
+DEFAULT_BOUNDS: Final[dict[str, tuple[float, float, float, float]]] = {
+    "lateness_p99_added": (1, 3, 8, 20),
+    "honest_fires_ratio": (0.98, 0.9, 0.75, 0.5),
+    "user_transactions_ratio": (0.98, 0.9, 0.75, 0.5),
+    "recovery_blocks": (2, 5, 15, 30),
+}
+NEEDED_COUNTS: Final = {"greedy-agents": 8}
+"""Attackers of attacks to which fewer do nothing: seven use up ``GBA_BUDGET_CYCLES`` by default."""
+
+Count = Annotated[int, Field(ge=1, le=MAX_USERS)]
+Interval = Annotated[int, Field(ge=1, le=3_600_000)]
+Budget = Annotated[int, Field(ge=1, le=MAX_BUDGET)]
+Bound = Annotated[float, Field(allow_inf_nan=False)]
+Bounds = Annotated[list[Bound], Field(min_length=4, max_length=4)]
+
+
+class AttackSection(Section):
+    """Settings of one attack that replace those of ``dos``."""
+
+    count: Count | None = None
+    """Number of attackers."""
+    interval_ms: Interval | None = None
+    """Milliseconds between two turns of an attacker."""
+    budget: Budget | None = None
+    """What they hold together at genesis, in the smallest CBY unit."""
+    options: dict[str, Any] = {}
+    """The attack's own options."""
+
+
+class DosSection(Section):
+    """The attacks of ``stampede dos``, and the grades of what comes of them. A run does not read it."""
+
+    from_height: Height | None = None
+    """The attack begins once this height is final; by default at a fifth of ``stop.height``."""
+    until_height: Height | None = None
+    """It ends once this height is final; by default at three fifths of ``stop.height``."""
+    count: Count = 4
+    """Number of attackers."""
+    interval_ms: Interval = 500
+    """Milliseconds between two turns of an attacker."""
+    budget: Budget | None = None
+    """What the attackers hold together at genesis, in the smallest CBY unit."""
+    attacks: dict[str, AttackSection] = {}
+    """Settings of single attacks, by name."""
+    grades: dict[str, Bounds] = {}
+    """By metric, the last values that get A, B, C and D; what is beyond gets F. They replace the metric's default."""
+    at_least: Grade = "C"
+    """The grade that each attack must reach for a pass."""
+
+    @field_validator("attacks")
+    @classmethod
+    def _attacks_are_right(cls, given: dict[str, AttackSection]) -> dict[str, AttackSection]:
+        for name, section in given.items():
+            if name not in ATTACK_NAMES:
+                raise ValueError(f"{name}: {unknown('attack', name, ATTACK_NAMES)}")
+            WORKLOADS[name].options_type.model_validate(section.options)
+        return given
+
+    @field_validator("grades")
+    @classmethod
+    def _grades_are_right(cls, given: dict[str, list[float]]) -> dict[str, list[float]]:
+        for name, bounds in given.items():
+            if name not in METRICS:
+                raise ValueError(f"{name}: {unknown('metric', name, METRICS)}")
+            rises = [later > earlier for earlier, later in pairwise(bounds)]
+            if any(rises) is not all(rises) or len(set(bounds)) < len(bounds):
+                raise ValueError(f"{name}: expected four bounds that rise or that fall, got {bounds}")
+        return given
+
+    @model_validator(mode="after")
+    def _ends_later(self) -> DosSection:
+        if self.from_height is not None and self.until_height is not None and self.until_height <= self.from_height:
+            raise ValueError(f"until_height: {self.until_height} is not above from_height ({self.from_height})")
+        return self
+
+    def window(self, stop_height: int) -> tuple[int, int]:
+        """When the attack begins and ends: once these heights are final. Raises :class:`ValueError`."""
+        first = max(1, stop_height // 5) if self.from_height is None else self.from_height
+        last = max(first + 1, stop_height * 3 // 5) if self.until_height is None else self.until_height
+        if not first < last < stop_height:
+            raise ValueError(
+                f"dos.until_height: the attack lasts from height {first} to {last};"
+                f" expected from_height below until_height below stop.height ({stop_height})"
+            )
+        return first, last
+
+    def group(self, attack: str, stop_height: int) -> dict[str, Any]:
+        """The group of users that attacks, as plain data of ``load.users``. Raises :class:`ValueError`."""
+        own = self.attacks.get(attack, AttackSection())
+        first, last = self.window(stop_height)
+        count = own.count or max(self.count, NEEDED_COUNTS.get(attack, 0))
+        group = {"workload": attack, "count": count, "from_height": first, "until_height": last}
+        group["interval_ms"] = own.interval_ms or self.interval_ms
+        budget = own.budget or self.budget
+        return (
+            group | ({} if budget is None else {"budget": budget}) | ({"options": own.options} if own.options else {})
+        )
+
+    @property
+    def bounds(self) -> dict[str, tuple[float, ...]]:
+        """The bounds of each graded metric, those by default included."""
+        return {**DEFAULT_BOUNDS, **{name: tuple(bounds) for name, bounds in self.grades.items()}}
+
+
+def grade(value: float, bounds: tuple[float, ...]) -> Grade:
+    """The grade of a value: bounds that rise are greatest values, bounds that fall are least ones."""
+    is_rising = bounds[0] < bounds[-1]
+    for letter, bound in zip(GRADES, bounds, strict=False):
+        if value <= bound if is_rising else value >= bound:
+            return letter
+    return GRADES[-1]

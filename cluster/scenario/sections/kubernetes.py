@@ -1,0 +1,195 @@
+"""The ``kubernetes`` section of a scenario: what ``stampede k8s`` asks of a cluster. No backend reads it.
+
+Quantities, image names and selectors have Kubernetes' own syntax: "Quantity" and "Labels and Selectors" in its
+reference, and the grammar of image references (``github.com/distribution/reference``).
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from importlib.metadata import version
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from cluster.scenario.sections.base import Section
+
+_QUANTITY: Final = re.compile(r"(\d{1,15}(?:\.\d{0,9})?|\.\d{1,9})([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d{1,2}|)", re.ASCII)
+_SUFFIXES: Final = {
+    **{f"{letter}i": Decimal(1024**power) for power, letter in enumerate("KMGTPE", 1)},
+    **{letter: Decimal(1000**power) for power, letter in enumerate("kMGTPE", 1)},
+    **{letter: Decimal(1000) ** -power for power, letter in enumerate("mun", 1)},
+    "": Decimal(1),
+}
+_PATH_PART: Final = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
+_DOMAIN_PART: Final = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_IMAGE: Final = re.compile(
+    rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*(?::\d{{1,5}})?/)?{_PATH_PART}(?:/{_PATH_PART})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+MAX_IMAGE_LENGTH: Final = 512
+MAX_NUMBER: Final = 10**15
+"""From here on a number is none of a quantity."""
+_LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
+MAX_SUBDOMAIN_LENGTH: Final = 253
+
+CPU_BOUNDS: Final = ("100m", "512")
+MEMORY_BOUNDS: Final = ("512Mi", "64Ti")
+"""Ray alone takes the least."""
+DISK_BOUNDS: Final = ("64Mi", "64Ti")
+
+
+def amount_of(quantity: str) -> Decimal:
+    """A quantity as a number: of processors, or of bytes. Raises :class:`ValueError` if it is none."""
+    found = _QUANTITY.fullmatch(quantity)
+    if found is None:
+        raise ValueError(f"expected a quantity, a number such as 2, 500m or 1.5Gi, got {quantity!r}")
+    number, suffix = found.groups()
+    if suffix[:1] in ("e", "E") and suffix != "E" and not suffix.endswith("i"):
+        return Decimal(number + suffix)
+    return Decimal(number) * _SUFFIXES[suffix]
+
+
+def _within(bounds: tuple[str, str], of_what: str) -> AfterValidator:
+    least, most = bounds
+
+    def check(quantity: str) -> str:
+        if not amount_of(least) <= amount_of(quantity) <= amount_of(most):
+            raise ValueError(f"expected {of_what} from {least} to {most}, got {quantity!r}")
+        return quantity
+
+    return AfterValidator(check)
+
+
+def _as_text(given: Any) -> Any:
+    """Kubernetes takes a number for a quantity, too."""
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return str(given) if is_number and abs(given) < MAX_NUMBER else given
+
+
+_NUMBER_TOO: Final = BeforeValidator(_as_text, json_schema_input_type=str | int | float)
+Cpu = Annotated[str, _within(CPU_BOUNDS, "processors"), _NUMBER_TOO]
+"""A quantity of processors."""
+Memory = Annotated[str, _within(MEMORY_BOUNDS, "bytes"), _NUMBER_TOO]
+"""A quantity of bytes."""
+Disk = Annotated[str, _within(DISK_BOUNDS, "bytes"), _NUMBER_TOO]
+"""A quantity of bytes."""
+
+
+def _check_image(name: str) -> str:
+    if len(name) > MAX_IMAGE_LENGTH or not _IMAGE.fullmatch(name):
+        raise ValueError(f"expected the name of an image, such as registry.example/stampede:0.2.0, got {name!r}")
+    return name
+
+
+def check_object_name(name: str) -> str:
+    """The name of an object of Kubernetes: a DNS subdomain. Raises :class:`ValueError` for another."""
+    if len(name) > MAX_SUBDOMAIN_LENGTH or not _SUBDOMAIN.fullmatch(name):
+        raise ValueError(
+            f"expected the name of an object (lower-case letters, digits, '-' and '.', at most {MAX_SUBDOMAIN_LENGTH},"
+            f" first and last a letter or a digit), got {name!r}"
+        )
+    return name
+
+
+def _check_selector(selector: dict[str, str]) -> dict[str, str]:
+    for key, value in selector.items():
+        prefix, slash, name = key.rpartition("/")
+        if not _LABEL.fullmatch(name) or bool(slash) != bool(prefix) or (prefix and not _is_subdomain(prefix)):
+            raise ValueError(f"expected a label, such as kubernetes.io/arch or disk, got {key!r}")
+        if value:
+            check_label_value(key, value)
+    return selector
+
+
+def check_label_value(key: str, value: str) -> str:
+    """The value of a label. Raises :class:`ValueError` for another text."""
+    if not _LABEL.fullmatch(value):
+        raise ValueError(
+            f"expected a label's value for {key} (letters, digits, '-', '_' and '.', at most 63, first and last a"
+            f" letter or a digit), got {value!r}"
+        )
+    return value
+
+
+def _is_subdomain(text: str) -> bool:
+    return len(text) <= MAX_SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
+
+
+ImageName = Annotated[str, AfterValidator(_check_image)]
+ObjectName = Annotated[str, AfterValidator(check_object_name)]
+NodeSelector = Annotated[dict[str, str], AfterValidator(_check_selector)]
+PodCount = Annotated[int, Field(ge=0, le=512)]
+
+
+class ValidatorPods(Section):
+    """Each pod that carries a validator host."""
+
+    cpu: Cpu = "1"
+    """Processors: request and limit, as all of this section."""
+    memory: Memory = "2Gi"
+    """Memory of all validators of the host, and of Ray beside them."""
+    disk: Disk = "2Gi"
+    """Its volume."""
+
+
+class DriverPod(Section):
+    """The pod of Ray's head, with the driver and Locust."""
+
+    cpu: Cpu = "2"
+    """Processors."""
+    memory: Memory = "3Gi"
+    """Memory."""
+    disk: Disk = "5Gi"
+    """The volume of runs, which outlives them."""
+
+
+class LoadPods(Section):
+    """Pods for Locust's workers."""
+
+    pods: PodCount = 0
+    """Their number, a worker in each; with 0 Locust runs in the driver's pod."""
+    cpu: Cpu = "1"
+    """Processors of each."""
+    memory: Memory = "1Gi"
+    """Memory of each."""
+
+
+class SeedPods(Section):
+    """Pods for the seeds of a sweep."""
+
+    pods: Annotated[int, Field(ge=1, le=512)] = 4
+    """Maximum number; they are started as they are needed."""
+    cpu: Cpu = "1"
+    """Processors of each, which is the number of seeds that run in it at a time."""
+    memory: Memory = "2Gi"
+    """Memory of each."""
+
+
+class KubernetesSection(Section):
+    """How a testnet is deployed on Kubernetes. A run of the same scenario elsewhere ignores it."""
+
+    image: ImageName | None = None
+    """The image of all pods; by default ``stampede:`` and the installed version."""
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    """When nodes pull the image."""
+    pull_secret: ObjectName | None = None
+    """Name of the secret that holds the registry's credentials."""
+    storage_class: ObjectName | None = None
+    """Storage class of all volumes; by default the cluster's."""
+    validators: ValidatorPods = ValidatorPods()
+    driver: DriverPod = DriverPod()
+    load: LoadPods = LoadPods()
+    seeds: SeedPods = SeedPods()
+    spread: Literal["preferred", "required", "none"] = "preferred"
+    """Whether no two pods with validators should, or must, be on one node of Kubernetes."""
+    node_selector: NodeSelector = {}
+    """Labels of the nodes that pods may be placed on."""
+
+    @property
+    def image_name(self) -> str:
+        """The image of all pods."""
+        return self.image or f"stampede:{version('stampede')}"

@@ -1,0 +1,1 @@
+"""``stampede k8s``: scenarios on Kubernetes."""

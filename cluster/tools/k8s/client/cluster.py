@@ -1,0 +1,294 @@
+"""The API server of a cluster: requests with bounded retries, and its refusals in one line.
+
+The configuration is that of ``kubectl``: ``KUBECONFIG``, else ``~/.kube/config``, else the pod's own account.
+Answers 429, 500 and 502 to 504, dropped connections and late answers are retried: at most :data:`TRIES` times, after
+the pause that the server asks for or a doubling one. A server that has never answered and cannot be reached is not
+tried again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Any, Final
+
+import urllib3
+import yaml
+from kubernetes import config
+from kubernetes.client import ApiClient, Configuration
+from kubernetes.client.exceptions import ApiException
+
+from cluster.common.errors import BadInput, HarnessError
+from cluster.tools.k8s.client.kinds import Kind
+
+CONFIG_VARIABLE: Final = "KUBECONFIG"
+DEFAULT_CONFIG: Final = "~/.kube/config"
+
+TRIES: Final = 10
+"""Of one request: an API server may be away for two minutes."""
+CONNECT_TIMEOUT_S: Final = 5
+READ_TIMEOUT_S = 15
+FIRST_PAUSE_S = 0.5
+MAX_PAUSE_S: Final = 30.0
+"""A server that asks for a longer pause gets this one."""
+RETRIED: Final = frozenset({429, 500, 502, 503, 504})
+METHODS: Final = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "delete": "DELETE", "patch": "PATCH"}
+MAX_LINE_BYTES: Final = 16 * 2**20
+"""Of a stream. The API server's own objects are smaller by far."""
+
+Object = dict[str, Any]
+Query = Mapping[str, str | int]
+
+
+class ClusterError(HarnessError):
+    """The cluster cannot be reached, or refuses a request."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+        """Of the answer; 0 without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a request asks for."""
+
+    verb: str
+    """As in roles: get, list, watch, create, delete, patch."""
+    kind: Kind
+    namespace: str | None = None
+    name: str | None = None
+    part: str = ""
+    """A subresource, such as ``log``."""
+
+    @property
+    def path(self) -> str:
+        api = f"/apis/{self.kind.api}" if "/" in self.kind.api else f"/api/{self.kind.api}"
+        namespace = f"namespaces/{self.namespace}" if self.kind.is_namespaced else ""
+        name = "" if self.verb == "create" and not self.part else self.name
+        return "/".join(each for each in (api, namespace, self.kind.plural, name, self.part) if each)
+
+    def __str__(self) -> str:
+        resource = f"{self.kind.resource}/{self.part}" if self.part else self.kind.resource
+        where = f" in namespace {self.namespace}" if self.kind.is_namespaced else ""
+        return f"{self.verb} {resource}{where}"
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A cluster as one user."""
+
+    api: ApiClient
+    wait: Callable[[float], None]
+    """Waits before a retry, in seconds, and may raise :class:`KeyboardInterrupt`."""
+    has_answered: bool = False
+
+    def waiting_by(self, wait: Callable[[float], None]) -> Cluster:
+        """The same cluster; retries wait otherwise."""
+        return replace(self, wait=wait)
+
+    # --- objects ------------------------------------------------------------------------------------------------------
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """An object; ``None`` if there is none of that name."""
+        try:
+            return self._json(Target("get", kind, namespace, name))
+        except ClusterError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise
+
+    def list(self, kind: Kind, namespace: str, query: Query) -> Object:
+        """The page of all objects that the query (``labelSelector``, ``fieldSelector``) selects."""
+        return self._json(Target("list", kind, namespace), query)
+
+    def create(self, manifest: Object, kind: Kind, namespace: str) -> bool:
+        """Create an object. ``False`` if one of its name exists."""
+        is_repeated = False
+
+        def note_repetition() -> None:
+            nonlocal is_repeated
+            is_repeated = True
+
+        target = Target("create", kind, namespace, manifest["metadata"]["name"])
+        try:
+            self._json(target, body=manifest, on_retry=note_repetition)
+        except ClusterError as error:
+            if error.status != HTTPStatus.CONFLICT or "AlreadyExists" not in str(error):
+                raise
+            return is_repeated  # the answer to the first attempt was lost
+        return True
+
+    def delete(self, kind: Kind, namespace: str, name: str) -> bool:
+        """Delete an object and what it owns. ``False`` if there was none."""
+        try:
+            self._json(Target("delete", kind, namespace, name), body={"propagationPolicy": "Background"})
+        except ClusterError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return False
+            raise
+        return True
+
+    def patch(self, kind: Kind, name: str, content: Object) -> None:
+        """Merge fields into an object of the whole cluster; ``None`` removes one."""
+        self._json(Target("patch", kind, None, name), body=content)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def stream(
+        self, target: Target, query: Query, read_timeout_s: float | None = None
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """An answer that is read while it comes. Reading raises :class:`urllib3.exceptions.HTTPError`."""
+        answer = self._request(target, query, read_timeout_s=read_timeout_s, is_streamed=True)
+        try:
+            yield answer
+        finally:
+            answer.close()
+
+    def _json(
+        self,
+        target: Target,
+        query: Query | None = None,
+        body: Object | None = None,
+        on_retry: Callable[[], None] = lambda: None,
+    ) -> Object:
+        answer = self._request(target, query or {}, body, READ_TIMEOUT_S, on_retry)
+        try:
+            page = json.loads(answer.data)
+        except ValueError:
+            raise ClusterError(f"{self._server}: {target}: the answer is no JSON") from None
+        if not isinstance(page, dict):
+            raise ClusterError(f"{self._server}: {target}: the answer is no object")
+        return page
+
+    @property
+    def _server(self) -> str:
+        return str(self.api.configuration.host)
+
+    def _request(
+        self,
+        target: Target,
+        query: Query,
+        body: Object | None = None,
+        read_timeout_s: float | None = None,
+        on_retry: Callable[[], None] = lambda: None,
+        is_streamed: bool = False,
+    ) -> Any:
+        """The answer with a status of success. A streamed one is not read yet. Raises :class:`ClusterError`.
+
+        ``on_retry`` is called before an attempt if the one before may have been carried out.
+        """
+        content_type = "application/merge-patch+json" if target.verb == "patch" else "application/json"
+        pause_s, trouble, status = FIRST_PAUSE_S, "", 0
+        for attempt in range(TRIES):
+            if attempt:
+                self.wait(min(pause_s, MAX_PAUSE_S))
+                pause_s = FIRST_PAUSE_S * 2**attempt
+                if status != HTTPStatus.TOO_MANY_REQUESTS:
+                    on_retry()
+            try:
+                answer = self.api.call_api(
+                    target.path,
+                    METHODS[target.verb],
+                    query_params=list(query.items()),
+                    header_params={"Accept": "application/json", "Content-Type": content_type},
+                    body=body,
+                    auth_settings=["BearerToken"],
+                    _preload_content=False,
+                    _return_http_data_only=True,
+                    _request_timeout=(CONNECT_TIMEOUT_S, read_timeout_s),
+                )
+                self.has_answered = True
+                if not is_streamed:
+                    _ = answer.data  # late and broken answers are found here
+                return answer
+            except ApiException as error:
+                self.has_answered = self.has_answered or bool(error.status)
+                if error.status not in RETRIED:
+                    raise self._refusal(target, error) from None
+                status, trouble = error.status, _reason(error)
+                pause_s = _asked_pause_s(error, pause_s)
+            except ValueError as error:  # a token that no header can hold
+                raise ClusterError(f"{self._server}: {target}: cannot be asked: {_short(error)}") from None
+            except urllib3.exceptions.HTTPError as error:
+                status, trouble = 0, _short(error)
+                if not self.has_answered:
+                    break
+        if status == 0:
+            raise ClusterError(f"no cluster answers at {self._server}: {target}: {trouble}")
+        raise ClusterError(f"{self._server}: {target}: status {status} after {TRIES} tries: {trouble}", status)
+
+    def _refusal(self, target: Target, error: ApiException) -> ClusterError:
+        status, reason = int(error.status or 0), _reason(error)
+        if status == 0:
+            return ClusterError(f"no cluster answers at {self._server}: {reason}")
+        if status == HTTPStatus.UNAUTHORIZED:
+            return ClusterError(f"{self._server}: no right to {target}: the credentials are refused (401)", status)
+        if status == HTTPStatus.FORBIDDEN:
+            return ClusterError(f"{self._server}: no right to {target} (403): {reason}", status)
+        return ClusterError(f"{self._server}: {target}: status {status}: {reason}", status)
+
+
+def connect(context: str | None, wait: Callable[[float], None]) -> Cluster:
+    """The cluster that ``kubectl`` would talk to. Raises :class:`BadInput` without a valid configuration."""
+    configuration = Configuration()
+    file = os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG
+    has_file = any(os.path.exists(os.path.expanduser(each)) for each in file.split(os.pathsep))
+    try:
+        if has_file or context is not None or CONFIG_VARIABLE in os.environ:
+            config.load_kube_config(file, context, configuration, persist_config=False)
+        else:
+            file = "the pod's own account"
+            config.load_incluster_config(configuration)
+    except config.ConfigException as error:
+        hint = f"expected {CONFIG_VARIABLE}, {DEFAULT_CONFIG} or a pod with an account"
+        raise BadInput(f"{file}: names no cluster: {_short(error)}: {hint}") from None
+    except (yaml.YAMLError, OSError, AttributeError, TypeError, ValueError) as error:
+        raise BadInput(f"{file}: cannot be read as kubectl's configuration: {_short(error)}") from None
+    if has_file and not str(configuration.host).startswith(("http://", "https://")):
+        raise BadInput(f"{file}: server: {configuration.host!r}: expected http://… or https://…")
+    configuration.retries = False  # urllib3 would retry silently
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # whoever wrote the file knows
+    return Cluster(ApiClient(configuration), wait)
+
+
+def lines_of(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """The lines of a stream with their line breaks; the last one may lack it.
+
+    Raises :class:`urllib3.exceptions.HTTPError` if the connection breaks, and for a line without end.
+    """
+    rest = b""
+    for chunk in answer.stream(decode_content=False):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from (line + b"\n" for line in whole)
+        if len(rest) > MAX_LINE_BYTES:
+            raise urllib3.exceptions.ProtocolError(f"a line of more than {MAX_LINE_BYTES:,} bytes")
+    if rest:
+        yield rest
+
+
+def _reason(error: ApiException) -> str:
+    """The message of an answer, with its reason if that is not in the message."""
+    text = error.body.decode("utf-8", "replace") if isinstance(error.body, bytes) else str(error.body or "")
+    try:
+        page = json.loads(text)
+        message, reason = str(page.get("message") or ""), str(page.get("reason") or "")
+    except (ValueError, AttributeError):
+        message, reason = text.strip(), ""
+    if reason == "AlreadyExists":
+        return f"{reason}: {message}"
+    return message or reason or str(error.reason)
+
+
+def _asked_pause_s(error: ApiException, default_s: float) -> float:
+    asked = (error.headers or {}).get("Retry-After", "")
+    return float(asked) if asked.isdecimal() else default_s
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,160 @@
+"""Commands in a pod's container, over a websocket (protocol ``v4.channel.k8s.io``).
+
+Each message begins with the number of its channel. The last one is on the error channel: a ``Status`` that says how the
+command ended. A connection that ends without it was broken off.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final, NamedTuple
+
+from kubernetes.stream.ws_client import create_websocket, get_websocket_url
+from websocket import ABNF, WebSocket, WebSocketBadStatusException, WebSocketException, WebSocketTimeoutException
+
+from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Target
+from cluster.tools.k8s.client.kinds import POD
+
+STDOUT, STDERR, STATUS = 1, 2, 3
+"""Channels."""
+MAX_STDERR_BYTES: Final = 2**16
+SLICE_S: Final = 0.2
+"""Between two looks at the clock and at signals."""
+CONNECT_TIMEOUT_S = 15.0
+"""A connection that is not there after so long counts as refused."""
+SILENCE_S: Final = 60.0
+"""A command that says nothing for so long counts as lost."""
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    errors: str
+    """Its standard error, or why it could not be started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container in a cluster."""
+
+    cluster: Cluster
+    namespace: str
+    pod: str
+    name: str
+
+    def execute(
+        self, command: Sequence[str], write: Callable[[bytes], object], checkpoint: Callable[[], None]
+    ) -> Ended:
+        """Run a command; ``write`` gets its standard output in pieces. ``checkpoint`` may raise to give up.
+
+        Raises :class:`ClusterError` if it cannot be run, or if the connection breaks.
+        """
+        what = f"{command[0]} in pod {self.pod}"
+        connection = self._connect(command, checkpoint)
+        errors, status = bytearray(), None
+        silent_since = time.monotonic()
+        connection.settimeout(SLICE_S)
+        try:
+            while True:
+                checkpoint()
+                try:
+                    code, data = connection.recv_data()
+                except WebSocketTimeoutException:
+                    if time.monotonic() - silent_since > SILENCE_S:
+                        raise ClusterError(f"{what}: silent for {SILENCE_S:g} s") from None
+                    continue
+                except (WebSocketException, OSError) as error:
+                    if status is None:
+                        raise ClusterError(f"{what}: the connection broke: {error}") from None
+                    return _ended(status, errors)
+                silent_since = time.monotonic()
+                if code == ABNF.OPCODE_CLOSE:
+                    if status is None:
+                        raise ClusterError(f"{what}: the connection ended before the command did")
+                    return _ended(status, errors)
+                if data[:1] == bytes([STDOUT]):
+                    write(data[1:])
+                elif data[:1] == bytes([STDERR]):
+                    errors += data[1 : 1 + MAX_STDERR_BYTES - len(errors)]
+                elif data[:1] == bytes([STATUS]):
+                    status = data[1:]
+        finally:
+            connection.shutdown()
+
+    def _connect(self, command: Sequence[str], checkpoint: Callable[[], None]) -> WebSocket:
+        target = Target("create", POD, self.namespace, self.pod, "exec")
+        api = self.cluster.api
+        headers: dict[str, str] = {}
+        api.update_params_for_auth(headers, [], ["BearerToken"])
+        asked = [("container", self.name), ("stdout", "true"), ("stderr", "true"), ("command", list(command))]
+        url = get_websocket_url(api.configuration.host + target.path, asked)
+        try:
+            return _bounded(lambda: create_websocket(api.configuration, url, headers), checkpoint)
+        except WebSocketBadStatusException as error:
+            status = error.status_code
+            right = status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+            raise ClusterError(f"{'no right to ' if right else ''}{target}: status {status}", status) from None
+        except (WebSocketException, OSError) as error:
+            raise ClusterError(f"{target}: {error}") from None
+
+
+def _bounded(connect: Callable[[], WebSocket], checkpoint: Callable[[], None]) -> WebSocket:
+    """The client's own connecting knows no timeout and no signal, so it has a thread of its own.
+
+    Raises what ``connect`` and ``checkpoint`` raise, and :class:`TimeoutError`.
+    """
+    answers: queue.SimpleQueue[WebSocket | Exception] = queue.SimpleQueue()
+    guard, is_given_up = threading.Lock(), False
+
+    def run() -> None:
+        try:
+            answer: WebSocket | Exception = connect()
+        except (WebSocketException, OSError) as error:
+            answer = error
+        with guard:
+            if not is_given_up:
+                answers.put(answer)
+            elif isinstance(answer, WebSocket):
+                answer.shutdown()
+
+    threading.Thread(target=run, name="connecting", daemon=True).start()
+    deadline = time.monotonic() + CONNECT_TIMEOUT_S
+    try:
+        while time.monotonic() < deadline:
+            checkpoint()
+            with suppress(queue.Empty):
+                answer = answers.get(timeout=SLICE_S)
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
+        raise TimeoutError(f"no connection after {CONNECT_TIMEOUT_S:g} s")
+    finally:
+        with guard:
+            is_given_up = True
+        with suppress(queue.Empty):
+            if isinstance(late := answers.get_nowait(), WebSocket):
+                late.shutdown()
+
+
+def _ended(status: bytes, errors: bytearray) -> Ended:
+    """How a command ended, by the ``Status`` of its connection."""
+    said = errors.decode("utf-8", "replace").strip()
+    try:
+        page: dict[str, Any] = json.loads(status)
+    except ValueError:
+        raise ClusterError("the end of a command in a pod is not understood") from None
+    if page.get("status") == "Success":
+        return Ended(0, said)
+    causes = (page.get("details") or {}).get("causes") or []
+    codes = [int(each["message"]) for each in causes if each.get("reason") == "ExitCode"]
+    if not codes:
+        raise ClusterError(f"the command cannot be run in the pod: {page.get('message')}")
+    return Ended(codes[0], said)

@@ -1,0 +1,157 @@
+"""``stampede k8s logs``, ``report``, ``delete`` and ``inject``: a deployment that is in a cluster already."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from cluster.common.errors import BadInput, ExitCode
+from cluster.common.interrupts import Interrupts
+from cluster.common.strict_yaml import NoYaml, parse
+from cluster.common.suggestions import unknown
+from cluster.common.wording import printable
+from cluster.live.kubernetes.names import (
+    COMPONENT_LABEL,
+    DRIVER,
+    HOST_LABEL,
+    RUNS_PATH,
+    SCENARIO_FILE,
+    SUBMITTER,
+    runs_claim,
+    scenario_config_map,
+)
+from cluster.record.folder import REPORT_FILE, RESULT_FILE, claim_run_folder, new_run_folder
+from cluster.scenario import Scenario
+from cluster.tools.k8s.client import objects
+from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, connect
+from cluster.tools.k8s.client.fetching import container_of, fetch_folder
+from cluster.tools.k8s.client.kinds import CLAIM, CONFIG_MAP, POD, RAY_JOB
+from cluster.tools.k8s.client.progress import has_started, is_ready
+from cluster.tools.k8s.client.running import Place, notice
+from cluster.tools.k8s.client.watching import log_lines
+from cluster.tools.k8s.render import results_pod
+from cluster.tools.k8s.render.deployment import Deployment
+from cluster.tools.run.commands import parse_fault
+
+
+def show_logs(place: Place, name: str, validator: str | None, host: int | None, follows: bool) -> ExitCode:
+    """Print the driver's output, or the log of the pod that carries a validator or a host.
+
+    Raises :class:`BadInput` if there is no such pod, and :class:`ClusterError`.
+    """
+    cluster = _cluster(place, name, time.sleep)
+    if validator is not None:
+        host = _host_of(_scenario(cluster, place, name), validator)
+    label = f"{COMPONENT_LABEL}={SUBMITTER}" if host is None else f"{HOST_LABEL}={host}"
+    what = "driver" if host is None else f"host {host}"
+    pod = _pod(cluster, place, name, label, what)
+    if not has_started(pod):
+        raise BadInput(f"{name}: the pod of its {what} has not started")
+    container = container_of(cluster, place.namespace, pod)
+    for line in log_lines(cluster, place.namespace, container.pod, container.name, threading.Event(), follows):
+        print(printable(line), flush=follows)
+    return ExitCode.PASS
+
+
+def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
+    """Fetch the folder of a run that has ended and whose volumes were kept.
+
+    Raises :class:`BadInput` if it goes on, or if there are no volumes, and :class:`ClusterError`.
+    """
+    with Interrupts() as interrupts:
+        cluster = _cluster(place, name, interrupts.wait)
+        if cluster.get(CLAIM, place.namespace, runs_claim(name)) is None:
+            raise BadInput(f"{name}: namespace {place.namespace} has no volumes of a run of this name")
+        job = cluster.get(RAY_JOB, place.namespace, name)
+        if job is not None and not objects.has_ended(job):
+            raise BadInput(f"{name}: that run goes on: expected one that has ended")
+        scenario = _scenario(cluster, place, name)
+        is_users = out is not None and out.exists()
+        folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
+        pod = results_pod(scenario, Deployment(name, place.namespace))
+        try:
+            fetch_folder(cluster, place.namespace, pod, name, folder, interrupts.checkpoint)
+        except OSError as error:
+            raise ClusterError(f"{error.filename or folder}: {error.strerror or error}") from None
+        finally:
+            cluster.waiting_by(time.sleep).delete(POD, place.namespace, pod["metadata"]["name"])
+            if not is_users:
+                with suppress(OSError):
+                    folder.rmdir()
+    found = [folder / each for each in (REPORT_FILE, RESULT_FILE) if (folder / each).exists()]
+    notice(f"report   {found[0] if found else f'{folder}, which has no {RESULT_FILE}'}")
+    return ExitCode.PASS
+
+
+def delete(place: Place, name: str) -> ExitCode:
+    """Delete everything of a deployment, with its volumes. Raises :class:`BadInput` if there is nothing."""
+    cluster = _cluster(place, name, time.sleep)
+    count = objects.delete_all(cluster, place.namespace, name)
+    if not count:
+        raise BadInput(f"{name}: namespace {place.namespace} has nothing of a deployment of this name")
+    left = objects.wait_until_gone(cluster, place.namespace, name, RAY_JOB, POD, CLAIM)
+    notice(objects.deletion_line(count, left))
+    return ExitCode.PASS
+
+
+def inject(place: Place, name: str, fault: str) -> ExitCode:
+    """Add a fault to a testnet that is up, by ``stampede inject`` in its driver's pod. Returns its exit code.
+
+    Raises :class:`BadInput` for a wrong fault or without such a testnet, and :class:`ClusterError`.
+    """
+    parse_fault(fault)
+    cluster = _cluster(place, name, time.sleep)
+    pod = _pod(cluster, place, name, f"{COMPONENT_LABEL}={DRIVER}", "driver")
+    if not is_ready(pod):
+        raise BadInput(f"{name}: the pod of its driver is not ready")
+    output = bytearray()
+    command = ["stampede", "inject", f"{RUNS_PATH}/{name}", fault]
+    ended = container_of(cluster, place.namespace, pod).execute(command, output.extend, lambda: None)
+    if output:
+        notice(output.decode("utf-8", "replace").strip())
+    if ended.errors:
+        print(printable(ended.errors), file=sys.stderr)
+    return ExitCode(ended.code) if ended.code in set(ExitCode) else ExitCode.INCONCLUSIVE
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _cluster(place: Place, name: str, wait: Callable[[float], None]) -> Cluster:
+    """The cluster of a deployment. Raises :class:`BadInput` for a name that none can have."""
+    Deployment(name, place.namespace)
+    return connect(place.context, wait)
+
+
+def _pod(cluster: Cluster, place: Place, name: str, label: str, what: str) -> Object:
+    """The newest pod with a label. Raises :class:`BadInput` if there is none."""
+    query = {"labelSelector": f"{objects.selector(name)['labelSelector']},{label}"}
+    pods = cluster.list(POD, place.namespace, query).get("items") or []
+    if not pods:
+        raise BadInput(f"{name}: namespace {place.namespace} has no pod of its {what}")
+    return max(pods, key=lambda each: str(each["metadata"].get("creationTimestamp")))
+
+
+def _scenario(cluster: Cluster, place: Place, name: str) -> Scenario:
+    """The scenario of a deployment. Raises :class:`BadInput` if there is none."""
+    found = cluster.get(CONFIG_MAP, place.namespace, scenario_config_map(name))
+    if found is None:
+        raise BadInput(f"{name}: namespace {place.namespace} has no scenario of a deployment of this name")
+    try:
+        return Scenario.model_validate(parse(found["data"][SCENARIO_FILE]))
+    except (KeyError, TypeError, ValidationError, NoYaml):
+        raise BadInput(f"{scenario_config_map(name)}: holds no scenario of this version of stampede") from None
+
+
+def _host_of(scenario: Scenario, validator: str) -> int:
+    names = scenario.validators.names
+    if validator not in names:
+        raise BadInput(f"--validator: {unknown('validator', validator, names)}")
+    return scenario.validators.host_of(names.index(validator))

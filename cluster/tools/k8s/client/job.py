@@ -1,0 +1,277 @@
+"""One deployment while it is up: created, followed, stopped, fetched, deleted."""
+
+from __future__ import annotations
+
+import json
+import queue
+import re
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.errors import BadInput
+from cluster.common.interrupts import Interrupts
+from cluster.common.wording import printable
+from cluster.live.kubernetes.names import COMPONENT_LABEL, DRIVER, RUNS_PATH, SUBMITTER
+from cluster.record.folder import ENDPOINTS_FILE
+from cluster.tools.k8s.client import objects
+from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object
+from cluster.tools.k8s.client.fetching import container_of, fetch_folder
+from cluster.tools.k8s.client.kinds import CLAIM, EVENT, POD, RAY_JOB
+from cluster.tools.k8s.client.progress import PodLines, has_started, is_ready
+from cluster.tools.k8s.client.watching import Line, LogEnd, Seen, State, Watches
+
+SLICE_S: Final = 0.1
+LOG_GRACE_S = 15.0
+"""The log of a job that has ended gets this long to come."""
+END_GRACE_S = 120.0
+"""The job of a driver whose log has ended gets this long to end, too."""
+STOP_TIMEOUT_S = 90.0
+"""A driver that is interrupted gets this long to write its folder."""
+LOOK_S = 2.0
+"""Between two looks whether a testnet is up."""
+REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
+"""Statuses that stay the same, however often is asked."""
+NOT_RUN: Final = ("", "PENDING")
+"""``jobStatus`` of a job whose driver has not begun."""
+COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
+"""Ray's job submitter colours what it says, also where nobody sees it."""
+EXIT_CODE: Final = re.compile(r"exit code (\d+)")
+INTERRUPT: Final = """
+import os, psutil, signal, sys
+for process in psutil.process_iter(["cmdline"]):
+    if sys.argv[1] in (process.info["cmdline"] or []) and process.pid != os.getpid():
+        process.send_signal(signal.SIGINT)
+"""
+"""The program that interrupts the driver of a run's folder, as Ctrl-C would. It runs in the driver's pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The own endpoint of a testnet that is up."""
+
+    pod: str
+    port: int
+
+
+class Job:
+    """A deployment in a namespace."""
+
+    def __init__(
+        self, cluster: Cluster, namespace: str, name: str, interrupts: Interrupts, notice: Callable[[str], None]
+    ) -> None:
+        self._cluster, self._namespace, self._name = cluster, namespace, name
+        self._interrupts, self._notice = interrupts, notice
+        self._lines = PodLines(name, notice)
+        self._watches = Watches(cluster, namespace)
+        self._job: Object | None = None
+        self._pods: dict[str, Object] | None = None
+        """``None`` until the watch has shown them."""
+        self._events: dict[str, Object] = {}
+        self._log_ended_s: float | None = None
+        self._owns_name = self._made_namespace = self._follows_log = self._has_driver_run = False
+
+    @property
+    def folder(self) -> str:
+        """The run's folder in the driver's pod."""
+        return f"{RUNS_PATH}/{self._name}"
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the driver has ever run."""
+        return self._has_driver_run or self._status.get("jobStatus", "") not in NOT_RUN
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code of the driver, if the job's status has it."""
+        found = EXIT_CODE.search(str(self._status.get("message", "")))
+        return None if found is None else int(found[1])
+
+    @property
+    def end(self) -> str:
+        """How the job ended, for people."""
+        given = [str(self._status.get(field) or "") for field in ("jobStatus", "reason", "message")]
+        return ", ".join(" ".join(text.split("\n")[0].split()) for text in given if text) or "unknown"
+
+    # --- its course ---------------------------------------------------------------------------------------------------
+
+    def create(self, manifests: Sequence[Object]) -> None:
+        """Create everything, and begin to watch it. Raises :class:`BadInput` if its name is taken."""
+        self._made_namespace = objects.make_namespace(self._cluster, manifests)
+        try:
+            objects.create_all(self._cluster, manifests, self._namespace, self._name, self._own_name)
+        except BadInput:
+            self._owns_name = False
+            raise
+        self._watches.watch(RAY_JOB, {"fieldSelector": f"metadata.name={self._name}"})
+        self._watches.watch(POD, objects.selector(self._name))
+        self._watches.watch(EVENT, {"fieldSelector": "type=Warning"}, is_optional=True)
+
+    def follow(self, start_timeout_s: float) -> None:
+        """Print what changes and the driver's output, until the job has ended.
+
+        Raises :class:`ClusterError` if its driver does not start in time, and :class:`KeyboardInterrupt`.
+        """
+        deadline = time.monotonic() + start_timeout_s
+        while not self._has_ended():
+            self._look()
+            if not self._follows_log and time.monotonic() > deadline:
+                raise self._too_late(start_timeout_s)
+            if self._log_ended_s is not None and time.monotonic() > self._log_ended_s + END_GRACE_S:
+                self._notice(f"the job does not end, although its driver has: {self.end}")
+                return
+        self._follow_end()
+
+    def follow_until_up(self, start_timeout_s: float) -> Endpoint:
+        """Print what changes and the driver's output, until the testnet is up.
+
+        Raises :class:`ClusterError` if it does not come up in time, and :class:`KeyboardInterrupt`.
+        """
+        deadline, looked_at = time.monotonic() + start_timeout_s, 0.0
+        while True:
+            self._look()
+            driver = self._driver()
+            if driver is not None and is_ready(driver) and time.monotonic() - looked_at > LOOK_S:
+                looked_at = time.monotonic()
+                port = self._endpoint_port(driver)
+                if port is not None:
+                    return Endpoint(driver["metadata"]["name"], port)
+            if self._has_ended():
+                self._follow_end()
+                raise ClusterError(f"{self._name}: the testnet has ended before it was up: {self.end}")
+            if time.monotonic() > deadline:
+                raise self._too_late(start_timeout_s)
+
+    def stop(self) -> None:
+        """Interrupt the driver and wait until it has written its folder, for a bounded time.
+
+        Raises :class:`KeyboardInterrupt` at another signal.
+        """
+        driver = self._driver()
+        if driver is None or not has_started(driver) or self._has_ended():
+            return
+        container = container_of(self._cluster, self._namespace, driver)
+        command = ["python", "-c", INTERRUPT, self.folder]
+        try:
+            container.execute(command, lambda _: None, self._interrupts.checkpoint)
+        except ClusterError as error:
+            self._notice(f"the driver cannot be interrupted: {error}")
+            return
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while not self._has_ended() and self._log_ended_s is None and time.monotonic() < deadline:
+            self._look()
+        self._follow_end()
+
+    def fetch(self, pod: Object, target: Path) -> None:
+        """Fetch the run's folder with a pod for reading, after the job, which holds the volume, was deleted.
+
+        Raises :class:`ClusterError`, :class:`BadArchive`, :class:`OSError` and :class:`KeyboardInterrupt`.
+        """
+        self._watches.close()
+        self._cluster.delete(RAY_JOB, self._namespace, self._name)
+        fetch_folder(self._cluster, self._namespace, pod, self._name, target, self._interrupts.checkpoint)
+
+    def delete(self, keeps_volumes: bool) -> None:
+        """Delete everything that was created; volumes and the scenario only if they are not kept."""
+        self._watches.close()
+        cluster = self._cluster.waiting_by(time.sleep)
+        if self._owns_name:
+            count = objects.delete_all(cluster, self._namespace, self._name, keeps_volumes)
+            kinds = (RAY_JOB, POD) if keeps_volumes else (RAY_JOB, POD, CLAIM)
+            left = objects.wait_until_gone(cluster, self._namespace, self._name, *kinds)
+            self._notice(objects.deletion_line(count, left))
+        if self._made_namespace and not objects.delete_namespace(cluster, self._namespace):
+            self._notice(f"namespace {self._namespace} stays: it is not empty")
+
+    def leave(self) -> None:
+        """Stop watching."""
+        self._watches.close()
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def _status(self) -> dict[str, Any]:
+        return {} if self._job is None else self._job.get("status") or {}
+
+    def _own_name(self) -> None:
+        """Something was created: the objects of this name are this deployment's."""
+        self._owns_name = True
+
+    def _too_late(self, timeout_s: float) -> ClusterError:
+        status = self._status.get("jobDeploymentStatus")
+        job = f"the job is {status}" if status else "the KubeRay operator has not taken the job"
+        return ClusterError(f"{self._name}: not up after {timeout_s:g} s: {self._lines.trouble or job}")
+
+    def _driver(self) -> Object | None:
+        return self._pod(DRIVER)
+
+    def _pod(self, component: str) -> Object | None:
+        """The newest pod of a component."""
+        pods = [
+            each for each in (self._pods or {}).values() if each["metadata"]["labels"].get(COMPONENT_LABEL) == component
+        ]
+        return max(pods, key=lambda each: str(each["metadata"].get("creationTimestamp")), default=None)
+
+    def _has_ended(self) -> bool:
+        return self._job is not None and objects.has_ended(self._job)
+
+    def _follow_end(self) -> None:
+        """Print the rest of the log, if there is one: the job's end may be seen before its pods."""
+        deadline = time.monotonic() + LOG_GRACE_S
+        while (self._follows_log or self._pods is None) and self._log_ended_s is None and time.monotonic() < deadline:
+            self._look()
+
+    def _look(self) -> None:
+        """Take what was seen next, or nothing for a short time."""
+        self._interrupts.checkpoint()
+        with suppress(queue.Empty):
+            self._take(self._watches.seen.get(timeout=SLICE_S))
+
+    def _take(self, seen: Seen) -> None:
+        if isinstance(seen, ClusterError):
+            raise seen
+        if isinstance(seen, Line):
+            print(printable(COLOUR.sub("", seen.text).expandtabs(1)), flush=True)
+        elif isinstance(seen, LogEnd):
+            self._log_ended_s = time.monotonic()
+        else:
+            self._take_state(seen)
+
+    def _take_state(self, seen: State) -> None:
+        if seen.kind == RAY_JOB:
+            if self._job is not None and self._name not in seen.objects:
+                raise ClusterError(f"{self._name}: the job was deleted by somebody else")
+            self._job = seen.objects.get(self._name)
+        elif seen.kind == POD:
+            self._lines.pods(seen.objects)
+            self._pods = seen.objects
+            driver, submitter = self._driver(), self._pod(SUBMITTER)
+            self._has_driver_run = self._has_driver_run or (driver is not None and has_started(driver))
+            if submitter is not None and has_started(submitter) and not self._follows_log:
+                self._follows_log = True
+                container = container_of(self._cluster, self._namespace, submitter)
+                self._watches.follow(container.pod, container.name)
+        else:
+            self._events = seen.objects
+        if self._job is not None:
+            self._lines.events(self._events, self._job["metadata"]["creationTimestamp"])
+
+    def _endpoint_port(self, driver: Object) -> int | None:
+        """The port of the testnet's own endpoint; ``None`` until all validators were started."""
+        page = bytearray()
+        command = ["cat", f"{self.folder}/{ENDPOINTS_FILE}"]
+        container = container_of(self._cluster, self._namespace, driver)
+        try:
+            ended = container.execute(command, page.extend, self._interrupts.checkpoint)
+        except ClusterError as error:
+            if error.status in REFUSED:
+                raise
+            return None  # it is asked again
+        if ended.code != 0:
+            return None
+        url = str(json.loads(page)["testnet"]["url"])
+        return int(url.rpartition(":")[2])

@@ -1,0 +1,71 @@
+"""The kinds of objects that a deployment consists of, and the addresses of their API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object."""
+
+    api: str
+    """``apiVersion`` of its manifests."""
+    name: str
+    plural: str
+    is_namespaced: bool = True
+    is_optional: bool = False
+    """The cluster may not have it, and a deployment may do without it."""
+
+    @property
+    def resource(self) -> str:
+        """As ``kubectl`` and roles name it: ``rayjobs.ray.io``."""
+        group = self.api.rpartition("/")[0]
+        return f"{self.plural}.{group}" if group else self.plural
+
+
+NAMESPACE: Final = Kind("v1", "Namespace", "namespaces", is_namespaced=False)
+NODE: Final = Kind("v1", "Node", "nodes", is_namespaced=False)
+POD: Final = Kind("v1", "Pod", "pods")
+EVENT: Final = Kind("v1", "Event", "events")
+CONFIG_MAP: Final = Kind("v1", "ConfigMap", "configmaps")
+CLAIM: Final = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+RAY_JOB: Final = Kind("ray.io/v1", "RayJob", "rayjobs")
+
+_RBAC: Final = "rbac.authorization.k8s.io/v1"
+_MONITORING: Final = "monitoring.coreos.com/v1"
+_CHAOS: Final = "chaos-mesh.org/v1alpha1"
+
+CLUSTER_ROLE: Final = Kind(_RBAC, "ClusterRole", "clusterroles", is_namespaced=False, is_optional=True)
+
+DELETED: Final = (
+    Kind("batch/v1", "CronJob", "cronjobs", is_optional=True),
+    RAY_JOB,
+    Kind(_CHAOS, "NetworkChaos", "networkchaos", is_optional=True),
+    Kind(_CHAOS, "PodChaos", "podchaos", is_optional=True),
+    Kind(_CHAOS, "StressChaos", "stresschaos", is_optional=True),
+    Kind(_MONITORING, "PodMonitor", "podmonitors", is_optional=True),
+    Kind(_MONITORING, "PrometheusRule", "prometheusrules", is_optional=True),
+    Kind("apps/v1", "Deployment", "deployments", is_optional=True),
+    POD,
+    Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets"),
+    Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies"),
+    CONFIG_MAP,
+    Kind("v1", "Secret", "secrets", is_optional=True),
+    Kind("v1", "Service", "services", is_optional=True),
+    Kind(_RBAC, "RoleBinding", "rolebindings", is_optional=True),
+    Kind(_RBAC, "Role", "roles", is_optional=True),
+    Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", is_namespaced=False, is_optional=True),
+    CLUSTER_ROLE,
+    Kind("v1", "ServiceAccount", "serviceaccounts"),
+    CLAIM,
+)
+"""What a deployment consists of, in the order in which it is deleted. Its namespace may hold others."""
+
+_KNOWN: Final = {(kind.api, kind.name): kind for kind in (NAMESPACE, *DELETED)}
+
+
+def kind_of(manifest: dict[str, object]) -> Kind:
+    """The kind of a manifest. Raises :class:`KeyError` for one that no deployment has."""
+    return _KNOWN[str(manifest["apiVersion"]), str(manifest["kind"])]

@@ -1,0 +1,202 @@
+"""The objects of a deployment: created in order, and found again by their label to be deleted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Final
+
+from cluster.common.errors import BadInput
+from cluster.common.wording import counted, first_few
+from cluster.live.kubernetes.names import (
+    CORDONED_BY,
+    INSTANCE_LABEL,
+    MANAGED_BY_LABEL,
+    STAMPEDE,
+    driver_account,
+    runs_claim,
+    scenario_config_map,
+)
+from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object
+from cluster.tools.k8s.client.kinds import CLAIM, CLUSTER_ROLE, DELETED, NAMESPACE, NODE, POD, RAY_JOB, Kind, kind_of
+
+ENDED: Final = frozenset({"Complete", "Failed", "ValidationFailed"})
+"""``jobDeploymentStatus`` of a RayJob that has ended."""
+GONE_TIMEOUT_S = 90.0
+GONE_POLL_S = 1.0
+MAX_SHOWN: Final = 4
+OPENED: Final = {"metadata": {"annotations": {CORDONED_BY: None}}, "spec": {"unschedulable": None}}
+"""The change of a node that carries pods again."""
+
+
+def selector(name: str) -> dict[str, str]:
+    """The query for everything of a deployment."""
+    return {"labelSelector": f"{INSTANCE_LABEL}={name},{MANAGED_BY_LABEL}={STAMPEDE}"}
+
+
+def is_ours(found: Object, name: str) -> bool:
+    """Whether an object belongs to a deployment of that name."""
+    labels = found["metadata"].get("labels") or {}
+    return labels.get(MANAGED_BY_LABEL) == STAMPEDE and labels.get(INSTANCE_LABEL) == name
+
+
+def has_ended(job: Object) -> bool:
+    """Whether a RayJob has ended, or never will do anything."""
+    return (job.get("status") or {}).get("jobDeploymentStatus") in ENDED
+
+
+def how_to_delete(name: str, namespace: str) -> str:
+    """The command that deletes a deployment."""
+    return f"stampede k8s delete {name} --namespace {namespace}"
+
+
+def make_room(cluster: Cluster, namespace: str, name: str, notice: Callable[[str], None]) -> None:
+    """Delete an earlier run of the same name, if it has ended.
+
+    Raises :class:`BadInput` if it goes on, if it left its volumes, or if the name is taken by something else.
+    """
+    job = cluster.get(RAY_JOB, namespace, name)
+    if job is None:
+        if cluster.get(CLAIM, namespace, runs_claim(name)) is not None:
+            raise BadInput(
+                f"{name}: namespace {namespace} has the volumes of an earlier run of this name: expected another"
+                f" --name, or first {how_to_delete(name, namespace)}"
+            )
+        return
+    if not is_ours(job, name):
+        raise BadInput(f"{name}: namespace {namespace} has another RayJob of this name: expected another --name")
+    if not has_ended(job):
+        raise BadInput(
+            f"{name}: a run of this name is in namespace {namespace}: expected another --name,"
+            f" or first {how_to_delete(name, namespace)}"
+        )
+    notice(f"an earlier run {name} has ended: it is deleted")
+    delete_all(cluster, namespace, name)
+    wait_until_gone(cluster, namespace, name, CLAIM)
+
+
+def make_namespace(cluster: Cluster, manifests: Sequence[Object]) -> bool:
+    """Create the namespace among the manifests, if there is none of its name. Returns whether it was."""
+    manifest = next((each for each in manifests if kind_of(each) == NAMESPACE), None)
+    if manifest is None:
+        return False
+    name = manifest["metadata"]["name"]
+    try:
+        is_missing = cluster.get(NAMESPACE, name, name) is None
+    except ClusterError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return False  # it is somebody else's to make; if it is missing, the first object in it says so
+    return is_missing and cluster.create(manifest, NAMESPACE, name)
+
+
+def create_all(
+    cluster: Cluster, manifests: Sequence[Object], namespace: str, name: str, on_created: Callable[[], None]
+) -> None:
+    """Create the objects in order, but for the namespace. ``on_created`` is called after each.
+
+    If one exists, what was created is deleted again, and it raises :class:`BadInput`. Raises :class:`ClusterError`.
+    """
+    created: list[tuple[Kind, str]] = []
+    for manifest in manifests:
+        kind, each = kind_of(manifest), manifest["metadata"]["name"]
+        if kind == NAMESPACE:
+            continue
+        try:
+            is_new = cluster.create(manifest, kind, namespace)
+        except ClusterError as error:
+            raise _explained(error, kind, namespace) from None
+        if is_new:
+            created.append((kind, each))
+            on_created()
+        else:
+            for one, other in reversed(created):
+                cluster.delete(one, namespace, other)
+            raise BadInput(
+                f"{kind.name} {each} exists in namespace {namespace}: expected another --name,"
+                f" or first {how_to_delete(name, namespace)}"
+            )
+
+
+def _explained(error: ClusterError, kind: Kind, namespace: str) -> ClusterError:
+    """What a 404 on creation means."""
+    if error.status != HTTPStatus.NOT_FOUND:
+        return error
+    if "namespaces" in str(error):
+        return ClusterError(f"there is no namespace {namespace}, and no right to create it", error.status)
+    hint = ": expected a cluster with the KubeRay operator" if kind == RAY_JOB else ""
+    return ClusterError(f"the cluster has no {kind.resource}{hint}", error.status)
+
+
+def find_all(cluster: Cluster, namespace: str, name: str) -> list[tuple[Kind, str]]:
+    """Everything of a deployment but what goes with its owner, in the order in which to delete it."""
+
+    def is_here(kind: Kind, meta: Object) -> bool:
+        """Whether a role over the whole cluster is that of a deployment in this namespace."""
+        return kind.is_namespaced or meta["name"] == f"{namespace}-{driver_account(name)}"
+
+    found: list[tuple[Kind, str]] = []
+    for kind in DELETED:
+        try:
+            page = cluster.list(kind, namespace, selector(name))
+        except ClusterError as error:
+            if kind.is_optional and error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+                continue
+            if error.status == HTTPStatus.NOT_FOUND:
+                continue
+            raise
+        metas = [each["metadata"] for each in page.get("items") or []]
+        found += [(kind, meta["name"]) for meta in metas if not meta.get("ownerReferences") and is_here(kind, meta)]
+    return found
+
+
+def delete_all(cluster: Cluster, namespace: str, name: str, keeps_volumes: bool = False) -> int:
+    """Delete everything of a deployment. Returns the number of objects.
+
+    With ``keeps_volumes`` its volumes stay, and the scenario, which says how to read them.
+    """
+    deleted, found = 0, find_all(cluster, namespace, name)
+    if any(kind == CLUSTER_ROLE for kind, _ in found):
+        _open_nodes(cluster, f"{namespace}/{name}")  # its driver may do that, but may have been killed
+    for kind, each in found:
+        if keeps_volumes and (kind == CLAIM or each == scenario_config_map(name)):
+            continue
+        deleted += cluster.delete(kind, namespace, each)
+    return deleted
+
+
+def _open_nodes(cluster: Cluster, deployment: str) -> None:
+    """Let nodes that a deployment has cordoned carry pods again, as far as this user may."""
+    try:
+        nodes = cluster.list(NODE, "", {}).get("items") or []
+        for meta in (node["metadata"] for node in nodes):
+            if (meta.get("annotations") or {}).get(CORDONED_BY) == deployment:
+                cluster.patch(NODE, meta["name"], OPENED)
+    except ClusterError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+
+
+def delete_namespace(cluster: Cluster, namespace: str) -> bool:
+    """Delete a namespace without jobs, volumes and pods. Returns whether it was."""
+    if any(cluster.list(kind, namespace, {}).get("items") for kind in (RAY_JOB, CLAIM, POD)):
+        return False
+    return cluster.delete(NAMESPACE, namespace, namespace)
+
+
+def wait_until_gone(cluster: Cluster, namespace: str, name: str, *kinds: Kind) -> list[str]:
+    """Wait until none of a deployment's objects of these kinds is left. Returns what is after a minute and a half."""
+    deadline = time.monotonic() + GONE_TIMEOUT_S
+    while True:
+        pages = [(kind, cluster.list(kind, namespace, selector(name)).get("items") or []) for kind in kinds]
+        left = [f"{kind.name} {each['metadata']['name']}" for kind, items in pages for each in items]
+        if not left or time.monotonic() > deadline:
+            return left
+        cluster.wait(GONE_POLL_S)
+
+
+def deletion_line(count: int, left: Sequence[str]) -> str:
+    """What was deleted, and what takes longer."""
+    rest = f"; still being deleted: {first_few(list(left), MAX_SHOWN)}" if left else ""
+    return f"deleted {counted(count, 'object')}{rest}"

@@ -1,0 +1,141 @@
+"""How a deployment comes up, in plain words: a line whenever a pod changes, and one for each new warning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from cluster.live.kubernetes.names import COMPONENT_LABEL, HOST_LABEL
+from cluster.tools.k8s.client.cluster import Object
+
+NO_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
+SAID_BY_PODS: Final = frozenset({"FailedScheduling", "Failed", "BackOff", "Unhealthy", "InspectFailed"})
+"""Reasons of events that repeat what a pod's own status says, or that every start has."""
+QUOTA: Final = "exceeded quota"
+
+
+class PodState(NamedTuple):
+    """A pod's state."""
+
+    key: str
+    """Changes when a line is due: a pull that fails has two reasons in turn, with texts that differ."""
+    words: str
+
+
+def pod_name(pod: Object) -> str:
+    """What a pod is to the run: ``driver``, ``host 2``."""
+    labels = pod["metadata"].get("labels") or {}
+    if HOST_LABEL in labels:
+        return f"host {labels[HOST_LABEL]}"
+    return labels.get(COMPONENT_LABEL) or pod["metadata"]["name"]
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod runs and passes its probes."""
+    return _condition(pod, "Ready").get("status") == "True" and "deletionTimestamp" not in pod["metadata"]
+
+
+def has_started(pod: Object) -> bool:
+    """Whether a pod's container runs, or has run."""
+    states = [each.get("state") or {} for each in pod.get("status", {}).get("containerStatuses") or []]
+    return any("running" in state or "terminated" in state for state in states)
+
+
+def state_of(pod: Object) -> PodState:
+    """A pod's state, from its conditions and containers."""
+    status = pod.get("status") or {}
+    if "deletionTimestamp" in pod["metadata"]:
+        return PodState("deleted", "is being deleted")
+    if status.get("phase") == "Failed":
+        return PodState("failed", _failure(status))
+    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        reason = waiting.get("reason", "")
+        if reason in NO_IMAGE:
+            return PodState(
+                "no image", f"cannot start: its image {container['image']} cannot be pulled{_colon(waiting)}"
+            )
+        if reason and reason not in STARTING:
+            return PodState(reason, f"does not start: {reason}{_colon(waiting)}")
+    scheduled = _condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return PodState("unschedulable", f"finds no node{_colon(scheduled)}")
+    if status.get("phase") == "Succeeded":
+        return PodState("ended", "has ended")
+    if is_ready(pod):
+        return PodState("ready", "is ready")
+    if again := _restart(status):
+        return again
+    return PodState("starting", "is starting")
+
+
+def _failure(status: Object) -> str:
+    for container in status.get("containerStatuses") or []:
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            return f"failed: {ended.get('reason', 'Error')}, exit code {ended['exitCode']}"
+    return f"failed: {status.get('reason', 'no reason given')}{_colon(status)}"
+
+
+def _restart(status: Object) -> PodState | None:
+    """The state of a pod whose container starts again, since Kubernetes restarts it in its place."""
+    for container in status.get("containerStatuses") or []:
+        ended = (container.get("lastState") or {}).get("terminated") or {}
+        if container.get("restartCount") and ended:
+            why = f"{ended.get('reason', 'Error')}, exit code {ended.get('exitCode')}"
+            return PodState(f"restart {container['restartCount']}", f"starts again after {why}")
+    return None
+
+
+def _condition(pod: Object, kind: str) -> Mapping[str, Any]:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return next((each for each in conditions if each["type"] == kind), {})
+
+
+def _colon(said: Mapping[str, Any]) -> str:
+    return f": {said['message']}" if said.get("message") else ""
+
+
+class PodLines:
+    """Prints what changes."""
+
+    def __init__(self, name: str, notice: Callable[[str], None]) -> None:
+        """``name`` is the deployment's."""
+        self._name = name
+        self._notice = notice
+        self._pods: dict[str, tuple[str, str]] = {}
+        """What a pod is, and the key of its state, by its name."""
+        self._events: set[tuple[str, str]] = set()
+        self.trouble = ""
+        """The newest reason why something does not come up."""
+
+    def pods(self, pods: Mapping[str, Object]) -> None:
+        """The pods as they are now."""
+        for name, pod in sorted(pods.items()):
+            what, state = pod_name(pod), state_of(pod)
+            if self._pods.get(name) == (what, state.key):
+                continue
+            self._pods[name] = what, state.key
+            self._notice(f"{what} {state.words}")
+            if state.key not in ("starting", "ready", "ended", "deleted"):
+                self.trouble = f"{what} {state.words}"
+        for name in self._pods.keys() - pods.keys():
+            self._notice(f"{self._pods.pop(name)[0]} is gone")
+
+    def events(self, events: Mapping[str, Object], since: str) -> None:
+        """Warnings of the cluster; only of this deployment, and since a time as in ``creationTimestamp``."""
+        for event in events.values():
+            about = event.get("involvedObject") or {}
+            owner, reason = str(about.get("name", "")), str(event.get("reason", ""))
+            is_ours = owner == self._name or owner.startswith(f"{self._name}-")
+            at = (
+                event.get("lastTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp") or ""
+            )
+            if not is_ours or reason in SAID_BY_PODS or at[:19] < since[:19] or (owner, reason) in self._events:
+                continue
+            self._events.add((owner, reason))
+            message = str(event.get("message", ""))
+            what = "the quota does not allow it: " if QUOTA in message else ""
+            self.trouble = f"{about.get('kind', '')} {owner}: {reason}: {what}{message}"
+            self._notice(self.trouble)

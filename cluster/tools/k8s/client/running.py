@@ -1,0 +1,284 @@
+"""``stampede k8s run`` and ``up``: a scenario as objects of a cluster, from its file to its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from cluster.common.checkout import UNKNOWN_COMMIT
+from cluster.common.errors import ExitCode, HarnessError
+from cluster.common.interrupts import Interrupts
+from cluster.common.outcome import Outcome
+from cluster.common.wording import printable
+from cluster.live.kubernetes.names import RUNS_PATH, SCENARIO_FILE, SCENARIO_FOLDER
+from cluster.record.folder import (
+    REPORT_FILE,
+    RESULT_FILE,
+    TOKEN_FILE,
+    claim_run_folder,
+    complete_folder,
+    new_run_folder,
+    point_latest,
+    read_result,
+    unjudged_result,
+)
+from cluster.report.run_index import refresh_index
+from cluster.scenario import Scenario
+from cluster.scenario.files import find_scenario, scenario_text
+from cluster.scenario.overrides import Change
+from cluster.tools.k8s.client.archive import BadArchive
+from cluster.tools.k8s.client.cluster import ClusterError, Object, connect
+from cluster.tools.k8s.client.job import Endpoint, Job
+from cluster.tools.k8s.client.objects import how_to_delete, make_room
+from cluster.tools.k8s.render import manifests, results_pod
+from cluster.tools.k8s.render.deployment import START_TIMEOUT_S, Deployment, name_for
+from cluster.tools.run.running import changed_scenario
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a deployment is, as the options say."""
+
+    namespace: str
+    context: str | None = None
+    """Of the configuration; ``None`` is the current one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options that ``run`` and ``up`` share."""
+
+    scenario: Path
+    place: Place
+    name: str | None = None
+    """By default the scenario's."""
+    seed: int | None = None
+    changes: Sequence[Change] = ()
+    duration_s: int | None = None
+    stop_on_fail: bool = False
+    monitoring: bool = False
+    start_timeout_s: int = START_TIMEOUT_S
+    """The driver has to be up by then."""
+
+
+# --- run ------------------------------------------------------------------------------------------------------------
+
+SKIPPED: Final = "interrupted"
+"""Why a folder was not fetched, if a second signal came."""
+
+
+def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False) -> ExitCode:
+    """Run a scenario in a cluster, show its progress and verdict, fetch its folder, delete everything.
+
+    With ``keep`` the volumes stay. Returns the run's exit code. Raises :class:`BadInput` before anything is created,
+    and :class:`ClusterError`.
+    """
+    scenario, text = _read(asked)
+    deployment = _deployment(asked, scenario, text, ("run",), keep)
+    objects = manifests(scenario, deployment)
+    with _local_folder(scenario.name, out) as folder, Interrupts() as interrupts:
+        run = _Run(asked, scenario, deployment, _job(asked, deployment, interrupts), folder)
+        run.perform(objects)
+        return run.conclude()
+
+
+class _Run:
+    """A run in a cluster, and its folder here."""
+
+    def __init__(self, asked: Asked, scenario: Scenario, deployment: Deployment, job: Job, folder: Path) -> None:
+        self._asked, self._scenario, self._deployment = asked, scenario, deployment
+        self._job, self._folder = job, folder
+        self._failure: ClusterError | None = None
+        """Why the job could not be followed to its end."""
+        self._unfetched = ""
+        """Why its folder could not be fetched."""
+        self._is_interrupted = False
+
+    def perform(self, objects: Sequence[Object]) -> None:
+        """From the creation of the first object to the deletion of the last. Raises :class:`BadInput`."""
+        try:
+            try:
+                self._job.create(objects)
+                self._job.follow(self._asked.start_timeout_s)
+            except ClusterError as error:
+                self._failure = error
+            except KeyboardInterrupt:
+                self._note_interrupt("the run is stopped and its folder fetched; another Ctrl-C skips that")
+                self._stop()
+            self._fetch_in_spite_of_one_signal()
+        except KeyboardInterrupt:
+            self._note_interrupt("everything is deleted")
+            self._unfetched = SKIPPED
+        finally:
+            self._delete()
+
+    def conclude(self) -> ExitCode:
+        """Complete the folder, say where the report is. Returns the run's exit code.
+
+        Raises what ended the run if its driver has never run.
+        """
+        job, folder = self._job, self._folder
+        if not job.has_run:
+            if self._is_interrupted:
+                raise KeyboardInterrupt
+            raise self._failure or ClusterError(f"{self._deployment.name}: ended before its driver ran: {job.end}")
+        if self._failure is not None:
+            notice(str(self._failure))
+        if job.exit_code == ExitCode.BAD_INPUT:
+            return ExitCode.BAD_INPUT  # the driver has said why
+        seed = self._scenario.seed if self._asked.seed is None else self._asked.seed
+        result = unjudged_result(self._scenario.name, "live", seed, UNKNOWN_COMMIT, self._why_unjudged())
+        try:
+            complete_folder(folder, result)
+            point_latest(folder)
+            refresh_index(folder)
+        except OSError as error:
+            raise HarnessError(f"{error.filename or folder}: {error.strerror}") from None
+        verdict = Outcome(read_result(folder)["verdict"])
+        if not (folder / REPORT_FILE).exists():
+            notice(f"verdict  {verdict.value}: {self._why_unjudged()}")
+        notice(f"report   {next(folder / each for each in (REPORT_FILE, RESULT_FILE) if (folder / each).exists())}")
+        code = ExitCode[verdict.name]
+        return ExitCode.INCONCLUSIVE if self._is_interrupted and code == ExitCode.PASS else code
+
+    def _note_interrupt(self, what: str) -> None:
+        self._is_interrupted = True
+        notice(f"interrupted: {what}")
+
+    def _stop(self) -> None:
+        """Stop the driver. Its folder is fetched also if the cluster does not show whether it has stopped."""
+        try:
+            self._job.stop()
+        except ClusterError as error:
+            self._failure = error
+
+    def _why_unjudged(self) -> str:
+        """Why the driver wrote no result."""
+        if self._unfetched:
+            return f"the run's folder was not fetched: {self._unfetched}"
+        if self._is_interrupted:
+            return "interrupted"
+        return f"the driver's pod was lost, or its driver killed; the job: {self._failure or self._job.end}"
+
+    def _fetch_in_spite_of_one_signal(self) -> None:
+        try:
+            self._fetch()
+        except KeyboardInterrupt:
+            if self._is_interrupted:
+                raise
+            self._note_interrupt("another Ctrl-C skips the fetching of the run's folder")
+            self._fetch()
+
+    def _fetch(self) -> None:
+        if not self._job.has_run or self._job.exit_code == ExitCode.BAD_INPUT:
+            return
+        try:
+            self._job.fetch(results_pod(self._scenario, self._deployment), self._folder)
+        except (ClusterError, BadArchive) as error:
+            self._unfetched = str(error)
+        except OSError as error:
+            self._unfetched = f"{error.filename or self._folder}: {error.strerror or error}"
+
+    def _delete(self) -> None:
+        """Delete everything; volumes with a folder that could not be fetched are kept, unless a signal skipped that."""
+        is_lost = self._unfetched not in ("", SKIPPED)
+        name, namespace = self._deployment.name, self._asked.place.namespace
+        try:
+            self._job.delete(self._deployment.keeps_volumes or is_lost)
+        except ClusterError as error:
+            notice(f"not everything could be deleted: {error}; {how_to_delete(name, namespace)}")
+        if is_lost:
+            notice(f"the volumes are kept: stampede k8s report {name} --namespace {namespace} tries again")
+
+
+# --- up -------------------------------------------------------------------------------------------------------------
+
+
+def up_on_kubernetes(asked: Asked, port: int, faucet: bool) -> ExitCode:
+    """Have a testnet in a cluster until it is deleted, and say how to reach it.
+
+    Raises :class:`BadInput` before anything is created. If it does not come up, or at a signal, everything is deleted,
+    and it raises :class:`ClusterError` or :class:`KeyboardInterrupt`.
+    """
+    scenario, text = _read(asked, faucet)
+    deployment = _deployment(asked, scenario, text, ("up", "--port", str(port)), keeps_volumes=False)
+    objects = manifests(scenario, deployment)
+    with Interrupts() as interrupts:
+        job = _job(asked, deployment, interrupts)
+        try:
+            job.create(objects)
+            endpoint = job.follow_until_up(asked.start_timeout_s)
+        except (ClusterError, KeyboardInterrupt):
+            job.delete(keeps_volumes=False)
+            raise
+        job.leave()
+    _say_how_to_reach(asked.place.namespace, deployment.name, endpoint)
+    return ExitCode.PASS
+
+
+def _say_how_to_reach(namespace: str, name: str, endpoint: Endpoint) -> None:
+    token = f"{RUNS_PATH}/{name}/{TOKEN_FILE}"
+    notice(f"the testnet is up; it stays until: {how_to_delete(name, namespace)}")
+    notice(f"endpoint  kubectl --namespace {namespace} port-forward pod/{endpoint.pod} {endpoint.port}")
+    notice(f"          curl http://127.0.0.1:{endpoint.port}/status")
+    notice(f"token     kubectl --namespace {namespace} exec {endpoint.pod} -- cat {token}")
+    notice(f"faults    stampede k8s inject {name} FAULT --namespace {namespace}")
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def notice(text: str) -> None:
+    """Print a line of progress."""
+    print(printable(text), flush=True)
+
+
+def _read(asked: Asked, faucet: bool = False) -> tuple[Scenario, str]:
+    """The scenario with all changes, and its text. Raises :class:`BadInput`."""
+    path = find_scenario(asked.scenario)
+    scenario, changes = changed_scenario(path, asked.changes, "live", asked.duration_s, faucet)
+    return scenario, scenario_text(scenario, None if changes else path)
+
+
+def _deployment(
+    asked: Asked, scenario: Scenario, text: str, command: tuple[str, ...], keeps_volumes: bool
+) -> Deployment:
+    """``command`` is the subcommand of the driver, with its own options."""
+    name = asked.name or name_for(scenario.name)
+    first, *options = command
+    options += ["--out", f"{RUNS_PATH}/{name}"]
+    options += [] if asked.seed is None else ["--seed", str(asked.seed)]
+    options += ["--stop-on-fail"] if asked.stop_on_fail else []
+    return Deployment(
+        name=name,
+        namespace=asked.place.namespace,
+        command=(first, f"{SCENARIO_FOLDER}/{SCENARIO_FILE}", *options),
+        scenario_text=text,
+        monitoring=asked.monitoring,
+        keeps_volumes=keeps_volumes,
+        start_timeout_s=max(START_TIMEOUT_S, asked.start_timeout_s),
+    )
+
+
+def _job(asked: Asked, deployment: Deployment, interrupts: Interrupts) -> Job:
+    """The job of a name that is free, in a cluster that answers. Raises :class:`BadInput` and :class:`ClusterError`."""
+    cluster, namespace = connect(asked.place.context, interrupts.wait), asked.place.namespace
+    make_room(cluster, namespace, deployment.name, notice)
+    return Job(cluster, namespace, deployment.name, interrupts, notice)
+
+
+@contextmanager
+def _local_folder(scenario_name: str, out: Path | None) -> Iterator[Path]:
+    """The folder here; one that stays empty is removed, unless it is the user's. Raises :class:`BadInput`."""
+    is_users = out is not None and out.exists()
+    folder = new_run_folder(scenario_name, datetime.now(UTC)) if out is None else claim_run_folder(out)
+    try:
+        yield folder
+    finally:
+        if not is_users:
+            with suppress(OSError):
+                folder.rmdir()

@@ -1,0 +1,209 @@
+"""Watches of a cluster's objects and the lines of a pod's log, which come through one queue.
+
+A watch that breaks is resumed from the last version that was seen. If the server does not know it any more (410 Gone),
+everything is listed anew. Either way its owner gets the whole state after each change.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+import urllib3
+
+from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Object, Query, Target, lines_of
+from cluster.tools.k8s.client.kinds import POD, Kind
+
+WATCH_S: Final = 60
+"""The server ends a watch after this time, and it is resumed."""
+SILENCE_S = 90.0
+"""A stream that is silent for longer counts as broken: a watch says something, and a log is asked for again."""
+PAUSE_S = 0.5
+"""Between a stream's end and the next attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All objects of a kind that a watch selects, by name."""
+
+    kind: Kind
+    objects: dict[str, Object]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a log."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The log's container has ended, and all its lines have come."""
+
+
+Seen = State | Line | LogEnd | ClusterError
+
+
+class Watches:
+    """Threads that feed :attr:`seen` until :meth:`close`."""
+
+    def __init__(self, cluster: Cluster, namespace: str) -> None:
+        self.seen: queue.SimpleQueue[Seen] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._cluster = cluster.waiting_by(lambda seconds: void(self._closing.wait(seconds)))
+        self._namespace = namespace
+
+    def watch(self, kind: Kind, query: Query, is_optional: bool = False) -> None:
+        """Watch the objects of a kind that the query selects; one that is optional may be forbidden."""
+        threading.Thread(target=self._watch, args=(kind, query, is_optional), daemon=True).start()
+
+    def follow(self, pod: str, container: str) -> None:
+        """Follow a container's log from its begin."""
+        threading.Thread(target=self._follow, args=(pod, container), daemon=True).start()
+
+    def close(self) -> None:
+        """End the threads. One that waits for the server ends when that says something, or with the process."""
+        self._closing.set()
+
+    def _watch(self, kind: Kind, query: Query, is_optional: bool) -> None:
+        try:
+            for objects in states(self._cluster, kind, self._namespace, query, self._closing):
+                self.seen.put(State(kind, objects))
+        except ClusterError as error:
+            if not is_optional:
+                self._fail(error)
+
+    def _follow(self, pod: str, container: str) -> None:
+        try:
+            for line in log_lines(self._cluster, self._namespace, pod, container, self._closing):
+                self.seen.put(Line(line))
+            self.seen.put(LogEnd())
+        except ClusterError as error:
+            self._fail(error)
+
+    def _fail(self, error: ClusterError) -> None:
+        if not self._closing.is_set():
+            self.seen.put(error)
+
+
+def void(_: object) -> None:
+    """Nothing."""
+
+
+# --- watches --------------------------------------------------------------------------------------------------------
+
+
+def states(
+    cluster: Cluster, kind: Kind, namespace: str, query: Query, closing: threading.Event
+) -> Iterator[dict[str, Object]]:
+    """The objects that the query selects, by name: at first, and after each change. Raises :class:`ClusterError`."""
+    objects: dict[str, Object] = {}
+    version = ""
+    while not closing.is_set():
+        if not version:
+            page = cluster.list(kind, namespace, query)
+            objects = {each["metadata"]["name"]: each for each in page.get("items") or []}
+            version = page["metadata"]["resourceVersion"]
+            yield dict(objects)
+        try:
+            for event in _events(cluster, kind, namespace, query, version):
+                if event["type"] == "ERROR":
+                    version = ""  # 410 Gone, or what the server cannot explain: everything anew
+                    break
+                meta = event["object"]["metadata"]
+                version = meta["resourceVersion"]
+                if event["type"] == "BOOKMARK":
+                    continue
+                if event["type"] == "DELETED":
+                    objects.pop(meta["name"], None)
+                else:
+                    objects[meta["name"]] = event["object"]
+                yield dict(objects)
+                if closing.is_set():
+                    return
+        except urllib3.exceptions.HTTPError:
+            pass  # a dropped connection: from the last version on
+        except ClusterError as error:
+            if error.status != HTTPStatus.GONE:
+                raise
+            version = ""
+        closing.wait(PAUSE_S)
+
+
+def _events(cluster: Cluster, kind: Kind, namespace: str, query: Query, version: str) -> Iterator[Any]:
+    asked = {**query, "watch": "true", "resourceVersion": version, "timeoutSeconds": WATCH_S}
+    asked["allowWatchBookmarks"] = "true"
+    with cluster.stream(Target("watch", kind, namespace), asked, SILENCE_S) as answer:
+        for line in lines_of(answer):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                return  # cut off in the middle of a line
+
+
+# --- logs -----------------------------------------------------------------------------------------------------------
+
+
+def log_lines(
+    cluster: Cluster, namespace: str, pod: str, container: str, closing: threading.Event, follows: bool = True
+) -> Iterator[str]:
+    """The lines of a container's log, each once, until it has ended; without ``follows`` until now.
+
+    After a dropped connection the server is asked for the lines since the second of the last one. Each line has a time
+    in nanoseconds, by which those that were seen are left out; several lines may share one. Raises
+    :class:`ClusterError`.
+    """
+    last, seen_at_last = "", 0
+    while not closing.is_set():
+        has_ended = not follows or _has_ended(cluster, namespace, pod, container)
+        query = {"container": container, "timestamps": "true", "follow": "false" if has_ended else "true"}
+        if last:
+            query["sinceTime"] = f"{last[:19]}Z"
+        at_last, is_whole = 0, False
+        try:
+            with cluster.stream(Target("get", POD, namespace, pod, "log"), query, SILENCE_S) as answer:
+                for line in lines_of(answer):
+                    if not line.endswith(b"\n") and not has_ended:
+                        break  # cut off: it comes again
+                    time, _, text = line.decode("utf-8", "replace").rstrip("\r\n").partition(" ")
+                    order = _in_order(time)
+                    if order < last:
+                        continue
+                    at_last = at_last + 1 if order == last else 1
+                    if order == last and at_last <= seen_at_last:
+                        continue
+                    last, seen_at_last = order, at_last
+                    yield text
+                is_whole = True
+        except urllib3.exceptions.HTTPError:
+            pass
+        except ClusterError as error:
+            if error.status == HTTPStatus.NOT_FOUND:
+                return  # the pod is gone
+            if error.status != HTTPStatus.BAD_REQUEST or has_ended:
+                raise
+            # the container has not started
+        if has_ended and is_whole:
+            return
+        closing.wait(PAUSE_S)
+
+
+def _in_order(time: str) -> str:
+    """A log's time, whose fraction has up to nine digits, with all nine: such texts are in the order of time."""
+    seconds, _, fraction = time.removesuffix("Z").partition(".")
+    return f"{seconds}.{fraction:0<9}"
+
+
+def _has_ended(cluster: Cluster, namespace: str, pod: str, container: str) -> bool:
+    """Whether a pod's container has ended, or is gone."""
+    found = cluster.get(POD, namespace, pod)
+    if found is None:
+        return True
+    states = [each for each in found.get("status", {}).get("containerStatuses") or [] if each["name"] == container]
+    return any("terminated" in each.get("state", {}) for each in states)

@@ -1,0 +1,85 @@
+"""Accounts: one without rights for all pods, and one for a driver that injects faults by Kubernetes.
+
+Nothing talks to the Kubernetes API but a driver whose scenario has a fault with ``how: pod``, ``node`` or
+``chaos-mesh``, and Ray's autoscaler beside the driver of a sweep, whose role KubeRay makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from cluster.common.errors import BadInput
+from cluster.live.kubernetes.names import driver_account
+from cluster.scenario import Scenario
+from cluster.tools.k8s.render.deployment import Deployment
+from cluster.tools.k8s.render.metadata import Manifest, make
+
+BY_POD: Final = "pod"
+BY_NODE: Final = "node"
+BY_CHAOS_MESH: Final = "chaos-mesh"
+_ROLES: Final = "rbac.authorization.k8s.io"
+_CHAOS_KINDS: Final = ("networkchaos", "podchaos", "stresschaos")
+
+
+def ways_by_kubernetes(scenario: Scenario) -> set[str]:
+    """How faults of the scenario are injected, of the ways that need the Kubernetes API."""
+    ways = {getattr(fault, "how", None) for fault in scenario.faults}
+    return {way for way in (BY_POD, BY_NODE, BY_CHAOS_MESH) if way in ways}
+
+
+def needs_api(scenario: Scenario, deployment: Deployment) -> bool:
+    """Whether the driver talks to the Kubernetes API."""
+    return deployment.is_live and bool(ways_by_kubernetes(scenario))
+
+
+def driver_account_of(scenario: Scenario, deployment: Deployment) -> str:
+    """The ServiceAccount of the driver's pod."""
+    has_own = deployment.is_sweep or needs_api(scenario, deployment)
+    return driver_account(deployment.name) if has_own else deployment.name
+
+
+def accounts(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
+    """The ServiceAccounts, and the roles of the driver's. Raises :class:`BadInput`."""
+    name = driver_account_of(scenario, deployment)
+    for each in dict.fromkeys((deployment.name, name)):
+        yield make("v1", "ServiceAccount", each, deployment, automountServiceAccountToken=False)
+    if needs_api(scenario, deployment):
+        ways = ways_by_kubernetes(scenario)
+        yield make(f"{_ROLES}/v1", "Role", name, deployment, rules=list(_rules(ways)))
+        yield _binding("Role", name, name, deployment)
+        if BY_NODE in ways:
+            yield from _node_role(name, deployment)
+
+
+def _rules(ways: set[str]) -> Iterator[Manifest]:
+    yield {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "delete"]}
+    yield {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]}
+    if BY_CHAOS_MESH in ways:
+        verbs = ["get", "create", "delete"]
+        yield {"apiGroups": ["chaos-mesh.org"], "resources": list(_CHAOS_KINDS), "verbs": verbs}
+
+
+def _node_role(account: str, deployment: Deployment) -> Iterator[Manifest]:
+    """Nodes belong to no namespace: the role is named for the one that the account is in."""
+    if deployment.namespace is None:
+        raise BadInput("a fault with how: node needs a role over nodes, bound in a namespace: give --namespace")
+    name = f"{deployment.namespace}-{account}"
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]
+    yield make(f"{_ROLES}/v1", "ClusterRole", name, deployment, is_namespaced=False, rules=rules)
+    yield _binding("ClusterRole", name, account, deployment)
+
+
+def _binding(kind: str, role: str, account: str, deployment: Deployment) -> Manifest:
+    subject = {"kind": "ServiceAccount", "name": account}
+    if deployment.namespace is not None:
+        subject["namespace"] = deployment.namespace
+    return make(
+        f"{_ROLES}/v1",
+        f"{kind}Binding",
+        role,
+        deployment,
+        is_namespaced=kind == "Role",
+        roleRef={"apiGroup": _ROLES, "kind": kind, "name": role},
+        subjects=[subject],
+    )

@@ -1,0 +1,83 @@
+"""What is deployed: a name, a namespace, a command of ``stampede`` for the driver's pod."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from cluster.common.errors import BadInput
+
+MAX_NAME: Final = 40
+"""KubeRay appends to it, and the result is a label of at most 63 characters."""
+MAX_NAMESPACE: Final = 63
+_NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
+_NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
+LIVE_COMMANDS: Final = ("run", "drill", "up")
+SWEEP_COMMANDS: Final = ("sweep", "fuzz")
+ENDLESS_COMMAND: Final = "up"
+START_TIMEOUT_S: Final = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What is deployed, besides the scenario. Raises :class:`BadInput` for a name that Kubernetes refuses."""
+
+    name: str
+    """Of the RayJob; the names of all other objects begin with it."""
+    namespace: str | None = None
+    """``None``: the one of the command that applies the manifests."""
+    command: tuple[str, ...] = ()
+    """Arguments of ``stampede`` in the driver's pod; empty if there is no Ray cluster."""
+    scenario_text: str | None = None
+    """The driver finds it at ``/etc/stampede/scenario.yaml``; ``None`` if the command needs no file."""
+    monitoring: bool = False
+    """Whether the Prometheus operator's objects are part of it."""
+    keeps_volumes: bool = False
+    """Whether volumes outlive the run; whoever deletes the deployment reads it, manifests do not depend on it."""
+    start_timeout_s: int = START_TIMEOUT_S
+    """Time to come up (images, volumes, Ray), and from the run's end to its verdict."""
+
+    def __post_init__(self) -> None:
+        if len(self.name) > MAX_NAME or not _NAME.fullmatch(self.name):
+            raise BadInput(
+                f"name {self.name!r}: expected lower-case letters, digits and '-', at most {MAX_NAME}, the first a"
+                f" letter, the last a letter or a digit"
+            )
+        if self.namespace is not None and not is_namespace(self.namespace):
+            raise BadInput(
+                f"namespace {self.namespace!r}: expected lower-case letters, digits and '-', at most {MAX_NAMESPACE},"
+                f" the first and last a letter or a digit"
+            )
+
+    @property
+    def is_live(self) -> bool:
+        """Whether validators run in pods of their own."""
+        return self.command[:1] != () and self.command[0] in LIVE_COMMANDS and not self._is_simulated
+
+    @property
+    def is_sweep(self) -> bool:
+        """Whether seeds run in pods of their own."""
+        return self.command[:1] != () and self.command[0] in SWEEP_COMMANDS
+
+    @property
+    def is_endless(self) -> bool:
+        """Whether it runs until it is stopped."""
+        return self.command[:1] == (ENDLESS_COMMAND,)
+
+    @property
+    def _is_simulated(self) -> bool:
+        return "--backend=sim" in self.command or ("--backend", "sim") in zip(
+            self.command, self.command[1:], strict=False
+        )
+
+
+def is_namespace(name: str) -> bool:
+    """Whether Kubernetes takes it as the name of a namespace."""
+    return len(name) <= MAX_NAMESPACE and _NAMESPACE.fullmatch(name) is not None
+
+
+def name_for(scenario_name: str) -> str:
+    """A deployment's name, from a scenario's."""
+    name = re.sub(r"-{2,}", "-", scenario_name.replace("_", "-")).strip("-")
+    return (name if name[:1].isalpha() else f"run-{name}")[:MAX_NAME].rstrip("-")

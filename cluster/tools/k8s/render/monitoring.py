@@ -1,0 +1,159 @@
+"""What the Prometheus operator reads, which ports to scrape and which alerts to raise, and a dashboard for Grafana.
+
+A host takes two ports for each of its validators, one after the other: for peers, then for HTTP. In a pod of its own
+all of them are free, so the ports of HTTP are known beforehand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Final
+
+from cluster.live.kubernetes.names import (
+    HOST_LABEL,
+    INSTANCE_LABEL,
+    VALIDATORS,
+    component_labels,
+    dashboard_config_map,
+)
+from cluster.report.dashboard import Variable, dashboard
+from cluster.scenario import Scenario
+from cluster.scenario.sections.kubernetes import amount_of
+from cluster.tools.k8s.render.deployment import Deployment
+from cluster.tools.k8s.render.metadata import Manifest, make
+from consensus.types import quorum
+
+FIRST_PORT: Final = 26_600
+"""Below the ports that systems and Ray's workers take."""
+PORTS_PER_VALIDATOR: Final = 2
+DISK_SHARE: Final = 0.8
+BEHIND_HEIGHTS: Final = 50
+_API: Final = "monitoring.coreos.com/v1"
+_INSTANCE: Final = "app_kubernetes_io_instance"
+"""How Prometheus writes the label of the instance."""
+_VALIDATOR: Final = "host {{stampede_io_host}} {{endpoint}}"
+"""Of labels that Prometheus writes: the host, and the name of the port, which tells its validators apart."""
+_DASHBOARD_LABEL: Final = {"grafana_dashboard": "1"}
+"""The sidecar of Grafana's Helm chart takes dashboards from ConfigMaps that have it."""
+
+
+def most_on_a_host(scenario: Scenario) -> int:
+    """The number of validators on the fullest host."""
+    section = scenario.validators
+    return -(-section.count // section.host_count)
+
+
+def port_range(scenario: Scenario) -> str:
+    """The ports of a host's pod, as ``STAMPEDE_PORTS`` wants them."""
+    return f"{FIRST_PORT}-{FIRST_PORT + PORTS_PER_VALIDATOR * most_on_a_host(scenario) - 1}"
+
+
+def http_ports(scenario: Scenario) -> list[int]:
+    """The ports at which the validators of a host serve HTTP."""
+    return [FIRST_PORT + PORTS_PER_VALIDATOR * each + 1 for each in range(most_on_a_host(scenario))]
+
+
+def http_port_name(position: int) -> str:
+    """The name of one of these ports in the pod."""
+    return f"http-{position}"
+
+
+def monitors(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
+    """The PodMonitor of the validators, the alerts, and the dashboard."""
+    endpoints = [
+        {"port": http_port_name(each), "path": "/metrics", "interval": "15s"}
+        for each in range(len(http_ports(scenario)))
+    ]
+    yield make(
+        _API,
+        "PodMonitor",
+        deployment.name,
+        deployment,
+        spec={
+            "selector": {"matchLabels": component_labels(deployment.name, VALIDATORS)},
+            "podTargetLabels": [INSTANCE_LABEL, HOST_LABEL],
+            "podMetricsEndpoints": endpoints,
+        },
+    )
+    rules = [_rule(*each) for each in alerts(scenario, deployment)]
+    spec = {"groups": [{"name": deployment.name, "interval": "15s", "rules": rules}]}
+    yield make(_API, "PrometheusRule", deployment.name, deployment, spec=spec)
+    page = {f"stampede-{deployment.name}.json": dashboard_text(deployment)}
+    config = make("v1", "ConfigMap", dashboard_config_map(deployment.name), deployment, data=page)
+    config["metadata"]["labels"] |= _DASHBOARD_LABEL
+    yield config
+
+
+def dashboard_text(deployment: Deployment) -> str:
+    """The dashboard of a deployment, as JSON."""
+    place = deployment.name if deployment.namespace is None else f"{deployment.namespace}/{deployment.name}"
+    variables = (
+        Variable("instance", _INSTANCE, deployment.name),
+        Variable("namespace", "namespace", deployment.namespace),
+    )
+    return json.dumps(dashboard(f"Stampede {place}", variables, _VALIDATOR), indent=1) + "\n"
+
+
+def alerts(scenario: Scenario, deployment: Deployment) -> Iterator[tuple[str, str, str, str, str]]:
+    """Alerts: name, expression, how long it must hold, severity, summary.
+
+    Another namespace may have a deployment of the same name.
+    """
+    where = "" if deployment.namespace is None else f', namespace="{deployment.namespace}"'
+    of = f'{{{_INSTANCE}="{deployment.name}"{where}}}'
+    needed = quorum(scenario.validators.count)
+    disk = int(amount_of(scenario.kubernetes.validators.disk) * round(100 * DISK_SHARE) / 100)
+    yield (
+        "StampedeStalled",
+        f"max(stampede_height{of}) == max(stampede_height{of} offset 2m)",
+        "1m",
+        "critical",
+        "No validator has finalised a block for three minutes.",
+    )
+    yield (
+        "StampedeNoQuorum",
+        f"(count(stampede_height{of}) or vector(0)) < {needed}",
+        "1m",
+        "critical",
+        f"Fewer than {needed} of {scenario.validators.count} validators serve their metrics.",
+    )
+    yield (
+        "StampedeValidatorBehind",
+        f"scalar(max(stampede_height{of})) - stampede_height{of} > {BEHIND_HEIGHTS}",
+        "2m",
+        "warning",
+        f"A validator is more than {BEHIND_HEIGHTS} heights behind.",
+    )
+    if needed > 1:
+        yield (
+            "StampedeFewPeers",
+            f"stampede_peers{of} < {needed - 1}",
+            "2m",
+            "warning",
+            "A validator is connected to fewer peers than a quorum needs.",
+        )
+    yield (
+        "StampedePeerFaults",
+        f"sum by (pod, reason) (increase(stampede_peer_faults_total{of}[5m])) > 0",
+        "0s",
+        "warning",
+        "A validator received what no honest peer sends.",
+    )
+    yield (
+        "StampedeDiskFills",
+        f"sum by (pod) (stampede_disk_bytes{of}) > {disk}",
+        "5m",
+        "warning",
+        f"The validators of a host use more than {DISK_SHARE:.0%} of its volume.",
+    )
+
+
+def _rule(name: str, expression: str, lasting: str, severity: str, summary: str) -> Manifest:
+    return {
+        "alert": name,
+        "expr": expression,
+        "for": lasting,
+        "labels": {"severity": severity},
+        "annotations": {"summary": summary},
+    }

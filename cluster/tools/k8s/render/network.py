@@ -1,0 +1,80 @@
+"""Who reaches whom: pods of a deployment each other, and nobody else but for the exceptions below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from cluster.live.kubernetes.names import DRIVER, VALIDATORS, component_labels, instance_labels
+from cluster.scenario import Scenario
+from cluster.tools.k8s.render.access import needs_api
+from cluster.tools.k8s.render.deployment import Deployment
+from cluster.tools.k8s.render.metadata import Manifest, make
+from cluster.tools.k8s.render.monitoring import http_ports
+
+JOB_SERVER_PORT: Final = 8265
+DNS_PORT: Final = 53
+API_PORTS: Final = (443, 6443)
+"""Of the API server: its service, and the port behind it, which network plugins see."""
+OPERATOR: Final = {"app.kubernetes.io/component": "kuberay-operator"}
+"""Both the operator's manifests and its Helm chart set it."""
+PROMETHEUS: Final = {"app.kubernetes.io/name": "prometheus"}
+_API: Final = "networking.k8s.io/v1"
+
+
+def policies(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
+    """The NetworkPolicies."""
+    ours = {"podSelector": {"matchLabels": instance_labels(deployment.name)}}
+    dns = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}}}
+    yield make(
+        _API,
+        "NetworkPolicy",
+        f"{deployment.name}-confined",
+        deployment,
+        spec={
+            **ours,
+            "policyTypes": ["Ingress", "Egress"],
+            "ingress": [{"from": [dict(ours)]}],
+            "egress": [{"to": [dict(ours)]}, {"to": [dns], "ports": _ports("UDP", DNS_PORT) + _ports("TCP", DNS_PORT)}],
+        },
+    )
+    if deployment.command:
+        yield _lets_in(deployment, DRIVER, "operator", OPERATOR, [JOB_SERVER_PORT])
+    if deployment.monitoring and deployment.is_live:
+        yield _lets_in(deployment, VALIDATORS, "prometheus", PROMETHEUS, http_ports(scenario))
+    if deployment.is_sweep or needs_api(scenario, deployment):
+        yield make(
+            _API,
+            "NetworkPolicy",
+            f"{deployment.name}-api",
+            deployment,
+            spec={
+                "podSelector": {"matchLabels": component_labels(deployment.name, DRIVER)},
+                "policyTypes": ["Egress"],
+                "egress": [{"ports": _ports("TCP", *API_PORTS)}],
+            },
+        )
+
+
+def _lets_in(deployment: Deployment, component: str, who: str, labels: dict[str, str], ports: list[int]) -> Manifest:
+    """Pods with labels, in any namespace, reach some ports of a component."""
+    return make(
+        _API,
+        "NetworkPolicy",
+        f"{deployment.name}-{who}",
+        deployment,
+        spec={
+            "podSelector": {"matchLabels": component_labels(deployment.name, component)},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {
+                    "from": [{"namespaceSelector": {}, "podSelector": {"matchLabels": dict(labels)}}],
+                    "ports": _ports("TCP", *ports),
+                }
+            ],
+        },
+    )
+
+
+def _ports(protocol: str, *ports: int) -> list[Manifest]:
+    return [{"protocol": protocol, "port": port} for port in ports]

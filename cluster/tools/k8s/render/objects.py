@@ -1,0 +1,123 @@
+"""Namespace, scenario, volumes, disruption budget, and the pod that serves the results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from cluster.common.errors import BadInput
+from cluster.live.kubernetes.names import (
+    RESULTS,
+    RUNS_PATH,
+    SCENARIO_FILE,
+    VALIDATORS,
+    component_labels,
+    host_claim,
+    results_pod_name,
+    runs_claim,
+    scenario_config_map,
+)
+from cluster.live.nodes.placement import hosts_to_place
+from cluster.scenario import Scenario
+from cluster.scenario.sections.kubernetes import KubernetesSection
+from cluster.tools.k8s.render.deployment import Deployment
+from cluster.tools.k8s.render.metadata import Manifest, common_labels, labels_of, make
+from cluster.tools.k8s.render.pods import claimed, container, pod, resources
+
+MAX_SCENARIO_BYTES: Final = 1_000_000
+RESULTS_PORT: Final = 8000
+RESULTS_LIFETIME_S: Final = 3_600
+
+
+def namespace(name: str) -> Manifest:
+    """The namespace. It belongs to no deployment, since several may share it."""
+    standard = "pod-security.kubernetes.io"
+    security = {f"{standard}/enforce": "restricted", f"{standard}/warn": "restricted"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {**common_labels(), **security}},
+    }
+
+
+def scenario_file(deployment: Deployment) -> Iterator[Manifest]:
+    """The ConfigMap of the scenario, if the command needs one. Raises :class:`BadInput` for one that is too long."""
+    if deployment.scenario_text is not None:
+        size = len(deployment.scenario_text.encode())
+        if size > MAX_SCENARIO_BYTES:
+            raise BadInput(
+                f"{deployment.name}: the scenario has {size:,} bytes; expected at most {MAX_SCENARIO_BYTES:,}, which a"
+                f" ConfigMap holds"
+            )
+        name, data = scenario_config_map(deployment.name), {SCENARIO_FILE: deployment.scenario_text}
+        yield make("v1", "ConfigMap", name, deployment, data=data)
+
+
+def claims(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
+    """The volumes: of the runs, and one for each host."""
+    section = scenario.kubernetes
+    yield _claim(runs_claim(deployment.name), section.driver.disk, section, deployment)
+    if deployment.is_live:
+        for number in range(scenario.validators.host_count):
+            yield _claim(host_claim(deployment.name, number), section.validators.disk, section, deployment)
+
+
+def _claim(name: str, size: str, section: KubernetesSection, deployment: Deployment) -> Manifest:
+    spec: Manifest = {"accessModes": ["ReadWriteOnce"]}
+    if section.storage_class is not None:
+        spec["storageClassName"] = section.storage_class
+    spec["resources"] = {"requests": {"storage": size}}
+    return make("v1", "PersistentVolumeClaim", name, deployment, spec=spec)
+
+
+def disruption_budget(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
+    """At most ``f`` validators are down by evictions.
+
+    The number that must stay is given, since Kubernetes computes the other one only for controllers that it knows.
+    """
+    if deployment.is_live:
+        spec = {
+            "minAvailable": scenario.validators.host_count - hosts_that_may_go(scenario),
+            "selector": {"matchLabels": component_labels(deployment.name, VALIDATORS)},
+        }
+        yield make("policy/v1", "PodDisruptionBudget", f"{deployment.name}-validators", deployment, spec=spec)
+
+
+def hosts_that_may_go(scenario: Scenario) -> int:
+    """The number of hosts that carry at most ``f`` validators together, whichever they are."""
+    left, number = scenario.validators.withstood, 0
+    for carried in sorted((len(host.validators) for host in hosts_to_place(scenario)), reverse=True):
+        left -= carried
+        if left < 0:
+            break
+        number += 1
+    return number
+
+
+def results_pod(scenario: Scenario, deployment: Deployment) -> Manifest:
+    """A pod that serves the volume of runs over HTTP, read-only, for an hour."""
+    section = scenario.kubernetes
+    volume, mount = claimed(runs_claim(deployment.name), read_only=True)
+    serving = container(
+        "results",
+        section,
+        resources("100m", "128Mi", "128Mi"),
+        [mount],
+        command=["python", "-m", "http.server", str(RESULTS_PORT), "--directory", RUNS_PATH],
+        ports=[{"name": "http", "containerPort": RESULTS_PORT}],
+        readinessProbe={"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 2, "timeoutSeconds": 5},
+        livenessProbe={"httpGet": {"path": "/", "port": "http"}, "periodSeconds": 30, "timeoutSeconds": 10},
+    )
+    spec = pod(
+        [serving],
+        section,
+        deployment.name,
+        "64Mi",
+        [volume],
+        restartPolicy="Never",
+        activeDeadlineSeconds=RESULTS_LIFETIME_S,
+        terminationGracePeriodSeconds=1,  # nothing is written; a program that is process 1 does not hear SIGTERM
+    )
+    found = make("v1", "Pod", results_pod_name(deployment.name), deployment, spec=spec)
+    found["metadata"]["labels"] = labels_of(deployment, RESULTS)
+    return found

@@ -1,0 +1,134 @@
+"""Pods under the *restricted* pod security standard: no rights, a read-only root, requests equal to limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from cluster.live.kubernetes.names import RUNS_PATH
+from cluster.scenario.sections.kubernetes import Cpu, KubernetesSection, Memory, amount_of
+from cluster.tools.k8s.render.metadata import Manifest
+
+MIB: Final = 1024**2
+MIN_SEED_MIB: Final = 256
+USER: Final = 10_001
+"""Of the image."""
+WORKING_FOLDER: Final = "/opt/stampede"
+TMP: Final = "tmp"
+RUNS: Final = "runs"
+TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_LIFETIME_S: Final = 3_607
+"""As Kubernetes gives out tokens by itself."""
+
+CONTAINER_SECURITY: Final[Mapping[str, Any]] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+ENVIRONMENT: Final[Mapping[str, str]] = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # else validators are background work, and Locust takes their processors
+    "HOME": "/tmp",
+}
+
+
+def variable(name: str, value: str) -> Manifest:
+    """An environment variable."""
+    return {"name": name, "value": value}
+
+
+def resources(cpu: str, memory: str, scratch: str) -> Manifest:
+    """Requests that equal the limits; ``scratch`` is the disk of the node that the pod may fill."""
+    amounts = {"cpu": cpu, "memory": memory, "ephemeral-storage": scratch}
+    return {"requests": dict(amounts), "limits": dict(amounts)}
+
+
+def whole_processors(cpu: Cpu) -> int:
+    """Ray counts whole processors, at least one."""
+    return max(1, int(amount_of(cpu)))
+
+
+def memory_per_seed_mib(memory: Memory, seeds: int, others_mib: int) -> int:
+    """MiB for each of the seeds that run in a pod at a time, besides what Ray and others there take."""
+    return max(MIN_SEED_MIB, (int(amount_of(memory) / MIB) - others_mib) // seeds)
+
+
+def container(
+    name: str,
+    section: KubernetesSection,
+    asked: Manifest,
+    mounts: Sequence[Manifest] = (),
+    env: Sequence[Manifest] = (),
+    **more: Any,
+) -> Manifest:
+    """A container of the image."""
+    return {
+        "name": name,
+        "image": section.image_name,
+        "imagePullPolicy": section.pull_policy,
+        "workingDir": WORKING_FOLDER,
+        **more,
+        "env": [*(variable(*each) for each in ENVIRONMENT.items()), *env],
+        "securityContext": _copied(CONTAINER_SECURITY),
+        "resources": asked,
+        "volumeMounts": [{"name": TMP, "mountPath": "/tmp"}, *mounts],
+    }
+
+
+def pod(
+    containers: Sequence[Manifest],
+    section: KubernetesSection,
+    account: str,
+    tmp_size: str,
+    volumes: Sequence[Manifest] = (),
+    *,
+    gets_token: bool = False,
+    **more: Any,
+) -> Manifest:
+    """The specification of a pod."""
+    found: Manifest = {"serviceAccountName": account, "automountServiceAccountToken": gets_token, **more}
+    if section.pull_secret is not None:
+        found["imagePullSecrets"] = [{"name": section.pull_secret}]
+    if section.node_selector:
+        found["nodeSelector"] = dict(section.node_selector)
+    return {
+        **found,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER,
+            "runAsGroup": USER,
+            "fsGroup": USER,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": list(containers),
+        "volumes": [{"name": TMP, "emptyDir": {"sizeLimit": tmp_size}}, *volumes],
+    }
+
+
+def claimed(claim: str, *, read_only: bool = False) -> tuple[Manifest, Manifest]:
+    """A volume of runs, and its mount."""
+    only = {"readOnly": True} if read_only else {}
+    volume = {"name": RUNS, "persistentVolumeClaim": {"claimName": claim, **only}}
+    return volume, {"name": RUNS, "mountPath": RUNS_PATH, **only}
+
+
+def projected_token(name: str) -> tuple[Manifest, Manifest]:
+    """A volume with the account's token, and its mount: for one container of a pod, where the others get none."""
+    sources = [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_LIFETIME_S}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
+    ]
+    return {"name": name, "projected": {"sources": sources}}, {
+        "name": name,
+        "mountPath": TOKEN_PATH,
+        "readOnly": True,
+    }
+
+
+def _copied(value: Any) -> Any:
+    """Plain data of its own, which may be changed."""
+    if isinstance(value, Mapping):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list | tuple) else value

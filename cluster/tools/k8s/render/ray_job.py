@@ -1,0 +1,292 @@
+"""The RayJob: KubeRay starts its Ray cluster, submits the driver to its head, and deletes the cluster afterwards.
+
+- The head carries the driver, and no validators: it is the only node without a role (:mod:`cluster.live.nodes`).
+- Each host has a worker group of one pod, with a volume and a Ray resource of its own. A pod that replaces a lost one
+  has the same volume and resource, so the host comes back to its disk.
+- Seeds have a group of their own, which Ray's autoscaler scales.
+- Ray refuses everybody without the token that KubeRay makes for the cluster.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from typing import Any, Final
+
+from cluster.common.errors import BadInput
+from cluster.live.kubernetes.names import (
+    DRIVER,
+    HOST_LABEL,
+    INSTANCE_VARIABLE,
+    LOAD,
+    LOAD_LISTEN_VARIABLE,
+    LOAD_PORT,
+    LOAD_WORKERS_VARIABLE,
+    NAMESPACE_VARIABLE,
+    SCENARIO_FOLDER,
+    SEED_PODS_VARIABLE,
+    SEEDS,
+    SUBMITTER,
+    VALIDATORS,
+    component_labels,
+    host_claim,
+    host_group,
+    host_resource,
+    runs_claim,
+    scenario_config_map,
+)
+from cluster.live.nodes.placement import hosts_to_place
+from cluster.live.nodes.ray_nodes import REGION_LABELS, RESOURCE_PREFIX
+from cluster.live.web.addresses import PORTS_VARIABLE
+from cluster.scenario import Scenario
+from cluster.scenario.sections.kubernetes import Cpu, Memory, amount_of, check_label_value
+from cluster.tools.k8s.render.access import driver_account_of, needs_api
+from cluster.tools.k8s.render.deployment import Deployment
+from cluster.tools.k8s.render.load import has_workers
+from cluster.tools.k8s.render.metadata import Manifest, labels_of, make
+from cluster.tools.k8s.render.monitoring import http_port_name, http_ports, port_range
+from cluster.tools.k8s.render.network import JOB_SERVER_PORT
+from cluster.tools.k8s.render.pods import (
+    claimed,
+    container,
+    pod,
+    projected_token,
+    resources,
+    variable,
+    whole_processors,
+)
+
+SWEEP_DEADLINE_S: Final = 86_400
+TTL_S: Final = 60
+"""The Ray cluster outlives its job for so long."""
+IDLE_S: Final = 60
+"""A pod for seeds without work is removed after this time."""
+
+MAX_OBJECT_STORE: Final = 256 * 1024**2
+OBJECT_STORE_SHARE: Final = 4
+"""One part of so many of a pod's memory is Ray's object store, up to the maximum."""
+DRIVER_TMP, DRIVER_SCRATCH = "2Gi", "4Gi"
+WORKER_TMP, WORKER_SCRATCH = "1Gi", "2Gi"
+SUBMITTER_TMP, SUBMITTER_SCRATCH = "128Mi", "256Mi"
+AGENT_PORT: Final = 52_365
+"""Of Ray's agent on each node. Its health page needs no token."""
+
+
+def ray_job(scenario: Scenario, deployment: Deployment) -> Manifest:
+    """The RayJob of a deployment."""
+    spec: Manifest = {
+        "submissionMode": "K8sJobMode",
+        "entrypoint": shlex.join(("stampede", *deployment.command)),
+        # A run that failed is a finding. It is not repeated until it passes.
+        "backoffLimit": 0,
+        "submitterConfig": {"backoffLimit": 0},
+        "shutdownAfterJobFinishes": True,
+        "ttlSecondsAfterFinished": TTL_S,
+        "submitterPodTemplate": _submitter(scenario, deployment),
+        "rayClusterSpec": _ray_cluster(scenario, deployment),
+    }
+    if (deadline_s := _deadline_s(scenario, deployment)) is not None:
+        spec["activeDeadlineSeconds"] = deadline_s
+    return make("ray.io/v1", "RayJob", deployment.name, deployment, spec=spec)
+
+
+def _deadline_s(scenario: Scenario, deployment: Deployment) -> int | None:
+    """How long the job may take; ``None`` if it is to run until it is stopped."""
+    if deployment.is_endless:
+        return None
+    return SWEEP_DEADLINE_S if deployment.is_sweep else scenario.stop.longest_s + deployment.start_timeout_s
+
+
+def _ray_cluster(scenario: Scenario, deployment: Deployment) -> Manifest:
+    groups: list[Manifest] = []
+    if deployment.is_live:
+        groups += _host_groups(scenario, deployment)
+    scaled: Manifest = {}
+    if deployment.is_sweep:
+        groups.append(_seed_group(scenario, deployment))
+        scaled = {"enableInTreeAutoscaling": True, "autoscalerOptions": _autoscaler(scenario)}
+    return {
+        "rayVersion": version("ray"),
+        "authOptions": {"mode": "token"},
+        **scaled,
+        "headGroupSpec": _head(scenario, deployment),
+        "workerGroupSpecs": groups,
+    }
+
+
+# --- pods -----------------------------------------------------------------------------------------------------------
+
+
+def _template(deployment: Deployment, component: str, spec: Manifest, **labels: str) -> Manifest:
+    return {"metadata": {"labels": {**labels_of(deployment, component), **labels}}, "spec": spec}
+
+
+def _submitter(scenario: Scenario, deployment: Deployment) -> Manifest:
+    section = scenario.kubernetes
+    asked = resources("500m", "512Mi", SUBMITTER_SCRATCH)
+    spec = pod(
+        [container("ray-job-submitter", section, asked)],
+        section,
+        deployment.name,
+        SUBMITTER_TMP,
+        restartPolicy="Never",
+    )
+    return _template(deployment, SUBMITTER, spec)
+
+
+def _head(scenario: Scenario, deployment: Deployment) -> Manifest:
+    section = scenario.kubernetes
+    runs, runs_mount = claimed(runs_claim(deployment.name))
+    volumes, mounts = [runs], [runs_mount]
+    if deployment.scenario_text is not None:
+        volumes.append({"name": "scenario", "configMap": {"name": scenario_config_map(deployment.name)}})
+        mounts.append({"name": "scenario", "mountPath": SCENARIO_FOLDER, "readOnly": True})
+    if deployment.is_sweep:
+        volumes.append(projected_token("autoscaler-token")[0])
+    env = [
+        {"name": NAMESPACE_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+        variable(INSTANCE_VARIABLE, deployment.name),
+    ]
+    if deployment.is_sweep:
+        env.append(variable(SEED_PODS_VARIABLE, str(section.seeds.pods)))
+    ports = [("gcs-server", 6379), ("dashboard", JOB_SERVER_PORT), ("client", 10_001)]
+    if has_workers(scenario, deployment):
+        env.append(variable(LOAD_LISTEN_VARIABLE, f"0.0.0.0:{LOAD_PORT}"))
+        env.append(variable(LOAD_WORKERS_VARIABLE, str(section.load.pods)))
+        ports.append((LOAD, LOAD_PORT))
+    node = _ray_container(
+        "ray-head",
+        scenario,
+        resources(section.driver.cpu, section.driver.memory, DRIVER_SCRATCH),
+        mounts,
+        env,
+        ports,
+    )
+    spec = pod(
+        [node],
+        section,
+        driver_account_of(scenario, deployment),
+        DRIVER_TMP,
+        volumes,
+        gets_token=needs_api(scenario, deployment),
+    )
+    parameters = {"dashboard-host": "0.0.0.0", **_ray_parameters(section.driver.cpu, section.driver.memory)}
+    return {"rayStartParams": parameters, "template": _template(deployment, DRIVER, spec)}
+
+
+def _host_groups(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
+    section = scenario.kubernetes
+    asked = section.validators
+    http = [(http_port_name(position), port) for position, port in enumerate(http_ports(scenario))]
+    for host in hosts_to_place(scenario):
+        number = host.number
+        volume, mount = claimed(host_claim(deployment.name, number))
+        node = _ray_container(
+            "ray-worker",
+            scenario,
+            resources(asked.cpu, asked.memory, WORKER_SCRATCH),
+            [mount],
+            [variable(PORTS_VARIABLE, port_range(scenario))],
+            http,
+        )
+        affinity = _affinity(section.spread, deployment)
+        spec = pod([node], section, deployment.name, WORKER_TMP, [volume], **affinity)
+        template = _template(deployment, VALIDATORS, spec, **{HOST_LABEL: str(number)})
+        custom = {RESOURCE_PREFIX + VALIDATORS: 1, host_resource(number): 1}
+        group = _group(host_group(number), 1, 1, asked.cpu, asked.memory, custom, template)
+        if host.region is not None:
+            group["labels"] = {REGION_LABELS[0]: _region_label(host.region)}
+        yield group
+
+
+def _region_label(region: str) -> str:
+    try:
+        return check_label_value(REGION_LABELS[0], region)
+    except ValueError as error:
+        raise BadInput(f"region {region}: {error}") from None
+
+
+def _seed_group(scenario: Scenario, deployment: Deployment) -> Manifest:
+    asked = scenario.kubernetes.seeds
+    node = _ray_container("ray-worker", scenario, resources(asked.cpu, asked.memory, WORKER_SCRATCH))
+    template = _template(deployment, SEEDS, pod([node], scenario.kubernetes, deployment.name, WORKER_TMP))
+    return _group(SEEDS, 0, asked.pods, asked.cpu, asked.memory, {RESOURCE_PREFIX + SEEDS: 1}, template)
+
+
+def _affinity(spread: str, deployment: Deployment) -> Manifest:
+    if spread == "none":
+        return {}
+    term = {
+        "labelSelector": {"matchLabels": component_labels(deployment.name, VALIDATORS)},
+        "topologyKey": "kubernetes.io/hostname",
+    }
+    if spread == "required":
+        return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    weighted = {"weight": 100, "podAffinityTerm": term}
+    return {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [weighted]}}}
+
+
+# --- Ray ------------------------------------------------------------------------------------------------------------
+
+
+def _ray_container(
+    name: str,
+    scenario: Scenario,
+    asked: Manifest,
+    mounts: Sequence[Manifest] = (),
+    env: Sequence[Manifest] = (),
+    ports: Sequence[tuple[str, int]] = (),
+) -> Manifest:
+    listening = {"ports": [{"name": each, "containerPort": port} for each, port in ports]} if ports else {}
+    liveness, readiness = _health(30, 120), _health(5, 10)
+    probes = {"livenessProbe": liveness, "readinessProbe": readiness}
+    return container(name, scenario.kubernetes, asked, mounts, env, **listening, **probes)
+
+
+def _health(after_s: int, failures: int) -> Manifest:
+    """A look at the health page of Ray's agent. KubeRay's own probes need wget in older versions, and the image has
+    none.
+    """
+    return {
+        "httpGet": {"path": "/api/healthz", "port": AGENT_PORT},
+        "initialDelaySeconds": after_s,
+        "periodSeconds": 5,
+        "timeoutSeconds": 5,
+        "failureThreshold": failures,
+    }
+
+
+def _ray_parameters(cpu: Cpu, memory: Memory) -> dict[str, str]:
+    """Parameters of ``ray start``, for a pod's resources."""
+    store = min(MAX_OBJECT_STORE, int(amount_of(memory) / OBJECT_STORE_SHARE))
+    return {"num-cpus": str(whole_processors(cpu)), "object-store-memory": str(store)}
+
+
+def _group(
+    name: str, least: int, most: int, cpu: Cpu, memory: Memory, custom: dict[str, int], template: Manifest
+) -> Manifest:
+    """A worker group. Ray's shell and its autoscaler both take custom resources in single quotes."""
+    return {
+        "groupName": name,
+        "replicas": least,
+        "minReplicas": least,
+        "maxReplicas": most,
+        "rayStartParams": {**_ray_parameters(cpu, memory), "resources": f"'{json.dumps(custom, sort_keys=True)}'"},
+        "template": template,
+    }
+
+
+def _autoscaler(scenario: Scenario) -> Manifest:
+    """The container that KubeRay adds to the head's pod. It alone gets the account's token."""
+    given: Manifest = container(
+        "autoscaler",
+        scenario.kubernetes,
+        resources("500m", "512Mi", SUBMITTER_SCRATCH),
+        [projected_token("autoscaler-token")[1]],
+    )
+    kept: dict[str, Any] = {
+        key: given[key] for key in ("imagePullPolicy", "env", "securityContext", "resources", "volumeMounts")
+    }
+    return {"version": "v2", "idleTimeoutSeconds": IDLE_S, "upscalingMode": "Default", **kept}

@@ -1,0 +1,53 @@
+"""Manifests as text: files for ``kubectl apply --kustomize``, or one stream for ``kubectl apply --filename -``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import yaml
+
+from cluster.tools.k8s.render.metadata import Manifest
+
+KUSTOMIZATION_FILE: Final = "kustomization.yaml"
+MADE_BY: Final = "# Made by `stampede k8s render`: docs/kubernetes.md says what each object is.\n"
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes equal parts again instead of aliases, and texts with line breaks as blocks."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
+def yaml_text(document: Any) -> str:
+    """A document as YAML, in the order of its fields."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+def stream(manifests: Sequence[Manifest]) -> str:
+    """All manifests as one stream of documents."""
+    return "---\n".join(map(yaml_text, manifests))
+
+
+def files(manifests: Sequence[Manifest]) -> dict[str, str]:
+    """Texts by names of files: one for each manifest, and the kustomization that lists them."""
+    found = {file_name(each): MADE_BY + yaml_text(each) for each in manifests}
+    return {**found, KUSTOMIZATION_FILE: kustomization(resources=list(found))}
+
+
+def file_name(manifest: Manifest) -> str:
+    """The file of a manifest."""
+    return f"{manifest['kind'].lower()}-{manifest['metadata']['name']}.yaml"
+
+
+def kustomization(**fields: Any) -> str:
+    """The text of a kustomization."""
+    return MADE_BY + yaml_text({"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", **fields})

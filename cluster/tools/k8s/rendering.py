@@ -1,0 +1,178 @@
+"""``stampede k8s render``: the manifests of a scenario, as files or as a stream."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from cluster.common.errors import BadInput, ExitCode
+from cluster.live.kubernetes.names import SCENARIO_FILE, SCENARIO_FOLDER
+from cluster.tools.console.options import add_change_options
+
+if TYPE_CHECKING:
+    from cluster.scenario import Scenario
+    from cluster.tools.drills.base import Drill
+    from cluster.tools.k8s.render.deployment import Deployment
+    from cluster.tools.k8s.render.metadata import Manifest
+
+STANDARD_OUTPUT: Final = "-"
+RAY_MIB: Final = 512
+"""Of the memory of a pod for seeds, for Ray."""
+FORMS: Final = "run, drill NAME [OPTION=VALUE …], sweep A:B or soak"
+
+
+def add_render(group: Any) -> None:
+    """Add the command to the parser of ``stampede k8s``."""
+    render = group.add_parser("render", help="write the manifests of a scenario")
+    render.add_argument(
+        "scenario", type=Path, metavar="SCENARIO", help="scenario file (YAML), or the name of one that ships"
+    )
+    render.add_argument("--name", metavar="NAME", help="name of the deployment (default: the scenario's or drill's)")
+    render.add_argument(
+        "--namespace",
+        metavar="NAME",
+        help="namespace, which is rendered, too (default: the one of the command that applies the manifests)",
+    )
+    render.add_argument(
+        "--out",
+        default=STANDARD_OUTPUT,
+        metavar="DIR",
+        help="folder for a file per object and a kustomization.yaml; - is standard output (default %(default)s)",
+    )
+    render.add_argument(
+        "--command",
+        dest="words",
+        nargs="+",
+        default=["run"],
+        metavar="WORD",
+        help=f"what the driver does: {FORMS} (default run); a drill has the scenario's section kubernetes alone",
+    )
+    render.add_argument("--monitoring", action="store_true", help="add the Prometheus operator's objects")
+    add_change_options(render)
+    render.set_defaults(command=_render)
+
+
+def _render(options: Any) -> int:
+    from cluster.tools.k8s.render.text import files, stream
+
+    found = rendered(
+        options.scenario, options.words, options.changes, options.name, options.namespace, options.monitoring
+    )
+    if options.out == STANDARD_OUTPUT:
+        sys.stdout.write(stream(found))
+    else:
+        write_folder(Path(options.out), files(found))
+        print(f"{options.out}: {len(found)} objects; kubectl apply --kustomize {options.out}")
+    return ExitCode.PASS
+
+
+def rendered(
+    path: Path,
+    words: Sequence[str] = ("run",),
+    changes: Sequence[Any] = (),
+    name: str | None = None,
+    namespace: str | None = None,
+    monitoring: bool = False,
+) -> list[Manifest]:
+    """The manifests of a scenario file, for a command of the driver. Raises :class:`BadInput`."""
+    from cluster.scenario import change_scenario, load_scenario
+    from cluster.scenario.files import find_scenario, scenario_text
+    from cluster.scenario.overrides import options_of
+    from cluster.tools.k8s.render import manifests, soak_manifests
+    from cluster.tools.k8s.render.deployment import Deployment, name_for
+
+    file = find_scenario(path)
+    scenario = change_scenario(load_scenario(file), changes, f"{path} with {options_of(changes)}")
+    plan = _plan(words, scenario)
+    text = scenario_text(scenario, file) if plan.reads_file else None
+    deployment = Deployment(name or name_for(plan.name), namespace, plan.command, text, monitoring)
+    make: Callable[[Scenario, Deployment], list[Manifest]] = manifests if plan.command else soak_manifests
+    return make(plan.scenario, deployment)
+
+
+class _Plan(NamedTuple):
+    """What the words of ``--command`` come to."""
+
+    scenario: Scenario
+    name: str
+    """By default the deployment's."""
+    command: tuple[str, ...]
+    """Of the driver; empty for a soak, which has no driver."""
+    reads_file: bool = True
+
+
+def _plan(words: Sequence[str], scenario: Scenario) -> _Plan:
+    """Raises :class:`BadInput`."""
+    file = f"{SCENARIO_FOLDER}/{SCENARIO_FILE}"
+    match words:
+        case ["run"]:
+            _refuse(scenario.live_problem, scenario.name)
+            return _Plan(scenario, scenario.name, ("run", file))
+        case ["drill", name, *settings]:
+            drill = _drill(name, settings)
+            drilled = drill.scenario().model_copy(update={"kubernetes": scenario.kubernetes})
+            return _Plan(drilled, f"drill-{name}", tuple(shlex.split(drill.command())[1:]), reads_file=False)
+        case ["sweep", seeds]:
+            _refuse(scenario.simulator_problem, scenario.name)
+            command = ("sweep", file, "--seeds", _checked_seeds(seeds), "--memory", str(_seed_memory_mib(scenario)))
+            return _Plan(scenario, f"sweep-{scenario.name}", command)
+        case ["soak"]:
+            _refuse(scenario.simulator_problem, scenario.name)
+            return _Plan(scenario, f"soak-{scenario.name}", ())
+    raise BadInput(f"--command {' '.join(words)}: expected {FORMS}")
+
+
+def _refuse(problem: str | None, name: str) -> None:
+    if problem is not None:
+        raise BadInput(f"{name}: {problem}")
+
+
+def _seed_memory_mib(scenario: Scenario) -> int:
+    """So much that a pod runs a seed on each of its processors."""
+    from cluster.tools.k8s.render.pods import memory_per_seed_mib, whole_processors
+
+    seeds = scenario.kubernetes.seeds
+    return memory_per_seed_mib(seeds.memory, whole_processors(seeds.cpu), RAY_MIB)
+
+
+def _checked_seeds(text: str) -> str:
+    from argparse import ArgumentTypeError
+
+    from cluster.tools.sweeps.commands import seed_range
+
+    try:
+        seed_range(text)
+    except ArgumentTypeError as error:
+        raise BadInput(f"--command sweep: {error}") from None
+    return text
+
+
+def _drill(name: str, settings: Sequence[str]) -> Drill:
+    from cluster.tools.drills.command_line import drill_with
+
+    try:
+        drill = drill_with(name, settings)
+    except BadInput as error:
+        raise BadInput(f"--command drill: {error}") from None
+    _refuse(drill.problem("live"), f"drill {name}")
+    return drill
+
+
+def write_folder(folder: Path, texts: dict[str, str]) -> None:
+    """Write files into a folder, which is made if it is missing; those of an earlier rendering go. Raises
+    :class:`BadInput`."""
+    from cluster.common.files import write_for_user
+    from cluster.tools.k8s.render.text import MADE_BY
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{folder}: cannot be made: {error.strerror}") from None
+    for name, text in texts.items():
+        write_for_user(folder / name, text)
+    for path in folder.glob("*.yaml"):
+        if path.name not in texts and path.read_text(encoding="utf-8", errors="replace").startswith(MADE_BY):
+            path.unlink()

@@ -1,0 +1,138 @@
+"""``stampede load``: a load alone, against any testnet that speaks the HTTP interface."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.common.errors import BadInput, ExitCode
+from cluster.tools.console.options import add_change_options, parse_duration, parse_seed, whole_number
+
+MAX_WORKERS: Final = 64
+DEFAULT_S: Final = 60
+DEFAULT_STEP_S: Final = 15
+DEFAULT_P99_MS: Final = 2_000
+UI_ADDRESS: Final = "127.0.0.1:8089"
+MASTER_PORT: Final = 5557
+
+
+def add_commands(commands: Any) -> None:
+    """Add the commands to the console command's parser."""
+    load = commands.add_parser("load", help="put a scenario's load, or one workload, on a testnet that runs")
+    load.add_argument(
+        "scenario", nargs="?", type=Path, metavar="SCENARIO", help="scenario file (YAML), or the name of one that ships"
+    )
+    load.add_argument(
+        "--target",
+        action="append",
+        required=True,
+        dest="targets",
+        type=_url,
+        metavar="URL",
+        help="http://host:port of a validator, or of a testnet of stampede up; repeatable",
+    )
+    load.add_argument("--workload", metavar="NAME", help="one workload, or the path of one's own, instead of SCENARIO")
+    load.add_argument("--users", type=whole_number("number of users", 1, 10_000), default=1, metavar="N")
+    load.add_argument(
+        "--interval-ms", type=whole_number("interval", 1, 3_600_000), default=1_000, metavar="N", help="of --workload"
+    )
+    load.add_argument(
+        "--option", action="append", default=[], dest="options", metavar="NAME=VALUE", help="of --workload; repeatable"
+    )
+    load.add_argument("--open", action="store_true", help="turns are due by the clock alone (arrival: open)")
+    load.add_argument("--seed", type=parse_seed, metavar="N", help="of the testnet's genesis (default: its own)")
+    load.add_argument(
+        "--for",
+        dest="duration_s",
+        type=parse_duration,
+        metavar="DURATION",
+        help=f"default {DEFAULT_S}s; with --ui none",
+    )
+    load.add_argument(
+        "--workers",
+        type=whole_number("number of workers", 0, MAX_WORKERS),
+        default=0,
+        metavar="N",
+        help="a Locust master here, with so many workers here (default: one process without a master)",
+    )
+    load.add_argument(
+        "--listen",
+        type=_address,
+        metavar="HOST[:PORT]",
+        help=f"a Locust master that workers elsewhere may join (port {MASTER_PORT})",
+    )
+    load.add_argument(
+        "--ui",
+        nargs="?",
+        const=UI_ADDRESS,
+        type=_address,
+        metavar="HOST:PORT",
+        help=f"Locust's web page ({UI_ADDRESS})",
+    )
+    load.add_argument(
+        "--find-knee",
+        action="store_true",
+        help="find the highest load at which finality stays under --p99-ms and the backlog does not grow",
+    )
+    load.add_argument(
+        "--p99-ms", type=whole_number("latency", 1, 3_600_000), default=DEFAULT_P99_MS, metavar="N",
+        help="with --find-knee: bound of the latency from intended send to finality (default %(default)s)",
+    )  # fmt: skip
+    load.add_argument(
+        "--step", dest="step_s", type=parse_duration, default=DEFAULT_STEP_S, metavar="DURATION",
+        help="with --find-knee: how long each load lasts (default %(default)ss)",
+    )  # fmt: skip
+    load.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+    load.add_argument(
+        "--write-plan", type=Path, metavar="FILE", help="write the plan for a Locust of one's own, and end"
+    )
+    add_change_options(load)
+    load.set_defaults(command=_load)
+
+
+def _url(text: str) -> str:
+    url = text.rstrip("/")
+    if not url.startswith("http://"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected http://host:port")
+    return url
+
+
+def _address(text: str) -> str:
+    host, _, port = text.rpartition(":") if ":" in text else (text, "", str(MASTER_PORT))
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected host:port")
+    return f"{host}:{port}"
+
+
+def _load(options: Any) -> int:
+    from cluster.tools.load.knee import find_knee
+    from cluster.tools.load.loading import Layout, perform_load, write_plan
+    from cluster.tools.load.target import find_target, plan_of_scenario, plan_of_workload
+
+    if (options.scenario is None) == (options.workload is None):
+        raise BadInput("expected either SCENARIO or --workload NAME (see stampede load --help)")
+    target = find_target(options.targets)
+    if options.workload is None:
+        if options.options:
+            raise BadInput("--option needs --workload; --set changes a scenario")
+        plan = plan_of_scenario(target, options.scenario, options.changes, options.seed)
+    else:
+        if options.changes:
+            raise BadInput("--set and --unset need SCENARIO; --option changes a workload")
+        plan = plan_of_workload(
+            target, options.workload, options.users, options.interval_ms, options.options, options.seed
+        )
+    plan = plan.made_open() if options.open or options.find_knee else plan
+    layout = Layout(options.workers, options.listen, options.ui)
+    if options.find_knee:
+        if options.ui is not None or options.duration_s is not None:
+            raise BadInput("--find-knee: not with --ui or --for; --step says how long each load lasts")
+        if plan.load.locust is not None:
+            raise BadInput("--find-knee: not with load.locust, whose users it cannot speed up (--unset load.locust)")
+        return find_knee(target, plan, layout, options.step_s, options.p99_ms, options.json)
+    duration_s = options.duration_s or (None if options.ui else DEFAULT_S)
+    if options.write_plan is not None:
+        write_plan(target, plan, duration_s, options.write_plan)
+        return ExitCode.PASS
+    return perform_load(target, plan, layout, duration_s, options.json)

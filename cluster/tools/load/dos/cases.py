@@ -1,0 +1,194 @@
+"""The runs of a scorecard: each attack, with each policy and seed, and the same without the attack.
+
+A *variant* is a policy with parameters. The honest users of all runs are those of the scenario, with their numbers,
+keys and choices; attackers stand behind them. Attacking groups of the scenario itself are no honest users: without
+``--attack`` they are scored together, as the attack :data:`OWN`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final, NamedTuple
+
+from cluster.common.errors import BadInput
+from cluster.common.suggestions import unknown
+from cluster.record.run import Backend
+from cluster.scenario import Scenario, change_scenario
+from cluster.scenario.files import scenario_from
+from cluster.scenario.overrides import Change, SettingError, parse_setting
+from cluster.scenario.sections.dos import ATTACK_NAMES
+from cluster.tools.load.dos.measures import Window
+from loadgen.workloads.actor_program import is_program_path
+
+OWN: Final = "scenario"
+"""The attack that a scenario has of its own."""
+BASELINE: Final = ""
+"""No attack."""
+POLICIES: Final[Mapping[str, tuple[str, str | None]]] = {
+    "cip1": ("cip1", None),
+    "hardened": ("cip1", "hardened"),
+    "fifo": ("fifo", None),
+}
+"""Policy and preset, by name."""
+QUICK_HEIGHT: Final = 40
+QUICK_DRAIN_BLOCKS: Final = 5
+QUICK: Final = (
+    Change("stop.height", QUICK_HEIGHT),
+    Change("stop.drain_blocks", QUICK_DRAIN_BLOCKS),
+    Change("dos.from_height", QUICK_HEIGHT // 4),
+    Change("dos.until_height", QUICK_HEIGHT * 5 // 8),
+)
+"""A short run: enough for a first look at every attack."""
+
+
+class Variant(NamedTuple):
+    """A policy with parameters."""
+
+    name: str
+    changes: tuple[Change, ...]
+
+
+class Case(NamedTuple):
+    """One run."""
+
+    variant: str
+    attack: str
+    """:data:`BASELINE` is none."""
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All runs of a scorecard. Plain data, since it is sent to worker processes."""
+
+    name: str
+    """Of the scenario."""
+    variants: tuple[str, ...]
+    attacks: tuple[str, ...]
+    seeds: tuple[int, ...]
+    window: Window
+    scenarios: dict[tuple[str, str], str]
+    """As JSON, by variant and attack."""
+    backend: Backend = "sim"
+
+    @property
+    def cases(self) -> list[Case]:
+        """Each run once: baselines first, then seed by seed."""
+        runs = [(BASELINE, seed) for seed in self.seeds]
+        runs += [(attack, seed) for seed in self.seeds for attack in self.attacks]
+        return [Case(variant, attack, seed) for attack, seed in runs for variant in self.variants]
+
+    def scenario(self, variant: str, attack: str) -> Scenario:
+        return Scenario.model_validate_json(self.scenarios[variant, attack])
+
+
+def make_plan(
+    scenario: Scenario,
+    attacks: Sequence[str],
+    variants: Sequence[Variant],
+    seeds: Sequence[int],
+    is_quick: bool,
+    backend: Backend = "sim",
+) -> Plan:
+    """The runs of a scenario. Without ``attacks`` they are all, or the scenario's own. Raises :class:`BadInput`."""
+    if scenario.forks:
+        raise BadInput(f"{scenario.name}: forks: stampede dos cannot compare runs with forks")
+    scenario = change_scenario(scenario, QUICK if is_quick else (), f"{scenario.name} with --quick")
+    has_own = any(group.is_attack for group in scenario.load.users)
+    if backend == "live" and not (attacks or has_own):
+        raise BadInput("--live: which attack? expected --attack NAME, for each run takes minutes")
+    workloads = _named(attacks) or {name: name for name in ([OWN] if has_own else ATTACK_NAMES)}
+    names = list(workloads)
+    try:
+        begins, ends = scenario.dos.window(scenario.stop.height)
+    except ValueError as error:
+        raise BadInput(f"{scenario.name}: {error}") from None
+    made: dict[tuple[str, str], str] = {}
+    for variant in variants:
+        changed = change_scenario(scenario, variant.changes, f"{scenario.name} as {variant.name}")
+        if problem := changed.live_problem if backend == "live" else changed.simulator_problem:
+            raise BadInput(f"{scenario.name}: {problem}")
+        for attack in (BASELINE, *names):
+            attacked = _with_attack(changed, attack, workloads.get(attack))
+            made[variant.name, attack] = attacked.model_dump_json(exclude_unset=True)
+    window = Window(begins + 1, ends)
+    return Plan(scenario.name, tuple(each.name for each in variants), tuple(names), tuple(seeds), window, made, backend)
+
+
+def make_variants(scenario: Scenario, policies: Sequence[str], parameters: Sequence[str]) -> list[Variant]:
+    """Each policy with each combination of parameters. ``parameters`` are ``NAME=VALUE``; a name that is given more
+    than once has all of its values, one after the other. Raises :class:`BadInput`."""
+    for name in policies:
+        if name not in POLICIES:
+            raise BadInput(f"--policy: {unknown('policy', name, POLICIES)}")
+    values: dict[str, list[Change]] = {}
+    for text in parameters:
+        try:
+            change = parse_setting(f"chain.params.{text}")
+        except SettingError:
+            raise BadInput(f"--param {text}: expected NAME=VALUE, such as SCAN_LIMIT=1024") from None
+        values.setdefault(change.path, []).append(change)
+    found = []
+    for policy, chosen in product(dict.fromkeys(policies) or [None], product(*values.values())):
+        words = [f"{change.path.rpartition('.')[2]}={_value_text(change.value)}" for change in chosen]
+        name = " ".join([_own_policy(scenario) if policy is None else policy, *words])
+        found.append(Variant(name, (*_policy_changes(policy), *chosen)))
+    return found
+
+
+def _policy_changes(name: str | None) -> tuple[Change, ...]:
+    if name is None:
+        return ()
+    policy, preset = POLICIES[name]
+    return Change("chain.policy", policy), Change("chain.preset", preset)
+
+
+def _own_policy(scenario: Scenario) -> str:
+    return scenario.chain.preset or scenario.chain.policy
+
+
+def _value_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _named(attacks: Sequence[str]) -> dict[str, Any]:
+    """The attacks of the command line, and the workload of each as a scenario has it."""
+    found: dict[str, Any] = {}
+    for given in attacks:
+        if is_program_path(given):
+            name, workload = _own_attack(given)
+            if found.setdefault(name, workload) != workload:
+                raise BadInput(f"--attack {given}: another attack is named {name}, too; expected different names")
+        elif given in ATTACK_NAMES:
+            found[given] = given
+        else:
+            raise BadInput(f"--attack: {unknown('attack', given, ATTACK_NAMES)}")
+    return found
+
+
+def _own_attack(path: str) -> tuple[str, dict[str, Any]]:
+    """An attack of the user's own: its name, and the file's text."""
+    fields = {"name": "attack", "load": {"users": [{"workload": path}]}}
+    (group,) = scenario_from(fields, f"--attack {path}").load.users
+    if not group.is_attack:
+        raise BadInput(f"--attack {path}: {group.kind.name} is no attack; expected a workload with is_attack = True")
+    return group.kind.name, group.model_dump(mode="json")["workload"]
+
+
+def _with_attack(scenario: Scenario, attack: str, workload: Any) -> Scenario:
+    """The honest users, and behind them those who attack. What makes a plain run pass, such as a bound of lateness, is
+    taken away: the scorecard has bounds of its own."""
+    data = scenario.model_dump(mode="json", exclude_unset=True)
+    groups = list(zip(scenario.load.users, data.get("load", {}).get("users", []), strict=True))
+    users = [given for group, given in groups if not group.is_attack]
+    if attack == OWN:
+        users += [given for group, given in groups if group.is_attack]
+    elif attack != BASELINE:
+        users.append(scenario.dos.group(attack, scenario.stop.height) | {"workload": workload})
+    data.setdefault("load", {})["users"] = users
+    stall_ms = scenario.success.stall_ms
+    data["success"] = {"heights_compared": 1, "transactions": 0, "fires": 0, "stall_ms": stall_ms}
+    return scenario_from(data, f"{scenario.name} with {attack or 'no attack'}")

@@ -1,0 +1,388 @@
+"""What an attack did to the honest users of a chain, and what it cost: pure functions of executed blocks.
+
+:func:`measure_run` reads the final blocks of one run, whichever way they were executed: :class:`ExecutedBlock` has what
+the transition gives (``Outcome.receipts``) and what a validator serves (``decode(record.receipts, BlockReceipts)``).
+:func:`measure_attack` holds an attacked run against one with the same seed and honest users, and without the attackers.
+
+- *Attackers* are the accounts and actors of the plan's attacking groups, and what these deploy. All others are honest.
+- The *window* is the stretch of heights in which the attack acts. Fires, transactions and cycles are those of its
+  blocks, and lateness is that of the timers with a trigger height in it, whenever they fire.
+- *Lateness* of a timer is the height at which it fires less its trigger height, in blocks. A timer that is due and
+  still waits counts with the least that its lateness can become: it fires in the next block at best. A timer that is
+  destroyed after it was due counts with the lateness that it had reached. One that its owner cancels does not count.
+- *Spend* is what the attackers paid over the whole run: fees for transactions, fires and agents' queries, and payments
+  to others, in the smallest CBY unit. Payments from others do not count: honest users may pay anybody.
+- *Delay* is what the attack added to the lateness of the attacked run's honest timers: the sum of their lateness, less
+  as many times the mean lateness of the baseline, in blocks.
+- *Displaced* fires are those that the baseline had per block and the attacked run had not. A fire or transaction that
+  fails counts as none.
+- A *ratio of spend* is ``None`` if the attack had no such effect, and 0 if the effect was free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from cluster.common.quantiles import counted_quantile, quantile
+from cluster.common.units import MILLISECONDS_PER_SECOND
+from loadgen.workloads import LoadPlan
+from validator.chain.block import BlockReceipts, Effects
+from validator.chain.receipts import ended_timers, unpack
+
+TAIL: Final = 0.99
+"""The share of the tail's quantiles."""
+
+
+class ExecutedBlock(NamedTuple):
+    """A final block by its execution."""
+
+    receipts: BlockReceipts
+    cpu_s: float | None = None
+    """Processor seconds of executing it, if they were measured."""
+    state_bytes: int | None = None
+    """Keys and values of the whole state after it, if they were counted."""
+
+
+class Window(NamedTuple):
+    """Heights in which an attack acts, both included."""
+
+    first: int
+    last: int
+
+    def has(self, height: int) -> bool:
+        return self.first <= height <= self.last
+
+
+@dataclass(slots=True)
+class RunMeasures:
+    """What happened to the honest users of one run, and what the attackers did."""
+
+    window: Window
+    blocks: int = 0
+    """Of the window, as far as the chain reaches."""
+    lateness: Counter[int] = field(default_factory=Counter)
+    """Honest timers by their lateness in blocks; those that still wait and that were destroyed included."""
+    waiting: int = 0
+    """Of these, how many still wait at the end."""
+    destroyed: int = 0
+    """Of these, how many were destroyed when they were due: expired, or their payer could not pay."""
+    fires: int = 0
+    """Honest fires that did their work."""
+    failed_fires: int = 0
+    fees_of_fires: int = 0
+    """What the honest fires paid, those that failed included."""
+    transactions: int = 0
+    """Honest transactions that did their work."""
+    transaction_cycles: int = 0
+    """Cycles of these."""
+    block_cycles: list[int] = field(default_factory=list)
+    """Cycles executed in each block of the window: by transactions, fires, queries, callbacks and messages."""
+    cpu_s: list[float] = field(default_factory=list)
+    """Processor seconds of each block of the window, as far as they were measured."""
+    state_bytes: int | None = None
+    """Of the whole state after the window's last block."""
+    backlog: list[int] = field(default_factory=list)
+    """After each block from height 1 on: honest timers that are due and wait."""
+    longest_wait: list[int] = field(default_factory=list)
+    """After each block: the greatest lateness that one of them will have at least; 0 if none waits."""
+    spend: int = 0
+    """The attackers', over the whole run."""
+    attackers_transactions: int = 0
+    """Over the whole run, failed ones included."""
+    attackers_fires: int = 0
+    attackers_timers: int = 0
+    """The attackers' timers that are live after the window's last block."""
+    attackers_cycles: int = 0
+    """Cycles that the attackers' transactions, fires, queries, callbacks and messages used in the window's blocks."""
+    blocks_per_second: float | None = None
+    """Of the window, in the run's own time; ``None`` if that was not seen."""
+
+    @property
+    def timers(self) -> int:
+        """Honest timers that came due in the window."""
+        return self.lateness.total()
+
+    @property
+    def mean_lateness(self) -> float:
+        """In blocks; 0 if no honest timer came due."""
+        return sum(late * count for late, count in self.lateness.items()) / self.timers if self.timers else 0.0
+
+    def lateness_at(self, share: float) -> int | None:
+        """The lateness that a share of the timers does not exceed; ``None`` if none came due."""
+        return counted_quantile(self.lateness, share) if self.lateness else None
+
+    def per_block(self, count: float) -> float:
+        """Of the window; 0 if the chain does not reach it."""
+        return count / self.blocks if self.blocks else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AttackMeasures:
+    """An attacked run against its baseline. ``None`` is what cannot be said."""
+
+    lateness_p50: float | None
+    """Of the attacked run's honest timers, in blocks; so are the next two."""
+    lateness_p99: float | None
+    lateness_max: float | None
+    lateness_p99_added: float | None
+    """The same less the baseline's p99."""
+    waiting: float
+    """Honest timers of the window that still wait at the end."""
+    destroyed: float
+    """Honest timers of the window that were destroyed when they were due."""
+    honest_fires_per_block: float
+    honest_fires_ratio: float | None
+    """To the baseline's."""
+    displaced_fires: float
+    """At least 0."""
+    user_transactions_ratio: float | None
+    """Honest transactions per block, to the baseline's."""
+    user_cycles_ratio: float | None
+    """Cycles of honest transactions per block, to the baseline's."""
+    block_cycles_p99: float | None
+    """Cycles executed in a block: the deterministic measure of its time."""
+    block_cycles_ratio: float | None
+    """To the baseline's p99."""
+    cpu_ratio: float | None
+    """Processor seconds of a block, p99 to the baseline's p99, as measured where the blocks were executed."""
+    cpu_per_cycle_ratio: float | None
+    """Processor seconds of the window's blocks per executed cycle, to the baseline's."""
+    state_bytes_added: float | None
+    """State after the window, less the baseline's."""
+    attackers_timers: float
+    """Live after the window: they take memory in the scheduler's indexes."""
+    block_rate_ratio: float | None
+    """Blocks per second of the window, to the baseline's."""
+    delay_blocks: float
+    """Added to all honest timers together; at least 0."""
+    spend: float
+    """Of the attackers, in the smallest CBY unit."""
+    spend_per_block_of_delay: float | None
+    spend_per_fire_displaced: float | None
+    spend_ratio: float | None
+    """Spend per displaced fire, to what an honest fire paid in the baseline."""
+    state_bytes_per_coin: float | None
+    """State added per unit spent; ``None`` if none was added, or nothing was spent."""
+    recovery_blocks: float
+    """Blocks after the window until no more honest timers wait, and none longer, than ever in the baseline."""
+    recovered: bool
+    """Whether that happened; if not, the recovery takes longer than :attr:`recovery_blocks`."""
+    acted: bool
+    """Whether a transaction or a fire of an attacker is in a block."""
+
+
+def measure_run(blocks: Sequence[ExecutedBlock], plan: LoadPlan, seed: int, window: Window) -> RunMeasures:
+    """Measure one run from its final blocks, from height 1 on. ``plan`` and ``seed`` say who attacks."""
+    return _Reader(frozenset(plan.attacking_addresses(seed)), window).read(blocks)
+
+
+def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> AttackMeasures:
+    """Hold an attacked run against its baseline: same seed, window and honest users, no attackers."""
+    fires, usual_fires = attacked.per_block(attacked.fires), baseline.per_block(baseline.fires)
+    delay = max(0.0, attacked.timers * (attacked.mean_lateness - baseline.mean_lateness))
+    displaced = max(0.0, (usual_fires - fires) * attacked.blocks)
+    per_fire = _spend_per(attacked.spend, displaced)
+    usual_fee = baseline.fees_of_fires / (baseline.fires + baseline.failed_fires) if baseline.fees_of_fires else None
+    p99, usual_p99 = attacked.lateness_at(TAIL), baseline.lateness_at(TAIL)
+    cycles, usual_cycles = (_tail(run.block_cycles) for run in (attacked, baseline))
+    grown = _difference(attacked.state_bytes, baseline.state_bytes)
+    recovery, recovered = recovery_blocks(attacked, baseline)
+    return AttackMeasures(
+        lateness_p50=attacked.lateness_at(0.5),
+        lateness_p99=p99,
+        lateness_max=attacked.lateness_at(1.0),
+        lateness_p99_added=_difference(p99, usual_p99),
+        waiting=attacked.waiting,
+        destroyed=attacked.destroyed,
+        honest_fires_per_block=fires,
+        honest_fires_ratio=_ratio(fires, usual_fires),
+        displaced_fires=displaced,
+        user_transactions_ratio=_ratio(
+            attacked.per_block(attacked.transactions), baseline.per_block(baseline.transactions)
+        ),
+        user_cycles_ratio=_ratio(
+            attacked.per_block(attacked.transaction_cycles), baseline.per_block(baseline.transaction_cycles)
+        ),
+        block_cycles_p99=cycles,
+        block_cycles_ratio=_ratio(cycles, usual_cycles),
+        cpu_ratio=_ratio(_tail(attacked.cpu_s), _tail(baseline.cpu_s)),
+        cpu_per_cycle_ratio=_ratio(_cpu_per_cycle(attacked), _cpu_per_cycle(baseline)),
+        state_bytes_added=grown,
+        attackers_timers=attacked.attackers_timers,
+        block_rate_ratio=_ratio(attacked.blocks_per_second, baseline.blocks_per_second),
+        delay_blocks=delay,
+        spend=attacked.spend,
+        spend_per_block_of_delay=_spend_per(attacked.spend, delay),
+        spend_per_fire_displaced=per_fire,
+        spend_ratio=_ratio(per_fire, usual_fee),
+        state_bytes_per_coin=_ratio(grown, attacked.spend) if grown is not None and grown > 0 else None,
+        recovery_blocks=recovery,
+        recovered=recovered,
+        acted=bool(attacked.attackers_transactions or attacked.attackers_fires),
+    )
+
+
+def block_rate(final_ms: Mapping[int, float], window: Window) -> float | None:
+    """Final blocks per second in a window, from when each height became final, heights ascending.
+
+    ``None`` if fewer than two were seen to become final, one after the other.
+    """
+    seen = [(height, at) for height, at in final_ms.items() if window.has(height)]
+    if len(seen) < 2 or seen[-1][1] <= seen[0][1]:
+        return None
+    (first, began_ms), (last, ended_ms) = seen[0], seen[-1]
+    return (last - first) * MILLISECONDS_PER_SECOND / (ended_ms - began_ms)
+
+
+def recovery_blocks(attacked: RunMeasures, baseline: RunMeasures) -> tuple[int, bool]:
+    """Blocks from the window's end until backlog and longest wait stay within the baseline's greatest, and whether
+    they do; if not, the number of blocks after the window (0 if the chain ended before)."""
+    usual = max(baseline.backlog, default=0), max(baseline.longest_wait, default=0)
+    levels = list(zip(attacked.backlog, attacked.longest_wait, strict=True))[max(0, attacked.window.last - 1) :]
+    if not levels:
+        return 0, False
+    above = [place for place, level in enumerate(levels) if level[0] > usual[0] or level[1] > usual[1]]
+    if not above:
+        return 0, True
+    took = above[-1] + 1
+    return (took, True) if took < len(levels) else (len(levels) - 1, False)
+
+
+class _Reader:
+    """Reads the blocks of a run one after the other."""
+
+    def __init__(self, attackers: frozenset[bytes], window: Window) -> None:
+        self._attackers = set(attackers)
+        self._window = window
+        self._honest: dict[bytes, int] = {}
+        """Trigger heights of the honest timers that are live."""
+        self._hostile: set[bytes] = set()
+        """The attackers' timers that are live."""
+        self._found = RunMeasures(window)
+
+    def read(self, blocks: Sequence[ExecutedBlock]) -> RunMeasures:
+        for block in blocks:
+            self._read(block)
+        found, next_height = self._found, len(blocks) + 1
+        for trigger in self._waiting(len(blocks)):
+            if self._window.has(trigger):
+                found.lateness[next_height - trigger] += 1
+                found.waiting += 1
+        return found
+
+    def _read(self, block: ExecutedBlock) -> None:
+        receipts, found, attackers = block.receipts, self._found, self._attackers
+        attackers.update(each.created for each in receipts.transactions if each.created and each.sender in attackers)
+        for effects in _effects(receipts):
+            for item in effects.scheduled:
+                if item.actor in attackers:
+                    self._hostile.add(item.timer_id)
+                else:
+                    self._honest[item.timer_id] = item.trigger_height
+        self._note_ends(receipts)
+        found.spend += self._spent(receipts)
+        found.attackers_transactions += sum(each.sender in attackers for each in receipts.transactions)
+        found.attackers_fires += sum(each.actor in attackers for each in receipts.fires)
+        if self._window.has(receipts.height):
+            self._note_work(block)
+        waits = [receipts.height + 1 - trigger for trigger in self._waiting(receipts.height)]
+        found.backlog.append(len(waits))
+        found.longest_wait.append(max(waits, default=0))
+
+    def _note_ends(self, receipts: BlockReceipts) -> None:
+        for timer_id, end in ended_timers(receipts):
+            self._hostile.discard(timer_id)
+            trigger = self._honest.pop(timer_id, None)
+            if trigger is None or end.state == "cancelled" or not self._window.has(trigger):
+                continue
+            self._found.lateness[receipts.height - trigger] += 1
+            self._found.destroyed += end.fire is None
+
+    def _note_work(self, block: ExecutedBlock) -> None:
+        """What was done in a block of the window."""
+        receipts, found = block.receipts, self._found
+        found.blocks += 1
+        for fire in receipts.fires:
+            if fire.actor not in self._attackers:
+                found.fires += fire.ok
+                found.failed_fires += not fire.ok
+                found.fees_of_fires += unpack(fire.burned) + unpack(fire.tip)
+        for transaction in receipts.transactions:
+            if transaction.ok and transaction.sender not in self._attackers:
+                found.transactions += 1
+                found.transaction_cycles += transaction.cycles
+        found.block_cycles.append(executed_cycles(receipts))
+        found.attackers_cycles += self._attackers_cycles(receipts)
+        if block.cpu_s is not None:
+            found.cpu_s.append(block.cpu_s)
+        if block.state_bytes is not None:
+            found.state_bytes = block.state_bytes
+        found.attackers_timers = len(self._hostile)
+
+    def _attackers_cycles(self, receipts: BlockReceipts) -> int:
+        """Cycles that a block executed for the attackers."""
+        used = [(each.sender, each.cycles) for each in receipts.transactions]
+        used += [(each.actor, each.cycles) for each in receipts.fires]
+        used += [(each.actor, each.cycles) for each in receipts.queries]
+        used += [(each.actor, each.cycles) for each in receipts.callbacks]
+        used += [(each.sender, each.cycles) for each in receipts.messages]
+        return sum(cycles for who, cycles in used if who in self._attackers)
+
+    def _spent(self, receipts: BlockReceipts) -> int:
+        """What the attackers paid in a block."""
+        attackers = self._attackers
+        fees = [each for each in receipts.transactions if each.sender in attackers]
+        spent = sum(unpack(each.burned) + unpack(each.tip) for each in fees)
+        spent += sum(unpack(each.burned) + unpack(each.tip) for each in receipts.fires if each.fee_payer in attackers)
+        spent += sum(unpack(each.burned) for each in receipts.queries if each.actor in attackers)
+        for effects in _effects(receipts):
+            for move in effects.movements:
+                if move.source in attackers and move.target not in attackers:
+                    spent += unpack(move.amount)
+        return spent
+
+    def _waiting(self, height: int) -> list[int]:
+        """The trigger heights of the honest timers that are due after a block and wait."""
+        return [trigger for trigger in self._honest.values() if trigger <= height]
+
+
+def executed_cycles(receipts: BlockReceipts) -> int:
+    """Cycles that a block executed in all of its phases, garbage collection included."""
+    parts = (receipts.transactions, receipts.fires, receipts.queries, receipts.callbacks, receipts.messages)
+    return receipts.gc_cycles + sum(each.cycles for part in parts for each in part)
+
+
+def _effects(receipts: BlockReceipts) -> Iterator[Effects]:
+    for transaction in receipts.transactions:
+        yield transaction.effects
+    for fire in receipts.fires:
+        yield fire.effects
+    for callback in receipts.callbacks:
+        yield callback.effects
+    for message in receipts.messages:
+        yield message.effects
+
+
+def _tail(values: Sequence[float]) -> float | None:
+    return quantile(values, TAIL) if values else None
+
+
+def _cpu_per_cycle(run: RunMeasures) -> float | None:
+    total = sum(run.block_cycles)
+    return sum(run.cpu_s) / total if run.cpu_s and total else None
+
+
+def _ratio(value: float | None, usual: float | None) -> float | None:
+    return None if value is None or not usual else value / usual
+
+
+def _difference(value: float | None, usual: float | None) -> float | None:
+    return None if value is None or usual is None else value - usual
+
+
+def _spend_per(spend: int, effect: float) -> float | None:
+    """``None`` without an effect; 0 if the attackers spent nothing."""
+    return spend / effect if effect else None

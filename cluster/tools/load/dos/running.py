@@ -1,0 +1,140 @@
+"""One run of a scorecard, from the simulator or a live testnet to its measures; and all of them.
+
+Simulated runs go over processes, live ones one after the other. Processor time and size of state are those of executing
+the run's final blocks once more, alone in their process (:mod:`cluster.audit.reexecution`): the simulator executes for
+all validators at once, and live validators beside each other. Processor time is measured, and differs from machine to
+machine and from time to time; everything else of a simulated run follows from scenario and seed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from cluster.checks.run import Judged, judge_run
+from cluster.common.interrupts import Interrupts
+from cluster.common.outcome import Outcome
+from cluster.record.archive import BlockRecord
+from cluster.record.run import RunRecord
+from cluster.scenario import Scenario
+from cluster.tools.console.terminal import Progress
+from cluster.tools.load.dos.cases import Case, Plan
+from cluster.tools.load.dos.measures import ExecutedBlock, RunMeasures, block_rate, measure_run
+from cluster.tools.sweeps.outcome import crashed
+from validator.chain.block import BlockReceipts
+from validator.chain.genesis import Genesis
+from validator.primitives.codec import decode
+
+NO_ATTACK: Final = "no-attack"
+"""In the name of a folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """What came of a run."""
+
+    measures: RunMeasures | None
+    """``None`` if it crashed."""
+    attackers_sent: int = 0
+    """Transactions that attackers gave to validators, also those that never came into a block."""
+    pool_transactions: int = 0
+    """In the fullest mempool of a validator at the end."""
+    problem: str = ""
+    """The check that failed, or the crash, in one line."""
+
+
+def run_cases(
+    plan: Plan, workers: int | None, notice: Callable[[str], None] = lambda line: None
+) -> Iterator[tuple[Case, CaseResult]]:
+    """Simulate all, ``workers`` at a time (``None``: one for each processor), in the order in which they end. A signal
+    raises :class:`KeyboardInterrupt`, a lost worker :class:`~cluster.common.errors.HarnessError`."""
+    # Imported here, for it imports Ray.
+    from cluster.tools.sweeps.fanout import run_numbers
+
+    cases = plan.cases
+    for number, result in run_numbers(partial(_run_numbered, plan), len(cases), workers, "run", notice):
+        yield cases[number], result
+
+
+def _run_numbered(plan: Plan, number: int, leaves: Path) -> CaseResult:
+    return run_case(plan, plan.cases[number])
+
+
+def run_case(plan: Plan, case: Case) -> CaseResult:
+    """Simulate one in this process. A crash is a result."""
+    from cluster.simulation.driver import simulate
+
+    try:
+        record = simulate(plan.scenario(case.variant, case.attack), case.seed)
+        if record.interrupted:
+            raise KeyboardInterrupt
+        return measure_case(plan, judge_run(record))
+    except Exception as error:  # noqa: BLE001 (a crash of the run is a finding)
+        return CaseResult(None, problem=crashed(case.seed, error, 0.0).reason)
+
+
+def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]]:
+    """Run all on live testnets, one after the other, each in a folder of its own inside ``folder``, as
+    ``stampede run`` does. A signal ends the run, and raises :class:`KeyboardInterrupt`; a testnet that cannot be
+    started raises :class:`~cluster.common.errors.HarnessError`."""
+    from cluster.tools.run.running import drive, perform_run
+
+    for number, case in enumerate(plan.cases):
+        scenario = plan.scenario(case.variant, case.attack)
+
+        def perform(
+            own: Path, progress: Progress, interrupts: Interrupts, scenario: Scenario = scenario, seed: int = case.seed
+        ) -> AbstractContextManager[RunRecord]:
+            return drive(scenario, "live", seed, own, progress, interrupts)
+
+        judged = perform_run(scenario, "live", folder / f"{number}-{case.attack or NO_ATTACK}", perform, None)
+        if judged.books.record.interrupted:
+            raise KeyboardInterrupt
+        yield case, measure_case(plan, judged)
+
+
+def measure_case(plan: Plan, judged: Judged) -> CaseResult:
+    """What came of a run that has ended and was judged."""
+    record, verdict = judged.books.record, judged.verdict
+    blocks = execute_again(record.genesis, judged.books.chain)
+    measures = measure_run(blocks, record.scenario.load, record.seed, plan.window)
+    measures.blocks_per_second = block_rate(record.first_finalizations, plan.window)
+    return CaseResult(
+        measures,
+        attackers_sent=_sent_by_attackers(record),
+        pool_transactions=max((_pool_size(each.status) for each in record.validators), default=0),
+        problem=" ".join(verdict.reason.split()) if verdict.outcome is Outcome.FAIL else "",
+    )
+
+
+def execute_again(genesis: Genesis, chain: Sequence[BlockRecord]) -> list[ExecutedBlock]:
+    """A chain's blocks from height 1 on, each with the processor time of its execution and the size of the state."""
+    # Imported here, for it loads compiled code.
+    from cluster.audit.reexecution.reexecutor import Reexecutor
+
+    reexecutor = Reexecutor(genesis)
+    blocks: list[ExecutedBlock] = []
+    for record in chain:
+        before = time.process_time()
+        mismatch = reexecutor.take(record)
+        took_s = time.process_time() - before
+        if mismatch is not None:  # a check reports it; what follows cannot be executed
+            return blocks + [ExecutedBlock(decode(each.receipts, BlockReceipts)) for each in chain[len(blocks) :]]
+        blocks.append(ExecutedBlock(decode(record.receipts, BlockReceipts), took_s, reexecutor.state_bytes))
+    return blocks
+
+
+def _sent_by_attackers(record: RunRecord) -> int:
+    titles = {group.title for group in record.scenario.load.users if group.is_attack}
+    sends = record.load.sends.workloads
+    return sum(sends[title].sent for title in titles if title in sends)
+
+
+def _pool_size(status: dict[str, Any] | None) -> int:
+    size = (status or {}).get("pending_transactions", 0)
+    return size if isinstance(size, int) else 0

@@ -1,0 +1,214 @@
+"""The scorecard: of each attack the mean of every metric over seeds, with its interval, and a grade.
+
+A metric that cannot be said of a seed is missing there, and its mean is over the other seeds. The grade of an attack is
+the worst of its graded metrics, by their means and the scenario's bounds; a metric without a value gives none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean
+from typing import Any, Final
+
+import numpy as np
+
+from cluster.common.errors import ExitCode
+from cluster.common.outcome import Outcome, worst
+from cluster.record.folder import SCORECARD_FORMAT
+from cluster.scenario.sections.dos import GRADES, METRICS, DosSection, Grade, grade
+from cluster.tools.compare.statistics import CONFIDENCE, mean_interval
+from cluster.tools.load.dos.cases import BASELINE, Case, Plan
+from cluster.tools.load.dos.measures import AttackMeasures, measure_attack
+from cluster.tools.load.dos.running import CaseResult
+
+RESAMPLING_SEED: Final = 1
+SPEND_RATIOS: Final = ("spend_per_block_of_delay", "spend_per_fire_displaced", "spend_ratio")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A metric over seeds."""
+
+    values: tuple[float | None, ...]
+    """By seed."""
+    mean: float | None
+    interval: tuple[float, float] | None
+    """Of the mean."""
+
+    @staticmethod
+    def of(values: Sequence[float | None]) -> Estimate:
+        known = [value for value in values if value is not None]
+        if not known:
+            return Estimate(tuple(values), None, None)
+        if len(set(known)) == 1:
+            return Estimate(tuple(values), known[0], (known[0], known[0]))
+        interval = mean_interval(known, np.random.default_rng(RESAMPLING_SEED))
+        return Estimate(tuple(values), fmean(known), interval)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One attack on one variant."""
+
+    attack: str
+    seeds: tuple[int, ...]
+    """That ended, and whose baselines did."""
+    metrics: dict[str, Estimate]
+    recovered: bool
+    """In each seed."""
+    acted: bool
+    """In each seed: attackers sent something."""
+    grades: dict[str, Grade]
+    """By graded metric that has a value."""
+    problems: tuple[str, ...]
+    """Checks that failed and runs that crashed, with their seeds."""
+    outcome: Outcome
+    """Fail if a check failed, or the grade is too low; inconclusive if nothing was seen of the attack."""
+
+    @property
+    def grade(self) -> Grade | None:
+        """The worst; ``None`` if there is none."""
+        return max(self.grades.values(), key=GRADES.index, default=None)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the attackers spent nothing."""
+        spend = self.metrics["spend"].mean
+        return spend is not None and spend <= 0
+
+    def page(self) -> dict[str, Any]:
+        """As JSON: the means by name, then what stands beside them."""
+        return {
+            **{name: estimate.mean for name, estimate in self.metrics.items()},
+            "seeds": list(self.seeds),
+            "grade": self.grade,
+            "grades": dict(self.grades),
+            "outcome": self.outcome.value,
+            "free": self.is_free,
+            "acted": self.acted,
+            "recovered": self.recovered,
+            "problems": list(self.problems),
+            "intervals": {name: _listed(estimate.interval) for name, estimate in self.metrics.items()},
+            "values": {name: list(estimate.values) for name, estimate in self.metrics.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Scorecard:
+    """All attacks on all variants."""
+
+    plan: Plan
+    dos: DosSection
+    commit: str
+    scores: dict[str, tuple[Score, ...]]
+    """By variant, in the order of the attacks."""
+    baseline_problems: tuple[str, ...] = ()
+    """What was wrong with runs without an attack."""
+    interrupted: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        found = [score.outcome for scores in self.scores.values() for score in scores]
+        if self.baseline_problems:
+            found.append(Outcome.FAIL)
+        if self.interrupted or not found:
+            found.append(Outcome.INCONCLUSIVE)
+        return worst(found)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        codes = {Outcome.PASS: ExitCode.PASS, Outcome.FAIL: ExitCode.FAIL, Outcome.INCONCLUSIVE: ExitCode.INCONCLUSIVE}
+        return codes[self.outcome]
+
+    def page(self) -> dict[str, Any]:
+        """The JSON that ``--json`` writes; ``attacks`` are those of the first variant."""
+        by_variant = {
+            variant: {score.attack: score.page() for score in scores} for variant, scores in self.scores.items()
+        }
+        return {
+            "format": SCORECARD_FORMAT,
+            "scenario": self.plan.name,
+            "backend": self.plan.backend,
+            "commit": self.commit,
+            "seeds": list(self.plan.seeds),
+            "window": list(self.plan.window),
+            "variant": self.plan.variants[0],
+            "attacks": by_variant.get(self.plan.variants[0], {}),
+            "variants": by_variant,
+            "bounds": {name: list(bounds) for name, bounds in self.dos.bounds.items()},
+            "at_least": self.dos.at_least,
+            "confidence": CONFIDENCE,
+            "problems": list(self.baseline_problems),
+            "interrupted": self.interrupted,
+            "outcome": self.outcome.value,
+        }
+
+
+def make_scorecard(
+    plan: Plan, dos: DosSection, results: Mapping[Case, CaseResult], commit: str, interrupted: bool = False
+) -> Scorecard:
+    """The scorecard of the runs that ended. Seeds without a baseline are left out."""
+    scores: dict[str, tuple[Score, ...]] = {}
+    for variant in plan.variants:
+        found = [_score(plan, dos, results, variant, attack) for attack in plan.attacks]
+        scores[variant] = tuple(score for score in found if score is not None)
+    problems = _problems((case, result) for case, result in results.items() if case.attack == BASELINE)
+    return Scorecard(plan, dos, commit, scores, problems, interrupted)
+
+
+def _score(plan: Plan, dos: DosSection, results: Mapping[Case, CaseResult], variant: str, attack: str) -> Score | None:
+    cases = [Case(variant, attack, seed) for seed in plan.seeds if Case(variant, attack, seed) in results]
+    rows: list[dict[str, Any]] = []
+    for case in cases:
+        result, baseline = results[case], results.get(case._replace(attack=BASELINE))
+        if result.measures is not None and baseline is not None and baseline.measures is not None:
+            rows.append(
+                _row(measure_attack(result.measures, baseline.measures), result, baseline) | {"seed": case.seed}
+            )
+    if not rows and not any(results[case].problem for case in cases):
+        return None
+    metrics = {name: Estimate.of([row[name] for row in rows]) for name in METRICS}
+    problems = _problems((case, results[case]) for case in cases)
+    recovered = all(row["recovered"] for row in rows)
+    acted = bool(rows) and all(row["acted"] for row in rows)
+    grades = _grades(dos, metrics, recovered)
+    seeds = tuple(row["seed"] for row in rows)
+    return Score(attack, seeds, metrics, recovered, acted, grades, problems, _outcome(dos, grades, problems, acted))
+
+
+def _row(measured: AttackMeasures, result: CaseResult, baseline: CaseResult) -> dict[str, Any]:
+    """The metrics of one seed."""
+    row = asdict(measured)
+    row["pool_transactions_added"] = result.pool_transactions - baseline.pool_transactions
+    row["acted"] = measured.acted or result.attackers_sent > 0
+    return row
+
+
+def _grades(dos: DosSection, metrics: Mapping[str, Estimate], recovered: bool) -> dict[str, Grade]:
+    """Of each graded metric with a value. One that did not recover in some seed has the worst there."""
+    found: dict[str, Grade] = {}
+    for name, bounds in dos.bounds.items():
+        mean = metrics[name].mean
+        if mean is not None:
+            found[name] = GRADES[-1] if name == "recovery_blocks" and not recovered else grade(mean, bounds)
+    return found
+
+
+def _outcome(dos: DosSection, grades: Mapping[str, Grade], problems: Sequence[str], acted: bool) -> Outcome:
+    is_too_low = any(GRADES.index(each) > GRADES.index(dos.at_least) for each in grades.values())
+    if problems or (acted and is_too_low):
+        return Outcome.FAIL
+    return Outcome.PASS if acted and grades else Outcome.INCONCLUSIVE
+
+
+def _problems(results: Iterable[tuple[Case, CaseResult]]) -> tuple[str, ...]:
+    return tuple(
+        f"{case.variant}, {case.attack or 'no attack'}, seed {case.seed}: {result.problem}"
+        for case, result in results
+        if result.problem
+    )
+
+
+def _listed(interval: tuple[float, float] | None) -> list[float] | None:
+    return None if interval is None else list(interval)

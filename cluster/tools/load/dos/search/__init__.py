@@ -1,0 +1,1 @@
+"""``stampede dos search``: finds attacks that nobody wrote down."""

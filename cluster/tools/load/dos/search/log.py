@@ -1,0 +1,78 @@
+"""The log of a search, ``candidates.jsonl`` in its folder: the search, then a line per candidate, in their order.
+
+A line that a crash left incomplete is cut off; its candidate runs again. A candidate that ended before one with a lower
+number waits for it, so that equal searches give equal bytes. Nothing in the file is a measured time.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from cluster.common.errors import BadInput
+from cluster.tools.load.dos.search.objectives import Fitness
+from cluster.tools.sweeps.log import LineLog
+
+LOG_FILE: Final = "candidates.jsonl"
+
+
+class Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A candidate that was evaluated."""
+
+    number: int
+    fitness: Fitness
+    figure: float | None
+    """As people read it (:mod:`cluster.tools.load.dos.search.objectives`); ``None`` if there is none."""
+    spend: float
+    """Of the attackers, in the smallest CBY unit."""
+    attack: list[dict[str, int | str]]
+    problem: str = ""
+    """Why it could not be evaluated, in one line."""
+
+
+class SearchLog(LineLog):
+    """The evaluated candidates of a search, on disk."""
+
+    def __init__(self, folder: Path, search: dict[str, Any]) -> None:
+        """Open or begin the folder's log; ``search`` identifies the search that may continue it.
+
+        Raises :class:`BadInput` if it is of another search, or cannot be read.
+        """
+        self.lines: dict[int, Line] = {}
+        self._waiting: dict[int, Line] = {}
+        super().__init__(folder / LOG_FILE, "search")
+        try:
+            self._recover(search)
+        except BadInput:
+            self._file.close()
+            raise
+
+    def add(self, line: Line) -> None:
+        """Keep a candidate's result; it is written once all before it are."""
+        self._waiting[line.number] = line
+        while (ready := self._waiting.pop(len(self.lines), None)) is not None:
+            self.lines[ready.number] = ready
+            self._write(msgspec.json.encode(ready))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _recover(self, search: dict[str, Any]) -> None:
+        lines = self._whole_lines()
+        if not lines:
+            self._write(msgspec.json.encode(search))
+            return
+        begun = self._decoded(1, lines[0], dict[str, Any])
+        for name in search:
+            if begun.get(name) != search[name]:
+                raise BadInput(
+                    f"{self._path}: belongs to another search: {name} was {begun.get(name)}, this has {search[name]}:"
+                    " choose another --out"
+                )
+        for place, text in enumerate(lines[1:]):
+            line = self._decoded(place + 2, text, Line)
+            if line.number != place:
+                raise BadInput(f"{self._path}: line {place + 2}: has candidate {line.number}, expected {place}")
+            self.lines[place] = line

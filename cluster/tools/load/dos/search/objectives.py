@@ -1,0 +1,117 @@
+"""The objectives of a search, made of the scorecard's measures (:mod:`cluster.tools.load.dos.measures`).
+
+An attack has a *figure*, which people read, and a *fitness*, by which attacks are ordered: the greater, the worse for
+the chain. If figures are equal, or say nothing yet, the fitness goes on: to honest timers' delay, or to what they pay.
+Everything is reckoned from blocks, nothing is a measured time, so that a search can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from cluster.tools.load.dos.measures import AttackMeasures, RunMeasures
+
+MIN_DELAY: Final = 0.5
+"""Blocks that the honest timers have to be delayed by on average, for a price of delay to be compared."""
+
+
+class Fitness(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Compared from left to right; the greater, the worse for the chain."""
+
+    reached: float
+    figure: float
+    rest: float
+
+
+NOTHING: Final = Fitness(0.0, 0.0, 0.0)
+"""Of an attack that did nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """One objective."""
+
+    name: str
+    figure_name: str
+    unit: str
+    is_worse_above: bool
+    """Whether greater figures are worse for the chain."""
+    figure: Callable[[AttackMeasures], float | None]
+    _fitness: Callable[[AttackMeasures, RunMeasures, RunMeasures], Fitness]
+
+    def fitness(self, measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
+        """The fitness of an attack from its two runs and their comparison; :data:`NOTHING` if it did nothing."""
+        return self._fitness(measures, attacked, baseline) if measures.acted else NOTHING
+
+    def keeps(self, fitness: Fitness, best: Fitness, share: float) -> bool:
+        """Whether an attack does as much as another, but for a share of its figure."""
+        if fitness.reached < best.reached:
+            return False
+        # A figure below 0 is a price: it may grow by the same share.
+        least = best.figure * (share if best.figure >= 0 else 1 / share)
+        return fitness.figure >= least
+
+
+def _lateness(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
+    return Fitness(1.0, measures.lateness_p99 or 0.0, measures.delay_blocks)
+
+
+def _spend_ratio(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
+    """Cheap delay is better than much delay, once there is enough of it."""
+    delay, price = measures.delay_blocks, measures.spend_per_block_of_delay
+    if price is None or delay < MIN_DELAY * max(1, baseline.timers):
+        return Fitness(0.0, delay, 0.0)
+    return Fitness(1.0, -price, delay)
+
+
+def _block_time(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
+    return Fitness(1.0, measures.block_cycles_ratio or 0.0, -measures.spend)
+
+
+def _starvation(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
+    """Who is made to pay more has less left for later, so that comes next, beside delay."""
+    usual = fee_per_fire(baseline)
+    dearer = fee_per_fire(attacked) / usual - 1.0 if usual else 0.0
+    return Fitness(1.0, _starved(measures), measures.delay_blocks / max(1, baseline.timers) + dearer)
+
+
+def fee_per_fire(run: RunMeasures) -> float:
+    """What an honest fire paid; 0 if there was none."""
+    fires = run.fires + run.failed_fires
+    return run.fees_of_fires / fires if fires else 0.0
+
+
+def _starved(measures: AttackMeasures) -> float:
+    """The share of the honest fires that are missing."""
+    ratio = measures.honest_fires_ratio
+    return 0.0 if ratio is None else max(0.0, 1.0 - ratio)
+
+
+OBJECTIVES: Final = {
+    objective.name: objective
+    for objective in (
+        Objective("lateness", "lateness p99", "blocks", True, lambda found: found.lateness_p99, _lateness),
+        Objective(
+            "spend_ratio",
+            "spend per honest block of delay",
+            "",
+            False,
+            lambda found: found.spend_per_block_of_delay,
+            _spend_ratio,
+        ),
+        Objective(
+            "block_time",
+            "cycles of a block p99",
+            "× baseline",
+            True,
+            lambda found: found.block_cycles_ratio,
+            _block_time,
+        ),
+        Objective("starvation", "share of honest fires missing", "", True, _starved, _starvation),
+    )
+}
+"""By name."""

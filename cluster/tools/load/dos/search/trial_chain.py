@@ -1,0 +1,137 @@
+"""A scenario's chain without consensus: its users, one mempool, and the transition, block after block.
+
+Blocks are built as a leader builds them: from the candidates of the mempool, by
+:meth:`~validator.transition.transition.Transition.select`. Each block is final at once, and the users see it before the
+next one; a block comes every ``consensus.block_interval_ms``. Transactions are signed and checked. A planted bug of the
+first validator is planted here, too. Nothing else of the scenario's validators, links and faults plays a part.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, Final
+
+from cluster.disks.installed_kernels import use_installed_kernels
+from cluster.disks.memory import MemoryDisk
+from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.scenario import Scenario
+from cluster.scenario.genesis import build_genesis, validator_set
+from cluster.scenario.node_setup import parts_of
+from consensus.keys import KeyedHashScheme
+from loadgen.workloads import LoadUser, Observation
+from validator.chain.block import Header, transactions_root
+from validator.chain.records import ACCOUNT, Account, Actor, Globals
+from validator.node.blocks.proposals import MAX_CANDIDATES
+from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
+from validator.node.pool.mempool import Mempool, Refused
+from validator.primitives.types import Address, Height
+from validator.pvm.runtime.machine import PythonVm
+from validator.scheduler.index import SchedulerIndex
+from validator.state import LogStateStore
+from validator.state.working_set import World
+from validator.transition.genesis_block import genesis_batch
+from validator.transition.transition import BlockContext, Outcome
+
+PROPOSER: Final = Address(b"\xcc" * 20)
+"""The account that gets the tips."""
+
+
+class TrialChain:
+    """One run of a scenario. Equal scenarios and seeds give equal blocks."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        use_installed_kernels()
+        self.genesis = build_genesis(scenario, seed, validator_set(KeyedHashScheme(), scenario, seed))
+        self.mutated = RunCounter()
+        """Counts how often a mutated line ran."""
+        self._transition = parts_of(scenario, 0, self.mutated).transition
+        self._vm = PythonVm()
+        self._store = LogStateStore.open(MemoryDisk())
+        self._store.commit(self._store.final.derive(Height(0), genesis_batch(self.genesis)))
+        self._index = SchedulerIndex.rebuild(self.genesis, self._store.final)
+        self._mempool = Mempool(self.genesis)
+        self._interval_ms = max(1, scenario.consensus.block_interval_ms)
+        self._users = scenario.load.build_users(seed, self.genesis.chain_id, self.genesis.parameters)
+        self._turns = [(user.first_delay_ms, user.number) for user in self._users]
+        heapq.heapify(self._turns)
+        self._backlog = 0
+
+    @property
+    def height(self) -> int:
+        return self._store.final.height
+
+    def block(self) -> Outcome:
+        """The users' turns until the next block is due, and that block."""
+        self._take_turns((self.height + 1) * self._interval_ms)
+        return self._build()
+
+    # --- users --------------------------------------------------------------------------------------------------------
+
+    def _take_turns(self, until_ms: int) -> None:
+        """All turns that are due before a moment; times are milliseconds since the load began."""
+        world = World(self._store.final)
+        while self._turns[0][0] < until_ms:
+            now_ms, number = heapq.heappop(self._turns)
+            user = self._users[number]
+            if user.is_open:
+                self._act(user, now_ms, world)
+                delay_ms = user.next_delay_ms(now_ms)
+            else:
+                delay_ms = user.next_delay_ms(now_ms)
+                self._act(user, now_ms, world)
+            heapq.heappush(self._turns, (now_ms + max(1, delay_ms), number))
+
+    def _act(self, user: LoadUser, now_ms: int, world: World) -> None:
+        for wire in user.next_transactions(self._observation(user, world), now_ms):
+            try:
+                prepared = self._mempool.check(wire)
+                self._mempool.add(prepared, world.account(prepared.transaction.sender))
+            except Refused:
+                user.rejected(wire)
+
+    def _observation(self, user: LoadUser, world: World) -> Observation:
+        chain: Globals = world.globals
+        account: Account = world.account(user.address)
+        watched: Actor | None = world.actor(user.actor)
+        return Observation(
+            height=self.height,
+            confirmed_nonce=account.nonce,
+            basefee_cycle=chain.basefee_cycle,
+            basefee_cell=chain.basefee_cell,
+            basefee_lane_timer=chain.basefee_lane_timer,
+            live_timers=0 if watched is None else watched.live_timers,
+            balance=account.balance,
+            actor_balance=world.balance(user.actor),
+            backlog=self._backlog,
+        )
+
+    # --- blocks -------------------------------------------------------------------------------------------------------
+
+    def _build(self) -> Outcome:
+        parent = self._store.final
+        context = BlockContext(Height(parent.height + 1), PROPOSER, self.genesis)
+        transition = self._transition(parent, self._index, context, self._vm)
+        candidates = self._mempool.candidates(MAX_CANDIDATES)
+        taken, refused, outcome = transition.select(candidates, MAX_BLOCK_TRANSACTIONS, MAX_BLOCK_PAYLOAD_BYTES)
+        self._mempool.refuse(refused)
+        self._store.commit(outcome.view)
+        self._index.advance(outcome.changes)
+        self._index.settle(self.height)
+        self._backlog = outcome.backlog
+        hashes = [prepared.hash for prepared in taken]
+        accounts = {
+            Address(change.key[1:]): change.after or Account()
+            for change in outcome.changes
+            if change.key[:1] == ACCOUNT
+        }
+        header = _header(self.genesis.chain_id, outcome, transactions_root(hashes))
+        self._mempool.settle(header, hashes, accounts)
+        return outcome
+
+
+def _header(chain_id: str, outcome: Outcome, root: bytes) -> Header:
+    """A block's header, without what only consensus knows."""
+    fields: dict[str, Any] = outcome.header_fields()
+    return Header(
+        chain_id=chain_id, view=fields["height"], parent_hash=bytes(32), proposer=0, transactions_root=root, **fields
+    )

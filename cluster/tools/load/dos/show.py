@@ -1,0 +1,113 @@
+"""The scorecard on a terminal: a table for each variant, the worst attacks first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from cluster.common.outcome import Outcome
+from cluster.common.wording import counted, first_few
+from cluster.report.svg import number
+from cluster.scenario.sections.dos import GRADES
+from cluster.tools.console.output import print_line
+from cluster.tools.load.dos.scorecard import SPEND_RATIOS, Estimate, Score, Scorecard
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COLUMNS: Final = {
+    "lateness_p50": "late p50",
+    "lateness_p99": "p99",
+    "lateness_max": "max",
+    "waiting": "waiting",
+    "honest_fires_ratio": "fires ×",
+    "user_transactions_ratio": "txs ×",
+    "block_cycles_ratio": "cycles ×",
+    "cpu_ratio": "cpu ×",
+    "block_rate_ratio": "rate ×",
+    "state_bytes_added": "state +",
+    "pool_transactions_added": "pool +",
+    "recovery_blocks": "recovery",
+    "spend": "spend",
+    "spend_per_block_of_delay": "per delay",
+    "spend_per_fire_displaced": "per fire",
+    "spend_ratio": "spend ×",
+}
+"""Metrics that are shown, and their headings."""
+STYLES: Final = {"A": "green", "B": "green", "C": "yellow", "D": "red", "F": "bold red", None: "dim"}
+NAMED: Final = 3
+"""Attacks that the outcome names."""
+NOTHING: Final = "–"
+FREE: Final = "free"
+
+
+def print_scorecard(console: Console, card: Scorecard) -> None:
+    """Print the tables, what was wrong with runs, and the outcome."""
+    for variant, scores in card.scores.items():
+        print_line(console, f"{card.plan.name} as {variant}, {counted(len(card.plan.seeds), 'seed')}")
+        console.print(_table(scores))
+    for problem in (*card.baseline_problems, *_problems(card)):
+        print_line(console, f"problem  {problem}")
+    print_line(console, f"outcome  {summary(card)}")
+
+
+def summary(card: Scorecard) -> str:
+    """The outcome and its reason in a line."""
+    all_scores = [(variant, score) for variant, scores in card.scores.items() for score in scores]
+    low = [f"{score.attack} on {variant} {score.grade}" for variant, score in all_scores if _is_too_low(card, score)]
+    idle = [f"{score.attack} on {variant}" for variant, score in all_scores if not score.acted]
+    parts = [f"{len(low)} of {len(all_scores)} below {card.dos.at_least}: {first_few(low, NAMED)}"] if low else []
+    parts += [f"did nothing: {first_few(idle, NAMED)}"] if idle else []
+    parts += ["interrupted"] if card.interrupted else []
+    return ": ".join(filter(None, [card.outcome.value, "; ".join(parts)]))
+
+
+def ordered(scores: tuple[Score, ...]) -> list[Score]:
+    """The worst grade first, and in it the greatest lateness."""
+
+    def place(score: Score) -> tuple[int, float]:
+        rank = -1 if score.grade is None else GRADES.index(score.grade)
+        return -rank, -(score.metrics["lateness_p99"].mean or 0.0)
+
+    return sorted(scores, key=place)
+
+
+def cell(score: Score, name: str) -> str:
+    """A metric of an attack, with its interval if that is not a point."""
+    estimate = score.metrics[name]
+    if estimate.mean is None:
+        return NOTHING
+    if name in SPEND_RATIOS and score.is_free:
+        return FREE
+    text = with_interval(estimate)
+    return f">{text}" if name == "recovery_blocks" and not score.recovered else text
+
+
+def with_interval(estimate: Estimate) -> str:
+    """``mean (low–high)``, or the mean alone if all seeds agree."""
+    if estimate.mean is None or estimate.interval is None:
+        return NOTHING
+    mean, low, high = (number(value) for value in (estimate.mean, *estimate.interval))
+    return mean if low == high else f"{mean} ({low}–{high})"
+
+
+def _is_too_low(card: Scorecard, score: Score) -> bool:
+    return score.acted and score.grade is not None and GRADES.index(score.grade) > GRADES.index(card.dos.at_least)
+
+
+def _problems(card: Scorecard) -> list[str]:
+    return [problem for scores in card.scores.values() for score in scores for problem in score.problems]
+
+
+def _table(scores: tuple[Score, ...]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("attack", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for heading in COLUMNS.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    for score in ordered(scores):
+        sign = "?" if score.outcome is Outcome.INCONCLUSIVE or score.grade is None else score.grade
+        row = [score.attack, sign, *(cell(score, name) for name in COLUMNS)]
+        table.add_row(*row, style=STYLES[score.grade])
+    return table

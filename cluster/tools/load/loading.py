@@ -1,0 +1,296 @@
+"""Puts a load on a testnet that runs already, and tells what came of it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.table import Table
+
+from cluster.checks.metrics.load_latency import WorkloadLatency, latencies_of, latency_metrics
+from cluster.common.errors import BadInput, ExitCode, TestnetError
+from cluster.common.files import write_atomically
+from cluster.common.interrupts import Interrupts
+from cluster.common.wording import counted
+from cluster.live.driver.load_process import ENDPOINTS_FILE, EXTRA_RUN_TIME_S, LOG_FILE, STATS_FILE, LoadProcess
+from cluster.tools.console.output import console, print_line
+from cluster.tools.load.following import ChainFollower, Look
+from cluster.tools.load.target import PlannedLoad, Target
+from loadgen.runplan import (
+    LOCUSTFILE,
+    LOCUSTFILE_OF_THE_MASTER,
+    MAX_RUN_TIME_S,
+    OWN_FILES_SUFFIX,
+    STOP_TIMEOUT_S,
+    RunPlan,
+    Statistics,
+)
+from loadgen.workloads.measures import Sends, is_chosen
+
+LOOK_S: Final = 0.1
+TELL_S: Final = 5.0
+START_TIMEOUT_S: Final = 60.0
+DRAIN_S: Final = 10.0
+"""How long after the load it is waited for its transactions to become final."""
+MAX_REASONS_SHOWN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the Locust processes are; addresses are ``host:port``."""
+
+    workers: int = 0
+    listen: str | None = None
+    ui: str | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """Those of :mod:`loadgen.run`."""
+        options = ["--workers", str(self.workers)] if self.workers else []
+        options += ["--listen", self.listen] if self.listen else []
+        return options + (["--ui", self.ui] if self.ui else [])
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a load."""
+
+    statistics: Statistics
+    latencies: list[WorkloadLatency]
+    looks: list[Look]
+    """The first and the last one while the load went on; none if no validator answered."""
+    exit_code: int | None
+    """Of the load's process."""
+
+    @property
+    def seconds(self) -> float:
+        return self.looks[-1].at_s - self.looks[0].at_s if self.looks else 0.0
+
+    @property
+    def rate(self) -> float:
+        """Final transactions a second, of all senders."""
+        if self.seconds <= 0:
+            return 0.0
+        return (self.looks[-1].transactions - self.looks[0].transactions) / self.seconds
+
+    @property
+    def page(self) -> dict[str, Any]:
+        """As JSON."""
+        stats = self.statistics
+        return {
+            "seconds": round(self.seconds, 3),
+            "requests": stats.requests,
+            "failures": stats.failures,
+            "transactions_sent": stats.transactions_sent,
+            "transactions_rejected": stats.transactions_rejected,
+            "final_per_s": round(self.rate, 3),
+            "backlog_before": self.looks[0].backlog if self.looks else None,
+            "backlog_after": self.looks[-1].backlog if self.looks else None,
+            "errors": stats.errors,
+            "rejections": stats.rejections,
+            "workloads": {each.workload: each.page for each in self.latencies},
+            "latency": {name: round(value, 3) for name, value in latency_metrics(self.latencies).items()},
+        }
+
+
+def perform_load(
+    target: Target, planned: PlannedLoad, layout: Layout, duration_s: int | None, page: Path | None
+) -> ExitCode:
+    """Put a load on a testnet for so many seconds, or until a signal; print and write the figures."""
+    out = console()
+    with Interrupts() as interrupts:
+        outcome = run_load(
+            target, planned, layout, duration_s, interrupts, lambda line: print_line(out, line), is_told=True
+        )
+    show(outcome)
+    write_page(page, outcome.page)
+    return ExitCode.PASS if outcome.exit_code == 0 else ExitCode.FAIL
+
+
+def run_load(
+    target: Target,
+    planned: PlannedLoad,
+    layout: Layout,
+    duration_s: int | None,
+    interrupts: Interrupts,
+    notice: Callable[[str], None],
+    is_told: bool = False,
+) -> Outcome:
+    """Run a load, for ever without ``duration_s``, until its time is up or a signal comes.
+
+    ``is_told``: lines on its course. Raises :class:`~cluster.common.errors.TestnetError` if it does not start.
+    """
+    with tempfile.TemporaryDirectory(prefix="stampede-load-") as name, ExitStack() as ending:
+        folder = Path(name)
+        plan = _run_plan(target, planned, duration_s, folder)
+        load = LoadProcess(plan, folder, [0] if layout.options else None, layout=layout.options)
+        ending.callback(load.finished, lambda: None)
+        _tell_layout(plan, layout, notice)
+        _wait_until_ready(load, folder, interrupts, notice if layout.listen else None)
+        follower, looks = ChainFollower(target.validators), list[Look]()
+        load.go(dict(enumerate(target.validators)))
+        with suppress(KeyboardInterrupt):
+            _follow(load, follower, looks, duration_s, interrupts, notice if is_told else None)
+        load.stop()
+        statistics = load.finished(lambda: None)
+        code = load.exit_code
+        if code != 0:
+            reason = "; ".join(statistics.lost) or _last_line(folder / LOG_FILE)
+            notice(f"the load ended with exit code {code}: {reason}")
+        latencies = _drain(follower, statistics.sends)
+        return Outcome(statistics, latencies, looks, code)
+
+
+def write_plan(target: Target, planned: PlannedLoad, duration_s: int | None, file: Path) -> None:
+    """Write the plan for a Locust of the user's own."""
+    plan = RunPlan(
+        chain_id=target.chain_id,
+        seed=planned.seed,
+        endpoints=list(target.validators),
+        load=planned.load.model_copy(update={"processes": 1}),
+        params=planned.parameters.to_names(),
+        run_time_s=duration_s or MAX_RUN_TIME_S,
+        stats_file=str(file.absolute().with_suffix(".stats.json")),
+    )
+    _write(file, plan.model_dump_json(indent=2, exclude_none=True) + "\n")
+    try:
+        files = ",".join(map(str, plan.write_locustfiles(file.with_suffix(OWN_FILES_SUFFIX))))
+    except OSError as error:
+        raise BadInput(f"{file}: its Locustfiles cannot be written: {error.strerror}") from None
+    users = planned.load.client_count + plan.own_user_count
+    options = f"--users {users} --spawn-rate {users} --stop-timeout {STOP_TIMEOUT_S}"
+    print_line(console(), f"locust --locustfile {files} --plan {file} {options}")
+
+
+def _run_plan(target: Target, planned: PlannedLoad, duration_s: int | None, folder: Path) -> RunPlan:
+    return RunPlan(
+        chain_id=target.chain_id,
+        seed=planned.seed,
+        endpoints_file=str(folder / ENDPOINTS_FILE),
+        load=planned.load,
+        params=planned.parameters.to_names(),
+        run_time_s=MAX_RUN_TIME_S if duration_s is None else min(MAX_RUN_TIME_S, duration_s + EXTRA_RUN_TIME_S),
+        stats_file=str(folder / STATS_FILE),
+    )
+
+
+def _tell_layout(plan: RunPlan, layout: Layout, notice: Callable[[str], None]) -> None:
+    if layout.ui:
+        notice(f"web page  http://{layout.ui}")
+    if layout.listen:
+        host, _, port = layout.listen.rpartition(":")
+        file = LOCUSTFILE if plan.load.locust is None else LOCUSTFILE_OF_THE_MASTER
+        notice(f"workers   locust --locustfile {file} --worker --master-host {host} --master-port {port}")
+
+
+def _wait_until_ready(
+    load: LoadProcess, folder: Path, interrupts: Interrupts, waiting: Callable[[str], None] | None
+) -> None:
+    """Until only the endpoints are missing. With workers elsewhere it waits for the first one as long as it takes."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    if waiting is not None:
+        waiting("waiting for workers")
+    while not load.is_ready:
+        if load.exit_code is not None or (waiting is None and time.monotonic() > deadline):
+            raise TestnetError(f"the load did not start: {_last_line(folder / LOG_FILE)}")
+        interrupts.wait(LOOK_S)
+
+
+def _follow(
+    load: LoadProcess,
+    follower: ChainFollower,
+    looks: list[Look],
+    duration_s: int | None,
+    interrupts: Interrupts,
+    notice: Callable[[str], None] | None,
+) -> None:
+    begun = told = time.monotonic()
+    while load.exit_code is None and (duration_s is None or time.monotonic() - begun < duration_s):
+        look = follower.look()
+        if look is not None:
+            looks[:] = [looks[0] if looks else look, look]
+            if notice is not None and time.monotonic() - told >= TELL_S:
+                told = time.monotonic()
+                notice(
+                    f"{told - begun:6.1f} s · height {look.height:,} · {look.transactions:,} transactions final"
+                    f" · {look.pending:,} pending · backlog {look.backlog:,}"
+                )
+        interrupts.wait(LOOK_S)
+
+
+def _drain(follower: ChainFollower, sends: Sends) -> list[WorkloadLatency]:
+    """Wait for what was sent to become final, but not for ever."""
+    deadline = time.monotonic() + DRAIN_S
+    while True:
+        look = follower.look()
+        latencies = _latencies(follower, sends)
+        is_over = not any(each.never_final for each in latencies) or (look is not None and not look.pending)
+        if is_over or time.monotonic() > deadline:
+            return latencies
+        time.sleep(LOOK_S)
+
+
+def _latencies(follower: ChainFollower, sends: Sends) -> list[WorkloadLatency]:
+    """Of the transactions that both sides have kept."""
+    bits = follower.chosen_bits
+    if bits > sends.chosen_bits:
+        sends = sends.model_copy(deep=True)
+        sends.chosen_bits = bits
+        for each in sends.workloads.values():
+            each.due = {key: due_ms for key, due_ms in each.due.items() if is_chosen(key, bits)}
+    return latencies_of(sends, follower.final.items())
+
+
+def show(outcome: Outcome) -> None:
+    """Print the figures."""
+    out, stats = console(), outcome.statistics
+    print_line(
+        out,
+        f"{counted(stats.requests, 'request')}, {counted(stats.failures, 'failure')};"
+        f" {stats.transactions_sent:,} transactions sent, {stats.transactions_rejected:,} refused;"
+        f" {outcome.rate:,.1f} a second final in {outcome.seconds:.1f} s",
+    )
+    for title, reasons in (("failure", stats.errors), ("refused", stats.rejections)):
+        for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:MAX_REASONS_SHOWN]:
+            print_line(out, f"{title:<9} {count:,} × {reason}")
+    if outcome.latencies:
+        out.print(_latency_table(outcome.latencies))
+
+
+def _latency_table(latencies: Sequence[WorkloadLatency]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("workload")
+    names = list(latencies[0].quantiles_ms)
+    for name in ("sent", "late", "never final", *(f"{name} ms" for name in names)):
+        table.add_column(name, justify="right")
+    for each in latencies:
+        values = ("–" if value is None else f"{value:,.0f}" for value in each.quantiles_ms.values())
+        table.add_row(each.workload, f"{each.sent:,}", f"{each.late:,}", f"{each.never_final:,}", *values)
+    return table
+
+
+def write_page(file: Path | None, page: dict[str, Any]) -> None:
+    """Write figures as JSON, where asked. Raises :class:`BadInput`."""
+    if file is not None:
+        _write(file, json.dumps(page, indent=2) + "\n")
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        write_atomically(file, text)
+    except OSError as error:
+        raise BadInput(f"{file}: cannot be written: {error.strerror}") from None
+
+
+def _last_line(log: Path) -> str:
+    with suppress(OSError):
+        lines = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+        if lines:
+            return lines[-1].strip()
+    return "it says nothing"

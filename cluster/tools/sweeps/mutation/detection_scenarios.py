@@ -1,0 +1,294 @@
+"""Detection scenarios: small scenarios, each made to provoke some kind of bug.
+
+Each passes without a mutant. Rings and epochs are tiny, lanes are narrow and outages short, so that a few
+seconds see what a long run would see on a large chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from cluster.misbehaviour.mutants.base import ALL, VALIDATORS, Detection
+from cluster.scenario import Scenario
+from cluster.tools.sweeps.strains import Fields, call, program
+
+MAX_SEEDS: Final = 12
+"""Seeds that are tried for one mutant at most."""
+
+_LOAD: Final[Fields] = {
+    "users": [
+        {"workload": "heartbeat", "count": 4},
+        {"workload": "flood", "count": 2, "options": {"timers": 12, "burn": 4_000}},
+        {"workload": "churn", "count": 2},
+        {"workload": "transfer", "count": 2},
+    ]
+}
+_TINY_CALENDAR: Final[Fields] = {"RING_BUFFER_SIZE": 8, "EPOCH_LENGTH": 8, "EPOCH_HORIZON": 2}
+_QUICK: Final[Fields] = {
+    "block_interval_ms": 100,
+    "leader_timeout_ms": 500,
+    "advance_timeout_ms": 800,
+    "rebroadcast_ms": 400,
+    "signatures": "keyed-hash",
+}
+_ENOUGH: Final[Fields] = {"heights_compared": 16, "transactions": 10, "fires": 10, "stall_ms": 60_000}
+
+
+def _scenario(description: str, **sections: Any) -> Fields:
+    scene: Fields = {
+        "description": description,
+        "chain": {"params": _TINY_CALENDAR},
+        "consensus": _QUICK,
+        "load": _LOAD,
+        "stop": {"height": 30, "drain_blocks": 3, "timeout_s": 120},
+        "success": _ENOUGH,
+    }
+    return scene | sections
+
+
+def _kill(target: Any, height: int, down_ms: int, **more: Any) -> Fields:
+    return {"kind": "kill", "target": target, "at_height": height, "down_ms": down_ms, **more}
+
+
+def _bad_links(height: int, until: int) -> Fields:
+    """Messages late, lost and out of order: views fail, and what belonged to them arrives after all."""
+    fields = {"latency_ms": 120.0, "jitter_ms": 300.0, "loss": 0.2, "reordering": 0.3}
+    return {"kind": "degrade", "at_height": height, "until_height": until, **fields}
+
+
+def _slow_disks(height: int, until: int) -> Fields:
+    targets = [f"validator-{index}" for index in ALL]
+    return {"kind": "slow_disk", "target": targets, "at_height": height, "until_height": until, "sync_ms": 60}
+
+
+_NARROW: Final[Fields] = _TINY_CALENDAR | {
+    "LANE_TIMER_CYCLES": 300_000,
+    "MAX_CYCLES_PER_FIRE": 50_000,
+    "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 50_000,
+}
+_CROWD: Final[Fields] = {
+    "users": [
+        {"workload": "heartbeat", "count": 5, "interval_ms": 500},
+        {"workload": "flood", "count": 5, "interval_ms": 400, "options": {"timers": 25, "burn": 20_000}},
+        {"workload": "transfer", "count": 1},
+    ]
+}
+
+_LIES: Final[Mapping[str, str]] = {
+    "short-certificate": "A validator says certificates that are one signature short.",
+    "double-signer": "A validator says certificates with its signature in another's place.",
+    "kind-replayer": "A validator says votes that notarized a block again, as votes that finalize it.",
+    "sister-chain": "A validator says certificates of another chain.",
+    "timeout-forger": "A validator forges certificates that views were given up.",
+    "false-high-certificate": "A validator says timeouts with a forged certificate inside.",
+    "invalid-block-any-field": "A validator proposes blocks whose header is false in one field.",
+    "false-proposer": "A validator proposes blocks in the name of another.",
+}
+"""By behaviour, scenarios in which one validator lies in one way and nothing else is wrong."""
+
+_FEW_QUERIES: Final[Fields] = {
+    "LANE_TIMER_CYCLES": 300_000,
+    "MAX_CYCLES_PER_FIRE": 250_000,
+    "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 250_000,
+    "GBA_MAX_CYCLES": 10_000,
+    "GBA_BUDGET_CYCLES": 10_000,
+}
+_BEAT: Final[Fields] = call("start", {"every": 1, "times": None, "agent": {"actor": 1}})
+_WIPED: Final[Fields] = {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 1_500}
+
+DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
+    "calm": _scenario("Nothing breaks."),
+    "crowd": _scenario(
+        "More timers fall due than the lane has room for.", chain={"params": _NARROW, "preset": "hardened"}, load=_CROWD
+    ),
+    "crowd-by-id": _scenario("The same, with ties going by id.", chain={"params": _NARROW}, load=_CROWD),
+    "full-lanes": _scenario(
+        "Transactions and messages wait for room in lanes that are narrow; timers wait, too.",
+        chain={"params": _NARROW | {"LANE_USER_CYCLES": 400_000, "LANE_DEFERRED_CYCLES": 100_000}},
+        load={
+            "users": [
+                *_CROWD["users"],
+                {"workload": "message-fan-out", "count": 3, "interval_ms": 200, "options": {"messages": 2}},
+            ]
+        },
+    ),
+    "deadlines": _scenario(
+        "Timers live for a few blocks only, and more expire than may be removed.",
+        chain={
+            "params": _NARROW
+            | {"MAX_TTL": 14, "SCAN_LIMIT": 10, "GC_CYCLES_PER_REMOVAL": 200, "TIMER_GC_CYCLES": 2 * 10 * 200}
+        },
+        load=_CROWD,
+    ),
+    "restarts": _scenario(
+        "Validators are killed one after another, each with what its disk had not made durable.",
+        faults=[_kill(f"validator-{(2 + i) % 4}", 6 + 5 * i, 1_200, reorders=True) for i in range(4)],
+    ),
+    "leader-restarts": _scenario(
+        "Links and disks are slow; the leader is killed again and again and comes back at once.",
+        consensus=_QUICK | {"block_interval_ms": 40, "leader_timeout_ms": 800, "advance_timeout_ms": 1_200},
+        links={"latency_ms": 150.0},
+        load={
+            "users": [
+                {"workload": "heartbeat", "count": 2, "interval_ms": 200},
+                {"workload": "transfer", "count": 6, "interval_ms": 100},
+            ]
+        },
+        faults=[
+            _slow_disks(3, 29),
+            *({"kind": "kill", "target": "leader", "at_ms": at, "down_ms": 10} for at in range(2_500, 12_000, 310)),
+        ],
+    ),
+    "outage": _scenario(
+        "Messages are late and views fail; then all but one validator are killed at once, and come back.",
+        faults=[
+            _bad_links(4, 29),
+            *(_kill([f"validator-{i}" for i in (0, 2, 3)], height, 30) for height in (7, 11, 15, 19, 23)),
+        ],
+    ),
+    "agents": _scenario(
+        "A contract bids for others by what an oracle publishes; some of the oracle's calls run out after that.",
+        load={
+            "users": [
+                program(
+                    "price_oracle",
+                    500,
+                    [call("start", {"every": 20, "pair": "x"}), call("subscribe", {"actor": 2})],
+                    [
+                        call("push", {"random": [900, 1_100]}),
+                        call("push", {"random": [2_000, 9_000]}, gas_limit=30_000),
+                    ],
+                ),
+                program("bidding_agent", 1_000, [call("init", {"actor": 0})]),
+                program("liquidation_bot", 1_000, [call("init", {"deposit": 1, "oracle": {"actor": 0}})]),
+                program(
+                    "heartbeat", 1_000, [call("start", {"every": 1, "times": None, "agent": {"actor": 1}})], count=3
+                ),
+            ]
+        },
+    ),
+    "forks": _scenario(
+        "Leaders are cut off from the rest in turn, so that what they build is overtaken by another branch.",
+        chain={"params": _NARROW, "preset": "hardened"},
+        load={"users": [_CROWD["users"][0], {**_CROWD["users"][1], "count": 2}]},
+        faults=[_bad_links(4, 28)],
+    ),
+    "forks-of-bidders": _scenario(
+        "Branches are given up; what an agent bids changes with each, and hardly anybody is asked about in a block.",
+        chain={"params": _TINY_CALENDAR | _FEW_QUERIES},
+        load={
+            "users": [
+                program(
+                    "price_oracle",
+                    200,
+                    [call("start", {"every": 20, "pair": "x"})],
+                    [call("push", {"random": [900, 9_000]})],
+                ),
+                program("bidding_agent", 1_000, [call("init", {"actor": 0})]),
+                program("heartbeat", 500, [_BEAT], [_BEAT], count=10),
+            ]
+        },
+        faults=[_bad_links(4, 28)],
+    ),
+    "bad-links": _scenario("Messages are late, lost and out of order.", faults=[_bad_links(4, 28)]),
+    "slow-network": _scenario(
+        "Messages take longer than every timeout.",
+        links={"latency_ms": 900.0, "jitter_ms": 200.0},
+        stop={"height": 30, "drain_blocks": 3, "timeout_s": 300},
+    ),
+    "idle-fault": _scenario(
+        "A fault that cannot take effect: links that lose nothing lose nothing for a while.",
+        faults=[{"kind": "degrade", "loss": 0.0, "from": ["validator-0"], "at_height": 8, "for_ms": 1_000}],
+    ),
+    "forger": _scenario("A validator forges certificates.", byzantine={3: ["signature-forger"]}),
+    **{behaviour: _scenario(description, byzantine={3: [behaviour]}) for behaviour, description in _LIES.items()},
+    "outsider": _scenario(
+        "Messages are late and lost; a validator that has left the committee votes all the same.",
+        validators={"epochs": [{"from_view": 4, "members": ["validator-0", "validator-1", "validator-2"]}]},
+        faults=[_bad_links(4, 28)],
+        byzantine={3: ["outsider"]},
+    ),
+    "understated-timeouts": _scenario(
+        "Messages are late and lost; a validator hides in timeout certificates which block is the highest certified.",
+        faults=[_bad_links(4, 28)],
+        byzantine={3: ["understated-timeouts"]},
+    ),
+    "lock-breaker": _scenario(
+        "A leader, at times twice in a row, builds below the certified block that HotStuff's timeouts name.",
+        consensus=_QUICK | {"leader_election": "random", "rebroadcast_ms": 1_000},
+        byzantine={3: ["lock-breaker"]},
+    ),
+    "pruning": _scenario(
+        "Much is written, little is kept, and commits of the state fail.",
+        load={
+            "users": [
+                {"workload": "flood", "interval_ms": 300, "options": {"timers": 30, "burn": 1_000, "spread_blocks": 4}},
+                {"workload": "churn", "count": 2, "interval_ms": 100, "options": {"timers": 20}},
+            ]
+        },
+        storage={"segment_kib": 8, "retained_heights": 8},
+        stop={"height": 46, "drain_blocks": 2, "timeout_s": 120},
+        faults=[
+            {"kind": "failed_sync", "of": "state", "target": f"validator-{at % 4}", "at_height": at, "down_ms": 400}
+            for at in range(24, 46)
+        ],
+    ),
+    "kept-blocks": _scenario(
+        "A validator is down for longer than its peers keep blocks, but for those that it lacks.",
+        storage={"segment_kib": 8, "retained_heights": 8, "keep_blocks": 8},
+        stop={"height": 60, "drain_blocks": 2, "timeout_s": 40},
+        faults=[_kill("validator-2", 10, 6_000)],
+    ),
+    "false-snapshot": _scenario(
+        "A validator loses its disk, and one of those that help it gives wrong chunks.",
+        faults=[_WIPED],
+        byzantine={0: ["false-snapshots"]},
+    ),
+    "unproved-snapshot": _scenario(
+        "A validator loses its disk, and the first that it asks offers a block that is not final.",
+        faults=[_WIPED],
+        byzantine={3: ["unproved-snapshot"]},
+    ),
+    "false-manifest": _scenario(
+        "A validator loses its disk, and the first that it asks offers another state.",
+        faults=[_WIPED],
+        byzantine={3: ["false-manifest"]},
+    ),
+    "unproved-blocks": _scenario(
+        "A validator is down for a while, and the first that it asks gives it a block that is not final.",
+        faults=[_kill("validator-2", 10, 2_500)],
+        byzantine={3: ["unproved-blocks"]},
+    ),
+    "lost-disk": _scenario(
+        "Messages are late and lost, and views fail, when a validator loses its disk.",
+        faults=[_bad_links(12, 26), {"kind": "wipe", "target": "validator-2", "at_height": 14, "down_ms": 500}],
+    ),
+    "upgrades": _scenario(
+        "Disks are slow; again and again all validators get other code, one after the other.",
+        faults=[_slow_disks(3, 29), *({"kind": "upgrade", "at_height": at, "down_ms": 20} for at in (5, 13, 21))],
+    ),
+    "long": _scenario(
+        "Long enough for journals to be replaced; validators are killed now and then.",
+        stop={"height": 150, "drain_blocks": 3, "timeout_s": 120},
+        faults=[_bad_links(60, 75), _bad_links(124, 140)]
+        + [_kill("leader", height, 30) for height in (*range(64, 74, 3), *range(128, 139, 3))],
+    ),
+}
+"""By name: a scenario's sections, and which validators are byzantine."""
+
+
+def scenario_of(detection: Detection, mutant: str | None) -> Scenario:
+    """A detection's scenario with the mutant, or without one."""
+    sections = dict(DETECTION_SCENARIOS[detection.scenario])
+    byzantine: Mapping[int, list[str]] = sections.pop("byzantine", {})
+    nodes: list[Fields] = [{"byzantine": byzantine[i]} if i in byzantine else {} for i in range(VALIDATORS)]
+    for index in detection.mutated:
+        if mutant is not None and index not in byzantine:
+            nodes[index]["mutant"] = mutant
+    # Part of the chain's name, from which ids follow: with another, a seed provokes something else.
+    sections["name"] = f"hunt-{detection.scenario}"
+    section: Fields = sections.get("validators", {})
+    sections["validators"] = section | {"count": VALIDATORS, "nodes": nodes, "allow_more_faults": True}
+    sections["consensus"] = sections["consensus"] | {"protocol": detection.protocol}
+    return Scenario.model_validate(sections)

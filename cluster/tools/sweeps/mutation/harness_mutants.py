@@ -1,0 +1,181 @@
+"""Bugs in the harness itself: checks that are blind, and a fault that is believed to have had an effect.
+
+Nothing outside watches the harness, so what catches such a bug is a *known answer*: a run whose verdict is settled,
+because it has a planted bug, a fault that cannot take effect, or neither. A sound harness gives that answer, a mutated
+one another: the kill table would show a survivor. Only ``stampede mutants`` plants these, never a scenario.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cluster.audit.books import Books
+from cluster.audit.ledger.accounts import Accounts
+from cluster.audit.ledger.phase_rules import PhaseRules
+from cluster.audit.ledger.timer_register import TimerRegister
+from cluster.audit.safety.certified_chain import CertifiedChain
+from cluster.checks import run as checks
+from cluster.checks.agreement import check_state_roots
+from cluster.checks.safety import check_evidence
+from cluster.checks.verdict import Check, Verdict
+from cluster.common.outcome import Outcome
+from cluster.faults.engine import FaultEngine
+from cluster.faults.link_faults import Seen
+from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, RunCounter
+from cluster.record.run import RunRecord
+from cluster.simulation.watches.safety_monitor import broken
+
+Plant = Callable[[RunCounter], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAnswer:
+    """The verdict of one check of a run, as a sound harness gives it."""
+
+    detection: Detection
+    check: str
+    verdict: Outcome
+    mutant: str | None = None
+    """The planted bug in its validators."""
+    rule: str = ""
+    """Of the check ``safety``, the rule whose own verdict it is."""
+
+    @property
+    def words(self) -> str:
+        of = "a sound chain" if self.mutant is None else self.mutant
+        what = f"{self.check}: {self.rule}" if self.rule else self.check
+        return f"known answer: {what} {self.verdict} on {of}"
+
+    def given(self, record: RunRecord, verdict: Verdict) -> Outcome:
+        """The verdict that a harness gave."""
+        if not self.rule:
+            return verdict.check(self.check).verdict
+        assert record.monitor is not None, "mutants run in the simulator"
+        return Outcome.FAIL if broken(record.monitor, self.rule) else Outcome.PASS
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessMutant:
+    """A planted bug in the harness."""
+
+    name: str
+    description: str
+    answer: KnownAnswer
+    plant: Plant
+    """Plants it for a while; the counter counts how often the mutated line runs."""
+
+    @property
+    def area(self) -> Area:
+        return Area.HARNESS
+
+    @property
+    def detection(self) -> Detection:
+        return self.answer.detection
+
+
+@contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    original = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _blind_check(original: Callable[[Books], Check]) -> Plant:
+    """One of the checks passes whatever it is shown."""
+    name = original.__name__.removeprefix("check_")
+
+    def plant(counter: RunCounter) -> AbstractContextManager[None]:
+        def blind(_books: Books) -> Check:
+            counter.ran()
+            return Check(name, Outcome.PASS, "nothing was compared")
+
+        sighted = checks.CHECKS
+        return _replaced(checks, "CHECKS", tuple(blind if check is original else check for check in sighted))
+
+    return plant
+
+
+def _always_answers(owner: Any, name: str, answer: Any) -> Plant:
+    """A function of the harness gives the same answer, whatever it is shown."""
+
+    def plant(counter: RunCounter) -> AbstractContextManager[None]:
+        def blind(*_: object) -> Any:
+            counter.ran()
+            return answer
+
+        return _replaced(owner, name, blind)
+
+    return plant
+
+
+def _burns_twice(counter: RunCounter) -> AbstractContextManager[None]:
+    pay = Accounts.pay
+
+    def pays(accounts: Accounts, payer: bytes, burned: int, tip: int = 0) -> None:
+        pay(accounts, payer, burned, tip)
+        accounts.burned += burned
+        counter.runs += burned > 0
+
+    return _replaced(Accounts, "pay", pays)
+
+
+HARNESS_MUTANTS: dict[str, HarnessMutant] = {
+    mutant.name: mutant
+    for mutant in (
+        HarnessMutant(
+            "compares-no-roots",
+            "the check of state roots compares nothing, and passes",
+            KnownAnswer(Detection("calm", ONE), "state_roots", Outcome.FAIL, "wrong-balance"),
+            _blind_check(check_state_roots),
+        ),
+        HarnessMutant(
+            "reads-no-evidence",
+            "the check of evidence reads no proof, and passes",
+            KnownAnswer(Detection("bad-links", ALL), "evidence", Outcome.FAIL, "finalizes-after-nullify"),
+            _blind_check(check_evidence),
+        ),
+        HarnessMutant(
+            "monitor-without-certificates",
+            "the monitor takes every certificate for signed",
+            KnownAnswer(Detection("calm", ALL), "safety", Outcome.FAIL, "quorum-of-2f", "certificates"),
+            _always_answers(CertifiedChain, "_is_signed", True),
+        ),
+        HarnessMutant(
+            "monitor-without-ancestry",
+            "the monitor looks at no final block's ancestry",
+            KnownAnswer(Detection("bad-links", ALL), "safety", Outcome.FAIL, "skips-without-nullification", "ancestry"),
+            _always_answers(CertifiedChain, "_ancestry_problems", ()),
+        ),
+        HarnessMutant(
+            "books-without-work-conservation",
+            "the books do not look for timers that were passed over",
+            KnownAnswer(Detection("calm", ALL), "timers", Outcome.FAIL, "passes-over-the-second"),
+            _always_answers(PhaseRules, "check_nothing_was_passed_over", None),
+        ),
+        HarnessMutant(
+            "books-without-fire-times",
+            "the books never look at when a timer fires",
+            KnownAnswer(Detection("calm", ()), "coverage", Outcome.PASS),
+            _always_answers(TimerRegister, "_check_fire_time", None),
+        ),
+        HarnessMutant(
+            "books-burn-twice",
+            "the books count what is burned twice",
+            KnownAnswer(Detection("calm", ()), "conservation", Outcome.PASS),
+            _burns_twice,
+        ),
+        HarnessMutant(
+            "effect-without-observation",
+            "a fault of links counts as having taken effect, whatever was observed",
+            KnownAnswer(Detection("idle-fault", ()), "faults", Outcome.INCONCLUSIVE),
+            _always_answers(FaultEngine, "_observe_links", Seen(True, "it was there")),
+        ),
+    )
+}
+"""By name."""

@@ -1,0 +1,77 @@
+"""The numbers of a plan's users: each is at one Locust process at most."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
+
+
+class Claim(NamedTuple):
+    """A user's number, which is nobody else's until it is given back."""
+
+    number: int
+    is_first: bool
+    """Nobody had it before."""
+
+
+class Numbers(Protocol):
+    """Where a process has the numbers of its users from."""
+
+    def take(self) -> Claim:
+        """The next one; waits until there is one."""
+
+    def give_back(self, number: int) -> None:
+        """Its user has stopped."""
+
+
+class OwnNumbers:
+    """The numbers of a process that shares its users with no other one."""
+
+    def __init__(self, numbers: Collection[int]) -> None:
+        self._first = deque(numbers)
+        self._again: deque[int] = deque()
+
+    def take(self) -> Claim:
+        return Claim(self._first.popleft(), True) if self._first else Claim(self._again.popleft(), False)
+
+    def give_back(self, number: int) -> None:
+        self._again.append(number)
+
+
+class NumberPool:
+    """The numbers of a plan's users, each at one worker at most. Claims wait until a number is free."""
+
+    def __init__(self, count: int) -> None:
+        self._free = deque(Claim(number, True) for number in range(count))
+        self._holders: dict[int, str] = {}
+        self._waiting: deque[str] = deque()
+
+    @property
+    def holders(self) -> set[str]:
+        """The workers that have a number or wait for one."""
+        return {*self._holders.values(), *self._waiting}
+
+    def claim(self, worker: str) -> None:
+        self._waiting.append(worker)
+
+    def release(self, worker: str, number: int) -> None:
+        """A worker gives a number back, if it still has it."""
+        if self._holders.get(number) == worker:
+            del self._holders[number]
+            self._free.append(Claim(number, False))
+
+    def lose(self, worker: str) -> None:
+        """A worker is lost."""
+        self._waiting = deque(other for other in self._waiting if other != worker)
+        for number in [number for number, holder in self._holders.items() if holder == worker]:
+            self.release(worker, number)
+
+    def granted(self) -> list[tuple[str, Claim]]:
+        """Claims that can be answered now, in the order in which they came."""
+        answers = []
+        while self._free and self._waiting:
+            worker, claim = self._waiting.popleft(), self._free.popleft()
+            self._holders[claim.number] = worker
+            answers.append((worker, claim))
+        return answers

@@ -1,0 +1,91 @@
+"""The user's own code in a Locust process.
+
+An exception of a workload ends the load, and says why. Locust starts users, and the time of a shape, before the
+testnet is up: those of one's own wait until the load begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+
+import gevent  # type: ignore[import-untyped]
+from locust import LoadTestShape, User
+from locust.env import Environment
+from locust.runners import MasterRunner, WorkerRunner
+
+from loadgen.share import Share
+from loadgen.workloads import WorkloadError
+
+LATER: Final = "http://0.0.0.0"
+"""The host of users that have none, until there is a testnet."""
+BROKEN: Final = "stampede_broken"
+"""To the master: a workload has raised an exception at a worker."""
+
+
+def end_when_broken(environment: Environment, notice: Callable[[str], None], exit_code: int) -> list[str]:
+    """End the load once a workload raises an exception, here or at a worker.
+
+    Returns the list that holds the exception's line from then on.
+    """
+    runner, lines = environment.runner, list[str]()
+    assert runner is not None
+
+    def end(line: str) -> None:
+        if not lines:
+            lines.append(line)
+            notice(line)
+            environment.process_exit_code = exit_code
+            gevent.spawn(runner.quit)
+
+    def on_user_error(exception: BaseException, **_: Any) -> None:
+        if not isinstance(exception, WorkloadError):
+            return
+        if isinstance(runner, WorkerRunner):
+            runner.send_message(BROKEN, {"line": str(exception)})
+        else:
+            end(str(exception))
+
+    if isinstance(runner, MasterRunner):
+        runner.register_message(BROKEN, lambda msg, **_: end(msg.data["line"]))
+    environment.events.user_error.add_listener(on_user_error)
+    return lines
+
+
+def begin_with_load(kind: type[User], share: Callable[[], Share]) -> None:
+    """Let users of this class begin when the load does. Without a host of their own they get a validator each.
+
+    ``share`` returns the process's part of the load, and waits until there is one.
+    """
+    on_start, numbers = kind.on_start, count()
+    if kind.host is None:
+        kind.host = LATER
+
+    def wait_and_start(user: User) -> None:
+        load = share()
+        load.has_begun.wait()
+        if user.host == LATER:
+            user.host = user.environment.host or load.endpoints[next(numbers) % len(load.endpoints)]
+            client: Any = getattr(user, "client", None)
+            if hasattr(client, "base_url"):
+                client.base_url = user.host
+        on_start(user)
+
+    kind.on_start = wait_and_start  # type: ignore[assignment, method-assign]
+
+
+def hold_shape(shape: LoadTestShape, has_begun: Callable[[], bool]) -> None:
+    """Let a shape's time begin when the load does; until then there are no users."""
+    tick, is_held = shape.tick, True
+
+    def held_tick() -> Any:
+        nonlocal is_held
+        if is_held and not has_begun():
+            return 0, 1
+        if is_held:
+            is_held = False
+            shape.reset_time()
+        return tick()
+
+    shape.tick = held_tick  # type: ignore[method-assign]

@@ -1,0 +1,176 @@
+"""One Locust process's part of a load: its users, what they have in common, and what is counted of them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from gevent.event import Event  # type: ignore[import-untyped]
+from locust.stats import StatsError
+
+from loadgen.numbers import Numbers
+from loadgen.runplan import RunPlan, Statistics, bounded_reasons
+from loadgen.signing import SigningPool
+from loadgen.workloads import LoadUser
+from loadgen.workloads.user import Outgoing
+
+MAX_TOLD_APART: Final = 1_000
+"""Different errors or rejections that are kept while running."""
+
+
+class LoadClock:
+    """The time since the load began. It does not jump when somebody sets the machine's clock."""
+
+    def __init__(self, elapsed_ms: int = 0) -> None:
+        """The load began ``elapsed_ms`` ago."""
+        self.began_epoch_ms: Final = int(time.time() * 1_000) - elapsed_ms
+        self._began_s = time.monotonic() - elapsed_ms / 1_000
+
+    @classmethod
+    def going_on_since(cls, began_epoch_ms: int | None) -> LoadClock:
+        """Of a load that goes on, or else begins now."""
+        return cls(0 if began_epoch_ms is None else max(0, int(time.time() * 1_000) - began_epoch_ms))
+
+    def now_ms(self) -> int:
+        return int((time.monotonic() - self._began_s) * 1_000)
+
+
+class Client(NamedTuple):
+    """Users whose requests one Locust user makes."""
+
+    number: int
+    """Position among the clients of the plan, from 0 on."""
+    users: list[LoadUser]
+
+
+class Share:
+    """A process's part of a load."""
+
+    def __init__(self, plan: RunPlan, numbers: Numbers) -> None:
+        self._population = plan.population()
+        self._signing = SigningPool(plan.seed, plan.load.signers) if plan.load.signers else None
+        self._goes_on_since_ms = plan.began_epoch_ms
+        self._numbers = numbers
+        self._clients: dict[int, Client] = {}
+        """Those that run here, by number."""
+        self.endpoints: list[str] = []
+        """The validators; none while they are not known."""
+        self.turns = 0
+        """Turns that are being taken at this moment."""
+        self._is_started = False
+        self.has_begun = Event()
+        self.clock = LoadClock()
+        self.chain: dict[str, Any] | None = None
+        """Height, basefees and backlog of the newest final block that a validator has reported."""
+        self.chain_asked_at = float("-inf")
+        self._stats = Statistics()
+        self._errors: Counter[str] = Counter()
+        self._rejections: Counter[str] = Counter()
+
+    def know(self, endpoints: list[str]) -> None:
+        """The validators are known, or have moved."""
+        is_first, self.endpoints = not self.endpoints, endpoints
+        if is_first and self._is_started:
+            self.begin()
+
+    def is_going_on(self) -> bool:
+        """Whether the load has begun."""
+        return bool(self.has_begun.is_set())
+
+    def start(self, **_: Any) -> None:
+        """Locust has started a test: the load begins as soon as the validators are known."""
+        self._is_started = True
+        if self.endpoints:
+            self.begin()
+
+    def begin(self, elapsed_ms: int = 0) -> None:
+        """The load begins, or began so long ago at other processes."""
+        self.clock = LoadClock(elapsed_ms) if elapsed_ms else LoadClock.going_on_since(self._goes_on_since_ms)
+        self.has_begun.set()
+
+    def end(self, **_: Any) -> None:
+        """The load ends: turns that wait now will not be taken."""
+        self._is_started = False
+        self._end_users(*self._clients.values())
+        self.has_begun.clear()
+
+    # --- users ---
+
+    def take_client(self) -> Client:
+        """The next client, as soon as the load has begun and there is one."""
+        self.has_begun.wait()
+        number, is_first = self._numbers.take()
+        users = self._population.build_users_of(number)
+        client = self._clients[number] = Client(number, users)
+        for user in users:
+            user.measure(self._stats.sends, self._population.titles[user.number], self.clock.began_epoch_ms)
+            if not is_first or self._goes_on_since_ms is not None:
+                user.begin(self.clock.now_ms())
+        return client
+
+    def has_client(self, client: Client) -> bool:
+        """Whether a client is this process's and no other's."""
+        return self._clients.get(client.number) is client
+
+    def give_back(self, client: Client) -> None:
+        """A client stops; another process may have it."""
+        if self.has_client(client):
+            self._end_users(client)
+            del self._clients[client.number]
+            self._numbers.give_back(client.number)
+
+    def revoke(self) -> None:
+        """Other processes have taken over all clients."""
+        self._end_users(*self._clients.values())
+        self._clients.clear()
+
+    def _end_users(self, *clients: Client) -> None:
+        if self.has_begun.is_set():
+            for client in clients:
+                for user in client.users:
+                    user.end(self.clock.now_ms())
+
+    def sign(self, batch: Sequence[tuple[LoadUser, Outgoing]]) -> None:
+        """Sign what users want to send."""
+        if self._signing is not None:
+            self._signing.sign([outgoing for _, outgoing in batch])
+            return
+        for user, outgoing in batch:
+            user.sign(outgoing)
+
+    # --- counting ---
+
+    def count_request(
+        self, request_type: str, name: str, response_time: float, exception: Exception | None = None, **_: Any
+    ) -> None:
+        """A request has ended."""
+        at_ms = self.clock.began_epoch_ms + self.clock.now_ms()
+        self._stats.requests += 1
+        self._stats.timeline.requested(at_ms)
+        if exception is None:
+            self._stats.timeline.answered(at_ms, response_time)
+        else:
+            self._stats.failures += 1
+            self._stats.timeline.failed(at_ms)
+            _count(self._errors, f"{request_type} {name}: {StatsError.parse_error(exception)}")
+
+    def count_answers(self, reasons: list[str | None]) -> None:
+        """A validator answered for transactions: it took them, or refused them for a reason."""
+        self._stats.transactions_sent += len(reasons)
+        for reason in reasons:
+            if reason is not None:
+                self._stats.transactions_rejected += 1
+                _count(self._rejections, reason)
+
+    def statistics(self) -> Statistics:
+        """Everything that was counted so far."""
+        self._stats.errors = bounded_reasons(self._errors)
+        self._stats.rejections = bounded_reasons(self._rejections)
+        return self._stats
+
+
+def _count(counts: Counter[str], reason: str) -> None:
+    if reason in counts or len(counts) < MAX_TOLD_APART:
+        counts[reason] += 1

@@ -1,0 +1,1 @@
+"""Attacks by bidding agents, and on the budget of their queries."""

@@ -1,0 +1,80 @@
+"""The parts of attacks by bidding agents: a Python actor whose timers its own agent prices."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from textwrap import indent
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from loadgen.workloads.attacks.base import invoke
+from loadgen.workloads.base import Intent, Observation, Options, Workload
+
+PROGRAM: Final = '''
+class Bidder(Actor):
+    """Has timers that its own agent bids for."""
+
+    def plan(self, payload):
+        assert self.sender == self.deployer, "only the owner"
+        for number in range(payload["timers"]):
+            height = self.height + 1 + number % payload["spread"]
+            expires_at = height + payload["wait"]
+            self.schedule(height, payload["burn"], "work", gas_limit=payload["gas"], expires_at=expires_at)
+
+    def work(self, payload):
+        assert self.sender == self.address, "only the timer"
+        self.burn(payload)
+
+    def get_gas_bid(self, context):
+'''
+SCHEDULE_CYCLES: Final = 3_500
+"""Of a timer in a plan, at most."""
+TIMER_CELLS: Final = 32
+"""Of a timer's payload, at most."""
+FIRE_CYCLES: Final = 4_000
+"""Of a fire, besides its work."""
+
+
+class BiddingOptions(Options):
+    """Options of attacks by bidding agents."""
+
+    timers: Annotated[int, Field(ge=1, le=250)] = 32
+    """Timers per turn."""
+    spread_blocks: Annotated[int, Field(ge=1, le=1_000)] = 4
+    """They become due in 1 to this many blocks."""
+    wait_blocks: Annotated[int, Field(ge=0, le=10_000)] = 20
+    """Blocks that a due timer waits before it expires; its agent is asked in each of them."""
+    burn: Annotated[int, Field(ge=0, le=200_000)] = 5_000
+    """Cycles of work per fire."""
+
+
+class Bidding(Workload[BiddingOptions]):
+    """Schedules timers whose fees are left to the agent, as many as there is room for."""
+
+    options_type: ClassVar[type[Options]] = BiddingOptions
+    is_attack: ClassVar[bool] = True
+
+    @classmethod
+    def actor_code(cls, options: Options) -> str:
+        assert isinstance(options, BiddingOptions)
+        return PROGRAM + indent(cls.bid(options), " " * 8) + "\n"
+
+    @classmethod
+    @abstractmethod
+    def bid(cls, options: BiddingOptions) -> str:
+        """The statements of the agent's handler."""
+
+    def intents(self, observation: Observation) -> list[Intent]:
+        options = self.options
+        size = min(options.timers, self.member.timer_room(observation))
+        if not size:
+            return []
+        plan = {
+            "timers": size,
+            "spread": options.spread_blocks,
+            "wait": options.wait_blocks,
+            "burn": options.burn,
+            "gas": FIRE_CYCLES + options.burn,
+        }
+        return [invoke(self.member, "plan", plan, SCHEDULE_CYCLES * (1 + size), TIMER_CELLS * (1 + size))]

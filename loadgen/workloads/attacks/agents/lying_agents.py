@@ -1,0 +1,23 @@
+"""Lying agents: bidding agents that bid what their owner does not have."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from loadgen.workloads.attacks.agents.base import Bidding, BiddingOptions
+
+
+class LyingAgents(Bidding):
+    """Its agent bids the highest price that there is."""
+
+    name: ClassVar[str] = "lying-agents"
+    goal: ClassVar[str] = (
+        "timers that claim to pay more than everybody stand first in every block, and can pay for nothing"
+    )
+    defence: ClassVar[str] = (
+        "solvency is judged at a timer's turn; what cannot pay is destroyed on `TIMER_GC_CYCLES`, not on the lane"
+    )
+
+    @classmethod
+    def bid(cls, options: BiddingOptions) -> str:
+        return 'return {"max_fee_per_cycle": 2**96 - 1, "max_priority_fee_per_cycle": 2**96 - 1}'

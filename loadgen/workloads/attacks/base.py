@@ -1,0 +1,119 @@
+"""The parts that attacks share: bursts of timers, heights to aim at, calls of Python actors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Annotated, Any, ClassVar, Final, TypeVar
+
+from pydantic import Field
+
+from loadgen.workloads.base import Intent, Member, Observation, Options, OptionsT, Workload
+from loadgen.workloads.script import Operation, Script, attempt, burn, fire_gas_limit, schedule_at
+from validator.chain.transactions import Call
+from validator.pvm.runtime.values import encode_value
+
+SLACK_BLOCKS: Final = 4
+"""From the block that a user knows of to the one that holds its transaction, at most, as long as blocks have room."""
+FIELD_LIMIT: Final = 2**96 - 1
+CALL_GAS_LIMIT: Final = 100_000
+"""Cycles of a Python actor's call besides its work; what is not used is given back."""
+CALL_CELLS_LIMIT: Final = 1_000
+"""Cells of a Python actor's call besides the timers that it schedules."""
+
+
+class BurstOptions(Options):
+    """Options of bursts of timers."""
+
+    timers: Annotated[int, Field(ge=1, le=1_000)] = 100
+    """Timers per turn."""
+    every_blocks: Annotated[int, Field(ge=1, le=10_000)] = 20
+    """Timers become due at multiples of this height, whoever schedules them."""
+    max_fee_percent: Annotated[int, Field(ge=100, le=100_000)] = 400
+    """Fee limit of a timer, in percent of the lane price that its user knows."""
+    tip_percent: Annotated[int, Field(ge=0, le=100_000)] = 0
+    """Tip of a timer, in percent of that price."""
+
+
+BurstOptionsT = TypeVar("BurstOptionsT", bound=BurstOptions)
+
+
+class Burst(Workload[BurstOptionsT]):
+    """Each turn schedules equal timers for the next multiple of ``every_blocks``, as far as there is room."""
+
+    is_attack: ClassVar[bool] = True
+
+    def intents(self, observation: Observation) -> list[Intent]:
+        size = min(self.options.timers, self.member.timer_room(observation))
+        height = next_multiple(self.options.every_blocks, observation.height + SLACK_BLOCKS)
+        return [self.member.call([attempt(self.timer(height, observation))] * size)] if size else []
+
+    @abstractmethod
+    def payload(self) -> Script:
+        """The work of a fire."""
+
+    def gas_limit(self, payload: Script) -> int:
+        """The cycles that a fire may use: as many as its work takes."""
+        return fire_gas_limit(payload, self.member.parameters)
+
+    def expires_at(self, height: int) -> int | None:
+        """When a timer of a height expires; by default as late as can be."""
+        return None
+
+    def timer(self, height: int, observation: Observation) -> Operation:
+        """The operation that schedules a timer for a height."""
+        payload, expires_at = self.payload(), self.expires_at(height)
+        fields = {} if expires_at is None else {"expires_at": expires_at}
+        max_fee, tip = fees(self.options, self.member.lane_price(observation))
+        return schedule_at(
+            height,
+            payload,
+            gas_limit=self.gas_limit(payload),
+            max_fee_per_cycle=max_fee,
+            max_priority_fee_per_cycle=tip,
+            **fields,
+        )
+
+
+class Programmed(Workload[OptionsT]):
+    """An attack whose actor is a Python program."""
+
+    is_attack: ClassVar[bool] = True
+    program: ClassVar[str]
+
+    @classmethod
+    def actor_code(cls, options: Options) -> str:
+        return cls.program
+
+
+def fees(options: BurstOptions, lane_price: int) -> tuple[int, int]:
+    """The fee limit and the tip of a timer; the limit has room for both its percentages."""
+    tip = min(lane_price * options.tip_percent // 100, FIELD_LIMIT)
+    return min(lane_price * options.max_fee_percent // 100 + tip, FIELD_LIMIT), tip
+
+
+def next_multiple(step: int, least: int) -> int:
+    """The first multiple of a step that is not below ``least``."""
+    return -(-least // step) * step
+
+
+def largest_fire_gas(member: Member) -> int:
+    """The most cycles that a fire may ask for."""
+    return member.parameters.max_cycles_per_fire_auction_phase
+
+
+def largest_work(member: Member) -> Script:
+    """Work that takes all of these cycles, and no cells."""
+    base = fire_gas_limit([burn(0)], member.parameters)
+    return [burn(max(0, largest_fire_gas(member) - base))]
+
+
+def invoke(
+    member: Member, handler: str, payload: Any, gas_limit: int = CALL_GAS_LIMIT, cells_limit: int = CALL_CELLS_LIMIT
+) -> Intent:
+    """An intent that calls a handler of the user's actor, which is a Python program, within the user lane."""
+    wire, parameters = encode_value(payload), member.parameters
+    return Intent(
+        Call(member.actor, handler, wire),
+        min(parameters.tx_base_cycles + gas_limit, parameters.lane_user_cycles),
+        min(len(wire) + cells_limit, parameters.lane_user_cells),
+    )

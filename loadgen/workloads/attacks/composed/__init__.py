@@ -1,0 +1,1 @@
+"""The composed attack: all means of the other attacks in one workload, by its options."""

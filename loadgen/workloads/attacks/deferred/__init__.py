@@ -1,0 +1,1 @@
+"""Attacks on what runs later: messages, mailboxes and jobs."""

@@ -1,0 +1,1 @@
+"""Attacks on prices: the lane's basefee and tips."""

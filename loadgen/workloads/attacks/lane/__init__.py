@@ -1,0 +1,1 @@
+"""Attacks on the timer lane: who gets how much of it."""

@@ -1,0 +1,1 @@
+"""Attacks on the mempool and the user lane."""

@@ -1,0 +1,25 @@
+"""The parts that attacks on the mempool share: transactions that lie in it and cannot run."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from loadgen.workloads.base import Intent, Member, Observation, Terms
+from validator.chain.transactions import Transfer
+from validator.primitives.types import PRICE_LIMIT
+
+FEE_HEADROOM: Final = 4
+"""A transaction bids this many times the observed basefee, like those of honest users."""
+MAX_NONCES: Final = 256
+"""Nonces from the account's on that a mempool takes."""
+
+
+def terms(nonce: int, observation: Observation) -> Terms:
+    """Terms with the least tip."""
+    cycle, cell = FEE_HEADROOM * observation.basefee_cycle + 1, FEE_HEADROOM * observation.basefee_cell
+    return Terms(nonce, min(cycle, PRICE_LIMIT - 1), 1, min(cell, PRICE_LIMIT - 1))
+
+
+def payment(member: Member, stated: Terms | None = None) -> Intent:
+    """A payment of one unit to the user itself."""
+    return Intent(Transfer(member.address), member.parameters.tx_base_cycles, 0, value=1, terms=stated)

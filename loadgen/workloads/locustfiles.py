@@ -1,0 +1,111 @@
+"""Locust users and a shape of one's own: Locustfiles beside the scenario, which run beside the load's users.
+
+Whoever reads the scenario file puts the texts in the place of the paths. Only Locust's processes execute them; whoever
+reads a scenario looks at their syntax alone, for Locust patches the process that imports it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+from pydantic import Field, model_validator
+
+from loadgen.workloads.actor_program import PROGRAM_SUFFIX
+from loadgen.workloads.base import Options
+from loadgen.workloads.own import place_of
+
+NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
+SHAPE: Final = "LoadTestShape"
+"""The base class of a shape, in Locust."""
+CHAIN_USERS: Final = "stampede_users"
+"""The module by which Locust learns of the load's users."""
+TAKEN_NAMES: Final = frozenset({CHAIN_USERS, "gevent", "loadgen", "validator", *sys.stdlib_module_names})
+"""Modules that a file of this name would hide."""
+
+
+class OwnLocustfile(Options):
+    """A Locustfile of one's own. A scenario file has its path in its place."""
+
+    name: Annotated[str, Field(pattern=NAME_PATTERN)]
+    """The file's name, without ``.py``."""
+    source: Annotated[str, Field(min_length=1, max_length=100_000)]
+    """The file's text."""
+
+    @property
+    def file(self) -> str:
+        """The file's name."""
+        return f"{self.name}{PROGRAM_SUFFIX}"
+
+
+class OwnLocust(Options):
+    """Locust users and a shape of one's own. In a scenario file, the path of a file or a list of such is enough."""
+
+    files: Annotated[list[OwnLocustfile], Field(min_length=1, max_length=16)]
+    """The Locustfiles."""
+    users: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """How many users of one's own there are; by default one, or as many as the shape says."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, given: Any) -> Any:
+        if isinstance(given, str):
+            return {"files": [given]}
+        return {"files": given} if isinstance(given, list) else given
+
+    @model_validator(mode="after")
+    def _is_one_load(self) -> OwnLocust:
+        known, shapes = {SHAPE}, list[str]()
+        for place, file in enumerate(self.files):
+            if file.name in TAKEN_NAMES:
+                raise ValueError(
+                    f"files[{place}]: {file.file} would hide the module {file.name}; expected another name"
+                )
+            if file.name in [other.name for other in self.files[:place]]:
+                raise ValueError(f"files[{place}]: two files are named {file.file}; expected different names")
+            try:
+                tree = ast.parse(file.source, file.file)
+            except SyntaxError as error:
+                raise ValueError(f"files[{place}]: {place_of(file.file, error.lineno)}: {error.msg}") from None
+            shapes += [f"{name} in {file.file}" for name in _shapes(tree, known)]
+        if len(shapes) > 1:
+            raise ValueError(f"files: expected one {SHAPE} at most, got {', '.join(shapes)}")
+        if shapes and self.users is not None:
+            raise ValueError(f"users: the shape ({shapes[0]}) says how many there are; expected none")
+        return self
+
+    @property
+    def user_count(self) -> int:
+        """How many users there are besides those of the load, unless a shape says so."""
+        return self.users or 1
+
+
+def _shapes(tree: ast.Module, known: set[str]) -> Iterator[str]:
+    """The shapes that a file defines; those that others extend, too, are ``known`` from then on."""
+    for node in tree.body:
+        match node:
+            case ast.ImportFrom(names=names):
+                known |= {alias.asname for alias in names if alias.asname and alias.name in known}
+            case ast.ClassDef(name=name, bases=bases) if known & {_last_part(base) for base in bases}:
+                known.add(name)
+                if not any(_is_abstract(statement) for statement in node.body):
+                    yield name
+
+
+def _last_part(base: ast.expr) -> str:
+    """The last part of a dotted name, empty if it is none."""
+    match base:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+    return ""
+
+
+def _is_abstract(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id="abstract")], value=ast.Constant(value=True)):
+            return True
+        case ast.AnnAssign(target=ast.Name(id="abstract"), value=ast.Constant(value=True)):
+            return True
+    return False

@@ -1,0 +1,17 @@
+"""A cluster of four hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.live.kubernetes.api_server import FakeCluster, kubernetes_api, pod_of_host
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with kubernetes_api() as found:
+        found.add(*(pod_of_host(number, f"machine-{number % 2}") for number in range(4)))
+        found.add(pod_of_host(1, instance="another"))
+        yield found

@@ -1,0 +1,83 @@
+"""Blocks of a live testnet go on at the same rate while its validators' endpoints are attacked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cluster.checks.run import check_run
+from cluster.common.outcome import Outcome
+from cluster.live.driver.driver import run_live
+from cluster.record.run import Sample
+from cluster.scenario import Scenario
+from cluster.tools.load.dos.measures import Window, block_rate
+from tests.cluster.live.test_live_run import PAIR
+from tests.cluster.live.web import hostile_process
+
+pytestmark = [pytest.mark.live, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[4]
+WAIT_SECONDS = 60.0
+SAME: Final = 0.75
+"""The share of the block rate that must stay."""
+QUIET, HOSTILE, PAUSED = Window(16, 40), Window(46, 75), Window(81, 100)
+PAUSE = {"kind": "pause", "target": "validator-1", "at_height": PAUSED.first + 1, "for_ms": 8_000}
+"""The planted fault: a validator that stands still, as one would that is busy with its clients."""
+CONSENSUS = {**PAIR["consensus"], "block_interval_ms": 400, "leader_timeout_ms": 1_500, "advance_timeout_ms": 2_500}
+"""So slow that the blocks' rate is that of the interval, and not that of the machine's other work."""
+PLAN: dict[str, Any] = {
+    **PAIR,
+    "consensus": CONSENSUS,
+    "faults": [PAUSE],
+    "stop": {"height": PAUSED.last, "drain_blocks": 3, "timeout_s": 300},
+}
+
+
+class HostileClient:
+    """Starts and ends the process by the run's height."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process: subprocess.Popen[str] | None = None
+        self.statuses: dict[str, int] = {}
+
+    def look(self, sample: Sample) -> None:
+        height = max(each or 0 for each in sample.heights)
+        if self._process is None and QUIET.last <= height < HOSTILE.first:
+            self._start()
+        elif height >= HOSTILE.last:
+            self.end()
+
+    def _start(self) -> None:
+        endpoints = json.loads((self._folder / "endpoints.json").read_text(encoding="utf-8"))
+        ports = [validator["url"].rpartition(":")[2] for validator in endpoints["validators"]]
+        command = [sys.executable, "-m", hostile_process.__name__, *ports]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+    def end(self) -> None:
+        if self._process is not None and not self.statuses:
+            self._process.terminate()
+            self.statuses = json.loads(self._process.communicate(timeout=WAIT_SECONDS)[0])
+
+
+def test_blocks_go_on_under_hostile_requests(tmp_path: Path) -> None:
+    client = HostileClient(tmp_path)
+    try:
+        record = run_live(Scenario.model_validate(PLAN), 1, "test", tmp_path, client.look)
+    finally:
+        client.end()
+    rates = [block_rate(record.first_finalizations, window) for window in (QUIET, HOSTILE, PAUSED)]
+    quiet, hostile, paused = (rate or 0.0 for rate in rates)
+    seen = f"{quiet:.2f} blocks/s without, {hostile:.2f} under {client.statuses}, {paused:.2f} with the fault"
+    answers = sum(count for status, count in client.statuses.items() if status.isdecimal())
+    assert answers > 1_000 and client.statuses.get("500", 0) == 0, seen
+    assert hostile >= SAME * quiet, seen
+    assert paused < SAME * quiet, seen
+    verdict = check_run(record)
+    wrong = [f"{check.name}: {check.detail}" for check in verdict.checks if check.verdict is not Outcome.PASS]
+    assert verdict.outcome is Outcome.PASS, wrong

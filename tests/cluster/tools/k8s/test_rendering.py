@@ -1,0 +1,172 @@
+"""``stampede k8s render``: a stream, a folder, and what is refused in one line."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cluster.common.errors import ExitCode
+from cluster.scenario import load_scenario
+from cluster.tools.cli.main import main
+from cluster.tools.k8s.render import Deployment, manifests
+from cluster.tools.k8s.render.text import KUSTOMIZATION_FILE, stream, yaml_text
+from cluster.tools.sweeps.commands import seed_range
+
+
+def render(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, Any]]:
+    assert main(["k8s", "render", *options]) == ExitCode.PASS
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def entrypoint(found: list[dict[str, Any]]) -> str:
+    (job,) = (each for each in found if each["kind"] == "RayJob")
+    return str(job["spec"]["entrypoint"])
+
+
+def test_a_scenario_becomes_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    found = render(capsys, "smoke", "--namespace", "tests")
+    text = (load_file := Path(__file__).resolve().parents[4] / "scenarios" / "smoke.yaml").read_text()
+    deployment = Deployment("smoke", "tests", ("run", "/etc/stampede/scenario.yaml"), text)
+    assert found == manifests(load_scenario(load_file), deployment), "with the file's comments"
+
+
+def test_a_folder_has_a_file_for_each_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "new" / "manifests"
+    assert main(["k8s", "render", "smoke", "--out", str(folder), "--monitoring", "--name", "mine"]) == ExitCode.PASS
+    assert f"kubectl apply --kustomize {folder}" in capsys.readouterr().out
+    page = yaml.safe_load((folder / KUSTOMIZATION_FILE).read_text())
+    assert sorted([*page["resources"], KUSTOMIZATION_FILE]) == sorted(path.name for path in folder.iterdir())
+    found = [yaml.safe_load((folder / name).read_text()) for name in page["resources"]]
+    assert found == render(capsys, "smoke", "--monitoring", "--name", "mine")
+
+
+def test_a_folder_has_nothing_of_an_earlier_rendering(tmp_path: Path) -> None:
+    for count in (7, 4):
+        options = ["--set", f"validators={count}", "--name", "mine", "--out", str(tmp_path)]
+        assert main(["k8s", "render", "smoke", "--set", "faults=[]", *options]) == ExitCode.PASS
+        assert len(list(tmp_path.glob("persistentvolumeclaim-mine-host-*.yaml"))) == count
+        (tmp_path / "values.yaml").write_text("mine: true\n")
+    assert (tmp_path / "values.yaml").exists(), "the user's own file"
+
+
+def test_a_changed_scenario_travels_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("extends: base.yaml\nname: own_one\n")
+    (tmp_path / "base.yaml").write_text("name: base\nstop: {height: 9}\n")
+    found = render(capsys, str(own), "--set", "kubernetes.load.pods=2", "--set", "stop.timeout_s=60")
+    (config,) = (each for each in found if each["kind"] == "ConfigMap")
+    assert config["metadata"]["name"] == "own-one-scenario"
+    assert yaml.safe_load(config["data"]["scenario.yaml"]) == {
+        "name": "own_one",
+        "stop": {"height": 9, "timeout_s": 60},
+        "kubernetes": {"load": {"pods": 2}},
+    }
+
+
+def test_commands_of_the_driver(capsys: pytest.CaptureFixture[str]) -> None:
+    drill = render(capsys, "smoke", "--command", "drill", "outage", "--set", "kubernetes.image=mine:1")
+    assert entrypoint(drill) == "stampede drill outage"
+    assert {"image": "mine:1"}.items() <= drill[-1]["spec"]["submitterPodTemplate"]["spec"]["containers"][0].items()
+    assert "ConfigMap" not in {each["kind"] for each in drill}, "a drill makes its scenario"
+    by_pods = render(capsys, "smoke", "--command", "drill", "outage", "how=pod", "down-s=30")
+    assert entrypoint(by_pods) == "stampede drill outage --down-s 30 --how pod"
+    assert "Role" in {each["kind"] for each in by_pods} - {each["kind"] for each in drill}
+    sweep = render(capsys, "smoke", "--command", "sweep", "5:1000")
+    assert entrypoint(sweep) == "stampede sweep /etc/stampede/scenario.yaml --seeds 5:1000 --memory 1536"
+    soak = render(capsys, "smoke", "--command", "soak")
+    assert soak[-1]["kind"] == "CronJob"
+    names = {found[-1]["metadata"]["name"] for found in (drill, sweep, soak)}
+    assert names == {"drill-outage", "sweep-smoke", "soak-smoke"}
+
+
+def test_a_pod_runs_as_many_seeds_as_it_has_processors(capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = render(capsys, "smoke", "--command", "sweep", "0:9", "--set", "kubernetes.seeds={cpu: 4, memory: 4Gi}")
+    assert entrypoint(sweep).endswith("--memory 896"), "4 GiB without those of Ray, for each of four"
+    (job,) = (each for each in sweep if each["kind"] == "RayJob")
+    resources = job["spec"]["rayClusterSpec"]["workerGroupSpecs"][0]["rayStartParams"]
+    assert int(resources["num-cpus"]) * 896 <= 4 * 1024 - 512
+    for cpu, workers in (("500m", 1), ("3500m", 3)):
+        night = render(capsys, "smoke", "--command", "soak", "--set", f"kubernetes.driver.cpu={cpu}")[-1]
+        (container,) = night["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        assert f"--workers {workers} --memory {2_048 // workers} " in container["command"][-1], "3 GiB, one for others"
+
+
+@pytest.mark.skipif(shutil.which("sh") is None, reason="there is no shell")
+def test_a_night_has_seeds_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The script of the pod, with commands in the places of ``stampede`` and ``date``."""
+    night = render(capsys, "smoke", "--command", "soak")[-1]
+    (container,) = night["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    for name, line in {"stampede": 'echo "$@"', "date": "echo $NOW"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    ranges = []
+    for now in (20_000 * 86_400 - 1, 20_000 * 86_400, 20_000 * 86_400 + 86_399):
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "NOW": str(now)}
+        done = subprocess.run(
+            container["command"], env=environment, capture_output=True, text=True, check=True, timeout=60
+        )
+        words = done.stdout.split()
+        assert words[:2] == ["sweep", "/etc/stampede/scenario.yaml"]
+        seeds = seed_range(words[words.index("--seeds") + 1])
+        assert words[-2:] == ["--out", f"runs/soak-smoke-{seeds[0]}"]
+        ranges.append(seeds)
+    assert [len(each) for each in ranges] == [1_000] * 3
+    assert ranges[0][-1] + 1 == ranges[1][0] and ranges[1] == ranges[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["smokes"], "smokes: no such file, and no scenario of that name ships; did you mean smoke?"),
+        (["smoke", "--name", "My"], "name 'My': expected lower-case letters"),
+        (["smoke", "--namespace", "a b"], "namespace 'a b': expected lower-case letters"),
+        (
+            ["smoke", "--command", "walk"],
+            "--command walk: expected run, drill NAME [OPTION=VALUE …], sweep A:B or soak",
+        ),
+        (["smoke", "--command", "drill"], "--command drill: expected run, drill NAME"),
+        (["smoke", "--command", "drill", "outag"], "--command drill: unknown drill 'outag'; did you mean outage?"),
+        (
+            ["smoke", "--command", "drill", "outage", "hw=pod"],
+            "--command drill: drill outage: unknown option 'hw'; did you mean how?",
+        ),
+        (
+            ["smoke", "--command", "drill", "outage", "how=bomb"],
+            "--command drill: how: got 'bomb', expected one of actor, process, pod",
+        ),
+        (
+            ["smoke", "--command", "drill", "outage", "down-s"],
+            "--command drill: '' is not a valid value of down-s: expected an integer from 2 to 600",
+        ),
+        (["smoke", "--command", "sweep", "9:1"], "--command sweep: '9:1' is no range of seeds"),
+        (
+            ["smoke", "--set", "kubernetes.driver.cpu=none"],
+            "smoke with --set: kubernetes.driver.cpu: expected a quant",
+        ),
+        (["smoke", "--set", "consensus.signatures=keyed-hash"], "smoke: consensus.signatures: the live testnet"),
+    ],
+)
+def test_bad_input_is_one_line(options: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["k8s", "render", *options]) == ExitCode.BAD_INPUT
+    line = capsys.readouterr().err
+    assert line.startswith(f"stampede: {expected}") and line.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    target = tmp_path / "file" / "manifests"
+    assert main(["k8s", "render", "smoke", "--out", str(target)]) == ExitCode.BAD_INPUT
+    assert f"{target}: cannot be made" in capsys.readouterr().err
+
+
+def test_texts_are_written_as_they_are() -> None:
+    shared = {"key": "a: b\n# c\n", "number": "0", "yes": "on"}
+    document = {"one": shared, "other": shared}
+    assert "&" not in yaml_text(document), "no aliases"
+    assert yaml.safe_load(yaml_text(document)) == document
+    assert list(yaml.safe_load_all(stream([document, document]))) == [document, document]

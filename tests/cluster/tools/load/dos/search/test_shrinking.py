@@ -1,0 +1,41 @@
+"""Shrinking an attack: what it does not need goes, what it needs stays. What attacks do is made up here."""
+
+from __future__ import annotations
+
+from cluster.tools.load.dos.search.evaluation import Found, Problem
+from cluster.tools.load.dos.search.objectives import Fitness
+from cluster.tools.load.dos.search.shrinking import Shrinker
+from cluster.tools.load.dos.search.space import Attack
+from tests.cluster.tools.load.dos.search.planted import WEAKNESSES
+from tests.cluster.tools.load.dos.search.test_objectives import PLAIN
+
+NEEDED = {"timers": 40, "tip_milli": 7}
+LARGE: Attack = [{"burn": 9, "jobs": 2}, {"count": 32, "grind": 4, **NEEDED, "transfers": 3}, {"respawn": 1}]
+
+
+class Landscape(Problem):
+    """An attack harms if a part has what is needed, and at least five users."""
+
+    def evaluate(self, attack: Attack) -> Found:
+        harms = any(part.items() >= NEEDED.items() and int(part.get("count", 1)) >= 5 for part in attack)
+        return Found(Fitness(1.0, 10.0 if harms else 1.0, 0.0), PLAIN)
+
+
+def shrinker(runs: int) -> Shrinker:
+    sound = WEAKNESSES["ground-ties"].problem(is_planted=True)
+    problem = Landscape(sound.scenario_json, sound.objective_name, sound.budget, sound.seed, sound.blocks)
+    return Shrinker(problem, LARGE, problem.evaluate(LARGE), runs, 0.9, lambda: None)
+
+
+def test_only_what_is_needed_stays() -> None:
+    shrinking = shrinker(200)
+    assert shrinking.shrink() == [{"count": 8, **NEEDED}]
+    assert shrinking.is_minimal and shrinking.runs < 60
+    assert shrinking.found.fitness.figure == 10.0
+
+
+def test_it_ends_with_its_runs() -> None:
+    shrinking = shrinker(5)
+    attack = shrinking.shrink()
+    assert shrinking.runs == 5 and not shrinking.is_minimal
+    assert any(part.items() >= NEEDED.items() for part in attack), "never less than what does harm"

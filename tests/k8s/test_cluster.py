@@ -1,0 +1,360 @@
+"""Stampede on a real Kubernetes: ``make test-k8s``, with KubeRay's operator in the cluster and the image at hand.
+
+``KUBECONFIG`` names the cluster; without it the lab's is started, if it is there (:mod:`tests.k8s.cluster`). A case
+gets ``cluster``, makes what it needs in a namespace of its own, and deletes it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.common.errors import ExitCode
+from k8s.image import sbom
+from tests.k8s import cluster as clusters
+from tests.k8s.cluster import Cluster
+
+ROOT = Path(__file__).resolve().parents[2]
+K8S = ROOT / "k8s"
+NAMESPACE, JOB = "stampede", "stampede-smoke"
+MAX_IMAGE_BYTES = 700_000_000
+WAITING_S = 300
+KEPT_FOR_A_LOOK = {
+    "apiVersion": "ray.io/v1",
+    "kind": "RayJob",
+    "metadata": {"name": JOB},
+    "spec": {"ttlSecondsAfterFinished": WAITING_S},
+}
+"""The pods stay for so long after the job's end."""
+
+pytestmark = [pytest.mark.soak, pytest.mark.live]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    if why := clusters.missing():
+        pytest.skip(why)
+    with clusters.cluster() as found:
+        yield found
+
+
+# --- scenarios by the client ----------------------------------------------------------------------------------------
+
+SMALL = ("kubernetes.validators={cpu: 500m, memory: 1Gi, disk: 1Gi}", "kubernetes.driver.cpu=1")
+QUIET = ("faults=[]", "stop.height=100", "stop.timeout_s=400", "success.heights_compared=60")
+"""Nothing happens but what a case does, and there is time for it."""
+HEIGHT = re.compile(r"height (\d+)/")
+
+
+class ClientRun:
+    """``stampede k8s run smoke`` in a namespace of its own, which it makes."""
+
+    def __init__(self, cluster: Cluster, namespace: str, folder: Path, settings: tuple[str, ...]) -> None:
+        self.namespace, self.folder = namespace, folder
+        self._cluster = cluster
+        image = () if cluster.image is None else (f"kubernetes.image={cluster.image}",)
+        options = [word for each in (*SMALL, *image, *settings) for word in ("--set", each)]
+        self.process = cluster.stampede("run", "smoke", "--namespace", namespace, "--out", str(folder), *options)
+        self.lines: list[str] = []
+
+    def until(self, is_it: Callable[[str], bool]) -> None:
+        """Read what it prints until a line that is wanted."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if is_it(line):
+                return
+        raise AssertionError("".join(self.lines))
+
+    def until_height(self, height: int) -> None:
+        self.until(lambda line: any(int(found) >= height for found in HEIGHT.findall(line)))
+
+    def end(self) -> int:
+        """Its exit code."""
+        rest, _ = self.process.communicate(timeout=clusters.JOB_TIMEOUT_S)
+        self.lines.append(rest)
+        return self.process.returncode
+
+    @property
+    def output(self) -> str:
+        return "".join(self.lines)
+
+    def result(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / "result.json").read_text())
+        return found
+
+    def lose(self, *selector: str, grace_s: int) -> None:
+        """Delete a pod."""
+        chosen = ",".join(selector)
+        grace = (f"--grace-period={grace_s}", *(("--force",) if grace_s == 0 else ()))
+        self._cluster.kubectl(
+            "delete", "pod", "--namespace", self.namespace, "--selector", chosen, "--wait=false", *grace
+        )
+
+    def check_nothing_is_left(self) -> None:
+        self._cluster.kubectl("wait", "--for=delete", f"namespace/{self.namespace}", f"--timeout={WAITING_S}s")
+
+
+@contextmanager
+def running(cluster: Cluster, namespace: str, folder: Path, *settings: str) -> Iterator[ClientRun]:
+    run = ClientRun(cluster, namespace, folder, settings)
+    try:
+        yield run
+    finally:
+        if run.process.poll() is None:
+            run.process.terminate()
+            run.process.communicate(timeout=WAITING_S)
+
+
+def faults_by_kind(run: ClientRun) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for fault in run.result()["faults"]:
+        found.setdefault(fault["kind"], []).append(fault)
+    return found
+
+
+def test_a_run_by_the_client_fetches_its_report_and_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    with running(cluster, "stampede-client", tmp_path / "run") as run:
+        assert run.end() == ExitCode.PASS, run.output
+    assert run.result()["verdict"] == "pass"
+    assert "verdict  pass" in run.output
+    assert "<html" in (run.folder / "report.html").read_text()[:500]
+    run.check_nothing_is_left()
+
+
+def test_a_lost_worker_is_replaced_and_catches_up(cluster: Cluster, tmp_path: Path) -> None:
+    with running(cluster, "stampede-worker", tmp_path / "run", *QUIET) as run:
+        run.until_height(15)
+        run.lose("stampede.io/host=2", grace_s=1)
+        assert run.end() == ExitCode.PASS, run.output
+    (lost,) = run.result()["faults"]
+    assert (lost["kind"], lost["targets"]) == ("lose_node", ["validator-2"])
+    assert (lost["took_effect"], lost["problem"]) == (True, "")
+    assert "recovered height" in lost["evidence"]
+
+
+def test_the_loss_of_the_head_fails_the_run_and_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    with running(cluster, "stampede-head", tmp_path / "run", *QUIET) as run:
+        run.until_height(10)
+        run.lose("ray.io/node-type=head", grace_s=0)
+        assert run.end() not in (ExitCode.PASS, ExitCode.BAD_INPUT), run.output
+    assert run.result()["verdict"] != "pass"
+    assert "lost" in json.dumps(run.result()["checks"]), run.result()["checks"]
+    run.check_nothing_is_left()
+
+
+def test_a_host_that_is_evicted_comes_back_and_its_node_is_open_again(cluster: Cluster, tmp_path: Path) -> None:
+    fault = "faults=[{kind: kill, how: node, target: validator-2, at_height: 20, down_ms: 8000}]"
+    with running(cluster, "stampede-node", tmp_path / "run", *QUIET, fault) as run:
+        assert run.end() == ExitCode.PASS, run.output
+    (lost,) = run.result()["faults"]
+    assert (lost["kind"], lost["took_effect"], lost["problem"]) == ("kill", True, "")
+    assert re.search(r"pod \S+ was evicted from \S+", lost["evidence"]) and "recovered height" in lost["evidence"]
+    nodes = json.loads(cluster.kubectl("get", "nodes", "--output", "json"))["items"]
+    assert not any(node["spec"].get("unschedulable") for node in nodes)
+    run.check_nothing_is_left()
+
+
+def test_locust_workers_have_pods_and_others_take_over_from_a_lost_one(cluster: Cluster, tmp_path: Path) -> None:
+    pods = "kubernetes.load={pods: 2, cpu: 200m, memory: 512Mi}"
+    with running(cluster, "stampede-load", tmp_path / "run", *QUIET, pods) as run:
+        run.until_height(8)
+        workers = [each["metadata"]["name"] for each in cluster.get("pods", run.namespace, "--selector", LOAD_PODS)]
+        assert len(workers) == 2
+        cluster.kubectl("delete", "pod", "--namespace", run.namespace, workers[0], "--wait=false", "--grace-period=1")
+        assert run.end() == ExitCode.PASS, run.output
+    (load,) = (each for each in run.result()["checks"] if each["name"] == "load")
+    assert workers[0] in load["detail"], "the verdict's table says which worker was lost"
+    assert run.result()["metrics"]["transactions"] > 20
+    run.check_nothing_is_left()
+
+
+def test_two_runs_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
+    with (
+        running(cluster, "stampede-left", tmp_path / "left") as left,
+        running(cluster, "stampede-right", tmp_path / "right") as right,
+    ):
+        assert [left.end(), right.end()] == [ExitCode.PASS] * 2, left.output + right.output
+
+
+REACHES = """
+import json, socket, sys
+def reaches(address, port):
+    try:
+        socket.create_connection((address, port), timeout=3).close()
+    except OSError:
+        return False
+    return True
+print(json.dumps([reaches(address, int(port)) for address, port in zip(sys.argv[1::2], sys.argv[2::2])]))
+"""
+JOB_SERVER, FIRST_HTTP = 8265, 26601
+LOAD_PODS = "app.kubernetes.io/component=load"
+
+
+def stranger(image: str) -> dict[str, Any]:
+    """A pod that belongs to no deployment."""
+    confined = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "runAsNonRoot": True,
+        "runAsUser": 10001,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    container = {"name": "it", "image": image, "command": ["sleep", "3600"], "securityContext": confined}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stranger"}, "spec": {"containers": [container]}}
+
+
+def test_a_run_goes_on_under_its_network_policies_and_strangers_are_kept_out(cluster: Cluster, tmp_path: Path) -> None:
+    namespace = "stampede-policies"
+    with running(cluster, namespace, tmp_path / "run", *QUIET) as run:
+        run.until_height(5)
+        (head,) = cluster.get("pods", namespace, "--selector", "ray.io/node-type=head")
+        image = head["spec"]["containers"][0]["image"]
+        cluster.kubectl("apply", "--namespace", namespace, "--filename", "-", stdin=json.dumps(stranger(image)))
+        cluster.kubectl("wait", "--namespace", namespace, "--for=condition=Ready", "pod/stranger", "--timeout=120s")
+        (host,) = cluster.get("pods", namespace, "--selector", "stampede.io/host=0")
+        asked = [host["status"]["podIP"], str(FIRST_HTTP), head["status"]["podIP"], str(JOB_SERVER)]
+
+        def reached(pod: str) -> list[bool]:
+            command = ("exec", "--namespace", namespace, pod, "--", "python", "-c", REACHES, *asked)
+            found: list[bool] = json.loads(cluster.kubectl(*command))
+            return found
+
+        if cluster.needs_enforcement:
+            assert reached("stranger") == [True, True], "what keeps it out is not its own network"
+        with cluster.enforcing(namespace):
+            assert reached("stranger") == [False, False]
+            assert reached(head["metadata"]["name"]) == [True, True]
+            assert run.end() == ExitCode.PASS, run.output
+    cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", f"--timeout={WAITING_S}s")
+
+
+# --- ready jobs -----------------------------------------------------------------------------------------------------
+
+
+def test_the_drill_outage_by_pods(cluster: Cluster, tmp_path: Path) -> None:
+    namespace, job = "stampede-drill", "drill-outage"
+    cluster.kubectl("create", "namespace", namespace)
+    try:
+        cluster.apply(K8S / "jobs" / job, tmp_path, namespace=namespace)
+        state = cluster.end_of_job(job, namespace)
+        assert state == "SUCCEEDED", cluster.kubectl("logs", "--namespace", namespace, f"job/{job}")
+        log = cluster.log_of_job(job, namespace)
+        assert re.search(r"pass +drill_recovery", log)
+        assert "was deleted" in log, "the faults' evidence names pods"
+    finally:
+        cluster.kubectl("delete", "namespace", namespace, f"--timeout={WAITING_S}s")
+
+
+@pytest.mark.parametrize("folder", ["base", "jobs/sweep", "jobs/soak", "monitoring"])
+def test_an_empty_cluster_takes_the_manifests_in_a_dry_run(cluster: Cluster, folder: str) -> None:
+    if folder == "monitoring" and "podmonitors" not in cluster.kubectl("api-resources", "--output=name"):
+        pytest.skip("the cluster has no Prometheus operator")
+    cluster.kubectl("apply", "--dry-run=server", "--kustomize", str(K8S / folder))
+
+
+# --- the smoke scenario by kubectl alone; last, since its pods stay -------------------------------------------------
+
+
+class SmokeRun:
+    """A job that has ended; its pods are still there."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.state = cluster.end_of_job(JOB, NAMESPACE)
+        assert self.state == "SUCCEEDED", cluster.kubectl("logs", "--namespace", NAMESPACE, f"job/{JOB}")
+        self.log = cluster.log_of_job(JOB, NAMESPACE)
+        pods = cluster.get("pods", NAMESPACE, "--selector", "ray.io/node-type")
+        self.pods = [pod["metadata"]["name"] for pod in pods]
+
+    def python(self, program: str, pod: str) -> Any:
+        """What a program prints in a pod, as JSON."""
+        shown = self._cluster.kubectl("exec", "--namespace", NAMESPACE, pod, "--", "python", "-c", program)
+        return json.loads(shown)
+
+
+@pytest.fixture(scope="module")
+def smoke(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmokeRun]:
+    assert not [each for each in cluster.get("namespaces", NAMESPACE) if each["metadata"]["name"] == NAMESPACE], (
+        f"the cluster has a namespace {NAMESPACE} already"
+    )
+    folder = tmp_path_factory.mktemp("overlay")
+    cluster.apply(K8S / "overlays" / "ci", folder, KEPT_FOR_A_LOOK)
+    try:
+        yield SmokeRun(cluster)
+    finally:
+        cluster.kubectl("delete", "--kustomize", str(folder), "--wait", f"--timeout={WAITING_S}s")
+
+
+def test_the_smoke_scenario_passes(smoke: SmokeRun) -> None:
+    assert re.search(r"\bpass\b", smoke.log)
+    assert len(smoke.pods) == 5  # driver and four hosts
+
+
+KEPT = """
+import json, pathlib
+from cluster.disks import installed_kernels
+installed = pathlib.Path(installed_kernels.kernels.__file__).parent / "__pycache__"
+kept = [path.name for path in pathlib.Path.home().joinpath(".cache/numba").rglob("*.nbc")]
+print(json.dumps({"kept": kept, "installed": len(list(installed.glob("*.nbc")))}))
+"""
+
+
+def test_no_pod_compiles_a_kernel(smoke: SmokeRun) -> None:
+    """What a process compiles it keeps in the user's cache, since it cannot write to the installation."""
+    for pod in smoke.pods:
+        found = smoke.python(KEPT, pod)
+        assert found["kept"] == [], pod
+        assert found["installed"] > 0, pod
+
+
+PLANTED = """
+import json, pathlib
+import numpy
+from validator.scheduler.order import _is_less
+_is_less(*map(numpy.uint64, (1, 2, 1, 3)))  # without use_installed_kernels()
+print(json.dumps([path.name for path in pathlib.Path.home().joinpath(".cache/numba").rglob("*.nbc")]))
+"""
+
+
+def test_a_compiled_kernel_would_be_seen(smoke: SmokeRun) -> None:
+    """Planted, after the check above: a process that ignores the installation's kernels."""
+    assert smoke.python(PLANTED, smoke.pods[0]) != []
+
+
+IMAGE = """
+import json, os, pathlib, shutil
+from importlib.metadata import distributions
+size = {(found.st_dev, found.st_ino): found.st_size for folder, _, names in os.walk("/") for name in names
+        if not folder.startswith(("/proc", "/sys", "/dev", "/tmp", "/opt/stampede/runs", "/run", "/var/run"))
+        for found in [os.lstat(os.path.join(folder, name))]}
+bill = json.loads(pathlib.Path("/opt/stampede/sbom.json").read_text())
+writable = [folder for folder in ("/", "/usr/local", "/opt/stampede") if os.access(folder, os.W_OK)]
+programs = ("pip", "cc", "gcc", "ld", "make", "apt", "apt-get", "dpkg", "perl")
+print(json.dumps({
+    "bytes": sum(size.values()), "user": os.getuid(), "writable": writable,
+    "programs": [program for program in programs if shutil.which(program)],
+    "installed": {each.metadata["Name"]: each.version for each in distributions()},
+    "bill": {each["purl"]: each["version"] for each in bill["components"]},
+}))
+"""
+
+
+def test_the_image_is_small_and_holds_what_its_bill_says(smoke: SmokeRun) -> None:
+    found = smoke.python(IMAGE, smoke.pods[0])
+    assert found["bytes"] <= MAX_IMAGE_BYTES
+    assert (found["user"], found["writable"], found["programs"]) == (10001, [], [])
+    of_python = {
+        url.removeprefix("pkg:pypi/").partition("@")[0]: found["bill"][url]
+        for url in found["bill"]
+        if url.startswith("pkg:pypi/")
+    }
+    installed = {sbom.canonical(name): version for name, version in found["installed"].items()}
+    assert of_python == {name: version for name, version in installed.items() if name != "stampede"}
+    assert list(sbom.differences(of_python, sbom.locked((K8S / "requirements.lock").read_text()))) == []
