@@ -1,7 +1,7 @@
 # `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test test-slow test-all test-k8s check soak soak-live shadow lint format lock image sbom clean
+.PHONY: help install install-dev run test test-slow test-all test-k8s fuzz check ci soak soak-live shadow lint format lock image sbom clean
 
 # The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
 # `make PYTHON=/path/to/python …` chooses another.
@@ -15,6 +15,9 @@ INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCENARIO ?= scenarios/smoke.yaml
+# What else pytest is given.
+PYTEST_OPTIONS ?=
+FUZZ_SEEDS ?= 100
 SOAK_SEEDS ?= 10000
 # Some more are drawn than are to pass: in one or two of a hundred too little happens for it to say anything. A sweep does not go on
 # with another commit's outcomes, so each commit has a folder of its own.
@@ -38,6 +41,8 @@ help:
 	@echo "make run      install what is missing and run $(SCENARIO) (SCENARIO=FILE chooses another)"
 	@echo "make test     install what is missing and run the tests that catch most for their time (some minutes)"
 	@echo "make test-slow  run the other tests;  make test-all  runs both;  make check  runs lint, too"
+	@echo "make fuzz     run $(FUZZ_SEEDS) random scenarios for each protocol"
+	@echo "make ci       do what continuous integration does, in a fresh clone of the last commit"
 	@echo "make install  build the environment in $(VENV) alone; make install-dev adds what tests, lint and types need"
 	@echo "make soak     $(SOAK_SEEDS) random scenarios for each protocol, $(SOAK_PROGRAMS) random actor programs, $(SOAK_MINUTES) minutes of looking for"
 	@echo "              the dearest ones (hours; all go on where they were interrupted; SOAK_PROCESSES=N for programs), and the tests"
@@ -57,15 +62,25 @@ run: install
 test test-slow test-all: export PYTHONDONTWRITEBYTECODE :=
 
 test: install-dev
-	$(BIN)/python -m pytest -m 'not slow and not soak'
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS) -m 'not slow and not soak'
 
 test-slow: install-dev
-	$(BIN)/python -m pytest -m 'slow and not soak'
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS) -m 'slow and not soak'
 
 test-all: install-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+# The same seeds each time. In some of them too little happens for a verdict; most must pass, and none may fail.
+fuzz: install
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && for protocol in simplex hotstuff; do \
+		$(BIN)/stampede fuzz --protocol $$protocol --seeds 0:$(FUZZ_SEEDS) --min-passed $$(expr $(FUZZ_SEEDS) \* 9 / 10) \
+			--out "$$folder/$$protocol" || exit; \
+	done
 
 check: lint test-all
+
+ci:
+	.ci/clone
 
 # All parts run, whatever one of them comes to; the exit code is the last one that was not 0.
 soak: install-dev

@@ -16,7 +16,9 @@ DEFAULT = "not soak"
 
 def chosen_by(target: str) -> str:
     """The marks that a target chooses tests by."""
-    found = re.search(rf"^{target}: install-dev\n\t\S+ -m pytest(?: -m '(.*)')?$", MAKEFILE, re.MULTILINE)
+    found = re.search(
+        rf"^{target}: install-dev\n\t\S+ -m pytest \$\(PYTEST_OPTIONS\)(?: -m '(.*)')?$", MAKEFILE, re.MULTILINE
+    )
     assert found is not None, target
     return found[1] or DEFAULT
 
@@ -39,5 +41,5 @@ def test_what_is_run_without_a_choice_is_what_make_test_all_runs(pytestconfig: p
 
 def test_continuous_integration_runs_all_tiers() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert "for target in test test-slow; do" in script
+    assert "for target in lint test fuzz test-slow; do" in script
     assert 'make "$target"' in script

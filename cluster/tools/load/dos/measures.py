@@ -93,6 +93,8 @@ class RunMeasures:
     attackers_transactions: int = 0
     """Over the whole run, failed ones included."""
     attackers_fires: int = 0
+    attackers_fire_cycles: list[int] = field(default_factory=list)
+    """In each block from height 1 on: cycles of the attackers' fires."""
     attackers_timers: int = 0
     """The attackers' timers that are live after the window's last block."""
     attackers_cycles: int = 0
@@ -285,7 +287,9 @@ class _Reader:
         self._note_ends(receipts)
         found.spend += self._spent(receipts)
         found.attackers_transactions += sum(each.sender in attackers for each in receipts.transactions)
-        found.attackers_fires += sum(each.actor in attackers for each in receipts.fires)
+        hostile = [each.cycles for each in receipts.fires if each.actor in attackers]
+        found.attackers_fires += len(hostile)
+        found.attackers_fire_cycles.append(sum(hostile))
         if self._window.has(receipts.height):
             self._note_work(block)
         waits = [receipts.height + 1 - trigger for trigger in self._waiting(receipts.height)]

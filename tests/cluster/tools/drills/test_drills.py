@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
+from cluster.audit.books import keep_books
 from cluster.audit.reexecution import bisect as bisecting
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Verdict
@@ -33,7 +34,7 @@ from cluster.tools.drills.kinds.outage import Outage
 from cluster.tools.drills.kinds.partition import Partition
 from cluster.tools.drills.kinds.reorg import Reorg
 from cluster.tools.drills.kinds.restart_all import RestartAll
-from cluster.tools.drills.kinds.siege import Siege
+from cluster.tools.drills.kinds.siege import Attacked, Siege, measure
 from cluster.tools.drills.kinds.storm import Storm
 from cluster.tools.drills.kinds.upgrade import Upgrade
 from cluster.tools.drills.registry import DRILLS
@@ -58,6 +59,7 @@ SOON = Change("stop.timeout_s", 25)
 APART = Change("stop.timeout_s", 40)
 """So it does where a partition's sides went on as two chains, which is seen soon after it."""
 AT_THE_END = (Change("faults[0].at_height", 17), Change("stop.height", 20), Change("stop.drain_blocks", 0))
+UNDER_ATTACK = (Change("stop.height", 85), Change("stop.drain_blocks", 0))
 SHORT = Change("stop.height", 20)
 """High enough where nothing is to come."""
 
@@ -300,6 +302,29 @@ def test_what_did_not_come_about_is_not_met(drill: Drill, changes: tuple[Change,
 
 
 @pytest.mark.slow
+def test_honest_users_who_fill_the_lane_are_no_attack() -> None:
+    """A late block of a busy machine has the timers of many seconds. The run ends before the bound of the recovery."""
+    drill = Siege(validators=1)
+    users = [group.model_dump(mode="json", exclude_unset=True) for group in drill.scenario().load.users]
+    burst = {
+        "workload": "flood",
+        "count": 8,
+        "interval_ms": 400,
+        "from_height": 92,
+        "until_height": 96,
+        "options": {"timers": 14, "spread_blocks": 1, "burn": 2_000, "explicit_percent": 0},
+    }
+    record = run(drill, Change("load.users", [*users, burst]), Change("stop.height", 100))
+    books = keep_books(record)
+    target = record.scenario.chain.parameters().lane_timer_cycles // 2
+    assert max(block.lane_cycles for block in books.ledger.blocks[90:]) > target
+    found = measure(books)
+    assert isinstance(found, Attacked) and found.ended.last < 90
+    check = check_run(record, judge=drill.judge).check(PREFIX + "recovery")
+    assert check.verdict is Outcome.PASS, check.detail
+
+
+@pytest.mark.slow
 def test_an_attack_that_did_nothing_shows_nothing() -> None:
     """What these attackers send never comes into a block."""
     drill = Siege(validators=1, attack="nonce-gaps")
@@ -377,7 +402,7 @@ def test_it_is_judged_by_the_scenario_that_ran(drill: Drill, changes: tuple[Chan
         (NodeLoss(), (Change("faults", [KILL_BEFORE]), SHORT), "elsewhere", "no node was lost"),
         (NodeLoss(down_s=3), AT_THE_END, "elsewhere", "5 needed"),
         (CHEAP[10], (Change("load.users[3]", removes=True), SHORT), "honest_lateness", "the scenario has no attackers"),
-        (CHEAP[10], (Change("stop.height", 85),), "recovery", "the attack ended at height "),
+        (CHEAP[10], UNDER_ATTACK, "recovery", "the attack ended at height "),
         (Divergence(), (*planted("double-fire", (1, 2)), SOON), "found", "2 validators have a planted bug"),
         costly(Divergence(), (Change("validators.nodes", []),), "others", "0 validators have a planted bug"),
         (Divergence(), (*planted("quorum-of-2f", (1,)), SHORT), "bisected", "is not known"),
