@@ -90,7 +90,8 @@ def worker_of(plan: Path, load: LoadProcess, locustfile: str = str(LOCUSTFILE)) 
         os.sched_yield()
     command = [sys.executable, "-m", "locust", "--locustfile", locustfile, "--worker", "--loglevel", "WARNING"]
     command += ["--master-host", "127.0.0.1", "--master-port", file.read_text().strip()]
-    worker = subprocess.Popen(command, cwd=PROJECT, stdin=subprocess.DEVNULL)
+    environment = {**os.environ, "TMPDIR": str(plan.parent)}  # it writes the files of its master there, and leaves them
+    worker = subprocess.Popen(command, cwd=PROJECT, env=environment, stdin=subprocess.DEVNULL)
     try:
         yield worker
     finally:
