@@ -110,10 +110,11 @@ def test_a_run_whose_driver_was_killed_is_taken_over_and_gets_its_verdict(folder
     ("fault", "validators", "at"),
     [
         ({"kind": "upgrade", "version": "2"}, {"count": 4}, "upgrade of all begins"),
-        (
+        pytest.param(
             {"kind": "lose_node", "target": "validator-1", "disks": "kept"},
             {"count": 4, "ray_nodes": 4},
             "host 1 goes to node",
+            marks=pytest.mark.soak,
         ),
         ({"kind": "pause", "target": "validator-1", "for_ms": 1_000}, {"count": 4}, "for their blocks and accounts"),
     ],

@@ -136,6 +136,7 @@ def test_the_hardened_preset_withstands_a_live_siege(tmp_path: Path) -> None:
     assert verdict.outcome is Outcome.PASS, wrong
 
 
+@pytest.mark.soak
 def test_a_hole_in_the_preset_turns_a_live_siege_red(tmp_path: Path) -> None:
     """The run itself is sound: what is wrong is how long honest timers wait."""
     verdict = judged(Siege(), TIES_BY_ID, tmp_path / "run")
