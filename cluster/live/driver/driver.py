@@ -268,7 +268,7 @@ class _LiveRun:
         self._joins = JoinWatch(self.record, self.on_notice)
         self._sampled_ms = float("-inf")
         self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice, lease_s)
-        self._handover = None if lease_s is None else Handover(folder, self._clock)
+        self._handover = None if lease_s is None else Handover(folder, self._clock, self.on_notice)
         self._stage: LiveStage | None = None
         self._audit = self._new_audit()
         """A new one once there is a folder."""
@@ -338,7 +338,7 @@ class _LiveRun:
     # --- from driver to driver ----------------------------------------------------------------------------------------
 
     def _write_checkpoint(self, phase: str) -> None:
-        """Write all that another driver needs, if one may come. Raises :class:`OSError`."""
+        """Write all that another driver needs, if one may come."""
         handover, hosts, store = self._handover, self._testnet.hosts, self.record.store
         if handover is None or hosts is None or not isinstance(store, FileBlocks) or not self._stage:
             return

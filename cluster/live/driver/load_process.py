@@ -19,8 +19,7 @@ from typing import Final
 
 from cluster.common.checkout import ROOT
 from cluster.common.files import write_atomically
-from cluster.live.processes import processes
-from cluster.live.processes.processes import Process
+from cluster.live.processes.processes import Process, end_of, find
 from cluster.record.run import LoadRecord
 from cluster.scenario import Scenario
 from loadgen.runplan import MAX_RUN_TIME_S, RunPlan, Statistics
@@ -44,7 +43,6 @@ class AdoptedProcess:
 
     def __init__(self, process: Process, result: Path) -> None:
         """``result`` is the file that it writes at its end, unless it fails."""
-        self.pid = process.pid
         self._process = process
         self._result = result
 
@@ -64,7 +62,7 @@ class AdoptedProcess:
         self._process.send(signal.SIGKILL)
 
     def wait(self, timeout_s: float) -> int | None:
-        processes.end_of(self._process, timeout_s)
+        end_of(self._process, timeout_s)
         return self.returncode
 
 
@@ -145,13 +143,14 @@ class LoadProcess:
                 env=environment,
                 start_new_session=True,
             )
+        self._identity = find(self._process.pid)  # before its end can be noticed: then the id is its own
         self._urls: dict[int, str] = {}
         self.was_told_to_stop = False
         self._was_ready = False
 
     @classmethod
-    def adopt(cls, folder: Path, process: Process, before: Statistics) -> LoadProcess | None:
-        """The load of a driver that died, which still runs; ``None`` if it does not."""
+    def adopt(cls, folder: Path, process: Process, before: Statistics, was_told_to_stop: bool) -> LoadProcess | None:
+        """The load of a driver that died, which still runs, or ends as it was told; ``None`` if it does not run."""
         if not process.is_running:
             return None
         found = cls.__new__(cls)
@@ -161,14 +160,14 @@ class LoadProcess:
         found._plan = RunPlan.read(folder / PLAN_FILE)
         found.began_epoch_ms = found._plan.began_epoch_ms
         found._numbers = list(found._plan.reporting)
-        found._process = AdoptedProcess(process, found._stats_file)
-        found.was_told_to_stop, found._was_ready = False, found._endpoints_file.exists()
+        found._process, found._identity = AdoptedProcess(process, found._stats_file), process
+        found.was_told_to_stop, found._was_ready = was_told_to_stop, found._endpoints_file.exists()
         return found
 
     @property
     def process(self) -> Process | None:
         """Its main process, while that runs."""
-        return processes.find(self._process.pid)
+        return self._identity if self._identity is not None and self._identity.is_running else None
 
     @property
     def is_ready(self) -> bool:

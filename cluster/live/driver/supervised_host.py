@@ -149,7 +149,7 @@ class HostReports:
 
     def note_silence(self) -> None:
         """Nothing was heard of it lately, whatever was heard before."""
-        self._answered = -math.inf
+        self.answered_s = -math.inf
 
     def end(self) -> None:
         self._totals_before = self.totals

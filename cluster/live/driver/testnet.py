@@ -149,7 +149,7 @@ class Testnet:
         before, watchdog = Statistics.model_validate(state["before"]), self._watchdog
         assert watchdog is not None and self.hosts is not None
         process = None if state["process"] is None else Process(*state["process"])
-        adopted = None if process is None else LoadProcess.adopt(self._folder, process, before)
+        adopted = None if process is None else LoadProcess.adopt(self._folder, process, before, state["is_over"])
         if process is not None and adopted is not None:
             self.load = adopted
             adopted.began_epoch_ms = state["began_epoch_ms"]

@@ -51,10 +51,13 @@ class RunClock:
 class Handover:
     """Writes checkpoints every few seconds, and at once after a fault began or ended."""
 
-    def __init__(self, folder: Path, clock: RunClock) -> None:
+    def __init__(self, folder: Path, clock: RunClock, notice: Callable[[str], None]) -> None:
         self.phase = FOLLOWING
         self._folder = folder
         self._clock = clock
+        self._notice = notice
+        self._is_failing = False
+        """The last checkpoint could not be written."""
         self._sightings: Sightings | None = None
         self._due_s = 0.0
         """Monotonic."""
@@ -81,7 +84,21 @@ class Handover:
             self._due_s = now_s + max(EVERY_S, SHARE * (now_s - begun_s))
 
     def write(self, header: Mapping[str, Any], state: object, store: FileBlocks, outside: Outside) -> None:
-        """Write a checkpoint, after all that it builds on. Raises :class:`OSError`."""
+        """Write a checkpoint, after all that it builds on.
+
+        One that cannot be written, since the disk is full for a moment, ends no run: the one before is still whole, and
+        the next is tried when it is due. The first of a row of failures is said.
+        """
+        try:
+            self._write(header, state, store, outside)
+            self._is_failing = False
+        except OSError as error:
+            if not self._is_failing:
+                self._is_failing = True
+                reason = error.strerror or error
+                self._notice(f"{self._folder}: the checkpoint cannot be written: {reason}; it will be tried again")
+
+    def _write(self, header: Mapping[str, Any], state: object, store: FileBlocks, outside: Outside) -> None:
         store.sync()
         if self._sightings is not None:
             self._sightings.sync()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,3 +90,26 @@ def test_a_workload_that_raises_an_exception_is_the_reason_of_an_early_end(tmp_p
         assert found.exit_code == 1 and found.reason == ": file own.py, line 14: ZeroDivisionError: division by zero"
     finally:
         assert found.finish(lambda: None).lost == (found.reason.removeprefix(": "),)
+
+
+def test_an_id_that_another_process_has_by_now_is_not_the_loads(load: LoadProcess) -> None:
+    """It was reaped, and the system gave its id away."""
+    process = load.process
+    assert process is not None and isinstance(load._process, subprocess.Popen)
+    assert process.pid == load._process.pid
+    load.finish(lambda: None)
+    load._process.pid = os.getpid()
+    assert load.process is None
+
+
+@pytest.mark.parametrize("was_told_to_stop", [True, False])
+def test_a_load_that_was_told_to_stop_before_its_driver_died_has_not_ended_early(
+    load: LoadProcess, tmp_path: Path, was_told_to_stop: bool
+) -> None:
+    process = load.process
+    assert process is not None
+    adopted = LoadProcess.adopt(tmp_path, process, load.before, was_told_to_stop)
+    assert adopted is not None and not adopted.ended_early
+    load.finish(lambda: None)
+    assert adopted.ended_early is not was_told_to_stop
+    assert LoadProcess.adopt(tmp_path, process, load.before, was_told_to_stop) is None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.stage import LiveStage
@@ -14,6 +18,7 @@ from cluster.live.handover.absence import absence_of
 from cluster.live.handover.handover import Handover, RunClock
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.processes.processes import Process
+from cluster.record.chain_store import FileBlocks
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
 
@@ -145,9 +150,47 @@ def test_the_clock_of_a_run_goes_on_in_another_process() -> None:
 
 
 def test_a_checkpoint_is_written_at_once_when_a_fault_begins(tmp_path: Path) -> None:
-    handover, written = Handover(tmp_path, RunClock()), list[int]()
+    handover, written = Handover(tmp_path, RunClock(), print), list[int]()
     handover.look("a", lambda: written.append(1))
     handover.look("a", lambda: written.append(2))
     handover.look("b", lambda: written.append(3))
     handover.close()
     assert written == [1, 3]
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is full for a moment, twice."""
+    said = list[str]()
+    handover, store = Handover(tmp_path, RunClock(), said.append), FileBlocks(tmp_path / "blocks.part")
+    handover.begin()
+
+    def write(state: str) -> None:
+        handover.write({}, state, store, {})
+
+    def is_full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for times in (1, 2):
+        write("before")
+        with monkeypatch.context() as full:
+            full.setattr(os, "fsync", is_full)
+            write("lost")
+            write("lost, too")
+        line = f"{tmp_path}: the checkpoint cannot be written: No space left on device; it will be tried again"
+        assert said == [line] * times, "said once in a row"
+        assert checkpoint.read(tmp_path).state({}) == "before"
+        write("after")
+        assert checkpoint.read(tmp_path).state({}) == "after"
+    handover.close()
+    assert not list(tmp_path.glob(f".{checkpoint.CHECKPOINT_FILE}*")), "nothing half-done is left"
+
+
+def test_what_another_driver_heard_of_a_host_is_not_its_height() -> None:
+    host = Host(0, Place("node", "127.0.0.1"), [0], {})
+    host.actor, host.phase, host.reports.states = object(), Phase.UP, {0: LoopState(height=7, view=9, ready=True)}
+    host.reports.note_answer()
+    assert (host.height(0), host.view(0)) == (7, 9)
+    host.find(lambda name: object())
+    assert (host.height(0), host.view(0), host.describe(0)) == (None, None, "silent")
+    host.reports.note_answer()
+    assert host.height(0) == 7
