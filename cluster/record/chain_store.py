@@ -100,11 +100,14 @@ class FileBlocks:
         self._is_published = False
 
     @classmethod
-    def reopen(cls, path: Path) -> FileBlocks:
+    def reopen(cls, path: Path, archive: Path) -> FileBlocks:
         """Go on with the file of a process that ended; a last block that is not whole is removed.
 
+        If the process had published it already, under the name ``archive``, it gets its own name back.
         Raises :class:`OSError`. A file that does not begin as an archive has no blocks.
         """
+        if not path.exists() and archive.exists():
+            archive.replace(path)
         found = cls.__new__(cls)
         found.path, found._is_published, found._largest = path, False, 0
         found._file = path.open("rb+")

@@ -44,6 +44,7 @@ from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.kubernetes.means import api_for
 from cluster.live.kubernetes.names import INSTANCE_VARIABLE
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
+from cluster.record.archive import BLOCKS_FILE
 from cluster.record.chain_store import BlockStore, FileBlocks
 from cluster.record.folder import STORE_FILE
 from cluster.record.host_info import Busyness
@@ -375,7 +376,7 @@ class _LiveRun:
         assert handover is not None
         self._clock.take_over(header["began_epoch_ms"])
         self.record.began_epoch_ms = self._clock.began_epoch_ms
-        self.record.store = FileBlocks.reopen(self._folder / STORE_FILE)
+        self.record.store = FileBlocks.reopen(self._folder / STORE_FILE, self._folder / BLOCKS_FILE)
         self._watch.sightings, finalizations, proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)
         self.record.finalizations, self.record.proposals = finalizations, proposals
         handover.take_over(self._watch.sightings, header["phase"])

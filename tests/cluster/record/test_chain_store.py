@@ -183,13 +183,26 @@ def test_a_store_goes_on_where_a_process_ended(tmp_path: Path, torn: bytes) -> N
     first.sync()
     with path.open("ab") as file:
         file.write(torn)
-    again = FileBlocks.reopen(path)
+    again = FileBlocks.reopen(path, tmp_path / "blocks.bin")
     assert [again.at(height) for height in (1, 2, 3)] == blocks[:3] and len(again) == 3
     assert again.holds(3, blocks[2]) and not again.holds(3, blocks[1])
     for block in blocks[3:]:
         again.append(block)
     again.publish(tmp_path / "blocks.bin")
     assert list(decode_blocks((tmp_path / "blocks.bin").read_bytes())) == blocks
+
+
+def test_a_store_goes_on_where_a_process_ended_after_it_was_published(tmp_path: Path) -> None:
+    path, archive = tmp_path / "blocks.part", tmp_path / "blocks.bin"
+    first, blocks = FileBlocks(path), [a_block(number) for number in range(3)]
+    for block in blocks[:2]:
+        first.append(block)
+    first.publish(archive)
+    again = FileBlocks.reopen(path, archive)
+    assert not archive.exists() and [again.at(height) for height in (1, 2)] == blocks[:2] and len(again) == 2
+    again.append(blocks[2])
+    again.publish(archive)
+    assert not path.exists() and list(decode_blocks(archive.read_bytes())) == blocks
 
 
 def test_a_store_that_has_lost_blocks_takes_back_what_is_known_of_validators(tmp_path: Path) -> None:
@@ -203,7 +216,7 @@ def test_a_store_that_has_lost_blocks_takes_back_what_is_known_of_validators(tmp
     store.sync()
     content = (tmp_path / "blocks.part").read_bytes()
     (tmp_path / "blocks.part").write_bytes(content[:-1])
-    served.store = other.store = FileBlocks.reopen(tmp_path / "blocks.part")
+    served.store = other.store = FileBlocks.reopen(tmp_path / "blocks.part", tmp_path / "blocks.bin")
     assert len(served.store) == 3
     assert [len(as_stored(each)) for each in (served, other)] == [3, 3]
     assert as_stored(other)[1] == a_block(9)
