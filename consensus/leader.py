@@ -125,9 +125,9 @@ class Member:
         message = vote_signing_bytes(self.namespace, kind, view, parent_view, digest)
         return Vote(kind, view, parent_view, digest, self.index, self.signer.sign(message))
 
-    def peers_from(self, first: int, view: View) -> tuple[ValidatorIndex, ...]:
-        """More peers than can be byzantine, of the view's committee, in the order of their indices from ``first``."""
+    def peers_after(self, leader: ValidatorIndex, places: int, view: View) -> tuple[ValidatorIndex, ...]:
+        """More peers than can be byzantine, of the view's committee in its order, from ``places`` behind the leader."""
         committee = self.validators.committee(view)
-        start = bisect_left(committee.members, first % len(self.validators))
+        start = (bisect_left(committee.members, leader) + places) % len(committee.members)
         ring = committee.members[start:] + committee.members[:start]
         return tuple([peer for peer in ring if peer != self.index][: committee.faults_withstood + 1])

@@ -1,13 +1,16 @@
 """Certificates sent to peers, and the repetition of messages that may have been lost. Rules of both protocols:
 
-8. **Rebroadcast.** While a view lasts, every ``rebroadcast_ms`` a validator broadcasts its votes of the view (a leader
-   its whole proposal, while it has it) and its finalize votes of the ``finality_lag`` views before. It repeats its open
-   request, to other peers each time. Without a vote in the view, it asks a few peers for the certificates of the view,
-   others each time.
+8. **Rebroadcast.** While a view lasts, a validator broadcasts its votes of the view and its finalize votes of the
+   ``finality_lag`` views before, again and again: every ``rebroadcast_ms``, or more rarely if blocks take longer
+   (:class:`consensus.pacing.Repetition`). It repeats its open request, to other peers each time. Without a vote in the
+   view, it asks a few peers for the certificates of the view, others each time, and the leader if no proposal came.
+   A leader sends its proposal again only to members of whom it heard no vote of the view: with the first repetition, to
+   who asks, and to none twice in a leader timeout.
 9. **Help.** A vote for a view already left (finalize votes aside) that repeats an earlier vote, or that is two or more
    views behind, comes from a peer that is stuck: answer with the certificates of that view, the one that opened our
    view, and the newest finalization. One jump brings the peer level.
-10. **Requests** are answered from retained certificates. No certificate goes to the same peer twice before our view
+10. **Requests** are answered from retained certificates, and by the one that opened our view if they name only views
+    behind it: who asks for our view is in it. No certificate goes to the same peer twice before our view
     changes or our rebroadcast timer expires, and no more than ``MAX_ANSWERS_PER_PEER`` of them.
 """
 
@@ -25,6 +28,7 @@ from consensus.messages import (
     AnyCertificate,
     CertificateRequest,
     Message,
+    Proposal,
     Timeout,
     Vote,
     VoteKind,
@@ -66,15 +70,22 @@ class Retransmission:
         self.announced: set[tuple[VoteKind, View]] = set()
         """Certificates of late views that we broadcast when we made them."""
         self._answered: dict[ValidatorIndex, set[tuple[VoteKind, View]]] = {}
+        self._reproposed: set[ValidatorIndex] = set()
+        """Members that were sent our proposal again within the leader timeout."""
 
     def enter_view(self) -> None:
         """The view changed: that is a tick, too."""
         self._attempt = 0
+        self._reproposed.clear()
         self.renew()
 
     def renew(self) -> None:
         """A tick: every peer may be answered anew."""
         self._answered.clear()
+
+    def renew_proposals(self) -> None:
+        """A leader timeout passed: members may be sent our proposal again."""
+        self._reproposed.clear()
 
     def prune(self) -> None:
         """Forget announcements behind the view before the current one."""
@@ -92,12 +103,33 @@ class Retransmission:
         self._attempt += 1
         votes = self.open_votes()
         self._effects.extend(Broadcast(self.carrier(vote)) for vote in votes)
-        peers = self._member.peers_from(round_.leader + 1 + self._attempt, round_.view)
+        for member in self._member.validators.committee(round_.view).members:
+            self._propose_again(round_, member)
+        peers = self._member.peers_after(round_.leader, 1 + self._attempt, round_.view)
         if all(vote.view != round_.view for vote in votes):
             request = CertificateRequest((round_.view,))
-            self._effects.extend(SendTo(peer, request) for peer in peers[:ASKED_AT_A_TIME])
+            asked = peers[:ASKED_AT_A_TIME]
+            lacks_proposal = round_.may_vote and round_.proposal is None and not round_.is_ours
+            if lacks_proposal and round_.leader not in asked:
+                asked += (round_.leader,)
+            self._effects.extend(SendTo(peer, request) for peer in asked)
         round_.requested = ()
         self.request(round_, missing, peers)
+
+    def _propose_again(self, round_: Round, peer: ValidatorIndex) -> None:
+        """Send our proposal of the view to a member that may lack it, unless it was sent again lately."""
+        proposal = round_.proposal
+        if proposal is None or not self._stands(round_, proposal):
+            return
+        is_asleep = peer != self._member.index and not round_.tally.votes_of(peer)
+        if is_asleep and peer not in self._reproposed and peer in self._member.validators.committee(round_.view):
+            self._reproposed.add(peer)
+            self._effects.append(SendTo(peer, proposal))
+
+    def _stands(self, round_: Round, proposal: Proposal) -> bool:
+        """Whether the proposal is ours, durable, and not given up."""
+        gave_up = VoteKind.NULLIFY in round_.own or VoteKind.TIMEOUT in round_.own
+        return round_.is_ours and not gave_up and proposal.vote in self.open_votes()
 
     def open_votes(self) -> list[Vote]:
         """Our durable votes of this view, and our finalize votes of those before that may still lack a certificate."""
@@ -111,17 +143,10 @@ class Retransmission:
         return [vote for vote in votes if vote not in unsynced]
 
     def carrier(self, vote: Vote) -> Message:
-        """The message that repeats ``vote``.
-
-        A timeout vote goes with the certificate of the block that it names. The leader's vote goes with its proposal
-        while we have that and did not give the view up.
-        """
+        """The message that repeats ``vote``: a timeout vote goes with the certificate of the block that it names."""
         if vote.kind == VoteKind.TIMEOUT:
             return Timeout(vote, self._certificates.of_block(vote.parent_view))
-        round_ = self._rounds[vote.view]
-        proposal = round_.proposal
-        stands = VoteKind.NULLIFY not in round_.own and VoteKind.TIMEOUT not in round_.own
-        return proposal if proposal is not None and proposal.vote == vote and stands else vote
+        return vote
 
     def request(self, round_: Round, missing: tuple[View, ...], peers: Iterable[ValidatorIndex]) -> None:
         """Request certificates, unless the answer to the last request is still coming in."""
@@ -146,7 +171,10 @@ class Retransmission:
             held = [certificate for view in request.views for certificate in known.of_view(view)]
             overtaken = request.views[0] <= known.final.view
             finalization = known.newest_finalization() if overtaken else None
-            self._answer(sender, distinct(*held, known.opening(), finalization))
+            opening = known.opening() if request.views[-1] < known.view else None
+            self._answer(sender, distinct(*held, opening, finalization))
+            if known.view in request.views:
+                self._propose_again(self._rounds[known.view], sender)
 
     def _answer(self, peer: ValidatorIndex, certificates: Sequence[AnyCertificate]) -> None:
         """Send certificates within the bounds, none twice to one peer between two ticks."""

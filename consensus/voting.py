@@ -9,7 +9,7 @@ builds, what justifies a proposal, when a view is given up or a block finalized,
 - :class:`~consensus.evidence.Accountability`: checks of peers' votes and certificates, and contradictions in them;
 - :class:`~consensus.journal.VoteJournal`: own votes, and the records that wait for the disk;
 - :class:`~consensus.retransmission.Retransmission`: certificates sent to peers, and all that is sent again;
-- :class:`~consensus.pacing.Pacing`: the factor of the timeouts.
+- :class:`~consensus.pacing.Pacing`: the factor of the timeouts, and when to repeat.
 """
 
 from __future__ import annotations
@@ -292,13 +292,18 @@ class VotingEngine(ABC):
             case TimerKind.REBROADCAST:
                 self._accountability.renew()
                 self._retransmission.renew()
-                missing: tuple[View, ...] = ()
-                if round_.is_to_propose:
-                    missing = self._best_parent(view).missing
-                elif round_.proposal is not None and round_.is_to_verify:
-                    missing = self._ancestry_of(round_.proposal).missing
-                self._retransmission.repeat(round_, missing)
-                self._effects.append(StartTimer(TimerKind.REBROADCAST, view, self._config.rebroadcast_ms))
+                tick_ms = self._config.rebroadcast_ms
+                ticks = -(-self._pacing.factor * self._config.leader_timeout_ms // tick_ms)  # rounded up
+                if self._pacing.repetition.tick(ticks):
+                    missing: tuple[View, ...] = ()
+                    if round_.is_to_propose:
+                        missing = self._best_parent(view).missing
+                    elif round_.proposal is not None and round_.is_to_verify:
+                        missing = self._ancestry_of(round_.proposal).missing
+                    self._retransmission.repeat(round_, missing)
+                if self._pacing.repetition.ticks % ticks == 0:
+                    self._retransmission.renew_proposals()
+                self._effects.append(StartTimer(TimerKind.REBROADCAST, view, tick_ms))
 
     def _on_durable(self, token: Token) -> None:
         for outgoing in self._journal.synced(token):
@@ -322,7 +327,7 @@ class VotingEngine(ABC):
         if round_.is_to_propose:
             ancestry = self._best_parent(round_.view)
             if ancestry.parent is None:
-                peers = self._member.peers_from(round_.leader + 1, round_.view)
+                peers = self._member.peers_after(round_.leader, 1, round_.view)
                 self._retransmission.request(round_, ancestry.missing, peers)
             else:
                 round_.building_on = ancestry.parent
@@ -451,6 +456,8 @@ class VotingEngine(ABC):
         if certificate.view >= self.view:
             if self._gives_up in (certificate.kind, *self._journal.own.get(self.view, ())):
                 self._pacing.failed(self._member.election.longest_row(self.view))
+            if certificate.view == self.view and certificate.kind in (VoteKind.NOTARIZE, VoteKind.FINALIZE):
+                self._pacing.repetition.made_block()
             self._enter(View(certificate.view + 1))
         else:
             self._prune()
@@ -477,6 +484,7 @@ class VotingEngine(ABC):
         self.certificates.view = view
         self._accountability.renew()
         self._retransmission.enter_view()
+        self._pacing.repetition.enter_view()
         self._prune()
         round_, config, factor = self._rounds[view], self._config, self._pacing.factor
         self._effects.append(ViewEntered(view, round_.leader))

@@ -399,10 +399,10 @@ def test_a_stuck_validator_repeats_to_everyone_what_it_said() -> None:
     ]
 
 
-def test_a_leader_repeats_its_proposal_until_it_times_out() -> None:
+def test_a_leader_repeats_its_vote_and_its_timeout() -> None:
     bench = HotStuffBench(me=1)
     bench.propose(bench.effects, "b1")
-    assert of(Broadcast, bench.expire(REBROADCAST)) == [Broadcast(bench.proposal(1, "b1"))]
+    assert of(Broadcast, bench.expire(REBROADCAST)) == [Broadcast(bench.vote(1, NOTARIZE, 1, "b1"))]
     bench.expire(ADVANCE)
     repeated = [effect.message for effect in of(Broadcast, bench.expire(REBROADCAST))]
     assert repeated == [bench.vote(1, NOTARIZE, 1, "b1"), bench.timeout(1, 1)]

@@ -8,12 +8,13 @@ import pytest
 
 import consensus.pacing
 from consensus.hotstuff import HotStuff
-from consensus.interface import StartTimer, TimerKind, VotingConfig
-from consensus.pacing import FINAL_VIEWS, MAX_FACTOR, Pacing
+from consensus.interface import Broadcast, Effect, StartTimer, TimerKind, VotingConfig
+from consensus.messages import Vote
+from consensus.pacing import FINAL_VIEWS, MAX_FACTOR, SAMPLES, Pacing, Repetition
 from consensus.simplex import Simplex
 from consensus.types import View
 from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, HotStuffBench, of
-from tests.consensus.network import Faults, MakeEngine, Network
+from tests.consensus.network import Faults, Host, MakeEngine, Network
 
 LONGEST_HONEST = 3
 """Views between two finalizations that one faulty leader of four, or chance, may fail."""
@@ -117,3 +118,76 @@ def test_the_view_of_a_far_certificate_counts_once() -> None:
     bench.receive(1, bench.certificate(FINALIZE, 40, "b40"))
     assert bench.engine.view == View(41)
     assert bench.engine._pacing.factor == 1
+
+
+# --- repetition ------------------------------------------------------------------------------------------------------
+
+UNBOUNDED = 1_000
+
+
+def repetitions(repetition: Repetition, ticks: int, longest: int = UNBOUNDED) -> list[int]:
+    """The ticks of a view at which it repeats; the view ends with a block."""
+    repetition.enter_view()
+    at = [tick for tick in range(1, ticks + 1) if repetition.tick(longest)]
+    repetition.made_block()
+    return at
+
+
+def test_repetition_waits_two_block_times_once_most_views_take_long() -> None:
+    repetition = Repetition()
+    for _ in range(SAMPLES // 2 + 1):
+        assert repetitions(repetition, 5) == [1, 2, 3, 4, 5]
+    assert repetitions(repetition, 35) == [10, 20, 30]
+
+
+def test_repetition_is_as_configured_again_once_most_views_are_quick() -> None:
+    repetition = Repetition()
+    for _ in range(SAMPLES):
+        repetitions(repetition, 5)
+    for _ in range(SAMPLES // 2 + 1):
+        assert repetitions(repetition, 1) == []
+    assert repetitions(repetition, 5) == [2, 4], "two block times"
+    for _ in range(SAMPLES // 2 + 1):
+        assert repetitions(repetition, 0) == []
+    assert repetitions(repetition, 3) == [1, 2, 3]
+
+
+def test_repetition_is_no_rarer_than_the_leader_timeout() -> None:
+    repetition = Repetition()
+    for _ in range(SAMPLES):
+        repetitions(repetition, 50)
+    assert repetitions(repetition, 12, longest=4) == [4, 8, 12]
+
+
+def test_views_that_the_first_repetition_ended_make_nobody_wait_longer() -> None:
+    repetition = Repetition()
+    for _ in range(10 * SAMPLES):
+        assert repetitions(repetition, 1) == [1]
+    for _ in range(SAMPLES):
+        repetitions(repetition, 2)
+    for _ in range(10 * SAMPLES):
+        assert repetitions(repetition, 4) == [4]
+
+
+def votes_a_block(make_engine: MakeEngine) -> float:
+    """Votes that one validator broadcasts a block if blocks take some eight rebroadcasts; after a minute."""
+    config = VotingConfig(leader_timeout_ms=8_000, advance_timeout_ms=12_000)
+    network = Network(7, 1, Faults(min_delay_ms=1_500, max_delay_ms=2_600, healed_at_ms=10**9), config=config)
+    network.make_engine = make_engine
+    network.run(60_000)
+    votes, blocks = [], len(network.chain())
+
+    def count(host: Host, effect: Effect) -> None:
+        if isinstance(effect, Broadcast) and isinstance(effect.message, Vote):
+            votes.append(host.place)
+
+    network.on_effect = count
+    network.run(240_000)
+    return len(votes) / 7 / (len(network.chain()) - blocks)
+
+
+@pytest.mark.parametrize("make_engine", [Simplex, HotStuff])
+def test_votes_are_not_repeated_before_they_count(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert votes_a_block(make_engine) <= 2.5, "notarize and finalize, and few of them twice"
+    monkeypatch.setattr(Repetition, "made_block", lambda self: None)
+    assert votes_a_block(make_engine) > 8, "without it each goes out at every tick"

@@ -629,13 +629,90 @@ def test_a_stuck_validator_repeats_its_votes_and_no_certificates() -> None:
     assert of(StartTimer, effects) == [StartTimer(REBROADCAST, View(3), VotingConfig().rebroadcast_ms)]
 
 
-def test_a_leader_repeats_its_proposal_until_it_nullifies() -> None:
+@pytest.mark.parametrize("made", [Bench, HotStuffBench])
+def test_a_leader_proposes_again_to_those_of_whom_it_heard_nothing(made: type[Bench]) -> None:
+    times = VotingConfig(leader_timeout_ms=300, advance_timeout_ms=800, rebroadcast_ms=100)
+    bench = made(me=1, config=times)
+    bench.propose(bench.effects, "b1")
+    bench.receive(2, bench.vote(2, NOTARIZE, 1, "b1"))
+    ticks = [bench.expire(REBROADCAST) for _ in range(4)]
+    own = Broadcast(bench.vote(1, NOTARIZE, 1, "b1"))
+    assert [of(Broadcast, effects) for effects in ticks] == [[own]] * 4, "a tick repeats the vote alone"
+    again = [SendTo(ValidatorIndex(peer), bench.proposal(1, "b1")) for peer in (0, 3)]
+    assert [proposals_to_one(effects) for effects in ticks] == [again, [], [], again], "once in a leader timeout"
+
+
+def test_a_leader_that_gave_up_proposes_to_nobody_again() -> None:
     bench = Bench(me=1)
     bench.propose(bench.effects, "b1")
-    assert of(Broadcast, bench.expire(REBROADCAST)) == [Broadcast(bench.proposal(1, "b1"))]
     bench.expire(ADVANCE)
-    repeated = [effect.message for effect in of(Broadcast, bench.expire(REBROADCAST))]
+    effects = bench.expire(REBROADCAST)
+    repeated = [effect.message for effect in of(Broadcast, effects)]
     assert repeated == [bench.vote(1, NOTARIZE, 1, "b1"), bench.vote(1, NULLIFY, 1)]
+    assert not proposals_to_one(effects)
+
+
+def test_a_proposal_that_is_not_durable_is_not_sent_again() -> None:
+    bench = Bench(me=1)
+    (request,) = of(Propose, bench.effects)
+    bench.feed(BlockProposed(request.view, request.parent, block("b1"), b"b1"))
+    assert not proposals_to_one(bench.feed(TimerExpired(REBROADCAST, View(1))))
+
+
+def test_a_leader_proposes_again_to_who_asks_and_said_nothing() -> None:
+    bench = Bench(me=1)
+    bench.propose(bench.effects, "b1")
+    bench.receive(2, bench.vote(2, NOTARIZE, 1, "b1"))
+    asks = CertificateRequest((View(1),))
+    again = SendTo(ValidatorIndex(3), bench.proposal(1, "b1"))
+    assert [proposals_to_one(bench.receive(peer, asks)) for peer in (3, 3, 2)] == [[again], [], []]
+    assert [effect.recipient for effect in proposals_to_one(bench.expire(REBROADCAST))] == [0]
+
+
+def test_without_the_proposal_its_leader_is_asked_at_each_tick() -> None:
+    for n in (4, 16):
+        bench = Bench(n)
+        for _ in range(n):
+            assert bench.engine.leader(View(1)) in {
+                effect.recipient for effect in asking(View(1), bench.expire(REBROADCAST))
+            }
+
+
+def proposals_to_one(effects: Sequence[Effect]) -> list[SendTo]:
+    """Proposals that are sent to one peer each."""
+    return [effect for effect in of(SendTo, effects) if isinstance(effect.message, Proposal)]
+
+
+def test_all_members_of_a_committee_are_asked_in_turn() -> None:
+    """They are members 0 to 9 of 64: the places of the round are those of the committee."""
+    committee = Committee(View(2), tuple(ValidatorIndex(index) for index in range(10)))
+    bench = Bench(64, me=3, epochs=(committee,))
+    bench.advance_to(2)
+    for _ in range(3):
+        asked = [effect.recipient for _ in range(10) for effect in asking(View(2), bench.expire(REBROADCAST))]
+        assert set(asked) == set(range(10)) - {3}
+
+
+def test_who_asks_for_our_view_is_not_told_what_opened_it() -> None:
+    bench = Bench()
+    bench.advance_to(4)
+    assert of(SendTo, bench.receive(3, CertificateRequest((View(4),)))) == []
+    assert of(SendTo, bench.receive(3, CertificateRequest((View(2), View(9))))) == [
+        SendTo(ValidatorIndex(3), bench.certificate(NULLIFY, 2))
+    ]
+    assert len(of(SendTo, bench.receive(2, CertificateRequest((View(2),))))) == 2, "who may be behind is told"
+
+
+@pytest.mark.parametrize("made", [Bench, HotStuffBench])
+@pytest.mark.parametrize("gap", [3, 100])
+def test_a_leader_is_helped_at_the_first_vote_or_proposal_of_a_view_long_left(made: type[Bench], gap: int) -> None:
+    for carries_proposal in (True, False):
+        bench = made()
+        bench.receive(2, bench.certificate(FINALIZE, 1 + gap, "later"))
+        leader = bench.engine.leader(View(1))
+        message = bench.proposal(1, "b1") if carries_proposal else bench.vote(leader, NOTARIZE, 1, "b1")
+        (told,) = of(SendTo, bench.receive(leader, message))
+        assert told == SendTo(leader, bench.certificate(FINALIZE, 1 + gap, "later"))
 
 
 def test_the_finalize_vote_of_the_view_before_is_repeated() -> None:
@@ -709,7 +786,7 @@ def test_requests_are_answered_from_what_is_kept() -> None:
     bench = Bench()
     bench.receive(1, bench.certificate(FINALIZE, 1, "b1"))
     bench.receive(1, bench.certificate(NULLIFY, 2), bench.certificate(NOTARIZE, 2, "b2"), bench.certificate(NULLIFY, 3))
-    effects = bench.receive(3, CertificateRequest((View(2), View(9))))
+    effects = bench.receive(3, CertificateRequest((View(2),)))
     assert [effect.message for effect in of(SendTo, effects)] == [
         bench.certificate(NOTARIZE, 2, "b2"),
         bench.certificate(NULLIFY, 2),

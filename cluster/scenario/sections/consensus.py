@@ -28,7 +28,7 @@ class ConsensusSection(Section):
     advance_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = DEFAULTS.advance_timeout_ms
     """How long it waits for the view to end before it votes to nullify it."""
     rebroadcast_ms: Annotated[int, Field(ge=1, le=3_600_000)] = DEFAULTS.rebroadcast_ms
-    """Interval at which it repeats its last messages while the view does not end."""
+    """Shortest interval at which it repeats its last messages in one view; it grows with the block time."""
 
     @property
     def view_change_ms(self) -> int:

@@ -39,8 +39,6 @@ DRIVER_BYTES: Final = 400_000_000
 STREAM_FILES: Final = 2
 """File descriptors of a pair of validators on one of them: each dials the other."""
 HOST_FILES: Final = 60
-REPEAT_AFTER_BLOCKS: Final = 2
-"""Block times after which votes should be repeated (docs/consensus.md)."""
 MEASURED_PAIRS: Final = 32
 """Validators among which the median latency is taken."""
 TIGHT: Final = 0.9
@@ -146,13 +144,11 @@ def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files
 def _warnings(scenario: Scenario, rate: float) -> Iterator[str]:
     """Timeouts that are shorter than what they wait for."""
     section, block_ms = scenario.consensus, MILLISECONDS_PER_SECOND / rate
-    for name, blocks in (("leader_timeout_ms", 1), ("rebroadcast_ms", REPEAT_AFTER_BLOCKS)):
-        value = getattr(section, name)
-        if value < blocks * block_ms:
-            yield (
-                f"consensus.{name}: {value:,} is below {counted(blocks, 'block time')} ({block_ms:,.0f} ms each):"
-                " views fail, or votes are repeated before a block can be final"
-            )
+    if section.leader_timeout_ms < block_ms:
+        yield (
+            f"consensus.leader_timeout_ms: {section.leader_timeout_ms:,} is below a block time ({block_ms:,.0f} ms):"
+            " the first views fail, until timeouts have adapted"
+        )
 
 
 def _block_seconds(scenario: Scenario, measured: Calibration) -> float:
