@@ -39,6 +39,10 @@ MAX_WAIT_S = 30.0
 """Bounds every wait of the server."""
 
 
+class Deleted(Exception):
+    """The job is no longer there."""
+
+
 @dataclass
 class Fault:
     """A planted fault: what matches is answered so, a number of times."""
@@ -194,7 +198,12 @@ class ApiServer:
                 return
             self._begun.update(jobs)
         for name in jobs:
-            threading.Thread(target=self.course, args=(self, name), daemon=True).start()
+            threading.Thread(target=self._run_course, args=(name,), daemon=True).start()
+
+    def _run_course(self, name: str) -> None:
+        """A job's course ends early if the job is deleted."""
+        with suppress(Deleted):
+            self.course(self, name)
 
     def wait(self, has_come: Callable[[], bool], timeout_s: float = MAX_WAIT_S) -> bool:
         """Wait under the lock; returns early when the server closes."""
@@ -217,33 +226,42 @@ class ApiServer:
 
     # --- what an operator does ----------------------------------------------------------------------------------------
 
+    def _job(self, name: str) -> Object:
+        """A copy of a job. Raises :class:`Deleted` if there is none."""
+        try:
+            return copy.deepcopy(self.objects["rayjobs", name])
+        except KeyError:
+            raise Deleted(name) from None
+
     def job_status(self, name: str, **status: str) -> None:
-        job = copy.deepcopy(self.objects["rayjobs", name])
-        job["status"] = job.get("status", {}) | status
-        self.put("rayjobs", job)
+        with self.changed:
+            job = self._job(name)
+            job["status"] = job.get("status", {}) | status
+            self.put("rayjobs", job)
 
     def make_pods(self, name: str, **status: Any) -> None:
         """The pods of a job's templates, pending or with a status."""
-        spec = self.objects["rayjobs", name]["spec"]
-        ray = spec["rayClusterSpec"]
-        groups = {group["groupName"]: group["template"] for group in ray.get("workerGroupSpecs", [])}
-        templates = {"head": ray["headGroupSpec"]["template"], **groups, "submitter": spec["submitterPodTemplate"]}
-        for group, template in templates.items():
-            pod = copy.deepcopy(template)
-            meta = pod.setdefault("metadata", {})
-            meta |= {"name": f"{name}-{group}", "ownerReferences": [{"kind": "RayJob", "name": name}]}
-            pod["status"] = {"phase": "Pending", **copy.deepcopy(status)}
-            self.put("pods", pod)
+        with self.changed:
+            spec = self._job(name)["spec"]
+            ray = spec["rayClusterSpec"]
+            groups = {group["groupName"]: group["template"] for group in ray.get("workerGroupSpecs", [])}
+            templates = {"head": ray["headGroupSpec"]["template"], **groups, "submitter": spec["submitterPodTemplate"]}
+            for group, template in templates.items():
+                pod = copy.deepcopy(template)
+                meta = pod.setdefault("metadata", {})
+                meta |= {"name": f"{name}-{group}", "ownerReferences": [{"kind": "RayJob", "name": name}]}
+                pod["status"] = {"phase": "Pending", **copy.deepcopy(status)}
+                self.put("pods", pod)
 
     def pods_are(self, name: str, *groups: str, **status: Any) -> None:
         """Give pods of a job a status; by default all."""
         with self.changed:
             mine = [pod for (kind, _), pod in self.objects.items() if kind == "pods"]
-        for pod in mine:
-            if pod["metadata"]["name"].startswith(f"{name}-") and (
-                not groups or pod["metadata"]["name"].removeprefix(f"{name}-") in groups
-            ):
-                self.put("pods", {**copy.deepcopy(pod), "status": copy.deepcopy(status)})
+            for pod in mine:
+                if pod["metadata"]["name"].startswith(f"{name}-") and (
+                    not groups or pod["metadata"]["name"].removeprefix(f"{name}-") in groups
+                ):
+                    self.put("pods", {**copy.deepcopy(pod), "status": copy.deepcopy(status)})
 
     def pods_run(self, name: str, *groups: str) -> None:
         self.pods_are(name, *groups, **running("ray"))
