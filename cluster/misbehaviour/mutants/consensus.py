@@ -196,6 +196,17 @@ class HelpsNobody(MutatedEngine):
         self._retransmission.help = lambda peer, view: self.counter.ran()
 
 
+@MUTANTS.engine("ignores-late-proposals", Detection("bad-links", ALL), "safety", "answers")
+class IgnoresLateProposals(MutatedEngine):
+    """a leader that proposes in a view that the others left is not answered"""
+
+    def _on_proposal(self, sender: ValidatorIndex, proposal: Proposal) -> None:
+        if proposal.view < self.view:
+            self.counter.ran()
+        else:
+            super()._on_proposal(sender, proposal)
+
+
 @MUTANTS.engine("gives-up-on-unverified", Detection("bad-links"), "safety", "patience")
 class GivesUpOnUnverified(MutatedEngine):
     """the leader timer gives a view up whose proposal came and is not verified yet"""

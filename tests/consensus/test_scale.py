@@ -1,0 +1,45 @@
+"""The delays and the cost of consensus among many validators: the figures of ``docs/consensus.md``."""
+
+from __future__ import annotations
+
+import pytest
+
+from consensus.hotstuff import HotStuff
+from consensus.interface import VotingConfig
+from consensus.simplex import Simplex
+from consensus.types import View
+from tests.consensus.network import Faults, Host, MakeEngine, Network
+
+# --- a leader that is stuck in its view -------------------------------------------------------------------------------
+
+SLOW = VotingConfig(leader_timeout_ms=10_000, advance_timeout_ms=15_000, rebroadcast_ms=250)
+MAX_DELAY_MS = 50
+
+
+def view_of(host: Host) -> int:
+    return 0 if host.engine is None else host.engine.view
+
+
+def stuck_ms(make_engine: MakeEngine) -> int:
+    """How long a leader of sixteen is stuck in its view after links to it are whole again.
+
+    Meanwhile the others made nine more views final. Four are silent, and then one more stops: they need the leader.
+    """
+    faults = Faults(min_delay_ms=10, max_delay_ms=MAX_DELAY_MS, healed_at_ms=10**9)
+    network = Network(16, 1, faults, config=SLOW, silent=(1, 2, 3, 4), make_engine=make_engine)
+    led = View(6)
+    leader, last = network.hosts[6], network.hosts[11]
+    network.run(60_000, lambda: any(vote.view == led and vote.signer == 6 for vote in network.votes.values()))
+    network.cut = {(host.place, leader.place) for host in network.hosts}
+    network.run(600_000, lambda: network.hosts[0].engine is not None and network.hosts[0].engine.final_view > led + 8)
+    network.crash(last)
+    network.run(network.now_ms + 1_000)
+    assert view_of(leader) == led, "what was on its way to it did not help it on"
+    network.cut, healed_ms = set(), network.now_ms
+    network.run(network.now_ms + 60_000, lambda: view_of(leader) > led)
+    return network.now_ms - healed_ms
+
+
+@pytest.mark.parametrize("make_engine", [Simplex, HotStuff])
+def test_a_leader_that_is_far_behind_is_level_within_a_tick(make_engine: MakeEngine) -> None:
+    assert stuck_ms(make_engine) <= SLOW.rebroadcast_ms + 2 * MAX_DELAY_MS
