@@ -30,7 +30,7 @@ from cluster.live.driver.hosts import Hosts, allow_pruning, nothing, state_of
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import KeptRay, RaySession, one_line
-from cluster.live.driver.stage import UNKNOWN_ORDERS, LiveStage, make
+from cluster.live.driver.stage import UNKNOWN_ORDERS, LiveStage, make, note_lost_node
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
 from cluster.live.handover.absence import absence_of
@@ -626,9 +626,8 @@ class _LiveRun:
         self.on_notice(problem)
 
     def _node_was_lost(self, hosts: Sequence[Host], node: str, reason: str) -> None:
-        indices = [index for host in hosts for index in host.carried_at(self._watch.height)]
-        if self._stage is not None and indices:
-            self._stage.engine.on_loss(indices, f"node {node}", reason)
+        if self._stage is not None:
+            note_lost_node(self._stage, hosts, node, reason)
 
     def _take_view(self, view: ValidatorView) -> None:
         self._watch.take(view.index, view.observations)

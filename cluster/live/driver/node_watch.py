@@ -28,7 +28,7 @@ from cluster.common.wording import counted, listed
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, Place, RaySession, one_line
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.kubernetes.names import host_resource
-from cluster.live.nodes.placement import HostToPlace, hosts_to_place, place
+from cluster.live.nodes.placement import hosts_to_place, place
 from cluster.live.nodes.ray_nodes import RayNode, hosts_with_nodes
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import LoseNodeFault
@@ -44,6 +44,8 @@ NEW_NODE_PATIENCE_S: Final = 60.0
 OWN_NODES_PATIENCE_S: Final = 300.0
 """At the start the nodes of hosts are waited for so long: a volume has to be made, and an image may have to be pulled.
 """
+ORDER_AGAIN_S: Final = 15.0
+"""One fault asks for each validator of a node, and a silent node would be waited for each time."""
 MAX_LOG_BYTES: Final = 4 * 2**20
 COMPARED_LOG_BYTES: Final = 4_096
 LOGS_TIMEOUT_S: Final = 10.0
@@ -95,12 +97,13 @@ class NodeWatch:
         self._wait = wait
         self._are_all_pinned = are_all_pinned
         self._start: Callable[[Host], None]
-        self._to_place: dict[int, HostToPlace] = {}
-        self._withstood = 0
+        self._scenario: Scenario
         self._bind = ""
         self._homeless: list[_Homeless] = []
         self._lost: set[str] = set()
         """Ids of the lost nodes that carried hosts."""
+        self._next_orders_s: dict[str, float] = {}
+        """By node that did not end when it was to, when it is told so again at the earliest (monotonic)."""
         self._is_needed = False
         self._looked = float("-inf")
         self._leases: Leases | None = None
@@ -120,7 +123,7 @@ class NodeWatch:
                     f"faults[{position}].kind: lose_node: there is one Ray node, and the run would be lost with it;"
                     f" expected validators.ray_nodes above 1, or the {ADDRESS_VARIABLE} of a cluster with more"
                 )
-        found = place(wanted, nodes, self._withstood)
+        found = place(wanted, nodes, scenario.validators.withstood)
         for warning in found.warnings if self._is_needed else ():
             self._notice(warning)
         return [self._place_on(found.nodes[host.number]) for host in wanted]
@@ -146,9 +149,7 @@ class NodeWatch:
             self._wait(LOOK_EVERY_S)
 
     def _begin(self, scenario: Scenario, bind: str, start: Callable[[Host], None]) -> None:
-        self._start, self._bind = start, bind
-        self._to_place = {host.number: host for host in hosts_to_place(scenario)}
-        self._withstood = scenario.validators.withstood
+        self._scenario, self._bind, self._start = scenario, bind, start
 
     def watch(self, hosts: list[Host]) -> None:
         """Watch the nodes of these hosts from now on, and renew their leases."""
@@ -216,14 +217,20 @@ class NodeWatch:
     def end(self, where: Place, kills: bool) -> None:
         """End a node for good: with ``kills`` all of its processes at once, else by Ray. Neither the head nor the
         driver's own node is ended, for the cluster and the run would be lost with them.
+
+        If nobody there says that the order was carried out, the node is lost only once Ray says so.
         """
         node = self._living(where)
-        if node is None:
+        if node is None or time.monotonic() < self._next_orders_s.get(node.node_id, 0.0):
             return
         if node.is_head or node.node_id == self._session.own_node_id:
             self._notice(f"node {node.name} is not ended: the run would be lost with it")
             return
         is_certain = self._session.node_signals(where).end_node(kills)
+        if is_certain is None:
+            self._next_orders_s[node.node_id] = time.monotonic() + ORDER_AGAIN_S
+            self._notice(f"node {node.name} did not carry out the order to end: it is lost once Ray says so")
+            return
         self._lose(node, "all its processes were killed" if kills else "Ray ended it", is_certain)
 
     def lose(self, where: Place, reason: str) -> None:
@@ -295,21 +302,21 @@ class NodeWatch:
             if host.is_placed:
                 carried[host.place.node_id] += len(host.validators)
         pinned = {host.number for host in self.hosts if host.place.is_own}
-        found = place([self._to_place[each.host.number] for each in ready], nodes, self._withstood, carried, pinned)
+        numbers, withstood = {each.host.number for each in ready}, self._scenario.validators.withstood
+        wanted = [host for host in hosts_to_place(self._scenario) if host.number in numbers]
+        found = place(wanted, nodes, withstood, carried, pinned)
         for each in ready:
             node = found.nodes.get(each.host.number)
             if node is None and each.host.place.is_own and not each.is_awaiting_own_node:
                 each.is_awaiting_own_node = True
                 number = each.host.number
                 self._notice(f"host {number} waits for a Ray node with {host_resource(number)}: its disk comes with it")
-            has_room = each.host.place.is_own or (node is not None and found.counts[node.node_id] <= self._withstood)
+            has_room = each.host.place.is_own or (node is not None and found.counts[node.node_id] <= withstood)
             if node is None or not (has_room or now_s >= each.waits_until_s):
                 continue
             if not has_room:
                 count = counted(found.counts[node.node_id], "validator")
-                self._notice(
-                    f"no node joined: node {node.name} carries {count}, more than the {self._withstood} withstood"
-                )
+                self._notice(f"no node joined: node {node.name} carries {count}, more than the {withstood} withstood")
             self._homeless.remove(each)
             self._notice(f"host {each.host.number} goes to node {node.name}")
             each.host.move(self._place_on(node))

@@ -129,9 +129,13 @@ class RemoteProcessSignals:
         """Whether it is not known to be gone."""
         return bool(self._ask("is_running", True, process))
 
-    def end_node(self, kills: bool) -> bool:
-        """Have the node end (:meth:`NodeSignals.end_node`). Returns whether its processes are known to be gone."""
-        return bool(self._ask("end_node", False, kills))
+    def end_node(self, kills: bool) -> bool | None:
+        """Have the node end (:meth:`NodeSignals.end_node`). Returns whether its processes are known to be gone.
+
+        ``None`` if it is not known to end at all: nobody answered.
+        """
+        answer = self._ask("end_node", None, kills)
+        return None if answer is None else bool(answer)
 
     def close(self) -> None:
         self._ask("close", None)

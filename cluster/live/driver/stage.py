@@ -287,11 +287,8 @@ class LiveStage:
     def crash(self, index: int, plan: DownFault) -> None:
         host, nodes = self._hosts.host_of(index), self._hosts.nodes
         if isinstance(plan, LoseNodeFault):
-            mates = nodes.hosts_on(host.place)
             if host.is_on_a_node:  # else it went with another one
                 nodes.end(host.place, kills=plan.how == "process")
-            for mate in mates:
-                mate.is_held_down = not mate.is_placed
             return
         if isinstance(plan, KillFault) and self.means.takes_pod(plan):
             if host.is_placed:
@@ -358,13 +355,20 @@ class LiveStage:
 
 
 def lose_node_of(hosts: Hosts, number: int, reason: str) -> None:
-    """The Ray node of a host is about to go: its hosts are taken off it, and held down."""
+    """The Ray node of a host is about to go: its hosts are taken off it."""
     host = hosts.all[number]
-    mates = [each for each in hosts.all if each.is_placed and each.place == host.place]
     if host.is_placed:
         hosts.nodes.lose(host.place, reason)
-    for mate in mates:
-        mate.is_held_down = not mate.is_placed
+
+
+def note_lost_node(stage: LiveStage, hosts: Sequence[Host], node: str, reason: str) -> None:
+    """A Ray node is lost with hosts. Those that a fault holds down start elsewhere only once it lets them."""
+    engine = stage.engine
+    indices = [index for host in hosts for index in host.carried_at(stage.height)]
+    if indices:
+        engine.on_loss(indices, f"node {node}", reason)
+    for host in hosts:
+        host.is_held_down |= any(map(engine.targets.is_held_down, host.validators))
 
 
 def make(calls: Sequence[Then]) -> None:

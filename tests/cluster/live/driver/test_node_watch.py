@@ -13,7 +13,14 @@ import pytest
 
 from cluster.common.errors import BadInput, TestnetError
 from cluster.live.driver import node_watch
-from cluster.live.driver.node_watch import LEASE_S, LEASE_SLACK_S, LOOK_EVERY_S, NEW_NODE_PATIENCE_S, NodeWatch
+from cluster.live.driver.node_watch import (
+    LEASE_S,
+    LEASE_SLACK_S,
+    LOOK_EVERY_S,
+    NEW_NODE_PATIENCE_S,
+    ORDER_AGAIN_S,
+    NodeWatch,
+)
 from cluster.live.driver.ray_session import Place
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host.host import ValidatorAddress
@@ -39,7 +46,7 @@ class FakeSession:
         self.forgotten: list[Any] = []
         self.replaced = 0
         self.ended: list[tuple[str, bool]] = []
-        self.is_certain = True
+        self.is_certain: bool | None = True
 
     def nodes(self) -> list[RayNode]:
         return self.listed
@@ -54,7 +61,7 @@ class FakeSession:
         self.replaced += 1
 
     def node_signals(self, place: Place) -> Any:
-        def end_node(kills: bool) -> bool:
+        def end_node(kills: bool) -> bool | None:
             self.ended.append((place.node_id, kills))
             return self.is_certain
 
@@ -215,6 +222,24 @@ def test_a_node_that_ray_ends_may_carry_hosts_until_their_leases_are_over(patch:
     assert cluster.places[1] is None
     cluster.look()
     assert cluster.places[1] == "head"
+
+
+def test_a_node_that_nobody_is_known_to_have_ended_is_not_lost(patch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(patch, {"count": 8})
+    cluster.session.is_certain = None
+    where = cluster.hosts[1].place
+    for _ in range(2):
+        cluster.watch.end(where, kills=True)
+    assert cluster.session.ended == [("n1", True)], "a fault asks for each validator of the node, and it is asked once"
+    assert cluster.notices == ["node 10.0.0.3 (n1) did not carry out the order to end: it is lost once Ray says so"]
+    cluster.look()
+    assert (cluster.lost, cluster.session.forgotten, cluster.hosts[1].processes.deaths) == ([], [], 0)
+    cluster.now_s += ORDER_AGAIN_S
+    cluster.watch.end(where, kills=True)
+    assert len(cluster.session.ended) == 2, "by another fault"
+    cluster.session.lose("n1")
+    cluster.look()
+    assert [numbers for numbers, *_ in cluster.lost] == [[1, 5]]
 
 
 def test_neither_the_head_nor_the_drivers_node_is_ended(patch: pytest.MonkeyPatch) -> None:

@@ -140,7 +140,7 @@ def test_of_processes_of_a_silent_node_nothing_is_known(monkeypatch: pytest.Monk
     node, process = SilentNode(ConnectionError("it is cut off"), TimeoutError(), False), Process(7, 1)
     signals = RemoteProcessSignals(node, node)
     assert signals.is_running(process), "it is not known to be gone"
-    assert (signals.kill(process), signals.pause(process), signals.end_node(True)) == (False, False, False)
+    assert (signals.kill(process), signals.pause(process), signals.end_node(True)) == (False, False, None)
     signals.resume(process)
     signals.close()
     assert node.asked == 1, "a look at the hosts takes no longer for it"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from cluster.live.driver.ray_session import Place
-from cluster.live.driver.stage import LiveStage
+from cluster.live.driver.stage import LiveStage, note_lost_node
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host.host import NO_WORD
 from cluster.live.host.validator_loop import LoopState
@@ -33,7 +34,7 @@ class Hosts:
         self.nodes = self
         self.ends = True
         self.ended: list[tuple[str, bool]] = []
-        self.on_lost: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[Sequence[Host], str, str], None]
         """As the driver is told of a lost node."""
 
     def carrying(self, indices: Sequence[int]) -> list[Host]:
@@ -56,14 +57,19 @@ class Hosts:
         return [host for host in self.all if host.is_on_a_node and host.place == place]
 
     def lose(self, place: Place, reason: str) -> None:
-        self.on_lost()
-        self.end(place, False)
+        self.go(place, reason)
 
     def end(self, place: Place, kills: bool) -> None:
         self.ended.append((place.node_id, kills))
-        for host in self.all:
-            if self.ends and host.place == place:
-                host.lose_place()
+        if self.ends:
+            self.go(place, "it was ended")
+
+    def go(self, place: Place, reason: str) -> None:
+        """A node is lost."""
+        gone = self.hosts_on(place)
+        self.on_lost(gone, place.node_id, reason)
+        for host in gone:
+            host.lose_place()
 
 
 def four_hosts() -> Any:
@@ -85,6 +91,7 @@ class Run:
             lambda index, url: None,
             Leftovers(api, lambda text: None),
         )
+        self.hosts.on_lost = partial(note_lost_node, self.stage)
 
     def reach(self, height: int, after_ms: float = 0.0) -> None:
         self.height, self.now_ms = height, self.now_ms + after_ms
@@ -111,7 +118,23 @@ def test_a_node_that_is_not_ended_is_no_effect_and_holds_nobody_down() -> None:
     run.hosts.ends = False
     run.reach(5)
     assert not any(host.is_held_down for host in run.hosts.all)
-    assert not run.stage.engine.records[0].took_effect
+    run.reach(6, after_ms=1_000)
+    (record,) = run.stage.engine.records
+    assert record.ended_ms is not None and not record.took_effect, "its validators were up all the time"
+
+
+def test_a_node_that_is_seen_to_end_late_is_the_planned_loss() -> None:
+    """Nobody answered the order, which was carried out all the same."""
+    run = Run(LOST)
+    run.hosts.ends = False
+    run.reach(5)
+    run.hosts.go(Place("b", ""), "health check failed")
+    run.reach(6, after_ms=500)
+    (record,) = run.stage.engine.records
+    assert record.took_effect and record.ended_ms is None
+    assert [host.is_held_down for host in run.hosts.all] == [False, True, False, True], "until it is time"
+    run.reach(7, after_ms=500)
+    assert not any(host.is_held_down for host in run.hosts.all)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +152,6 @@ def test_a_pod_is_taken_and_the_loss_of_its_node_is_the_fault_that_was_planned(h
         run = Run(plan, api=cluster.api())
         for host in run.hosts.all:
             host.place = Place(f"pod-{host.number}", "")
-        run.hosts.on_lost = lambda: run.stage.engine.on_loss([3], "node b", "its pod is gone")
         run.reach(5)
         assert how == "chaos-mesh" or "smoke-host-3-x7k2p" not in cluster.pods
         assert len(cluster.pods) >= 3

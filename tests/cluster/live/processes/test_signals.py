@@ -180,7 +180,7 @@ def test_a_worker_whose_raylet_is_gone_ends_nothing(fate: str, tmp_path: Path) -
         assert init.stdout.readline() == "ready\n"
         init.stdin.write("go\n")
         init.stdin.flush()
-        assert json.loads(init.stdout.readline()) is False
+        assert json.loads(init.stdout.readline()) is None
         assert None not in map(processes.find, (init.pid, other, worker))
         init.communicate(timeout=WAIT_S)
     assert init.returncode == 0, "it ended with its input"
