@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Final
@@ -24,6 +24,7 @@ from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_chains import read_served
 from cluster.live.audit.beside import ReexecutionBeside
 from cluster.live.audit.safety_watch import SafetyWatch
+from cluster.live.handover.told import Row, Told
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import BlockStore, ServedBlocks, as_stored
 from cluster.record.run import RunRecord, ValidatorRecord
@@ -135,7 +136,7 @@ class LiveAudit:
         self._diverged: set[int] = set()
         self._skipped: Counter[int] = Counter()
         self.lock = threading.Lock()
-        """Held by whoever enters blocks."""
+        """Held by whoever enters blocks, or judges what was told."""
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="audit")
         self._rounds: Future[None] | None = None
@@ -148,9 +149,13 @@ class LiveAudit:
         """What the audit of another process needs to go on."""
         return {"known": self.known, "safety": self.safety.state()}
 
-    def take_over(self, state: Mapping[str, Any]) -> None:
-        """Go on with what the audit of another process knew of validators, as far as the store still has it."""
-        self.safety.take_over(*state["safety"])
+    def take_over(
+        self, state: Mapping[str, Any], told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()
+    ) -> None:
+        """Go on with what the audit of another process knew of validators, as far as the store still has it, and with
+        what hosts told that one (:class:`Told`).
+        """
+        self.safety.take_over(state["safety"], told, rows)
         for index, found in state["known"].items():
             found.blocks = as_stored(found.blocks)
             self.known[index] = found
@@ -309,7 +314,8 @@ class LiveAudit:
 
     def _watch_safety(self) -> None:
         """Look at what hosts told of certificates and votes."""
-        self.safety.look(self._record.store)
+        with self.lock:  # else its state changes while it is written
+            self.safety.look(self._record.store)
         for violation in self.safety.log.violations[self.counts[SAFETY] :]:
             self._tell(SAFETY, violation)
 

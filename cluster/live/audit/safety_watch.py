@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Set
 from typing import Final
+
+import msgspec
 
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.own_votes import VERBS, OwnVotes
 from cluster.audit.safety.rule_log import MAX_VIOLATIONS, RuleLog
+from cluster.live.handover.told import Row, Told
 from cluster.live.host.observations import NOT_TOLD, CertificateSeen, Observation, VoteSent
 from cluster.record.chain_store import BlockStore
 from cluster.record.rules import WATCHED_LIVE
@@ -64,6 +67,56 @@ class Heard:
         return self._answered_s >= moment_s + PATIENCE_S
 
 
+class SafetyState(msgspec.Struct, frozen=True):
+    """What a watch found, for another driver."""
+
+    counts: dict[str, int]
+    """Evaluations of what was told, by rule."""
+    violations: list[str]
+    rows: int
+    """So many rows of :class:`~cluster.live.handover.told.Told` were judged."""
+
+
+class Backlog:
+    """What was told and not looked at."""
+
+    def __init__(self) -> None:
+        self.told: Told | None = None
+        """Gets what hosts tell, if that is to outlive this process."""
+        self.judged = 0
+        """So many rows of the run were looked at."""
+        self._taken = 0
+        self._judged_before = 0
+        """Another driver judged these: they are known again, and are not judged again."""
+        self._waiting: deque[tuple[int, int, CertificateSeen | VoteSent]] = deque(maxlen=MAX_WAITING)
+        """The row's number, the validator, and what it is."""
+
+    def take(self, row: Row) -> None:
+        """What a host says of a validator."""
+        self._add(self._taken, row)
+        if self.told is not None:
+            self.told.add(row)
+
+    def take_over(self, judged: int, told: Told | None, rows: Iterable[tuple[int, Row]]) -> None:
+        """Go on with the rows of another driver, which judged so many of the run."""
+        self.told = told
+        self.judged = self._taken = self._judged_before = judged
+        for number, row in rows:
+            self._add(number, row)
+
+    def drain(self) -> Iterator[tuple[int, CertificateSeen | VoteSent, bool]]:
+        """Look at each: the validator, what it is, and whether another driver judged it."""
+        while self._waiting:
+            number, index, seen = self._waiting.popleft()
+            yield index, seen, number < self._judged_before
+            self.judged = max(self.judged, number + (not self._waiting or self._waiting[0][0] != number))
+
+    def _add(self, number: int, row: Row) -> None:
+        self._taken = number + 1
+        told: list[CertificateSeen | VoteSent] = [*row.votes, *row.certificates]
+        self._waiting.extend((number, row.index, each) for each in told)
+
+
 class SafetyWatch:
     """One run's. :meth:`take` may be called by one thread, everything else by another."""
 
@@ -79,7 +132,7 @@ class SafetyWatch:
         self._byzantine = {index for index in range(len(self._names)) if scenario.validators.node(index).byzantine}
         self._votes = [OwnVotes() for _ in self._names]
         self._votes_kept_from = 0
-        self._waiting: deque[tuple[int, CertificateSeen | VoteSent]] = deque(maxlen=MAX_WAITING)
+        self.backlog = Backlog()
         self._height = 0
         """Of the last final block that was entered."""
         self._newest_view = 0
@@ -95,30 +148,37 @@ class SafetyWatch:
 
     def take(self, index: int, observations: Iterable[Observation]) -> None:
         """What a host says of a validator."""
-        if index not in self._byzantine:
-            self._waiting.extend((index, each) for each in observations if isinstance(each, CertificateSeen | VoteSent))
+        row = None if index in self._byzantine else Row.of(index, observations)
+        if row is not None:
+            self.backlog.take(row)
 
     def look(self, store: BlockStore, is_end: bool = False) -> None:
         """Look at all that was told, and at the final blocks that are new. At the end nothing is waited for."""
-        while self._waiting:
-            index, seen = self._waiting.popleft()
+        log = self.log
+        for index, seen, is_judged in self.backlog.drain():
+            self.chain.log = self.log = RuleLog(float) if is_judged else log
             if isinstance(seen, CertificateSeen):
                 self.heard.highest_view = max(self.heard.highest_view, seen.certificate.view)
                 self._on_certificate(index, seen)
             else:
                 self._on_vote(index, seen)
+        self.chain.log = self.log = log
         while self._height < len(store) and not self._is_stuck and self._enter(store, is_end):
             pass
         self._look_for_proofs()
 
-    def state(self) -> tuple[Mapping[str, int], Sequence[str]]:
-        """What another driver cannot find again: evaluations of what was told, by rule, and the violations so far."""
-        return {rule: count for rule, count in self.log.counts.items() if rule not in OF_BLOCKS}, self.log.violations
+    def state(self) -> SafetyState:
+        """What another driver cannot find again. Not while another thread is in :meth:`look`."""
+        counts = {rule: count for rule, count in self.log.counts.items() if rule not in OF_BLOCKS}
+        return SafetyState(counts, list(self.log.violations), self.backlog.judged)
 
-    def take_over(self, counts: Mapping[str, int], violations: Sequence[str]) -> None:
-        """Go on with the :meth:`state` of another driver; final blocks are entered anew."""
-        self.log.counts.update(counts)
-        self.log.violations.extend(violations)
+    def take_over(self, state: SafetyState, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
+        """Go on with the :meth:`state` of another driver, and with what it was told and left in files; final blocks are
+        entered anew.
+        """
+        self.log.counts.update(state.counts)
+        self.log.violations.extend(state.violations)
+        self.backlog.take_over(state.rows, told, rows)
 
     def record(self) -> MonitorRecord:
         """The counts and violations so far; of a run that is over."""
@@ -150,7 +210,8 @@ class SafetyWatch:
         if not self.chain.is_skip_justified(header):
             self._skips_since_s = self._skips_since_s or time.monotonic()
             knows_skips = self.heard.all_since(self._skips_since_s)
-            if not (knows_skips or is_end):
+            is_in_doubt = self._newest_view < self.heard.doubtful_view  # nothing is said of it then
+            if not (knows_skips or is_end or is_in_doubt):
                 return False
         self._skips_since_s = None
         knows_skips = knows_skips and self._newest_view >= self.heard.doubtful_view

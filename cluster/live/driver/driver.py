@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from cluster.audit.served_proofs import with_answers
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
@@ -37,6 +38,7 @@ from cluster.live.handover.absence import absence_of
 from cluster.live.handover.checkpoint import Checkpoint
 from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock
 from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
+from cluster.live.handover.told import TOLD_FILE, Told
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent
 from cluster.live.injection import LastWords
@@ -282,7 +284,8 @@ class _LiveRun:
         self.record.store = FileBlocks(self._folder / STORE_FILE)
         self._audit = self._new_audit()
         if self._handover is not None:
-            self._watch.sightings = self._handover.begin()
+            self._handover.begin()
+            self._watch.sightings, self._audit.safety.backlog.told = self._handover.sightings, self._handover.told
         self._go(self._start)
 
     def take_over(self, checkpoint: Checkpoint) -> None:
@@ -313,6 +316,9 @@ class _LiveRun:
             self._note_failure(error)
         if not self.record.validators:
             self.record.validators = list(self._audit.known.values())
+        if self.record.monitor is None:  # nobody was asked at the end: what was seen until then counts
+            self._audit.safety.look(self.record.store)
+            self.record.monitor = with_answers(self._audit.safety.record(), ())
         self._write_checkpoint(COLLECTED)
 
     def close(self) -> None:
@@ -379,7 +385,8 @@ class _LiveRun:
         self.record.store = FileBlocks.reopen(self._folder / STORE_FILE, self._folder / BLOCKS_FILE)
         self._watch.sightings, finalizations, proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)
         self.record.finalizations, self.record.proposals = finalizations, proposals
-        handover.take_over(self._watch.sightings, header["phase"])
+        told, rows = Told.reopen(self._folder / TOLD_FILE)
+        handover.take_over(self._watch.sightings, told, header["phase"])
         self._audit = self._new_audit()
         hosts, why_gone = None, ""
         if header["phase"] != COLLECTED:
@@ -389,6 +396,7 @@ class _LiveRun:
                 why_gone = str(error)
         state = checkpoint.state(self._outside(hosts))
         self._restore(state, header["at_ms"])
+        self._audit.take_over(state["audit"], told, rows)
         if hosts is not None:
             hosts.create(self._scenario, self.record.seed, self._folder, testnet.bind, state["hosts"])
             if all(host.phase is Phase.DEAD for host in hosts.all):
@@ -424,7 +432,6 @@ class _LiveRun:
         self._stage.means.leftovers.tell = self._testnet.note_leftovers
         self._stage.means.leftovers.say()
         self._end.take_over(state["end"], self._clock.now_ms() - left_ms)
-        self._audit.take_over(state["audit"])
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -660,6 +667,8 @@ class _LiveRun:
             self.record.problems.append(f"host {host.number} did not come to rest: {reason}")
         for _ in range(LOOKS_AT_THE_END):
             hosts.look(self._watch.height, starts=False)
+        if self._handover is not None:
+            self._handover.keep()
         self.record.duration_ms = self._clock.now_ms()
         self._watch.trace.close(self.record.duration_ms)
         self._watch.take_lags(hosts)

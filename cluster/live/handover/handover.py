@@ -5,13 +5,15 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
-from cluster.live.handover import checkpoint
+from cluster.live.handover import checkpoint, told
 from cluster.live.handover.checkpoint import Outside
 from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
+from cluster.live.handover.told import TOLD_FILE, Told
 from cluster.record.chain_store import FileBlocks
 
 EVERY_S: Final = 2.0
@@ -58,30 +60,37 @@ class Handover:
         self._notice = notice
         self._is_failing = False
         """The last checkpoint could not be written."""
-        self._sightings: Sightings | None = None
+        self.sightings: Sightings | None = None
+        self.told: Told | None = None
         self._due_s = 0.0
         """Monotonic."""
         self._mark: Hashable = None
 
-    def begin(self) -> Sightings:
-        """The file for what is seen. Raises :class:`OSError`."""
-        self._sightings = Sightings(self._folder / SIGHTINGS_FILE)
-        return self._sightings
+    def begin(self) -> None:
+        """Make the files for what is seen. Raises :class:`OSError`."""
+        self.sightings = Sightings(self._folder / SIGHTINGS_FILE)
+        self.told = Told(self._folder / TOLD_FILE)
 
-    def take_over(self, sightings: Sightings, phase: str) -> None:
-        """Go on with the file of another driver."""
-        self._sightings, self.phase = sightings, phase
+    def take_over(self, sightings: Sightings, told: Told, phase: str) -> None:
+        """Go on with the files of another driver."""
+        self.sightings, self.told, self.phase = sightings, told, phase
 
     def look(self, mark: Hashable, write: Callable[[], None]) -> None:
         """Keep what was seen, and ``write`` if that is due, or if there is another ``mark`` than at the last look."""
-        if self._sightings is not None:
-            self._sightings.flush()
+        self.keep()
         if mark != self._mark or time.monotonic() >= self._due_s:
             self._mark = mark
             begun_s = time.monotonic()
             write()
             now_s = time.monotonic()
             self._due_s = now_s + max(EVERY_S, SHARE * (now_s - begun_s))
+
+    def keep(self) -> None:
+        """From now on what was seen outlives this process, unless the disk is full: that ends no run."""
+        for file in (self.sightings, self.told):
+            with suppress(OSError):  # it waits for the next time; the checkpoint says what is wrong
+                if file is not None:
+                    file.flush()
 
     def write(self, header: Mapping[str, Any], state: object, store: FileBlocks, outside: Outside) -> None:
         """Write a checkpoint, after all that it builds on.
@@ -100,18 +109,22 @@ class Handover:
 
     def _write(self, header: Mapping[str, Any], state: object, store: FileBlocks, outside: Outside) -> None:
         store.sync()
-        if self._sightings is not None:
-            self._sightings.sync()
+        if self.sightings is not None:
+            self.sightings.sync()
+        if self.told is not None:
+            self.told.flush()
         about = {"phase": self.phase, "at_ms": self._clock.now_ms(), "began_epoch_ms": self._clock.began_epoch_ms}
         written = {"written_epoch_s": time.time(), "machine": socket.gethostname()}
         checkpoint.write(self._folder, {**about, **written, **header}, state, outside)
 
     def close(self) -> None:
-        if self._sightings is not None:
-            self._sightings.close()
+        for file in (self.sightings, self.told):
+            if file is not None:
+                file.close()
 
 
 def finish(folder: Path) -> None:
     """A run has its verdict: remove what another driver would have needed. Raises :class:`OSError`."""
     checkpoint.remove(folder)
     (folder / SIGHTINGS_FILE).unlink(missing_ok=True)
+    told.remove(folder / TOLD_FILE)

@@ -6,11 +6,11 @@ A row is 14 bytes: the moment in milliseconds since the run began (a double), th
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 from typing import Final
 
+from cluster.live.handover.append_file import AppendFile
 from cluster.record.finalizations import Finalization, Finalizations
 
 SIGHTINGS_FILE: Final = "sightings.part"
@@ -23,9 +23,7 @@ class Sightings:
 
     def __init__(self, path: Path) -> None:
         """Begin one. Raises :class:`OSError`."""
-        self.path = path
-        self._file = path.open("ab")
-        self._file.truncate(0)
+        self._file = AppendFile(path)
 
     @classmethod
     def reopen(cls, path: Path) -> tuple[Sightings, Finalizations, dict[int, float]]:
@@ -42,24 +40,22 @@ class Sightings:
             else:
                 finalizations.append(Finalization(at_ms, validator, height))
         found = cls.__new__(cls)
-        found.path, found._file = path, path.open("ab")
-        found._file.truncate(whole)
+        found._file = AppendFile(path, whole)
         return found, finalizations, proposals
 
     def finalized(self, seen: Finalization) -> None:
-        self._file.write(ROW.pack(seen.at_ms, seen.validator, seen.height))
+        self._file.add(ROW.pack(seen.at_ms, seen.validator, seen.height))
 
     def proposed(self, at_ms: float, height: int) -> None:
-        self._file.write(ROW.pack(at_ms, PROPOSED, height))
+        self._file.add(ROW.pack(at_ms, PROPOSED, height))
 
     def flush(self) -> None:
-        """From now on the rows outlive this process."""
+        """From now on the rows outlive this process. Raises :class:`OSError`."""
         self._file.flush()
 
     def sync(self) -> None:
-        """From now on they outlive the machine's power."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """From now on they outlive the machine's power. Raises :class:`OSError`."""
+        self._file.sync()
 
     def close(self) -> None:
         self._file.close()

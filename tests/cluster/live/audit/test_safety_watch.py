@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,8 +16,16 @@ from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.live.audit import safety_watch as module
 from cluster.live.audit.live_audit import LiveAudit
-from cluster.live.audit.safety_watch import SafetyWatch
-from cluster.live.host.observations import MAX_REMEMBERED, NOT_TOLD, CertificateSeen, CertificateTap, VoteSent
+from cluster.live.audit.safety_watch import SafetyState, SafetyWatch
+from cluster.live.handover.told import Told
+from cluster.live.host.observations import (
+    MAX_REMEMBERED,
+    NOT_TOLD,
+    CertificateSeen,
+    CertificateTap,
+    FirstSeen,
+    VoteSent,
+)
 from cluster.record.rules import WATCHED_LIVE
 from cluster.record.run import RunRecord
 from cluster.scenario.genesis import validator_signer
@@ -114,12 +122,51 @@ def test_another_driver_goes_on_with_what_was_evaluated_and_found() -> None:
     counts = dict(first.safety.log.counts)
     second = LiveAudit(record, lambda: 9.0)
     second.safety = watch_of(record)
-    second.take_over(pickle.loads(pickle.dumps(first.state())))
+    state = msgspec.msgpack.decode(msgspec.msgpack.encode(first.safety.state()), type=SafetyState)
+    second.take_over({"known": {}, "safety": state})
     second.go_round()
     assert second.page["violations"]["safety"] == 1
     found = second.safety.record()
     assert found.violations == first.safety.log.violations != []
     assert found.counts == counts, "blocks are evaluated once by each driver, and count once"
+
+
+@pytest.mark.parametrize("is_judged", [False, True])
+def test_what_was_told_to_a_driver_that_was_killed_is_judged_by_the_next(tmp_path: Path, is_judged: bool) -> None:
+    """Two votes of one view: one was judged, the other was told only, or comes to the next driver."""
+    record, told = record_of(make_chain(1)), Told(tmp_path / "told")
+    one, other = (VoteSent(View(3), NOTARIZE, View(2), digest) for digest in (b"a", b"b"))
+    first = watch_of(record)
+    first.backlog.told = told
+    first.take(2, [one])
+    first.take(2, [FirstSeen(1, 5.0)])
+    first.look(record.store)
+    state = first.state()
+    if not is_judged:
+        first.take(2, [other])
+    told.flush()
+
+    second = watch_of(record)
+    second.take_over(state, *Told.reopen(tmp_path / "told"))
+    if is_judged:
+        second.take(2, [other])
+    second.look(record.store)
+    found = second.record()
+    assert found.violations == ["7 ms: own_votes: validator-2 notarizes view 3, and did so before with another vote"]
+    assert found.counts["own_votes"] == 2, "what was judged counts once"
+    third = watch_of(record)
+    third.take_over(second.state(), *Told.reopen(tmp_path / "told"))
+    third.look(record.store)
+    assert third.record() == found
+
+
+def test_another_driver_waits_for_no_certificates_of_views_that_are_in_doubt(now: list[float]) -> None:
+    record = skipping()
+    watch = watch_of(record)
+    watch.heard.note_hosts(HOSTS, now[0])
+    watch.heard.doubt(9)
+    watch.look(record.store)
+    assert (watch._height, ancestry(watch)) == (2, [])
 
 
 def test_a_certificate_that_is_not_a_quorums_is_told_though_a_good_one_came_first() -> None:

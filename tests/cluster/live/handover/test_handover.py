@@ -15,10 +15,13 @@ from cluster.live.driver.stage import LiveStage
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
 from cluster.live.handover.absence import absence_of
+from cluster.live.handover.append_file import AppendFile
 from cluster.live.handover.handover import Handover, RunClock
+from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.processes.processes import Process
 from cluster.record.chain_store import FileBlocks
+from cluster.record.finalizations import Finalization
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
 
@@ -183,6 +186,22 @@ def test_a_checkpoint_that_cannot_be_written_ends_no_run(tmp_path: Path, monkeyp
         assert checkpoint.read(tmp_path).state({}) == "after"
     handover.close()
     assert not list(tmp_path.glob(f".{checkpoint.CHECKPOINT_FILE}*")), "nothing half-done is left"
+
+
+def test_a_disk_that_is_full_while_a_look_is_kept_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handover = Handover(tmp_path, RunClock(), print)
+    handover.begin()
+    assert handover.sightings is not None
+    handover.sightings.finalized(Finalization(1.5, 0, 1))
+    handover.look("a", lambda: None)
+    with monkeypatch.context() as full:
+        full.setattr(AppendFile, "flush", lambda file: os.write(-1, b""))
+        handover.sightings.finalized(Finalization(2.5, 1, 1))
+        handover.look("a", lambda: None)
+    handover.look("a", lambda: None)
+    handover.close()
+    _, seen, _ = Sightings.reopen(tmp_path / SIGHTINGS_FILE)
+    assert list(seen) == [Finalization(1.5, 0, 1), Finalization(2.5, 1, 1)]
 
 
 def test_what_another_driver_heard_of_a_host_is_not_its_height() -> None:
