@@ -380,7 +380,7 @@ class _LiveRun:
         """Find the testnet of a driver that died. Returns what is left to be followed."""
         header, handover, testnet = checkpoint.header, self._handover, self._testnet
         assert handover is not None
-        self._clock.take_over(header["began_epoch_ms"])
+        self._clock.take_over(header["began_epoch_ms"], header["clock"])
         self.record.began_epoch_ms = self._clock.began_epoch_ms
         self.record.store = FileBlocks.reopen(self._folder / STORE_FILE, self._folder / BLOCKS_FILE)
         self._watch.sightings, finalizations, proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)

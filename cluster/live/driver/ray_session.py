@@ -34,6 +34,7 @@ from cluster.live.nodes.ray_nodes import RayNode, read_nodes
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import NodeSignals, ProcessSignals
+from cluster.live.processes.steady_clock import CLOCK, CLOCK_VARIABLE
 from cluster.live.web.addresses import LOOPBACK, PORTS_VARIABLE, ports_from
 from cluster.scenario.sections.faults import Release
 
@@ -364,7 +365,7 @@ class RaySession:
         outlives this process.
         """
         given = {name: os.environ[name] for name in (PORTS_VARIABLE,) if name in os.environ}
-        environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS), **given}
+        environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS), CLOCK_VARIABLE: CLOCK.reading, **given}
         actor_class: type = ValidatorHost
         if release.code is not None:
             actor_class = relocated_host(release.code)

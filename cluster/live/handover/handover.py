@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.live.handover import checkpoint, told
 from cluster.live.handover.checkpoint import Outside
 from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.told import TOLD_FILE, Told
+from cluster.live.processes.steady_clock import CLOCK
 from cluster.record.chain_store import FileBlocks
 
 EVERY_S: Final = 2.0
@@ -31,18 +31,20 @@ class RunClock:
     """The time of a run: milliseconds since it began, whichever driver it has."""
 
     def __init__(self) -> None:
-        self.began_epoch_ms = time.time() * MILLISECONDS_PER_SECOND
-        self._began_s = time.monotonic()
+        CLOCK.read()
+        self.began_epoch_ms = CLOCK.epoch_ms()
         self._stopped_ms: float | None = None
 
     def now_ms(self) -> float:
         if self._stopped_ms is not None:
             return self._stopped_ms
-        return (time.monotonic() - self._began_s) * MILLISECONDS_PER_SECOND
+        return CLOCK.epoch_ms() - self.began_epoch_ms
 
-    def take_over(self, began_epoch_ms: float) -> None:
-        """Go on with the time of a run that began earlier, by the clock of this machine."""
-        self._began_s += (began_epoch_ms - self.began_epoch_ms) / MILLISECONDS_PER_SECOND
+    def take_over(self, began_epoch_ms: float, reading: str) -> None:
+        """Go on with the time of a run that began earlier, by the other driver's reading of the clock if that was on
+        this machine, else by the clock of this one.
+        """
+        CLOCK.take_over(reading)
         self.began_epoch_ms = began_epoch_ms
 
     def stop(self, at_ms: float) -> None:
@@ -114,7 +116,7 @@ class Handover:
         if self.told is not None:
             self.told.flush()
         about = {"phase": self.phase, "at_ms": self._clock.now_ms(), "began_epoch_ms": self._clock.began_epoch_ms}
-        written = {"written_epoch_s": time.time(), "machine": socket.gethostname()}
+        written = {"written_epoch_s": time.time(), "machine": socket.gethostname(), "clock": CLOCK.reading}
         checkpoint.write(self._folder, {**about, **written, **header}, state, outside)
 
     def close(self) -> None:

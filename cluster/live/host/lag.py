@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cluster.common.units import MILLISECONDS_PER_SECOND, NANOSECONDS_PER_SECOND
+from cluster.live.processes.resumption import boot_seconds
+from cluster.live.processes.steady_clock import CLOCK
 
 TICK_S: Final = 0.1
 SPAN_S: Final = 1.0
@@ -39,7 +41,7 @@ class Moment(NamedTuple):
     """The clocks of a process, at one moment."""
 
     at_s: float
-    """Monotonic."""
+    """Since the machine was started: if it was suspended, that was lag."""
     epoch_ms: float
     cpu_s: float
     """Used by the process so far."""
@@ -49,7 +51,7 @@ class Moment(NamedTuple):
 
 def moment() -> Moment:
     """Of this process, now."""
-    return Moment(time.monotonic(), time.time() * MILLISECONDS_PER_SECOND, time.process_time(), _waited())
+    return Moment(boot_seconds(), CLOCK.epoch_ms(), time.process_time(), _waited())
 
 
 class LagMeter:

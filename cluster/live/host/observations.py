@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from typing import Final, NamedTuple, TypeVar
 from zlib import crc32
 
 from cluster.audit.safety.certificates import is_certified
 from cluster.audit.safety.certified_chain import Claim, claim_of
-from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.live.processes.steady_clock import CLOCK
 from cluster.record.message_trace import HEAD_BYTES, RING_MESSAGES, Stamp
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Vote, VoteKind
@@ -95,10 +94,10 @@ class Observations:
         """Note a view, unless it is still the same."""
         if view != self._view:
             self._view = view
-            self._notes.append(ViewSeen(epoch_ms(), view))
+            self._notes.append(ViewSeen(CLOCK.epoch_ms(), view))
 
     def began_build(self, view: int) -> None:
-        self._build_began_ms[view] = epoch_ms()
+        self._build_began_ms[view] = CLOCK.epoch_ms()
 
     def built(self, view: int, height: int) -> None:
         began_ms = self._build_began_ms.pop(view, None)  # none left for a second block of the view
@@ -106,10 +105,10 @@ class Observations:
             self._saw(height, began_ms)
 
     def began_execution(self, height: int) -> None:
-        self._saw(height, epoch_ms())
+        self._saw(height, CLOCK.epoch_ms())
 
     def finalized(self, block: BlockFinal) -> None:
-        self._notes.append(FinalSeen(epoch_ms(), block))
+        self._notes.append(FinalSeen(CLOCK.epoch_ms(), block))
 
     def voted(self, vote: Vote) -> None:
         """Note a vote that is sent, unless it is repeated."""
@@ -126,7 +125,7 @@ class Observations:
     def stamp(self, is_sent: bool, peer: int | None, payload: bytes) -> None:
         """Note a message that was sent or received."""
         mark = crc32(payload[:MARKED_BYTES])
-        self._stamps.append(Stamp(epoch_ms(), is_sent, peer, payload[:HEAD_BYTES], len(payload), mark))
+        self._stamps.append(Stamp(CLOCK.epoch_ms(), is_sent, peer, payload[:HEAD_BYTES], len(payload), mark))
 
     def drain(self) -> list[Observation]:
         """The notes since the last call."""
@@ -177,8 +176,3 @@ def _remember(kept: dict[T, None], item: T) -> None:
     kept[item] = None
     if len(kept) > MAX_REMEMBERED:
         del kept[next(iter(kept))]
-
-
-def epoch_ms() -> float:
-    """Wall clock, so that the notes of several hosts fit on one time axis."""
-    return time.time() * MILLISECONDS_PER_SECOND

@@ -146,12 +146,6 @@ def test_late_faults_are_told_and_others_are_not() -> None:
     )
 
 
-def test_the_clock_of_a_run_goes_on_in_another_process() -> None:
-    clock = RunClock()
-    clock.take_over(clock.began_epoch_ms - 60_000.0)
-    assert 60_000.0 <= clock.now_ms() < 120_000.0
-
-
 def test_a_checkpoint_is_written_at_once_when_a_fault_begins(tmp_path: Path) -> None:
     handover, written = Handover(tmp_path, RunClock(), print), list[int]()
     handover.look("a", lambda: written.append(1))
