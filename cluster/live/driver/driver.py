@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,8 @@ from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from cluster.audit.served_proofs import with_answers
 from cluster.common.errors import BadInput, HarnessError, TestnetError
@@ -30,10 +33,10 @@ from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts, allow_pruning, nothing, state_of
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
-from cluster.live.driver.ray_session import KeptRay, RaySession, one_line
+from cluster.live.driver.ray_session import RaySession, one_line, why_gone
 from cluster.live.driver.stage import UNKNOWN_ORDERS, LiveStage, make, note_lost_node
 from cluster.live.driver.supervised_host import Host, Phase
-from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
+from cluster.live.driver.testnet import LOOK_EVERY_S, LeftTestnet, Testnet, start_timeout_s
 from cluster.live.handover.absence import absence_of
 from cluster.live.handover.checkpoint import Checkpoint
 from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock
@@ -129,11 +132,12 @@ def attached_testnet(
     """:func:`live_testnet` of a driver that died, from its checkpoint on, to the end that it would have had.
 
     If the testnet is gone, the record has what is known, and counts as interrupted. Raises :class:`BadInput` if the
-    checkpoint cannot be read, :class:`OSError` if the folder cannot be written.
+    checkpoint cannot be read, or if the testnet cannot be reached and is not known to be gone: then it goes on, and can
+    be tried again. Raises :class:`OSError` if the folder cannot be written.
     """
     header = checkpoint.header
     scenario = Scenario.model_validate_json(header["scenario"])
-    kept = header["testnet"]["ray"]
+    left = LeftTestnet.of(header)
     run = _LiveRun(
         scenario,
         header["seed"],
@@ -141,11 +145,11 @@ def attached_testnet(
         folder,
         interrupts,
         None,
-        Served(*header["testnet"]["served"]),
+        Served(*left.served),
         on_sample,
         on_notice,
         header["stop_on_fail"],
-        None if kept is None else KeptRay(**kept).lease_s,
+        None if left.ray is None else left.ray.lease_s,
     )
     try:
         run.take_over(checkpoint)
@@ -289,11 +293,24 @@ class _LiveRun:
         self._go(self._start)
 
     def take_over(self, checkpoint: Checkpoint) -> None:
-        """Go on where another driver wrote a checkpoint. Raises :class:`BadInput` if it cannot be read."""
-        self._go(partial(self._adopt, checkpoint))
+        """Go on where another driver wrote a checkpoint.
 
-    def _go(self, start: Callable[[], tuple[Hosts, LiveStage] | None]) -> None:
-        """Follow what ``start`` gives, if anything, and collect."""
+        Raises :class:`BadInput` and :class:`OSError` if that cannot be done; then it can be tried again.
+        """
+        try:
+            hosts, gone = self._reach(checkpoint.header)
+            state = self._read(checkpoint, hosts)
+            self._testnet.take_over(LeftTestnet.of(checkpoint.header))
+        except BaseException:
+            self._testnet.leave()
+            raise
+        if self._stage is not None:
+            self._stage.means.leftovers.say()
+        self._testnet.replace_others()
+        self._go(partial(self._adopt, checkpoint.header, state, hosts, gone), has_begun=True)
+
+    def _go(self, start: Callable[[], tuple[Hosts, LiveStage] | None], has_begun: bool = False) -> None:
+        """Follow what ``start`` gives, if anything, and collect. If it fails, that raises, unless the run has begun."""
         try:
             found = start()
             if found is not None:
@@ -302,7 +319,7 @@ class _LiveRun:
             self.record.interrupted = True
             self.on_notice("interrupted: collecting what is known; interrupt again to end without it")
         except (HarnessError, OSError) as error:
-            if self._watch.height == 0:
+            if not (self._watch.height or has_begun):
                 raise
             self._note_failure(error)
         try:
@@ -322,14 +339,15 @@ class _LiveRun:
         self._write_checkpoint(COLLECTED)
 
     def close(self) -> None:
-        """End everything that was started. Nothing interrupts this."""
+        """End everything that was started, or taken over. Nothing interrupts this."""
         with ExitStack() as last_to_first:
-            last_to_first.callback(self._testnet.close)
-            if self._stage is not None:
-                last_to_first.callback(self._stage.means.leftovers.close)
+            if self._testnet.is_ours:
+                last_to_first.callback(self._testnet.close)
+                if self._stage is not None:
+                    last_to_first.callback(self._stage.means.leftovers.close)
+                last_to_first.callback(discard_empty, self.record.store)
             if self._handover is not None:
                 last_to_first.callback(self._handover.close)
-            last_to_first.callback(discard_empty, self.record.store)
             if self._audit.beside is not None:
                 last_to_first.callback(self._audit.beside.close)
             last_to_first.callback(self._audit.close)
@@ -356,7 +374,7 @@ class _LiveRun:
             "commit": self.record.commit,
             "height": self._watch.height,
             "stop_on_fail": self._end.on_fail,
-            "testnet": self._testnet.state,
+            "testnet": msgspec.to_builtins(self._testnet.state),
         }
         with self._audit.lock:  # else blocks come while they are written
             state = {
@@ -368,49 +386,63 @@ class _LiveRun:
                 "hosts": state_of(hosts),
                 "audit": self._audit.state(),
             }
-            handover.write(header, state, store, self._outside(hosts))
+            handover.write(header, state, store, outside_of(self, hosts))
 
-    def _outside(self, hosts: Hosts | None) -> dict[str, object]:
-        """What a checkpoint does not have, but names."""
-        found: dict[str, object] = {"run": self, "record": self.record, "store": self.record.store}
-        found |= {"clock": self._clock, "notice": self.on_notice, "hosts": _Gone() if hosts is None else hosts}
-        return found | {"sightings": self._watch.sightings}
+    def _reach(self, header: Mapping[str, Any]) -> tuple[Hosts | None, str]:
+        """Find the testnet of a driver that died. Returns its hosts, or why it is gone.
 
-    def _adopt(self, checkpoint: Checkpoint) -> tuple[Hosts, LiveStage] | None:
-        """Find the testnet of a driver that died. Returns what is left to be followed."""
-        header, handover, testnet = checkpoint.header, self._handover, self._testnet
+        Raises :class:`BadInput` if it cannot be reached, and is not known to be gone.
+        """
+        left, why = LeftTestnet.of(header), ""
+        if header["phase"] != COLLECTED and left.ray is not None:
+            is_here = header["machine"] == socket.gethostname()
+            why = why_gone(left.ray, time.time() - header["written_epoch_s"], is_here)
+            if not why:
+                return self._make_hosts(self._testnet.reach(left)), ""
+        return None, why
+
+    def _read(self, checkpoint: Checkpoint, hosts: Hosts | None) -> Mapping[str, Any]:
+        """Read what another driver wrote. Returns its state. Raises :class:`BadInput` and :class:`OSError`."""
+        header, handover = checkpoint.header, self._handover
         assert handover is not None
         self._clock.take_over(header["began_epoch_ms"], header["clock"])
         self.record.began_epoch_ms = self._clock.began_epoch_ms
         self.record.store = FileBlocks.reopen(self._folder / STORE_FILE, self._folder / BLOCKS_FILE)
-        self._watch.sightings, finalizations, proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)
+        sightings, finalizations, proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)
+        self._watch.sightings = sightings
         self.record.finalizations, self.record.proposals = finalizations, proposals
         told, rows = Told.reopen(self._folder / TOLD_FILE)
-        handover.take_over(self._watch.sightings, told, header["phase"])
+        handover.take_over(sightings, told, header["phase"])
         self._audit = self._new_audit()
-        hosts, why_gone = None, ""
-        if header["phase"] != COLLECTED:
-            try:
-                hosts = testnet.take_over(KeptRay(**header["testnet"]["ray"]), self._make_hosts)
-            except (BadInput, TestnetError) as error:
-                why_gone = str(error)
-        state = checkpoint.state(self._outside(hosts))
-        self._restore(state, header["at_ms"])
+        state: Mapping[str, Any] = checkpoint.state(outside_of(self, hosts))
+        for name in KEPT_OF_RECORDS:
+            setattr(self.record, name, state["record"][name])
+        self._watch, self._joins, self._stage = state["watch"], state["joins"], state["stage"]
+        self._watch.take_over(sightings)
+        self._stage.means.leftovers.tell = self._testnet.note_leftovers
+        self._end.take_over(state["end"], self._clock.now_ms() - header["at_ms"])
         self._audit.take_over(state["audit"], told, rows)
+        return state
+
+    def _adopt(
+        self, header: Mapping[str, Any], state: Mapping[str, Any], hosts: Hosts | None, gone: str
+    ) -> tuple[Hosts, LiveStage] | None:
+        """Take the testnet of another driver over. Returns what is left to be followed."""
+        testnet, left = self._testnet, LeftTestnet.of(header)
         if hosts is not None:
-            hosts.create(self._scenario, self.record.seed, self._folder, testnet.bind, state["hosts"])
+            testnet.adopt(hosts, self.record.seed, self._scenario, state["hosts"])
             if all(host.phase is Phase.DEAD for host in hosts.all):
-                why_gone = "every host has ended"
-        if why_gone:
+                gone = "every host has ended"
+        if gone or hosts is None:
+            testnet.end_what_is_left(left)
+        if gone:
             self._clock.stop(header["at_ms"])
-            testnet.note_load(header["testnet"]["load"])
             testnet.hosts = None
-            died = f"it died at height {header['height']}, and its testnet is gone"
-            raise TestnetError(f"{died}: {why_gone}")
+            raise TestnetError(f"it died at height {header['height']}, and its testnet is gone: {gone}")
         if hosts is None or self._stage is None:
             return None
         self._stage.inject(partial(make, state["hosts"]["calls"]), UNKNOWN_ORDERS)
-        testnet.take_load_over(header["testnet"]["load"], load_time_s(self._scenario, self._end.is_open))
+        testnet.take_load_over(left.load, load_time_s(self._scenario, self._end.is_open))
         hear_from_all(hosts, self._watch, self._interrupts.checkpoint)
         self._audit.safety.heard.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
         heights, now_ms = (header["height"], self._watch.height), self._clock.now_ms()
@@ -420,18 +452,6 @@ class _LiveRun:
             self.on_notice(line)
         testnet.write_endpoints()
         return None if header["phase"] == ENDING else (hosts, self._stage)
-
-    def _restore(self, state: Mapping[str, Any], left_ms: float) -> None:
-        """Have the state that another driver had at a moment."""
-        sightings = self._watch.sightings
-        assert sightings is not None
-        for name in KEPT_OF_RECORDS:
-            setattr(self.record, name, state["record"][name])
-        self._watch, self._joins, self._stage = state["watch"], state["joins"], state["stage"]
-        self._watch.take_over(sightings)
-        self._stage.means.leftovers.tell = self._testnet.note_leftovers
-        self._stage.means.leftovers.say()
-        self._end.take_over(state["end"], self._clock.now_ms() - left_ms)
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -686,6 +706,13 @@ class _LiveRun:
         collect(self.record, urls, checkpoint, self._audit)
         assert self._audit.beside is not None
         self._audit.beside.finish(checkpoint)
+
+
+def outside_of(run: _LiveRun, hosts: Hosts | None) -> dict[str, object]:
+    """What a checkpoint does not have, but names."""
+    found: dict[str, object] = {"run": run, "record": run.record, "store": run.record.store}
+    found |= {"clock": run._clock, "notice": run.on_notice, "hosts": _Gone() if hosts is None else hosts}
+    return found | {"sightings": run._watch.sightings}
 
 
 def load_time_s(scenario: Scenario, is_open: bool) -> int:

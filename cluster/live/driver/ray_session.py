@@ -32,6 +32,7 @@ from cluster.live.host.host import ValidatorHost
 from cluster.live.nodes import loopback_node
 from cluster.live.nodes.ray_nodes import RayNode, read_nodes
 from cluster.live.processes import processes
+from cluster.live.processes.cleanup_watchdog import SLACK_S
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import NodeSignals, ProcessSignals
 from cluster.live.processes.steady_clock import CLOCK, CLOCK_VARIABLE
@@ -224,10 +225,6 @@ class RaySession:
     def is_ours(self) -> bool:
         return self._folder is not None
 
-    def _note_core(self, folder: Path) -> None:
-        named = {process: processes.command(process) for process in processes.with_argument(str(folder))}
-        self._core = {process: name for process, name in named.items() if name in CORE_PROCESSES}
-
     def check(self) -> None:
         """Raise :class:`TestnetError` if a Ray of our own broke down; Ray itself would take a minute to report it."""
         for process, name in self._core.items():
@@ -278,10 +275,12 @@ class RaySession:
 
     @staticmethod
     def take_over(kept: KeptRay) -> RaySession:
-        """Connect to the Ray of a driver that died. Raises :class:`BadInput` if nobody answers there."""
+        """Connect to the Ray of a driver that died, if that is there (:func:`why_gone`).
+
+        Raises :class:`BadInput` if it cannot be joined.
+        """
         check_working_directory(Path.cwd())
-        address = kept.address if kept.folder else os.environ.get(ADDRESS_VARIABLE, kept.address)
-        _probe(address)
+        address = _address_of(kept)
         ray = _import_ray()
         folder = None if kept.folder is None else Path(kept.folder)
         with _environment(kept.token is not None, kept.token):
@@ -292,7 +291,7 @@ class RaySession:
         session = RaySession(ray, folder, kept)
         session._has_nodes = kept.nodes > 1
         if folder is not None:
-            session._note_core(folder)
+            session._core = core_of(folder)
         return session
 
     def find_host(self, name: str) -> Any:
@@ -433,6 +432,11 @@ class RaySession:
 
     # --- end ----------------------------------------------------------------------------------------------------------
 
+    def leave(self) -> None:
+        """Disconnect, and end nothing."""
+        if self._disconnects:
+            self.ray.shutdown()
+
     def forget(self, actor: Any) -> None:
         """An actor is lost with its node: Ray starts it nowhere."""
         self.ray.kill(actor, no_restart=True)
@@ -504,16 +508,51 @@ def _new_namespace() -> str:
 
 def _probe(address: str) -> None:
     """Raise :class:`BadInput` if nobody listens at ``host:port``; Ray would wait for minutes."""
+    if problem := _unanswered(address):
+        raise BadInput(
+            f"{ADDRESS_VARIABLE}={address}: no Ray answers there: {problem}; expected the address of a"
+            f" cluster's head, or no {ADDRESS_VARIABLE} for a Ray of this run's own"
+        )
+
+
+def _unanswered(address: str) -> str:
+    """Why nobody answers at ``host:port``; empty if somebody does, or if it is another kind of address."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal() or "://" in address:
-        return
+        return ""
     try:
         socket.create_connection((host, int(port)), PROBE_TIMEOUT_S).close()
     except (OSError, OverflowError) as error:
-        raise BadInput(
-            f"{ADDRESS_VARIABLE}={address}: no Ray answers there: {one_line(error)}; expected the address of a"
-            f" cluster's head, or no {ADDRESS_VARIABLE} for a Ray of this run's own"
-        ) from None
+        return one_line(error)
+    return ""
+
+
+def _address_of(kept: KeptRay) -> str:
+    return kept.address if kept.folder else os.environ.get(ADDRESS_VARIABLE, kept.address)
+
+
+def core_of(folder: Path) -> dict[Process, str]:
+    """The processes without which the Ray with a folder cannot continue, and their names."""
+    named = {process: processes.command(process) for process in processes.with_argument(str(folder))}
+    return {process: name for process, name in named.items() if name in CORE_PROCESSES}
+
+
+def why_gone(kept: KeptRay, silent_s: float, is_here: bool) -> str:
+    """Why the Ray of a driver that died is gone for certain; empty if it answers.
+
+    ``silent_s`` is how long ago that driver wrote a checkpoint, and ``is_here`` whether it was on this machine. Raises
+    :class:`BadInput` if nobody answers, and yet it may be there.
+    """
+    if kept.folder is not None and is_here and not core_of(Path(kept.folder)):
+        return "no process of its Ray is left"
+    problem = _unanswered(address := _address_of(kept))
+    if not problem:
+        return ""
+    is_lease_over = silent_s > kept.lease_s + SLACK_S
+    if is_lease_over and not (kept.folder is not None and is_here):
+        return f"{address}: no Ray answers there: {problem}; its lease of {kept.lease_s:g} s is over"
+    where = "its processes are there" if is_here else "it may be there, or where its driver was"
+    raise BadInput(f"{address}: no Ray answers there: {problem}; {where}: try again")
 
 
 def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySession:
@@ -539,7 +578,7 @@ def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySes
         except BaseException:
             session.close([])
             raise
-    session._note_core(folder)
+    session._core = core_of(folder)
     return session
 
 
@@ -577,7 +616,7 @@ def _start_kept(ray: Any, cpus: int, on_folder: Callable[[Path], None], lease_s:
             raise
         token = os.environ.get(TOKEN_VARIABLE)
     session.kept = KeptRay(address, namespace, lease_s, str(folder), token)
-    session._note_core(folder)
+    session._core = core_of(folder)
     return session
 
 

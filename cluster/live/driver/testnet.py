@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from cluster.common.errors import BadInput, TestnetError
 from cluster.common.files import write_atomically
@@ -25,17 +27,18 @@ from cluster.live.driver.load_process import (
     read_statistics,
     record_of,
 )
+from cluster.live.driver.node_watch import Leases
 from cluster.live.driver.ray_session import KeptRay, RaySession, is_joining, one_line
 from cluster.live.driver.stage import located
 from cluster.live.driver.supervised_host import Phase
 from cluster.live.host.host import LOGS_FOLDER
 from cluster.live.kubernetes.names import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE
 from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role
-from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
+from cluster.live.processes.cleanup_watchdog import CleanupWatchdog, end_run
 from cluster.live.processes.processes import Process
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE, unjudged_result
-from cluster.record.run import RunRecord
+from cluster.record.folder import CHECKPOINT_FILE, ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE, unjudged_result
+from cluster.record.run import LoadRecord, RunRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import UpgradeFault
 from loadgen.runplan import Statistics
@@ -45,6 +48,43 @@ START_TIMEOUT_S: Final = 90.0
 START_TIMEOUT_OF_EACH_S: Final = 2.0
 """More for each validator: 100 on ten hosts were up after 97 s on two processors."""
 STOP_TIMEOUT_S: Final = 5.0
+
+
+class LeftLoad(msgspec.Struct, frozen=True):
+    """The load of a driver that died, as another one finds it."""
+
+    process: Process | None = None
+    before: dict[str, Any] = msgspec.field(default_factory=dict)
+    """The counts of loads that ended earlier: a :class:`~loadgen.runplan.Statistics`."""
+    began_epoch_ms: int | None = None
+    is_over: bool = True
+    """It was told to stop, or there is none."""
+
+
+class LeftTestnet(msgspec.Struct, frozen=True):
+    """A testnet that outlives its driver, as another one finds it."""
+
+    served: tuple[str, int]
+    """Address and port of its endpoint."""
+    ray: KeptRay | None
+    load: LeftLoad
+    hosts: dict[int, str]
+    """The names of the actors, by the number of the host."""
+
+    @classmethod
+    def of(cls, header: Mapping[str, Any]) -> LeftTestnet:
+        """That of a checkpoint. Raises :class:`BadInput`."""
+        try:
+            return msgspec.convert(header["testnet"], cls, strict=False)
+        except (msgspec.ValidationError, KeyError) as error:
+            raise BadInput(f"{CHECKPOINT_FILE}: cannot be read by this version: {error}") from None
+
+
+class FoundHost(NamedTuple):
+    """A host that outlived its driver, as far as its lease is concerned."""
+
+    number: int
+    actor: Any
 
 
 class Testnet:
@@ -71,6 +111,8 @@ class Testnet:
         self._notice = notice
         self._watchdog: CleanupWatchdog | None = None
         self._session: RaySession | None = None
+        self._leases: Leases | None = None
+        """Of hosts of another driver, until they are supervised."""
 
     # --- start --------------------------------------------------------------------------------------------------------
 
@@ -112,74 +154,116 @@ class Testnet:
                 is_load_running = self.write_endpoints()
         return hosts
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether it ends with this driver: not one of another driver that was not taken over."""
+        return self._watchdog is not None
+
     # --- from driver to driver ----------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> dict[str, Any]:
-        """What another driver needs to find it, as JSON."""
+    def state(self) -> LeftTestnet:
+        """What another driver needs to find it."""
         kept = None if self._session is None else self._session.kept
-        process = None if self.load is None else self.load.process
-        before = Statistics() if self.load is None else self.load.before
-        return {
-            "served": [self._served.bind, self._served.port],
-            "ray": None if kept is None else kept._asdict(),
-            "load": {
-                "process": process,
-                "before": before.model_dump(),
-                "began_epoch_ms": None if self.load is None else self.load.began_epoch_ms,
-                "is_over": self._is_load_over,
-            },
-        }
+        load = LeftLoad()
+        if self.load is not None:
+            before = self.load.before.model_dump()
+            load = LeftLoad(self.load.process, before, self.load.began_epoch_ms, self.load.was_told_to_stop)
+        hosts = [] if self.hosts is None else [host for host in self.hosts.all if host.is_placed]
+        served = (self._served.bind, self._served.port)
+        return LeftTestnet(served, kept, load, {host.number: host.actor_name for host in hosts})
 
-    def take_over(self, kept: KeptRay, make_hosts: Callable[[RaySession], Hosts]) -> Hosts:
-        """Find the Ray of a driver that died. Raises :class:`BadInput` if it is gone."""
+    def reach(self, left: LeftTestnet) -> RaySession:
+        """Connect to the testnet of a driver that died, whose hosts hold their leases from now on.
+
+        Raises :class:`BadInput`, after which nothing is different.
+        """
+        assert left.ray is not None
+        try:
+            self.control = self._start_control()
+            self._session = session = RaySession.take_over(left.ray)
+        except TestnetError as error:
+            raise BadInput(str(error)) from None
+        finally:
+            self._interrupts.install()  # Ray replaces the handlers
+        found = [FoundHost(number, session.find_host(name)) for number, name in left.hosts.items()]
+        self._leases = Leases(session.ray, found, left.ray.lease_s)
+        return session
+
+    def leave(self) -> None:
+        """Disconnect from the testnet of another driver, and end nothing of it."""
+        if self._leases is not None:
+            self._leases.close()
+        if self.control is not None:
+            self.control.close()
+        if self._session is not None:
+            self._session.leave()
+        self.control = self._session = None
+
+    def take_over(self, left: LeftTestnet) -> None:
+        """From now on what another driver left ends with this one. Raises :class:`OSError`."""
+        assert left.ray is not None
         self._watchdog = watchdog = CleanupWatchdog(self._folder, _result_of_a_killed_driver(self._record))
-        watchdog.wait_for_another(kept.lease_s)
-        if kept.folder is not None:
-            watchdog.watch_ray(Path(kept.folder))
-        self.control = self._start_control()
-        self._notice(f"the testnet's own endpoint is {self.control.url}")
-        self._session = session = RaySession.take_over(kept)
-        self._interrupts.install()
-        self.hosts = hosts = make_hosts(session)
-        return hosts
+        watchdog.wait_for_another(left.ray.lease_s)
+        if left.ray.folder is not None:
+            watchdog.watch_ray(Path(left.ray.folder))
+        if left.load.process is not None:
+            watchdog.watch_load(left.load.process)
+        if self.control is not None:
+            self._notice(f"the testnet's own endpoint is {self.control.url}")
 
-    def take_load_over(self, state: Mapping[str, Any], run_time_s: int) -> None:
+    def replace_others(self) -> None:
+        """The watchdog of the other driver may leave: this one's knows everything."""
+        if self._watchdog is not None:
+            self._watchdog.replace_others()
+
+    def adopt(self, hosts: Hosts, seed: int, scenario: Scenario, state: Mapping[str, Any]) -> None:
+        """Supervise the hosts of another driver (:func:`~cluster.live.driver.hosts.state_of`)."""
+        self.hosts = hosts
+        hosts.create(scenario, seed, self._folder, self._served.bind, state)
+        if self._leases is not None:
+            self._leases.close()  # the hosts' own are renewed instead
+
+    def take_load_over(self, left: LeftLoad, run_time_s: int) -> None:
         """Go on with the load of another driver, or start it again if it has died."""
-        before, watchdog = Statistics.model_validate(state["before"]), self._watchdog
+        watchdog = self._watchdog
         assert watchdog is not None and self.hosts is not None
-        process = None if state["process"] is None else Process(*state["process"])
-        adopted = None if process is None else LoadProcess.adopt(self._folder, process, before, state["is_over"])
-        if process is not None and adopted is not None:
-            self.load = adopted
-            adopted.began_epoch_ms = state["began_epoch_ms"]
-            watchdog.watch_load(process)
+        if (adopted := self._adopt_load(left)) is not None:
             late = self._record.scenario.validators.late
             adopted.go({each.index: each.url for each in self.hosts.addresses if each.index not in late})
             return
-        before = before.plus(read_statistics(self._folder / STATS_FILE))
-        if state["is_over"]:
+        before = self._counts_of(left)
+        if left.is_over:
             self._record.load = record_of(before, 0)
             return
         assert self._session is not None
         nodes = [] if self._session.is_ours else with_role(self._session.nodes(), LOAD)
-        self._start_load(watchdog, run_time_s, nodes, before, state["began_epoch_ms"])
+        self._start_load(watchdog, run_time_s, nodes, before, left.began_epoch_ms)
         if self.load is not None:
             self._notice("the load had ended with its driver: it is started again")
 
-    def note_load(self, state: Mapping[str, Any]) -> None:
-        """The testnet is gone: enter what is known of its load."""
-        before = Statistics.model_validate(state["before"])
-        self._record.load = record_of(before.plus(read_statistics(self._folder / STATS_FILE)), None)
+    def end_what_is_left(self, left: LeftTestnet) -> None:
+        """The testnet of another driver is gone, or has done its work: what is left of it here ends, and its load is
+        entered into the record.
+        """
+        if self._adopt_load(left.load) is None and self._record.load == LoadRecord():
+            self._record.load = record_of(self._counts_of(left.load), None)
+        if left.ray is not None and left.ray.folder is not None and self._session is None:
+            end_run(Path(left.ray.folder), None)
 
-    @property
-    def bind(self) -> str:
-        """The address that hosts listen on."""
-        return self._served.bind
+    def _adopt_load(self, left: LeftLoad) -> LoadProcess | None:
+        """The load of another driver, if it runs."""
+        if left.process is None:
+            return None
+        before = Statistics.model_validate(left.before)
+        self.load = adopted = LoadProcess.adopt(self._folder, left.process, before, left.is_over)
+        if adopted is not None:
+            adopted.began_epoch_ms = left.began_epoch_ms
+        return adopted
 
-    @property
-    def _is_load_over(self) -> bool:
-        return self.load is None or self.load.was_told_to_stop
+    def _counts_of(self, left: LeftLoad) -> Statistics:
+        """The counts of a load that has ended."""
+        return Statistics.model_validate(left.before).plus(read_statistics(self._folder / STATS_FILE))
 
     def _start_control(self) -> ControlServer:
         try:

@@ -28,9 +28,8 @@ from typing import Any, Final
 from blake3 import blake3
 
 from cluster.common.errors import BadInput
+from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE
 
-CHECKPOINT_FILE: Final = "driver.checkpoint"
-BEFORE_FILE: Final = "driver.checkpoint.before"
 MAGIC: Final = b"stampede checkpoint 1\n"
 FORBIDDEN_MODE: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -88,7 +87,7 @@ def write(folder: Path, header: Mapping[str, Any], state: object, outside: Outsi
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
-            target.replace(folder / BEFORE_FILE)
+            target.replace(folder / CHECKPOINT_BEFORE_FILE)
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -99,7 +98,7 @@ def write(folder: Path, header: Mapping[str, Any], state: object, outside: Outsi
 def read(folder: Path) -> Checkpoint:
     """The newest whole checkpoint of a run. Raises :class:`BadInput` if there is none."""
     problems = []
-    for name in (CHECKPOINT_FILE, BEFORE_FILE):
+    for name in (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE):
         try:
             return _read(folder / name)
         except FileNotFoundError:
@@ -112,7 +111,7 @@ def read(folder: Path) -> Checkpoint:
 
 def remove(folder: Path) -> None:
     """The run has its verdict: nobody takes it over any more. Raises :class:`OSError`."""
-    for name in (CHECKPOINT_FILE, BEFORE_FILE):
+    for name in (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE):
         (folder / name).unlink(missing_ok=True)
 
 

@@ -15,6 +15,7 @@ from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.told import TOLD_FILE, Told
 from cluster.live.processes.steady_clock import CLOCK
 from cluster.record.chain_store import FileBlocks
+from cluster.record.folder import WATCHDOG_FILE
 
 EVERY_S: Final = 2.0
 SHARE: Final = 50
@@ -130,3 +131,4 @@ def finish(folder: Path) -> None:
     checkpoint.remove(folder)
     (folder / SIGHTINGS_FILE).unlink(missing_ok=True)
     told.remove(folder / TOLD_FILE)
+    (folder / WATCHDOG_FILE).unlink(missing_ok=True)

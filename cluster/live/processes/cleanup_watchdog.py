@@ -6,9 +6,12 @@ run is over. If the pipe ends without that line, the watchdog ends the processes
 in a Kubernetes cluster, removes the folder of the run's Ray, writes ``result.json`` with the verdict *inconclusive*,
 and prints one line on the standard error that it shares with the driver. As long as the driver lives, it does nothing.
 
-If another driver may take the run over, it waits for one as long as hosts do, and leaves the run to it: that one has a
-watchdog of its own. It has the run's lock while it cleans up. The lock of a driver that was killed can outlive it: for
-a moment, or longer in a child that inherited it. So a lock whose file names the dead driver is nobody else's.
+If another driver may take the run over, the watchdog waits for one as long as hosts do. A driver that has the run's
+lock may yet refuse the run, or be killed: as long as one has it, the watchdog waits, and then the whole time again. It
+leaves the run alone when another watchdog, of a driver that took the run over, says in a file that it watches
+everything, or when the run has got its verdict. A run without a checkpoint cannot be taken over: nothing is waited for.
+The watchdog has the run's lock while it cleans up. The lock of a driver that was killed can outlive it: for a moment,
+or longer in a child that inherited it. So a lock whose file names the dead driver is nobody else's.
 """
 
 from __future__ import annotations
@@ -24,8 +27,16 @@ from typing import Any, Final
 
 from cluster.common.checkout import ROOT
 from cluster.common.errors import BadInput
+from cluster.common.files import write_atomically
 from cluster.live.processes import driver_lock, processes
 from cluster.live.processes.processes import Process
+from cluster.record.folder import (
+    CHECKPOINT_BEFORE_FILE,
+    CHECKPOINT_FILE,
+    RESULT_FILE,
+    WATCHDOG_FILE,
+    complete_folder,
+)
 
 PATIENCE_S: Final = 0.5
 """Processes get this long to end by themselves: nobody is left to ask them for anything."""
@@ -69,6 +80,10 @@ class CleanupWatchdog:
         """Another driver may take the run over within this time after this one died. This one has the run's lock."""
         self._send(lease_s=lease_s, driver=processes.own())
 
+    def replace_others(self) -> None:
+        """Everything is watched that the watchdog of another driver watches: that one may leave."""
+        self._send(watches_all=True)
+
     def dismiss(self) -> None:
         """End the watchdog: everything that it watched has ended."""
         self._send(done=True)
@@ -88,32 +103,71 @@ def main() -> int:
     for line in sys.stdin.buffer:
         with suppress(ValueError):  # the driver was killed in the middle of a line
             facts |= json.loads(line)
-    if "run" in facts and "done" not in facts:
-        lease_s = facts.pop("lease_s", None)
-        if lease_s is None:
-            _clean_up(**facts)
-        else:
-            _wait_and_clean_up(lease_s, Process(*facts.pop("driver")), facts)
+        if facts.pop("watches_all", False):
+            with suppress(OSError):  # the other one stays, too
+                write_atomically(Path(facts["run"]) / WATCHDOG_FILE, json.dumps(processes.own()) + "\n")
+    if "run" not in facts:
+        return 0
+    with suppress(OSError):
+        _end_watch(Path(facts["run"]), facts)
     return 0
 
 
-def _wait_and_clean_up(lease_s: float, dead: Process, facts: dict[str, Any]) -> None:
-    """Clean up if no driver but the dead one has the run's lock within the lease."""
-    run = Path(facts["run"])
+def _end_watch(run: Path, facts: dict[str, Any]) -> None:
+    """The driver has ended, in good order or not."""
+    lease_s, dead = facts.pop("lease_s", None), facts.pop("driver", None)
+    if "done" in facts:
+        if _watches_all(run) == processes.own():
+            (run / WATCHDOG_FILE).unlink(missing_ok=True)
+    elif lease_s is None or not _can_be_taken_over(run):
+        _clean_up(**facts)
+    else:
+        _wait_and_clean_up(run, lease_s, Process(*dead), facts)
+
+
+def _can_be_taken_over(run: Path) -> bool:
+    return any((run / name).exists() for name in (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE))
+
+
+def _watches_all(run: Path) -> Process | None:
+    """The watchdog of the newest driver that took a run over."""
+    with suppress(OSError, ValueError, TypeError):
+        return Process(*json.loads((run / WATCHDOG_FILE).read_bytes()))
+    return None
+
+
+def _wait_and_clean_up(run: Path, lease_s: float, dead: Process, facts: dict[str, Any]) -> None:
+    """Clean up once no driver but the dead one has had the run's lock for the time of the lease."""
     _say(f"the driver was killed: its testnet goes on for {lease_s:g} s; stampede attach {run}")
-    deadline = time.monotonic() + lease_s + SLACK_S
-    while time.monotonic() < deadline:
-        if driver_lock.is_driven(run, dead):
-            return
-        time.sleep(POLL_S)
+    myself, deadline = processes.own(), time.monotonic() + lease_s + SLACK_S
     with ExitStack() as lock:
-        try:
-            lock.enter_context(driver_lock.driving(run))
-        except (BadInput, OSError):
+        while True:
+            if _watches_all(run) not in (None, myself) or not _can_be_taken_over(run):
+                return  # somebody else sees to it, or has given it its verdict
             if driver_lock.is_driven(run, dead):
-                return
+                deadline = time.monotonic() + lease_s + SLACK_S
+            elif time.monotonic() >= deadline:
+                try:
+                    lock.enter_context(driver_lock.driving(run))
+                    break
+                except (BadInput, OSError):
+                    if not driver_lock.is_driven(run, dead):
+                        break  # what has it still is no driver
+            time.sleep(POLL_S)
         facts["result"]["nobody_came"] = True
         _clean_up(**facts)
+
+
+def end_run(ray: Path | None, load: Process | None) -> tuple[int, bool]:
+    """End what is left of a run here: its load, and all processes of its own Ray, whose folder is removed.
+
+    Returns how many processes ran, and whether the folder is gone.
+    """
+    left = processes.with_descendants([] if load is None else [load])
+    if ray is not None:
+        left |= processes.with_descendants(processes.using(ray))
+    processes.end(left, PATIENCE_S)
+    return len(left), ray is None or processes.end_and_remove(ray, PATIENCE_S)
 
 
 def _clean_up(
@@ -123,24 +177,18 @@ def _clean_up(
     load: tuple[int, int, str] | None = None,
     kubernetes: dict[str, Any] | None = None,
 ) -> None:
-    ended = processes.with_descendants([] if load is None else [Process(*load)])
-    if ray is not None:
-        ended |= processes.with_descendants(processes.using(Path(ray)))
-    processes.end(ended, PATIENCE_S)
+    ended, is_gone = end_run(None if ray is None else Path(ray), None if load is None else Process(*load))
     if kubernetes is not None and (kubernetes["objects"] or kubernetes["nodes"]):
         from cluster.live.kubernetes.api import KubernetesApi
         from cluster.live.kubernetes.leftovers import take_back
 
         api = KubernetesApi(kubernetes.pop("namespace"), kubernetes.pop("instance"))
         take_back(api, **kubernetes, notice=_say)
-    is_gone = ray is None or processes.end_and_remove(Path(ray), PATIENCE_S)
     left = "" if is_gone else f", {ray} could not be removed"
-    from cluster.record.folder import RESULT_FILE, complete_folder
-
     with suppress(OSError):  # the folder is gone, too
         complete_folder(Path(run), result)
     target = Path(run) / RESULT_FILE
-    _say(f"the driver was killed: {len(ended)} processes of the run were ended{left}; see {target}")
+    _say(f"the driver was killed: {ended} processes of the run were ended{left}; see {target}")
 
 
 def _say(line: str) -> None:

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,17 +16,22 @@ from typing import Any
 import pytest
 
 from cluster.checks.run import check_run
+from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
+from cluster.live.driver import ray_session
 from cluster.live.driver.driver import _LiveRun, attached_testnet
-from cluster.live.driver.ray_session import KeptRay, Place
+from cluster.live.driver.load_process import plan_load
+from cluster.live.driver.ray_session import KeptRay, Place, RaySession, why_gone
 from cluster.live.driver.stage import LiveStage
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import FOLLOWING
+from cluster.live.handover.told import Told
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.observations import FinalSeen, VoteSent
 from cluster.live.host.validator_loop import LoopState
+from cluster.live.processes import processes
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.chain_store import FileBlocks
 from cluster.record.folder import STORE_FILE
@@ -30,6 +41,7 @@ from tests.consensus.bench import NOTARIZE
 from validator.node.events import BlockFinal
 from validator.primitives.types import Hash, Height
 
+WAIT_S = 30.0
 NOBODY = 9
 """A port at which nobody answers."""
 FINAL = BlockFinal(Height(3), 3, Hash(b""), Hash(b""), 0, 0, 0, 0, 0, 0, 0, 0)
@@ -46,7 +58,8 @@ class LeftRun(_LiveRun):
         assert self._handover is not None
         self._handover.begin()
         self._watch.sightings, self._audit.safety.backlog.told = self._handover.sightings, self._handover.told
-        session: Any = SimpleNamespace(ray=None, kept=KeptRay(f"127.0.0.1:{NOBODY}", "stampede-1", 5.0, str(folder)))
+        kept = KeptRay(f"127.0.0.1:{NOBODY}", "stampede-1", 5.0, str(folder / "ray"))
+        session: Any = SimpleNamespace(ray=None, kept=kept)
         self._testnet._session = session
         self._testnet.hosts = hosts = self._make_hosts(session)
         hosts.all.extend(Host(number, Place("node", "127.0.0.1"), [number], {}) for number in range(4))
@@ -90,3 +103,101 @@ def test_a_violation_that_was_seen_fails_the_run_though_the_testnet_is_gone(
         assert "and its testnet is gone" in problem and record.interrupted and len(record.store) == 3
         found = check_run(record).check("safety")
     assert found.verdict is Outcome.FAIL and "validator-2 notarizes view 3, and did so before" in found.detail
+
+
+@pytest.fixture
+def core(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that is called like one of Ray, with the folder of the run's."""
+    (tmp_path / "ray").mkdir()
+    program = Path(shutil.copy("/bin/sleep", tmp_path / "ray" / "gcs_server"))
+    with subprocess.Popen([program, "60"]) as process:
+        yield process
+        process.kill()
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+
+
+def left_by(folder: Path) -> checkpoint.Checkpoint:
+    """What a driver left that was killed."""
+    run = LeftRun(folder)
+    for block in make_chain(3).blocks:
+        run.record.store.append(block)
+    run._write_checkpoint(FOLLOWING)
+    run.is_killed()
+    return checkpoint.read(folder)
+
+
+def refusal(folder: Path) -> str:
+    """Why a run cannot be taken over now. Nothing is different afterwards."""
+    before = files_of(folder)
+    with Interrupts() as interrupts, pytest.raises(BadInput) as refused:
+        attached_testnet(checkpoint.read(folder), folder, interrupts).__enter__()
+    assert files_of(folder) == before
+    return str(refused.value)
+
+
+def test_a_ray_that_does_not_answer_and_runs_is_not_gone(tmp_path: Path, core: subprocess.Popen[bytes]) -> None:
+    left_by(tmp_path)
+    assert "no Ray answers there: " in refusal(tmp_path)
+    assert core.poll() is None
+
+
+def test_an_attach_that_cannot_be_done_now_leaves_everything(
+    tmp_path: Path, core: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left_by(tmp_path)
+    joined = SimpleNamespace(ray=SimpleNamespace(), left=0, find_host=lambda name: None)
+    joined.leave = lambda: setattr(joined, "left", joined.left + 1)
+    monkeypatch.setattr(ray_session, "_unanswered", lambda address: "")
+
+    def cannot_be_joined(kept: KeptRay) -> RaySession:
+        raise BadInput("that Ray cannot be joined")
+
+    monkeypatch.setattr(RaySession, "take_over", cannot_be_joined)
+    assert refusal(tmp_path) == "that Ray cannot be joined"
+    monkeypatch.setattr(RaySession, "take_over", lambda kept: joined)
+    with monkeypatch.context() as full:
+        full.setattr(Told, "reopen", lambda path: os.write(-1, b""))
+        with Interrupts() as interrupts, pytest.raises(OSError, match="Bad file descriptor"):
+            attached_testnet(checkpoint.read(tmp_path), tmp_path, interrupts).__enter__()
+    assert joined.left == 1
+    run = checkpoint.read(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as busy:
+        run.header["testnet"]["served"] = ["127.0.0.1", busy.getsockname()[1]]
+        with Interrupts() as interrupts, pytest.raises(BadInput, match="endpoint cannot be served on"):
+            attached_testnet(run, tmp_path, interrupts).__enter__()
+    assert core.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("is_here", "silent_s", "is_gone"), [(True, 99.0, True), (False, 6.9, False), (False, 7.1, True)]
+)
+def test_a_ray_is_gone_if_no_process_is_left_or_its_lease_is_over(
+    tmp_path: Path, is_here: bool, silent_s: float, is_gone: bool
+) -> None:
+    kept = KeptRay(f"127.0.0.1:{NOBODY}", "stampede-1", 5.0, str(tmp_path / "ray"))
+    if is_gone:
+        assert why_gone(kept, silent_s, is_here)
+        return
+    with pytest.raises(BadInput, match="it may be there, or where its driver was: try again"):
+        why_gone(kept, silent_s, is_here)
+
+
+def test_what_is_left_of_a_testnet_that_is_gone_ends(tmp_path: Path) -> None:
+    """Its core has ended, another process of its Ray and the load have not."""
+    left = left_by(tmp_path)
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "load-plan.json").write_text(plan_load(make_scenario(), 1, "chain", tmp_path, 60).model_dump_json())
+    waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with (
+        subprocess.Popen([*waits, str(tmp_path / "ray")], stdin=subprocess.PIPE) as agent,
+        subprocess.Popen(waits, stdin=subprocess.PIPE) as load,
+    ):
+        process = processes.find(load.pid)
+        left.header["testnet"]["load"] |= {"process": process, "is_over": False}
+        with Interrupts() as interrupts, attached_testnet(left, tmp_path, interrupts) as record:
+            assert "no process of its Ray is left" in record.problems[0]
+            assert agent.wait(WAIT_S) and load.wait(WAIT_S)
+    assert not (tmp_path / "ray").exists()

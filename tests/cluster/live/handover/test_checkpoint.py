@@ -10,8 +10,8 @@ import pytest
 
 from cluster.common.errors import BadInput
 from cluster.live.handover import checkpoint
-from cluster.live.handover.checkpoint import BEFORE_FILE, CHECKPOINT_FILE
 from cluster.live.handover.handover import RunClock
+from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE
 
 
 def test_the_state_comes_back_with_other_objects_outside(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_the_one_before_counts_if_the_newest_is_torn(tmp_path: Path, content: by
     assert checkpoint.read(tmp_path).header == {"height": 2}
     (tmp_path / CHECKPOINT_FILE).write_bytes(content)
     assert checkpoint.read(tmp_path).state({}) == [1]
-    (tmp_path / BEFORE_FILE).unlink()
+    (tmp_path / CHECKPOINT_BEFORE_FILE).unlink()
     with pytest.raises(BadInput, match=r"is damaged|is no checkpoint"):
         checkpoint.read(tmp_path)
 

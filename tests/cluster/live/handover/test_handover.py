@@ -22,6 +22,7 @@ from cluster.live.host.validator_loop import LoopState
 from cluster.live.processes.processes import Process
 from cluster.record.chain_store import FileBlocks
 from cluster.record.finalizations import Finalization
+from cluster.record.folder import CHECKPOINT_FILE
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
 
@@ -179,7 +180,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_no_run(tmp_path: Path, monkeyp
         write("after")
         assert checkpoint.read(tmp_path).state({}) == "after"
     handover.close()
-    assert not list(tmp_path.glob(f".{checkpoint.CHECKPOINT_FILE}*")), "nothing half-done is left"
+    assert not list(tmp_path.glob(f".{CHECKPOINT_FILE}*")), "nothing half-done is left"
 
 
 def test_a_disk_that_is_full_while_a_look_is_kept_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cluster.live.processes import driver_lock
+from cluster.live.processes import cleanup_watchdog, driver_lock, processes
+from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
+from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, WATCHDOG_FILE
 
 WAIT_S = 60.0
 ROOT = Path(__file__).parents[4]
@@ -18,6 +24,7 @@ import os, signal, sys
 from pathlib import Path
 from cluster.live.processes import cleanup_watchdog, driver_lock
 folder = Path(sys.argv[1])
+(folder / "driver.checkpoint").touch()
 with driver_lock.driving(folder):
     watchdog = cleanup_watchdog.CleanupWatchdog(folder, {"verdict": "inconclusive"})
     watchdog.wait_for_another(0.0)
@@ -43,11 +50,77 @@ def test_a_lock_that_outlives_its_driver_is_not_another_driver(tmp_path: Path, l
     driver.communicate(timeout=WAIT_S)
 
 
-def test_a_run_that_another_driver_has_is_left_to_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", DRIVER, str(tmp_path), "released"]
-    first = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-    first.wait(WAIT_S)
-    with driver_lock.driving(tmp_path):
-        _, complaints = first.communicate(timeout=WAIT_S)  # ends with the watchdog, which shares it
-        assert complaints.count("\n") == 1 and "its testnet goes on for 0 s" in complaints
-    assert not (tmp_path / "result.json").exists()
+class Clock:
+    """The time of a watchdog, and what happens at which second."""
+
+    def __init__(self, events: Mapping[int, Callable[[], object]]) -> None:
+        self.now_s = 0
+        self._events = dict(events)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += round(seconds)
+        self._events.pop(self.now_s, lambda: None)()
+
+
+DEAD = processes.own()._replace(started=1)
+LEASE_S = 10
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / CHECKPOINT_FILE).touch()
+    return {"run": str(tmp_path), "result": {"verdict": "inconclusive"}, "lease_s": LEASE_S, "driver": DEAD}
+
+
+def watch(
+    monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], events: Mapping[int, Callable[[], object]]
+) -> int | None:
+    """Watch after the driver's death. Returns after how many seconds the watchdog cleaned up, if it did."""
+    clock, run = Clock(events), Path(facts["run"])
+    monkeypatch.setattr(cleanup_watchdog, "time", clock)
+    cleanup_watchdog._end_watch(run, facts)
+    return clock.now_s if (run / RESULT_FILE).exists() else None
+
+
+@pytest.mark.parametrize("held_s", [0, 1, 30])
+def test_a_driver_that_comes_and_goes_is_no_end_of_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], held_s: int
+) -> None:
+    """It was refused, or killed before it had a watchdog of its own."""
+    lock = ExitStack()
+    comes = {3: lambda: lock.enter_context(driver_lock.driving(tmp_path)), 3 + held_s: lock.close} if held_s else {}
+    assert watch(monkeypatch, facts, comes) == LEASE_S + cleanup_watchdog.SLACK_S + (held_s and 2 + held_s)
+
+
+def test_a_watchdog_that_watches_everything_replaces_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any]
+) -> None:
+    another = CleanupWatchdog(tmp_path, {})
+    another.watch_ray(tmp_path / "ray")
+    file = tmp_path / WATCHDOG_FILE
+    assert not file.exists()
+    another.replace_others()
+    while not file.exists():
+        assert another._process.poll() is None
+        os.sched_yield()
+    assert watch(monkeypatch, facts, {}) is None
+    another.dismiss()
+    assert not file.exists(), "it watches nothing any more"
+
+
+def test_a_run_with_its_verdict_needs_no_watchdog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any]
+) -> None:
+    assert watch(monkeypatch, facts, {2: (tmp_path / CHECKPOINT_FILE).unlink}) is None
+
+
+def test_nobody_is_waited_for_if_there_is_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any]
+) -> None:
+    """The driver was killed before it wrote one, or after the verdict, while it kept the testnet."""
+    (tmp_path / CHECKPOINT_FILE).unlink()
+    assert watch(monkeypatch, facts, {}) == 0
+    assert "nobody_came" not in json.loads((tmp_path / RESULT_FILE).read_text())
