@@ -4,7 +4,9 @@ A live testnet runs without a block interval and without latency, its validators
 are the limit. Of each: blocks a second, the MB that validators send each other for a block, milliseconds until a block
 is final, and a validator's share of its host's memory. The simulator runs the same; its seconds are those of the wall
 clock, its latencies virtual. ``size_error_N`` is by what share the guess of ``stampede size`` misses the rate of
-Simplex that is measured after it. ``driver_memory_mb`` is the most that a driver holds while it judges a long run of 64
+Simplex that is measured after it, and ``size_in_range_N`` is 1 if the range printed with it holds that rate. The
+calibration is repeated after the run: ``size_speed_N`` is the second guess, of the first, so a machine that changed its
+speed meanwhile is seen. ``driver_memory_mb`` is the most that a driver holds while it judges a long run of 64
 validators (:mod:`judging`).
 
 Without options 4, 16 and 64 validators run live, 128 in the simulator alone, and the long run has 5,000 heights.
@@ -28,7 +30,7 @@ from reporting import Metric, Size, run_benchmark
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.tools.explain.size.calibration import calibrate
-from cluster.tools.explain.size.estimate import estimate
+from cluster.tools.explain.size.estimate import Estimate, estimate
 
 HOSTS: Final = 4
 """The fewest that n validators may have, and enough to use every processor of the machine."""
@@ -99,10 +101,8 @@ def _name(metric: str, protocol: str, count: int) -> str:
 
 def _live(protocol: str, count: int, size: Size) -> list[Metric]:
     scenario = _scenario(protocol, count, _heights(LIVE_HEIGHTS[count], size))
-    guessed: list[float] = []
-    if protocol == "simplex" and count < 128:
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        guessed = [estimate(scenario, calibrate(scenario, print), None, files).rate]
+    is_guessed = protocol == "simplex" and count < 128
+    guessed = [_guess(scenario)] if is_guessed else []
     found, about = live_figures(scenario), f"{protocol}, {count} validators, live"
     rate, block_mb = found["blocks_per_second"], found["bytes_sent"] / found["heights"] / 1e6
     goal_mb = BYTES_GOAL_MB if count == 128 and protocol == "simplex" else None
@@ -112,16 +112,23 @@ def _live(protocol: str, count: int, size: Size) -> list[Metric]:
         Metric(f"{protocol}_finality_ms_{count}", found["finality_latency_p50_ms"], f"ms p50, {about}"),
         Metric(f"{protocol}_startup_s_{count}", found["startup_seconds"], f"s to the first block, {about}"),
         Metric(f"{protocol}_memory_mb_{count}", found["memory_max_mb"] * HOSTS / count, f"MB a validator, {about}"),
-        *(
-            Metric(
-                f"size_error_{count}",
-                abs(guess / rate - 1),
-                f"of the rate, {guess:.3g} guessed",
-                SIZE_ERROR_GOAL,
-                at_least=False,
-            )
-            for guess in guessed
-        ),
+        *(metric for guess in guessed for metric in _size_metrics(count, rate, guess, _guess(scenario))),
+    ]
+
+
+def _guess(scenario: Scenario) -> Estimate:
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return estimate(scenario, calibrate(scenario, print), None, files)
+
+
+def _size_metrics(count: int, rate: float, before: Estimate, after: Estimate) -> list[Metric]:
+    """Of the guesses before and after a run that had this rate."""
+    error, in_range = abs(before.rate / rate - 1), before.rate_low <= rate <= before.rate_high
+    limits = f"the range, {before.rate_low:.3g} to {before.rate_high:.3g} blocks/s"
+    return [
+        Metric(f"size_error_{count}", error, f"of the rate, {before.rate:.3g} guessed", SIZE_ERROR_GOAL, False),
+        Metric(f"size_in_range_{count}", float(in_range), f"1: the rate is in {limits}"),
+        Metric(f"size_speed_{count}", after.rate / before.rate, "× the guess after the run, of the one before"),
     ]
 
 

@@ -315,6 +315,7 @@ class ValidatorHost:
     def stop(self) -> None:
         """Stop every validator, its files closed, and its endpoint."""
         self._call(self._each(_RunningValidator.close))
+        self._lag.close()  # a process may start another host after this one
         log.info("stopped")
         logging.shutdown()
 

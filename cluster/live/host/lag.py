@@ -63,6 +63,7 @@ class LagMeter:
         self._span_began = self._before
         self._lag_s = 0.0
         self._spans: list[LagSpan] = []
+        self._is_closed = False
 
     def begin(self) -> None:
         self._before = self._look()
@@ -79,11 +80,15 @@ class LagMeter:
             self._close(now)
 
     async def run(self) -> None:
-        """Measure the running loop's lag, until cancelled."""
+        """Measure the running loop's lag, until cancelled or closed."""
         self.begin()
-        while True:
+        while not self._is_closed:
             await asyncio.sleep(TICK_S)
             self.end(TICK_S)
+
+    def close(self) -> None:
+        """End :meth:`run`."""
+        self._is_closed = True
 
     def drain(self) -> list[LagSpan]:
         """The spans with a lag that are over, once."""

@@ -1,7 +1,8 @@
 """Measures this machine: testnets of 4 and of 16 validators run idle for some seconds, on real sockets and files.
 
 They are the hosts of a live run without Ray: :data:`HOSTS` processes that carry a share of the validators each. Of both
-testnets everything that a block costs is measured. What depends on the load comes from the simulator, which runs the
+testnets everything that a block costs is measured. They run in turns, :data:`ROUNDS` times, so that a machine that
+changes its speed is seen: the rounds differ then. What depends on the load comes from the simulator, which runs the
 beginning of the scenario with and without its users.
 """
 
@@ -13,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import reduce
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -34,10 +36,13 @@ HOSTS: Final = 4
 SMALL: Final = 4
 LARGE: Final = 16
 """Validators of the two testnets."""
-MEASURE_S: Final = 3.0
+ROUNDS: Final = 3
+MEASURE_S: Final = 1.5
+"""Of each testnet in each round."""
 WARM_HEIGHT: Final = 5
 """Blocks before the measurement: connections, first views, caches."""
-ANSWER_TIMEOUT_S: Final = 60.0
+ANSWER_TIMEOUT_S: Final = 180.0
+"""A process that starts on a busy machine takes its time; none of it is measured."""
 LOOK_EVERY_S: Final = 0.05
 VERIFICATIONS: Final = 500
 SIMULATED_HEIGHTS: Final = 30
@@ -54,12 +59,35 @@ class IdleTestnet:
     seconds: float
     core_seconds: float
     """Processor time of all hosts."""
+    others_core_seconds: float
+    """Of all other processes of the machine meanwhile."""
     bytes_sent: int
     """By all validators to each other."""
     disk_bytes: int
     """By which all disks grew."""
     host_memory_bytes: int
     """Resident memory of the largest host."""
+
+    def plus(self, other: IdleTestnet) -> IdleTestnet:
+        """The same testnet measured for longer. The memory is that of the first time: a host keeps what it had."""
+        return IdleTestnet(
+            self.validators,
+            self.blocks + other.blocks,
+            self.seconds + other.seconds,
+            self.core_seconds + other.core_seconds,
+            self.others_core_seconds + other.others_core_seconds,
+            self.bytes_sent + other.bytes_sent,
+            self.disk_bytes + other.disk_bytes,
+            self.host_memory_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Both testnets, one after the other."""
+
+    small: IdleTestnet
+    large: IdleTestnet
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +109,16 @@ class Calibration:
     cores: int
     memory_bytes: int
     disk_free_bytes: int
-    others_cores: float
-    """Cores that other processes used before the calibration."""
     verification_s: float
     """Processor time of one signature check."""
     empty_host_bytes: int
     """Resident memory of a host process without validators."""
     small: IdleTestnet
     large: IdleTestnet
+    """Both are of all rounds together."""
     load: Load
+    rounds: tuple[Round, ...] = ()
+    """They differ by as much as the machine changed its speed."""
 
 
 def calibrate(scenario: Scenario, tell: Callable[[str], None]) -> Calibration:
@@ -97,30 +126,29 @@ def calibrate(scenario: Scenario, tell: Callable[[str], None]) -> Calibration:
 
     Raises :class:`~cluster.common.errors.HarnessError` if a testnet does not run.
     """
-    psutil.cpu_percent()
     tell("measuring the load in the simulator")
     load = _measure_load(scenario)
-    others = max(0.0, psutil.cpu_percent() / 100 * _cores() - 1.0)  # but for this process
     verification_s = _measure_verification()
     with tempfile.TemporaryDirectory(prefix="stampede-size-") as folder, ExitStack() as stack:
         hosts = [_HostProcess(number) for number in range(HOSTS)]
         for host in hosts:
             stack.callback(host.close)
         empty_bytes = max(host.ask("memory") for host in hosts)
-        found: list[IdleTestnet] = []
-        for count in (SMALL, LARGE):
-            tell(f"measuring {count} validators for {MEASURE_S:g} s")
-            found.append(_measure_testnet(hosts, _idle(scenario, count), Path(folder) / str(count)))
+        rounds: list[Round] = []
+        for number in range(1, ROUNDS + 1):
+            tell(f"measuring {SMALL} and {LARGE} validators for {MEASURE_S:g} s each, round {number} of {ROUNDS}")
+            here = Path(folder) / str(number)
+            rounds.append(Round(*(_measure_testnet(hosts, _idle(scenario, n), here / str(n)) for n in (SMALL, LARGE))))
     return Calibration(
         cores=_cores(),
         memory_bytes=psutil.virtual_memory().available,
         disk_free_bytes=psutil.disk_usage(str(Path.cwd())).free,
-        others_cores=others,
         verification_s=verification_s,
         empty_host_bytes=empty_bytes,
-        small=found[0],
-        large=found[1],
+        small=reduce(IdleTestnet.plus, (each.small for each in rounds)),
+        large=reduce(IdleTestnet.plus, (each.large for each in rounds)),
         load=load,
+        rounds=tuple(rounds),
     )
 
 
@@ -152,6 +180,8 @@ class _Reading:
     height: int
     """The lowest of all validators."""
     core_seconds: float
+    all_core_seconds: float
+    """Of all processes of the machine."""
     bytes_sent: int
     disk_bytes: int
     memory_bytes: int
@@ -175,11 +205,13 @@ def _measure_testnet(hosts: Sequence[_HostProcess], scenario: Scenario, folder: 
     time.sleep(MEASURE_S)
     last = _read(hosts, folder)
     _ask_all(hosts, "stop")
+    core_seconds = last.core_seconds - first.core_seconds
     return IdleTestnet(
         validators=scenario.validators.count,
         blocks=max(1, last.height - first.height),
         seconds=last.at_s - first.at_s,
-        core_seconds=last.core_seconds - first.core_seconds,
+        core_seconds=core_seconds,
+        others_core_seconds=max(0.0, last.all_core_seconds - first.all_core_seconds - core_seconds),
         bytes_sent=last.bytes_sent - first.bytes_sent,
         disk_bytes=last.disk_bytes - first.disk_bytes,
         host_memory_bytes=last.memory_bytes,
@@ -189,7 +221,14 @@ def _measure_testnet(hosts: Sequence[_HostProcess], scenario: Scenario, folder: 
 def _read(hosts: Sequence[_HostProcess], folder: Path) -> _Reading:
     heights, cores, sent, memory = zip(*_ask_all(hosts, "read"), strict=True)
     disk_bytes = sum(file.stat().st_size for file in (folder / DATA_FOLDER).rglob("*") if file.is_file())
-    return _Reading(time.monotonic(), min(heights), sum(cores), sum(sent), disk_bytes, max(memory))
+    return _Reading(time.monotonic(), min(heights), sum(cores), _busy_seconds(), sum(sent), disk_bytes, max(memory))
+
+
+def _busy_seconds() -> float:
+    """Processor time so far of all that ran on the processors that this process may use, other machines included."""
+    times = psutil.cpu_times(percpu=True)
+    mine = [times[number] for number in psutil.Process().cpu_affinity() if number < len(times)]
+    return sum(each.user + each.system + each.nice + each.irq + each.softirq + each.steal for each in mine)
 
 
 def _ask_all(hosts: Sequence[_HostProcess], *question: Any) -> list[Any]:

@@ -13,7 +13,7 @@ stalls, and blocks that a heavy load makes slow to execute.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
 
@@ -28,6 +28,10 @@ MESSAGES_PER_BLOCK: Final = 2
 """One after the other: a proposal and a vote."""
 DRIVER_CORES: Final = 0.2
 """Of driver and Ray, measured with 16 validators."""
+MODEL_ERROR: Final = 0.25
+"""By which the range is wider than the rounds of the calibration: what the model leaves out."""
+STEADY: Final = 1.3
+"""A machine whose rounds differ by more changes its speed."""
 REQUEST_S: Final = 0.003
 """Processor time of a request of the load: Locust's half and the validator's, measured."""
 RAY_WORKER_BYTES: Final = 55_000_000
@@ -60,6 +64,9 @@ class Estimate:
     """Blocks a second if there were cores enough."""
     rate: float
     """Blocks a second that are to be expected."""
+    rate_low: float
+    rate_high: float
+    """They are to hold the rate of nine runs of ten."""
     limit: str
     """What bounds ``rate``."""
     block_core_ms: float
@@ -81,7 +88,7 @@ class Estimate:
     problems: tuple[str, ...]
     """Why it does not fit here, in words; empty if it does."""
     warnings: tuple[str, ...]
-    """What makes it slower than guessed, in words."""
+    """What makes it slower than guessed, or the guess unsure, in words."""
 
 
 def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files_here: int) -> Estimate:
@@ -89,17 +96,11 @@ def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files
     section, small, large = scenario.validators, measured.small, measured.large
     n, hosts = section.count, section.host_count
     here = float(cores if cores is not None else measured.cores)
-    block_s = _block_seconds(scenario, measured)
-    request_s = measured.load.transactions * REQUEST_S
-    others = DRIVER_CORES + request_s + n * measured.load.core_seconds
-    usable = max(MIN_USABLE_CORES, min(here * _used_share(n, measured), here - measured.others_cores - others))
-    limits = {
-        f"the {counted(int(here), 'core')}": usable / block_s,
-        "the busiest host, whose validators share a thread": hosts / block_s,
-        "the protocol: the block interval, and two messages": 1 / _least_interval_s(scenario, block_s / hosts),
-    }
+    block_s, extra = _block_seconds(scenario, measured), _extra_cores(n, measured)
+    limits = _limits(scenario, measured, here)
     limit = min(limits, key=lambda name: limits[name])
     rate, wanted = limits[limit], min(list(limits.values())[1:])
+    low, high = _range(scenario, measured, here)
     heights = scenario.stop.height + scenario.stop.drain_blocks
     seconds = heights / rate
     memory = RAY_BYTES + DRIVER_BYTES + hosts * _host_bytes(n, n / hosts, measured)
@@ -121,10 +122,12 @@ def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files
     return Estimate(
         validators=n,
         hosts=hosts,
-        cores=wanted * block_s + others,
+        cores=wanted * block_s + extra,
         cores_here=here,
         wanted_rate=wanted,
         rate=rate,
+        rate_low=low,
+        rate_high=high,
         limit=limit,
         block_core_ms=block_s * MILLISECONDS_PER_SECOND,
         block_bytes=block_bytes,
@@ -137,13 +140,41 @@ def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files
         files_here=files_here,
         seconds=seconds,
         problems=tuple(problems),
-        warnings=tuple(_warnings(scenario, rate)),
+        warnings=tuple(_warnings(scenario, measured, rate)),
     )
 
 
-def _warnings(scenario: Scenario, rate: float) -> Iterator[str]:
-    """Timeouts that are shorter than what they wait for."""
+def _limits(scenario: Scenario, measured: Calibration, here: float) -> dict[str, float]:
+    """Blocks a second that each of three allows; the first is the cores that are here."""
+    n, hosts, block_s = scenario.validators.count, scenario.validators.host_count, _block_seconds(scenario, measured)
+    return {
+        f"the {counted(int(here), 'core')}": _usable_cores(n, here, _extra_cores(n, measured), measured) / block_s,
+        "the busiest host, whose validators share a thread": hosts / block_s,
+        "the protocol: the block interval, and two messages": 1 / _least_interval_s(scenario, block_s / hosts),
+    }
+
+
+def _range(scenario: Scenario, measured: Calibration, here: float) -> tuple[float, float]:
+    """The least and the most blocks a second by any round of the calibration, wider by :data:`MODEL_ERROR`."""
+    machines = [measured, *(replace(measured, small=each.small, large=each.large) for each in measured.rounds)]
+    rates = [min(_limits(scenario, machine, here).values()) for machine in machines]
+    return min(rates) / (1 + MODEL_ERROR), max(rates) * (1 + MODEL_ERROR)
+
+
+def _extra_cores(n: int, measured: Calibration) -> float:
+    """That a run takes and an idle testnet does not: of the driver, of requests, of executing the load."""
+    return DRIVER_CORES + measured.load.transactions * REQUEST_S + n * measured.load.core_seconds
+
+
+def _warnings(scenario: Scenario, measured: Calibration, rate: float) -> Iterator[str]:
+    """Timeouts that are shorter than what they wait for, and a machine that changes its speed."""
     section, block_ms = scenario.consensus, MILLISECONDS_PER_SECOND / rate
+    rates = [each.large.blocks / each.large.seconds for each in measured.rounds] or [rate]
+    if max(rates) > STEADY * min(rates):
+        yield (
+            f"this machine changes its speed: {LARGE} validators made {min(rates):.3g} to {max(rates):.3g} blocks/s in"
+            f" {len(rates)} rounds"
+        )
     if section.leader_timeout_ms < block_ms:
         yield (
             f"consensus.leader_timeout_ms: {section.leader_timeout_ms:,} is below a block time ({block_ms:,.0f} ms):"
@@ -169,12 +200,23 @@ def _by_square(n: int, small: float, large: float) -> float:
     return a * n + b * n * n
 
 
-def _used_share(n: int, measured: Calibration) -> float:
-    """The share of the cores that an idle testnet could use: its validators wait for each other, and others run."""
-    shares = [each.core_seconds / each.seconds / measured.cores for each in (measured.small, measured.large)]
-    small, large = measured.small.validators, measured.large.validators
-    at = min(1.0, max(0.0, (n - small) / (large - small)))
-    return min(1.0, shares[0] + at * (shares[1] - shares[0]))
+def _usable_cores(n: int, here: float, extra: float, measured: Calibration) -> float:
+    """The cores that n validators can use beside the ``extra`` ones that a run takes and the calibration did not.
+
+    An idle testnet's validators wait for each other, and other processes run beside them. What was idle meanwhile goes
+    to the extra first. For the rest, all that run yield alike.
+    """
+    small, large = measured.small, measured.large
+    at = min(1.0, max(0.0, (n - small.validators) / (large.validators - small.validators)))
+
+    def share(of_small: float, of_large: float) -> float:
+        shares = of_small / small.seconds / measured.cores, of_large / large.seconds / measured.cores
+        return min(1.0, shares[0] + at * (shares[1] - shares[0]))
+
+    used = here * share(small.core_seconds, large.core_seconds)
+    others = measured.cores * share(small.others_core_seconds, large.others_core_seconds)
+    lacking = max(0.0, extra - max(0.0, here - used - others))
+    return max(MIN_USABLE_CORES, used - lacking * used / max(MIN_USABLE_CORES, used + others))
 
 
 def _least_interval_s(scenario: Scenario, work_s: float) -> float:

@@ -22,7 +22,8 @@ def print_estimate(console: Console, scenario: Scenario, found: Estimate, is_her
         "blocks/s",
         f"{found.wanted_rate:.3g}",
         f"{found.rate:.3g}",
-        f"limited by {found.limit}; a block takes {found.block_core_ms:.0f} ms of processor time",
+        f"{found.rate_low:.3g} to {found.rate_high:.3g}; limited by {found.limit};"
+        f" a block takes {found.block_core_ms:.0f} ms of processor time",
     )
     table.add_row("cores", f"{found.cores:.1f}", f"{found.cores_here:g}", "for the wanted rate")
     table.add_row("time", "", _duration(found.seconds), "for the scenario's heights")

@@ -89,10 +89,11 @@ def test_a_loop_is_measured_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> No
     async def look() -> float:
         ticked: asyncio.Future[float] = asyncio.get_running_loop().create_future()
         meter = LagMeter()
-        monkeypatch.setattr(meter, "end", ticked.set_result)
+        monkeypatch.setattr(meter, "end", lambda planned_s: ticked.done() or ticked.set_result(planned_s))
         measuring = asyncio.create_task(meter.run())
         planned_s = await asyncio.wait_for(ticked, WAIT_S)
-        measuring.cancel()
+        meter.close()
+        await asyncio.wait_for(measuring, WAIT_S)
         return planned_s
 
     assert asyncio.run(look()) == TICK_S

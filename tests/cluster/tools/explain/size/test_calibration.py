@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import psutil
@@ -25,17 +26,21 @@ success: {transactions: 0, fires: 0}
 
 
 def test_a_testnet_of_both_sizes_and_the_load_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "MEASURE_S", 1.0)
+    monkeypatch.setattr(calibration, "MEASURE_S", 0.5)
+    monkeypatch.setattr(calibration, "ROUNDS", 2)
     users = [{"workload": "heartbeat", "count": 4, "interval_ms": 200}]
     scenario = Scenario.model_validate({"name": "loaded", "load": {"users": users}})
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     steps: list[str] = []
     found = calibrate(scenario, steps.append)
     assert len(steps) == 3
+    assert found.large.blocks == sum(each.large.blocks for each in found.rounds)
+    assert found.small.seconds == sum(each.small.seconds for each in found.rounds) >= 2 * 0.5
     for testnet, count in ((found.small, SMALL), (found.large, LARGE)):
         assert testnet.validators == count
         assert testnet.blocks > 1
         assert 0.05 < testnet.core_seconds < testnet.seconds * found.cores * 1.1
+        assert 0 <= testnet.others_core_seconds < testnet.seconds * found.cores * 1.1
         assert testnet.disk_bytes > testnet.blocks * count * 100
         assert testnet.bytes_sent > testnet.blocks * count * (count - 1) * 100
         assert testnet.host_memory_bytes > found.empty_host_bytes > 50_000_000
@@ -56,10 +61,13 @@ def test_the_command_says_whether_a_scenario_fits(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(calibration, "MEASURE_S", 0.5)
+    monkeypatch.setattr(calibration, "ROUNDS", 1)
     file = tmp_path / "idle.yaml"
     file.write_text(IDLE)
     assert main(["size", str(file)]) == ExitCode.PASS
-    assert "fits here" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "fits here" in out
+    assert re.search(r"[\d.]+ to [\d.]+; limited by", " ".join(out.split()))
     assert main(["size", str(file), "--set", "stop.timeout_s=1", "--json"]) == ExitCode.FAIL
     page = json.loads(capsys.readouterr().out)
     [problem] = page["estimate"]["problems"]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from cluster.scenario import Scenario
-from cluster.tools.explain.size.calibration import HOSTS, Calibration, IdleTestnet, Load
-from cluster.tools.explain.size.estimate import HOST_FILES, Estimate, estimate
+from cluster.tools.explain.size.calibration import HOSTS, Calibration, IdleTestnet, Load, Round
+from cluster.tools.explain.size.estimate import HOST_FILES, MODEL_ERROR, Estimate, estimate
 
 PER_VALIDATOR_S, PER_MESSAGE_S, CHECK_S = 0.002, 0.000_1, 0.000_05
 FILES = 20_000
@@ -23,6 +23,7 @@ def measured(n: int) -> IdleTestnet:
         blocks=100,
         seconds=100 * block_s / 2,
         core_seconds=100 * block_s,
+        others_core_seconds=0.0,
         bytes_sent=100 * (300 * n + 200 * n * n),
         disk_bytes=100 * n * (500 + 100 * n),
         host_memory_bytes=150_000_000 + n // HOSTS * (4_000_000 + 100_000 * n),
@@ -33,7 +34,6 @@ MACHINE = Calibration(
     cores=2,
     memory_bytes=16_000_000_000,
     disk_free_bytes=100_000_000_000,
-    others_cores=0.0,
     verification_s=CHECK_S,
     empty_host_bytes=150_000_000,
     small=measured(4),
@@ -115,6 +115,59 @@ def test_a_timeout_below_a_block_time_is_warned_of() -> None:
     assert guess(scenario(64, 8)).warnings == ()
     [warning] = guess(scenario(512, 8)).warnings
     assert warning.startswith("consensus.leader_timeout_ms: ")
+
+
+def rounds(*speeds: float) -> Calibration:
+    """The machine, whose rounds took so many times as long, together."""
+    found = [Round(*(slowed(each, by) for each in (MACHINE.small, MACHINE.large))) for by in speeds]
+    small, large = found[0].small, found[0].large
+    for each in found[1:]:
+        small, large = small.plus(each.small), large.plus(each.large)
+    return replace(MACHINE, small=small, large=large, rounds=tuple(found))
+
+
+def slowed(testnet: IdleTestnet, by: float) -> IdleTestnet:
+    return replace(testnet, seconds=testnet.seconds * by, core_seconds=testnet.core_seconds * by)
+
+
+def test_a_steady_machine_leaves_what_the_model_misses() -> None:
+    found = guess(scenario(64, 8), rounds(1.0, 1.0, 1.0))
+    assert found.rate == pytest.approx(guess(scenario(64, 8)).rate)
+    assert found.rate_low == pytest.approx(found.rate / (1 + MODEL_ERROR))
+    assert found.rate_high == pytest.approx(found.rate * (1 + MODEL_ERROR))
+    assert found.warnings == ()
+
+
+@pytest.mark.parametrize("by", [2.0, 0.5])
+def test_a_machine_that_changes_its_speed_is_seen(by: float) -> None:
+    usual = guess(scenario(64, 8), rounds(1.0, 1.0, 1.0))
+    found = guess(scenario(64, 8), rounds(1.0, by, 1.0))
+    other = guess(scenario(64, 8), rounds(by, by, by))
+    assert min(usual.rate, other.rate) < found.rate < max(usual.rate, other.rate)
+    assert found.rate_low == pytest.approx(min(usual.rate_low, other.rate_low))
+    assert found.rate_high == pytest.approx(max(usual.rate_high, other.rate_high))
+    [warning] = found.warnings
+    assert warning.startswith("this machine changes its speed: 16 validators made ")
+
+
+def busy(testnet: IdleTestnet, own: float, others: float) -> IdleTestnet:
+    """One that had ``own`` cores beside others."""
+    work = testnet.core_seconds
+    return replace(testnet, seconds=work / own, others_core_seconds=work / own * others)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "left"),
+    [
+        (1.4, 0.0, 1.4),  # it waits: what is idle is enough for driver and Ray
+        (1.4, 0.5, 1.4 - 0.1 * 1.4 / 1.9),  # half of the 0.2 is idle, all yield alike for the rest
+        (0.5, 1.5, 0.5 - 0.2 * 0.5 / 2.0),
+    ],
+)
+def test_other_processes_take_what_they_took_while_it_was_measured(own: float, others: float, left: float) -> None:
+    machine = replace(MACHINE, small=busy(MACHINE.small, own, others), large=busy(MACHINE.large, own, others))
+    found = guess(scenario(64, 8), machine)
+    assert found.rate == pytest.approx(left / found.block_core_ms * 1_000)
 
 
 def test_pruning_bounds_the_disk() -> None:
