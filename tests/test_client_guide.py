@@ -22,13 +22,13 @@ from cluster.scenario import scenario_from
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
 from cluster.scenario.node_setup import node_config
 from consensus.keys import Ed25519Scheme
+from tests.hangs import HANGS_AFTER_S
 
 GUIDE = (Path(__file__).resolve().parents[1] / "docs" / "client.md").read_text(encoding="utf-8")
 CLIENT, PROOF = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
 PROGRAM = CLIENT + PROOF
 (SCENARIO,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
 URL = "http://127.0.0.1:8000"
-START_TIMEOUT_S = 30.0
 NEEDED = {"json", "urllib", "msgpack", "nacl"}
 NEEDED_FOR_THE_PROOF = {"time", "urllib", "blake3"}
 MAX_LINES = 20
@@ -48,12 +48,12 @@ class OneValidator:
 
     def __enter__(self) -> OneValidator:
         self._thread.start()
-        assert self._is_up.wait(START_TIMEOUT_S)
+        assert self._is_up.wait(HANGS_AFTER_S)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(START_TIMEOUT_S)
+        self._thread.join(HANGS_AFTER_S)
         assert not self._thread.is_alive() and self.crashes == []
 
     async def _run(self) -> None:

@@ -17,6 +17,7 @@ from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
+from tests.hangs import HANGS_AFTER_S
 
 ROOT = Path(__file__).resolve().parents[1]
 SEED = 11
@@ -81,7 +82,9 @@ def test_another_seed_gives_another_run() -> None:
 def test_another_process_with_another_hash_seed_gives_the_same_run(hash_seed: str) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", PROGRAM]
-    told = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    told = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=True
+    )
     here = run(SEED)
     roots = [block.computed_root.hex() for block in here.validators[0].blocks]
     assert told.stdout.split() == [here.digest, *roots]

@@ -31,6 +31,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import SIGNALS
 from cluster.scenario import change_scenario, load_scenario, scenario_from
 from cluster.tools.cli import main as cli
+from tests.hangs import HANGS_AFTER_S
 from validator.primitives.types import parse_address
 
 ROOT: Final = Path(__file__).resolve().parents[1]
@@ -39,7 +40,6 @@ STAMPEDE: Final = ("stampede", ".venv/bin/stampede")
 OTHER_PROGRAMS: Final = ("helm", "kind", "kubectl")
 """Their commands are in :data:`CLUSTERS` alone; nobody runs them here."""
 CLUSTERS: Final = "docs/kubernetes.md"
-WAIT_S: Final = 300.0
 
 HELD_ELSEWHERE: Final = {
     ("docs/actors.md", "python"): "tests/cluster/tools/actors/test_actor_page.py",
@@ -400,7 +400,7 @@ def test_the_test_suite_passes_as_it_stands(block: Block, tmp_path: Path) -> Non
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=WAIT_S,
+        timeout=HANGS_AFTER_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3_000:]

@@ -22,6 +22,7 @@ from cluster.live.driver import ray_session
 from cluster.record.run import Sample
 from loadgen.client import ValidatorClient
 from stampede import BadInput, HarnessError, LiveTestnet, RunOutcome, Scenario, load_scenario, simulate, up
+from tests.hangs import HANGS_AFTER_S
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -30,9 +31,6 @@ SMALL: dict[str, Any] = {
     "stop": {"height": 10, "drain_blocks": 2, "timeout_s": 60},
     "success": {"heights_compared": 5, "transactions": 1, "fires": 1},
 }
-WAIT_S = 20.0
-FAULTS_S = 120.0
-"""Until faults are over: a host has to start again, beside all other tests."""
 DEGRADED_MS = 2 * Scenario.model_validate(SMALL).consensus.view_change_ms
 """Where the validator killed meanwhile leads, nobody sends anything until its view is given up."""
 
@@ -162,7 +160,7 @@ def word_of_ray(token: str) -> str:
         [sys.executable, "-c", f"from ray._raylet import GcsClient; {ask}; print('let in')"],
         env=plain | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token},
         capture_output=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
         check=False,
     )
     return (done.stdout + done.stderr).decode()
@@ -184,10 +182,10 @@ def test_waiting_for_a_height_ends_when_it_is_final_everywhere(
 ) -> None:
     testnet, looks = watched
     with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(testnet.wait_for_height, 5, WAIT_S)
+        waiting = thread.submit(testnet.wait_for_height, 5, HANGS_AFTER_S)
         for heights in ((5, 4, None), (6, None, 7), (None, 5, None), (5, 5, None)):
             looks.take(look(*heights))
-        assert waiting.result(WAIT_S) is None
+        assert waiting.result(HANGS_AFTER_S) is None
     testnet.wait_for_height(5, 0)
     looks.take(look(9, 4, None))
     testnet.wait_for_height(9, 0, ["one"])
@@ -202,18 +200,18 @@ def test_a_height_that_is_not_reached_is_one_line(watched: tuple[LiveTestnet, st
         testnet.wait_for_height(5, 0, ["tow"])
     looks.end()
     with pytest.raises(HarnessError, match=r"^height 5 was not reached: the testnet ended: late does not answer$"):
-        testnet.wait_for_height(5, WAIT_S, ["one", "late"])
+        testnet.wait_for_height(5, HANGS_AFTER_S, ["one", "late"])
 
 
 def wait_for_faults(testnet: LiveTestnet, count: int) -> None:
     """Until so many faults are over, with a look at each height."""
-    deadline = time.monotonic() + FAULTS_S
+    deadline = time.monotonic() + HANGS_AFTER_S
     while True:
-        page = json.loads(urllib3.request("GET", f"{testnet.url}/status", timeout=WAIT_S).data)
+        page = json.loads(urllib3.request("GET", f"{testnet.url}/status", timeout=HANGS_AFTER_S).data)
         if [fault["ended_ms"] is not None for fault in page.get("faults", [])] == [True] * count:
             return
         assert time.monotonic() < deadline, page
-        testnet.wait_for_height(page["height"] + 1, FAULTS_S, ["validator-0"])
+        testnet.wait_for_height(page["height"] + 1, HANGS_AFTER_S, ["validator-0"])
 
 
 @pytest.mark.slow
@@ -222,7 +220,7 @@ def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
     with up(Scenario.model_validate(SMALL), out=tmp_path / "run") as testnet:
         assert testnet.outcome is None
         for name, url in testnet.validators.items():
-            with ValidatorClient(url, WAIT_S) as client:
+            with ValidatorClient(url, HANGS_AFTER_S) as client:
                 status = client.status()
             assert status["name"] == name
         assert status["chain_id"]
@@ -236,7 +234,7 @@ def test_a_testnet_is_up_for_as_long_as_the_block_lasts(tmp_path: Path) -> None:
         told = testnet.inject(kind="kill", target="validator-2", down_ms=100)
         assert told["at_ms"] > 0
         wait_for_faults(testnet, 2)
-        testnet.wait_for_height(6, FAULTS_S)
+        testnet.wait_for_height(6, HANGS_AFTER_S)
     assert testnet.outcome is not None
     assert testnet.outcome.passed, testnet.outcome.explain()
     assert [fault.kind for fault in testnet.outcome.record.faults] == ["degrade", "kill"]

@@ -21,8 +21,9 @@ from typing import Any, Final
 
 import pytest
 
+from tests.hangs import HANGS_AFTER_S
+
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-ANSWER_S: Final = 60.0
 END_S: Final = 10.0
 READ_BYTES: Final = 1 << 20
 PROTOCOL_DESCRIPTORS: Final = (3, 4)
@@ -62,7 +63,7 @@ class Browser:
         if self._session is not None:
             message["sessionId"] = self._session
         os.write(self._to_it, json.dumps(message).encode() + b"\0")
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + HANGS_AFTER_S
         while True:
             answer = self._next(deadline)
             if answer.get("id") == self._number:
@@ -88,7 +89,7 @@ class Browser:
 
     def _load(self, address: str) -> None:
         load = self.call("Page.navigate", url=address)["loaderId"]
-        deadline = time.monotonic() + ANSWER_S
+        deadline = time.monotonic() + HANGS_AFTER_S
         while load not in self._loaded:
             self._next(deadline)
 

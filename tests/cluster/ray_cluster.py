@@ -21,8 +21,8 @@ from cluster.live.nodes import loopback_node
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from tests.cluster.live.pods import UNSHARE
+from tests.hangs import HANGS_AFTER_S
 
-WAIT_S: Final = 120.0
 PATIENCE_S: Final = 5.0
 
 
@@ -59,7 +59,7 @@ class RayCluster:
             command,
             env=self.environment,
             cwd=self._cwd,
-            timeout=WAIT_S,
+            timeout=HANGS_AFTER_S,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
@@ -108,7 +108,7 @@ class RayCluster:
         workers = [each for each in inside if each.name().startswith("ray::")]
         assert workers
         raylet.terminate()
-        _, left = psutil.wait_procs(workers, timeout=WAIT_S)
+        _, left = psutil.wait_procs(workers, timeout=HANGS_AFTER_S)
         assert not left
         self.kill_pod(number)
 

@@ -10,21 +10,20 @@ from contextlib import contextmanager
 import pytest
 
 from loadgen.client import ClientError, Gone, NotFound, Refused, ValidatorClient
-
-WAIT_SECONDS = 20.0
+from tests.hangs import HANGS_AFTER_S
 
 
 @contextmanager
 def answering(*answers: bytes) -> Iterator[ValidatorClient]:
     """A client of a server that gives these answers, one a connection, and then listens no more."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(WAIT_SECONDS)
+        listener.settimeout(HANGS_AFTER_S)
 
         def run() -> None:
             for answer in answers:
                 connection, _ = listener.accept()
                 with connection:
-                    connection.settimeout(WAIT_SECONDS)
+                    connection.settimeout(HANGS_AFTER_S)
                     connection.recv(65_536)
                     connection.sendall(answer)
             listener.close()
@@ -32,9 +31,9 @@ def answering(*answers: bytes) -> Iterator[ValidatorClient]:
         endpoint = f"http://127.0.0.1:{listener.getsockname()[1]}/"
         thread = threading.Thread(target=run)
         thread.start()
-        with ValidatorClient(endpoint, timeout_s=WAIT_SECONDS) as client:
+        with ValidatorClient(endpoint, timeout_s=HANGS_AFTER_S) as client:
             yield client
-        thread.join(WAIT_SECONDS)
+        thread.join(HANGS_AFTER_S)
         assert not thread.is_alive()
 
 

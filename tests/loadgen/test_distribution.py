@@ -17,14 +17,13 @@ import pytest
 from loadgen.numbers import Claim, NumberPool
 from loadgen.run import PROJECT
 from loadgen.runplan import LOCUSTFILE, RunPlan
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
-from tests.loadgen.test_run import USERS, WAIT_SECONDS, LoadProcess, write_plan
+from tests.loadgen.test_run import USERS, LoadProcess, write_plan
 
 EVERYBODY = 6
 SETTLING = 10
 """Turns of everybody after which a worker that came back has heard that its users are others'."""
-SETTLED_S = 60.0
-"""A worker is lost after some seconds without a heartbeat, and its users begin elsewhere after that."""
 
 
 def test_numbers_are_given_in_order_and_never_twice() -> None:
@@ -84,7 +83,7 @@ def test_whatever_happens_no_number_is_at_two_workers(seed: int) -> None:
 def worker_of(plan: Path, load: LoadProcess, locustfile: str = str(LOCUSTFILE)) -> Iterator[subprocess.Popen[bytes]]:
     """A worker from elsewhere, as a Locust user starts it."""
     file = RunPlan.read(plan).port_file
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + HANGS_AFTER_S
     while not file.exists():
         assert load.process.poll() is None and time.monotonic() < deadline
         os.sched_yield()
@@ -96,15 +95,15 @@ def worker_of(plan: Path, load: LoadProcess, locustfile: str = str(LOCUSTFILE)) 
         yield worker
     finally:
         worker.kill()
-        worker.wait(WAIT_SECONDS)
+        worker.wait(HANGS_AFTER_S)
 
 
-def wait_for_everybody(chain: FakeChain) -> None:
-    """Until each user has sent something from now on."""
+def wait_for_everybody(chain: FakeChain, users: int = EVERYBODY) -> None:
+    """Until each of so many users has sent something from now on."""
     with chain.changed:
         begun = len(chain.taken)
         assert chain.changed.wait_for(
-            lambda: len({transaction.sender for _, transaction in chain.taken[begun:]}) == EVERYBODY, SETTLED_S
+            lambda: len({transaction.sender for _, transaction in chain.taken[begun:]}) == users, HANGS_AFTER_S
         )
 
 
@@ -146,7 +145,7 @@ def test_others_take_over_the_users_of_a_lost_worker(tmp_path: Path, how: signal
                 first.send_signal(signal.SIGCONT)
                 wait_for_everybody(chain)
                 third.send_signal(signal.SIGTERM)
-                third.wait(WAIT_SECONDS)
+                third.wait(HANGS_AFTER_S)
         for _ in range(SETTLING):
             wait_for_everybody(chain)
         refused = len(chain.refused)
@@ -169,7 +168,7 @@ def test_a_master_without_a_plan_ends_with_one_line() -> None:
     command = [sys.executable, "-m", "locust", "--locustfile", str(LOCUSTFILE), "--master", "--headless"]
     ended = subprocess.run(
         [*command, "--master-bind-host", "127.0.0.1", "--master-bind-port", "0", "--loglevel", "ERROR"],
-        cwd=PROJECT, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False,
+        cwd=PROJECT, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False,
     )  # fmt: skip
     assert ended.returncode == 2
     assert ended.stderr.endswith("loadgen: no plan; expected --plan FILE or STAMPEDE_LOAD_PLAN\n")

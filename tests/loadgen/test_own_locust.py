@@ -16,18 +16,20 @@ from pydantic import ValidationError
 from loadgen.run import PROJECT
 from loadgen.runplan import Statistics
 from loadgen.workloads import LoadPlan
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.loadgen.test_distribution import EVERYBODY, wait_for_everybody, worker_of
-from tests.loadgen.test_run import USERS, WAIT_SECONDS, LoadProcess, write_plan
+from tests.loadgen.test_run import USERS, LoadProcess, write_plan
 
 PAGE = (PROJECT / "docs" / "load.md").read_text(encoding="utf-8")
 READERS = 2
 SHAPE = """
+from pathlib import Path
 from locust import LoadTestShape
 
 class Rest(LoadTestShape):
     def tick(self):
-        return ({users}, 100) if self.get_run_time() < 3 else None
+        return None if Path({over}).exists() else ({users}, 100)
 """
 
 
@@ -51,15 +53,18 @@ def test_users_and_shapes_of_ones_own(tmp_path: Path, has_shape: bool) -> None:
     with ServerThread(FakePages(chain, 0)) as server:
         code = block("python", "A Locust of your own").replace("http://127.0.0.1:9464", server.url)
         file = tmp_path / "own.py"
-        file.write_text(code + (SHAPE.format(users=EVERYBODY + READERS) if has_shape else ""))
+        over = tmp_path / "over"
+        file.write_text(code + (SHAPE.format(users=EVERYBODY + READERS, over=repr(str(over))) if has_shape else ""))
         plan = write_plan(tmp_path, [server.url])
         users = [] if has_shape else ["--users", str(EVERYBODY + READERS), "--spawn-rate", "100"]
         locust = start(plan, file, *users)
         try:
             wait_for_everybody(chain)
-            if not has_shape:
+            if has_shape:
+                over.touch()
+            else:
                 locust.send_signal(signal.SIGTERM)
-            output, _ = locust.communicate(timeout=WAIT_SECONDS)
+            output, _ = locust.communicate(timeout=HANGS_AFTER_S)
         finally:
             locust.kill()
     assert locust.returncode == 0, output
@@ -81,7 +86,7 @@ def test_a_worker_joins_with_the_command_of_the_page(tmp_path: Path) -> None:
             wait_for_everybody(chain)
             load.process.send_signal(signal.SIGTERM)
             assert load.wait() == 0, load.output
-            assert worker.wait(WAIT_SECONDS) == 0, "it ends with its master"
+            assert worker.wait(HANGS_AFTER_S) == 0, "it ends with its master"
     assert json.loads((tmp_path / "stats.json").read_text())["transactions_sent"] == len(chain.taken)
 
 
@@ -109,6 +114,7 @@ class Watcher(FastHttpUser):
         self.client.get("/validators", name="watched")
 """
 OWN_SHAPE = """
+from pathlib import Path
 from locust import LoadTestShape
 
 class Rest(LoadTestShape):
@@ -121,8 +127,9 @@ class Rest(LoadTestShape):
     def tick(self):
         if self.resets < 2:
             return None  # Locust resets it when it starts, and the load once more when that begins
-        return ({users}, 100) if self.get_run_time() < 2 else None
+        return None if {is_over} else ({users}, 100)
 """
+ALL_ASKED = "all(self.runner.stats.get(name, 'GET').num_requests for name in ('/validators', 'watched'))"
 
 
 def own_locust(*texts: str, **fields: Any) -> dict[str, Any]:
@@ -160,7 +167,7 @@ def test_a_worker_from_elsewhere_has_the_files_from_its_master(tmp_path: Path) -
             wait_for_everybody(chain)
             load.process.send_signal(signal.SIGTERM)
             assert load.wait() == 0, load.output
-            assert worker.wait(WAIT_SECONDS) == 0
+            assert worker.wait(HANGS_AFTER_S) == 0
     assert asked(load, "/validators") and asked(load, "watched"), load.output
 
 
@@ -169,8 +176,14 @@ def test_a_worker_from_elsewhere_has_the_files_from_its_master(tmp_path: Path) -
 def test_a_shape_of_a_plan_begins_with_the_load_and_ends_it(tmp_path: Path, processes: int) -> None:
     chain = FakeChain()
     with ServerThread(FakePages(chain, 0)) as server:
-        own = own_locust(OWN, OWN_SHAPE.format(users=EVERYBODY + 2)) | {"processes": processes}
-        with LoadProcess(write_plan(tmp_path, [server.url], load=own)) as load:
+        over = tmp_path / "shape" / "over"
+        over.parent.mkdir()
+        shape = OWN_SHAPE.format(users=EVERYBODY + 2, is_over=f"Path({str(over)!r}).exists() and {ALL_ASKED}")
+        own = own_locust(OWN, shape) | {"processes": processes}
+        (tmp_path / "load").mkdir()
+        with LoadProcess(write_plan(tmp_path / "load", [server.url], load=own)) as load:
+            wait_for_everybody(chain)
+            over.touch()
             assert load.wait() == 0, load.output
             statistics = load.statistics()
     assert asked(load, "/validators") and asked(load, "watched"), load.output
@@ -181,7 +194,7 @@ def test_a_shape_of_a_plan_begins_with_the_load_and_ends_it(tmp_path: Path, proc
 @pytest.mark.slow
 def test_files_without_users_of_the_load_run_alone(tmp_path: Path) -> None:
     chain = FakeChain()
-    shape = OWN_SHAPE.format(users=2)
+    shape = OWN_SHAPE.format(users=2, is_over=ALL_ASKED)
     with ServerThread(FakePages(chain, 0)) as server:
         own = own_locust(OWN, shape) | {"users": []}
         with LoadProcess(write_plan(tmp_path, [server.url], load=own)) as load:

@@ -19,9 +19,9 @@ from loadgen.workloads.actor_program import source_of
 from loadgen.workloads.own import MODULE_PREFIX, execute
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.loadgen.own_workloads import BEGINNING, PAYS, acting, group
-from tests.loadgen.test_distribution import worker_of
+from tests.loadgen.test_distribution import wait_for_everybody, worker_of
 from tests.loadgen.test_own_locust import block
-from tests.loadgen.test_run import USERS, WAIT_SECONDS, LoadProcess, write_plan
+from tests.loadgen.test_run import USERS, LoadProcess, write_plan
 from validator.chain.transactions import Call, Transfer, parse
 
 SEED = 3
@@ -229,7 +229,7 @@ def test_locust_runs_it_beside_others(tmp_path: Path) -> None:
     with ServerThread(FakePages(chain, 0)) as server:
         file = write_plan(tmp_path, [server.url], load={"processes": 2, "users": OWN_USERS})
         with LoadProcess(file) as load:
-            assert chain.wait_for_taken(60, WAIT_SECONDS)
+            wait_for_everybody(chain, plan(*OWN_USERS).user_count)
             load.process.send_signal(signal.SIGTERM)
             assert load.wait() == 0, load.output
             statistics = load.statistics()
@@ -257,7 +257,7 @@ def test_a_worker_from_elsewhere_has_the_text_from_its_master(tmp_path: Path) ->
     with ServerThread(FakePages(chain, 0)) as server:
         file = write_plan(tmp_path, [server.url], load={"processes": 1, "users": OWN_USERS})
         with LoadProcess(file, "--listen", "127.0.0.1:0") as load, worker_of(file, load):
-            assert chain.wait_for_taken(60, WAIT_SECONDS)
+            wait_for_everybody(chain, plan(*OWN_USERS).user_count)
             load.process.send_signal(signal.SIGTERM)
             assert load.wait() == 0, load.output
     statistics = Statistics.model_validate_json((tmp_path / "stats.json").read_bytes())

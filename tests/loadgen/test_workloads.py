@@ -15,6 +15,7 @@ from blake3 import blake3
 from pydantic import ValidationError
 
 from loadgen.workloads import FUNDING, WORKLOADS, LoadPlan, LoadUser, Observation
+from tests.hangs import HANGS_AFTER_S
 from validator.chain.transactions import Call, Transaction, Transfer, parse
 from validator.primitives.params import DEFAULTS
 from validator.primitives.types import AMOUNT_LIMIT, is_reserved
@@ -267,7 +268,12 @@ def test_hash_seeds_do_not_matter_and_locust_is_not_imported() -> None:
     def run(hash_seed: str) -> str:
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         return subprocess.run(
-            [sys.executable, "-c", _DIGEST], env=environment, capture_output=True, text=True, check=True, timeout=60
+            [sys.executable, "-c", _DIGEST],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=HANGS_AFTER_S,
         ).stdout
 
     digest = blake3()

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from cluster.live.processes import processes
+from tests.hangs import HANGS_AFTER_S
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-WAIT_S = 120.0
 PROJECT = """
 from pathlib import Path
 import pytest
@@ -62,7 +62,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=WAIT_S,
+        timeout=HANGS_AFTER_S,
         check=False,
     )
 
@@ -123,7 +123,7 @@ def test_make_ci_fails_if_a_process_is_left_and_ends_it(tmp_path: Path, left: st
     for command in (["init", "--quiet"], ["add", "."], [*identity, "commit", "--quiet", "--message", "All"]):
         subprocess.run(["git", *command], cwd=project, check=True)
     done = subprocess.run(
-        ["bash", ".ci/clone"], cwd=project, capture_output=True, text=True, timeout=WAIT_S, check=False
+        ["bash", ".ci/clone"], cwd=project, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
     )
     place = Path(done.stdout.strip())
     assert done.returncode == code, done.stderr

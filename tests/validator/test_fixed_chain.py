@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.hangs import HANGS_AFTER_S
 from tests.validator import fixed_chain
 from validator.scheduler.fairness import FireCounts
 
@@ -21,7 +22,9 @@ HASH_SEEDS = ("0", "1", "12345")
 def test_another_process_with_another_hash_seed_reaches_the_pinned_roots(seed: str) -> None:
     environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.validator.fixed_chain"]
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    run = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=True
+    )
     assert json.loads(run.stdout) == json.loads(fixed_chain.VECTOR.read_text(encoding="utf-8"))
 
 

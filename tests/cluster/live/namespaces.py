@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import pytest
 
+from tests.hangs import HANGS_AFTER_S
+
 ROOT: Final = Path(__file__).parents[3]
 PORT: Final = 6399
-WAIT_S: Final = 120.0
 SWITCH: Final = "switch"
 
 
@@ -89,7 +90,7 @@ class Machines:
         ]
         command += ["--num-cpus=2", "--object-store-memory=80000000", "--disable-usage-stats", *options]
         with self.start(machine, *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as starting:
-            said, _ = starting.communicate(timeout=WAIT_S)
+            said, _ = starting.communicate(timeout=HANGS_AFTER_S)
         assert starting.returncode == 0, said
 
     def plug(self, machine: int, state: str) -> None:

@@ -40,10 +40,10 @@ from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.record.run import RunRecord, Sample
 from cluster.scenario import Scenario
+from tests.hangs import HANGS_AFTER_S
 
 pytestmark = pytest.mark.live
 
-WAIT_S = 120.0
 ROOT = Path(__file__).parents[3]
 KILLED = 1
 JOINS_AT = 9
@@ -334,7 +334,7 @@ class Driver:
 
     def end(self) -> tuple[list[dict[str, Any]], str]:
         """What else it told, and its standard error."""
-        told, complaints = self.process.communicate(timeout=WAIT_S)
+        told, complaints = self.process.communicate(timeout=HANGS_AFTER_S)
         return [json.loads(line) for line in told.splitlines()], complaints
 
 
@@ -386,11 +386,12 @@ def test_a_driver_that_is_killed_leaves_a_result_and_nothing_else(folder: Path, 
         driver.wait_for(lambda told: told.get("height", 0) >= 3)
     family = driver.family()
     driver.process.kill()
-    _, complaints = driver.process.communicate(timeout=WAIT_S)  # ends with the last one that has its standard error
+    # It ends with the last one that has its standard error.
+    _, complaints = driver.process.communicate(timeout=HANGS_AFTER_S)
     assert re.fullmatch(
         rf"stampede: the driver was killed: \d+ processes of the run were ended; see {folder}/result.json\n", complaints
     )
-    assert processes.end(family, WAIT_S) == []
+    assert processes.end(family, HANGS_AFTER_S) == []
     assert processes.using(temporary) == set()
     assert list(temporary.iterdir()) == []
     result = result_of(folder)
@@ -435,7 +436,7 @@ def test_two_runs_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
             said = logs.enter_context(folder.with_suffix(".log").open("wb"))
             running.append(subprocess.Popen([*command, str(folder)], cwd=tmp_path, env=environment, stdout=said))
         for each in running:
-            each.wait(WAIT_S)
+            each.wait(HANGS_AFTER_S)
     for folder in folders:
         result = json.loads((folder / "result.json").read_text())
         wrong = [check for check in result["checks"] if check["verdict"] != "pass"]
@@ -492,7 +493,7 @@ class Command:
         self.pid, self.said = pid, b""
         self.code: int | None = None
 
-    def read(self, patience_s: float = WAIT_S) -> bool:
+    def read(self, patience_s: float = HANGS_AFTER_S) -> bool:
         """Read what the terminal says next; false at its end, or where it says nothing for so long."""
         if not select.select([self.terminal], [], [], patience_s)[0]:
             return False
@@ -576,7 +577,9 @@ def test_a_signal_after_the_collection_loses_nothing(run_command: Callable[..., 
 
 
 def ask(url: str, method: str = "GET", token: str = "") -> tuple[int, bytes]:
-    answer = urllib3.request(method, url, headers={"Authorization": f"Bearer {token}"}, retries=False, timeout=WAIT_S)
+    answer = urllib3.request(
+        method, url, headers={"Authorization": f"Bearer {token}"}, retries=False, timeout=HANGS_AFTER_S
+    )
     return answer.status, answer.data
 
 
@@ -671,7 +674,7 @@ def test_two_runs_in_one_process_leave_no_folder(folder: Path, temporary: Path) 
     tiny = {"name": "tiny", "consensus": {"block_interval_ms": 50}, "stop": {"height": 3, "drain_blocks": 0}}
     scenario_file.write_text(yaml.safe_dump(tiny), encoding="utf-8")
     command = [sys.executable, "-c", TWICE, str(scenario_file), str(folder), str(temporary)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert list(temporary.iterdir()) == []
 
@@ -708,20 +711,22 @@ def foreign_ray(temporary: Path) -> Iterator[None]:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")
         patch.setenv("RAY_AUTH_TOKEN", ray_session._token)
-        ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            object_store_memory=80 * 1024 * 1024,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=str(temporary / "foreign"),
-            _system_config={"prestart_worker_first_driver": False},
-        )
-        yield
-        ray.shutdown()
-        shutil.rmtree(temporary / "foreign")
+        try:
+            ray.init(
+                address="local",
+                num_cpus=2,
+                include_dashboard=False,
+                object_store_memory=80 * 1024 * 1024,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=str(temporary / "foreign"),
+                _system_config={"prestart_worker_first_driver": False},
+            )
+            yield
+        finally:  # a Ray that is not up in time leaves its processes behind
+            ray.shutdown()
+            assert processes.end_and_remove(temporary / "foreign", ray_session.SHUTDOWN_PATIENCE_S)
 
 
 @pytest.mark.slow

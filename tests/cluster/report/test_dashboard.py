@@ -16,6 +16,7 @@ import pytest
 
 from cluster.common.checkout import ROOT
 from cluster.report.dashboard import COLUMNS, Variable, dashboard
+from tests.hangs import HANGS_AFTER_S
 
 VARIABLES = (Variable("instance", "app_instance", "mine"), Variable("namespace", "namespace"))
 PAGES = ("cluster/live/host/metrics.py", "cluster/live/host/http.py")
@@ -136,7 +137,7 @@ def test_every_metric_is_shown() -> None:
 
 def test_it_is_the_same_in_every_process() -> None:
     command = [sys.executable, "-c", PRINTED]
-    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=HANGS_AFTER_S)
     assert done.stdout == json.dumps(made()) + "\n"
 
 

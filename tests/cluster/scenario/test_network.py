@@ -17,6 +17,7 @@ from cluster.scenario import Scenario
 from cluster.scenario.network import Network
 from cluster.scenario.sections.latencies import MATRICES
 from cluster.scenario.sections.links import LinksSection
+from tests.hangs import HANGS_AFTER_S
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -162,7 +163,7 @@ def test_a_drawn_topology_does_not_depend_on_the_hash_seed() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=HANGS_AFTER_S,
         ).stdout
         for seed in ("1", "2")
     }

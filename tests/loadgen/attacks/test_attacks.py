@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from loadgen.workloads import FUNDING, WORKLOADS, LoadPlan, LoadUser, Observation
 from loadgen.workloads.script import cost_of
+from tests.hangs import HANGS_AFTER_S
 from tests.validator.chains import Chain, make_genesis
 from validator.chain.transactions import SCRIPT_CODE, Call, Transaction, Transfer, least_replacement_fee, parse
 from validator.primitives.params import DEFAULTS
@@ -143,7 +144,9 @@ def test_hash_seeds_do_not_matter() -> None:
     def run(hash_seed: str) -> str:
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         command = [sys.executable, "-c", _DIGEST]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60).stdout
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=HANGS_AFTER_S
+        ).stdout
 
     assert run("1") == run("2") == digest_of_all()
 

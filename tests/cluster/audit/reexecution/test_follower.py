@@ -25,11 +25,11 @@ from cluster.record.genesis_file import genesis_page
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
+from tests.hangs import HANGS_AFTER_S
 from validator.chain.block import BlockReceipts
 from validator.primitives.codec import decode, encode
 
 HEIGHT = 24
-WAIT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_it_follows_a_growing_chain_to_its_end(
         feed(process, store, blocks[begin : begin + 5])
     say(process, "end")
     assert last_word(process) == Progress(len(blocks), blocks[-1].computed_root.hex())
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(HANGS_AFTER_S) == 0
 
 
 def test_it_stops_at_the_first_block_that_gives_something_else(
@@ -91,7 +91,7 @@ def test_it_stops_at_the_first_block_that_gives_something_else(
     feed(process, store, blocks)
     found = last_word(process)
     assert (found.height, found.reason) == (9, "execution gives other receipts")
-    assert process.wait(WAIT_S) == 0
+    assert process.wait(HANGS_AFTER_S) == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="policies of Linux")
@@ -102,7 +102,7 @@ def test_it_runs_where_a_processor_is_idle_until_the_testnet_is_at_rest() -> Non
         "other = threading.Thread(target=f._yield_no_more); other.start(); other.join();"
         "print(os.sched_getscheduler(0))"
     )
-    found = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=WAIT_S).split()
+    found = subprocess.check_output([sys.executable, "-c", code], text=True, timeout=HANGS_AFTER_S).split()
     assert found[0] == str(os.SCHED_IDLE)
     if os.geteuid() == 0:  # others may go back only where their limits allow it
         assert found[1] == str(os.SCHED_OTHER)
@@ -112,7 +112,7 @@ def test_it_ends_with_the_driver(record: RunRecord, store: FileBlocks, process: 
     feed(process, store, list(record.validators[0].blocks)[:5])
     assert process.stdin is not None
     process.stdin.close()
-    assert process.wait(WAIT_S) == 3
+    assert process.wait(HANGS_AFTER_S) == 3
 
 
 def test_it_keeps_few_blocks_whatever_the_length_of_the_chain(record: RunRecord) -> None:

@@ -31,8 +31,8 @@ from cluster.live.network.handshake import (
 from cluster.live.network.transport import LENGTH_BYTES, FrameStream, PeerAddress, Transport
 from consensus.keys import Ed25519Scheme, Signer, ValidatorSet
 from consensus.types import PublicKey, Signature
+from tests.hangs import HANGS_AFTER_S
 
-WAIT_S = 20.0
 HOST = "127.0.0.1"
 SCHEME = Ed25519Scheme()
 SIGNERS = [SCHEME.signer(bytes([index + 1]) * 32) for index in range(4)]
@@ -78,11 +78,11 @@ class Node:
         return self.address
 
     async def next(self) -> tuple[int, bytes]:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_AFTER_S):
             return await self.received.get()
 
     async def refusal(self) -> str:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_AFTER_S):
             return await self.refusals.get()
 
 
@@ -103,7 +103,7 @@ async def running(*nodes: Node) -> AsyncIterator[None]:
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(2 * WAIT_S):
+        async with asyncio.timeout(HANGS_AFTER_S):
             await test()
 
     asyncio.run(bounded())
@@ -150,13 +150,13 @@ class RawPeer:
         self.write_frame(encode_handshake(message))
 
     async def read(self) -> HandshakeMessage:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_AFTER_S):
             length = int.from_bytes(await self.reader.readexactly(LENGTH_BYTES), "big")
             return decode_handshake(await self.reader.readexactly(length))
 
     async def rest(self) -> bytes:
         """Everything up to the end of the connection."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_AFTER_S):
             try:
                 return await self.reader.read()
             except ConnectionResetError:

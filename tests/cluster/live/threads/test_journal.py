@@ -8,11 +8,10 @@ from typing import Any
 
 from cluster.disks.memory import MemoryDisk
 from cluster.live.threads.journal import JournalWriter
+from tests.hangs import HANGS_AFTER_S
 from validator.node.events import Append, ReplaceJournal
 from validator.storage.disk import DiskError
 from validator.storage.journal import JOURNAL_FILE
-
-WAIT_S = 20.0
 
 
 class GatedDisk(MemoryDisk):
@@ -24,7 +23,7 @@ class GatedDisk(MemoryDisk):
         self.fails = False
 
     def sync(self, name: str, written: int | None = None) -> None:
-        assert self.gate.wait(WAIT_S)
+        assert self.gate.wait(HANGS_AFTER_S)
         if self.fails:
             raise DiskError(f"{name}: sync failed")
         super().sync(name, written)
@@ -41,7 +40,7 @@ class Written:
 
 def run(test: Any) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_AFTER_S):
             await test()
 
     asyncio.run(bounded())

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from cluster.live.threads.worker_thread import WorkerThread
-
-WAIT_S = 20.0
+from tests.hangs import HANGS_AFTER_S
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_AFTER_S):
             await test()
 
     asyncio.run(bounded())

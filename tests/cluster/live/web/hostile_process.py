@@ -18,8 +18,9 @@ from collections import Counter
 from random import Random
 from typing import Final
 
-from tests.cluster.live.web.hostile_requests import WAIT_SECONDS, Client, HostileToValidator
+from tests.cluster.live.web.hostile_requests import Client, HostileToValidator
 from tests.cluster.live.web.soak import group, routes
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages
 
 NICENESS: Final = 19
@@ -55,7 +56,7 @@ def hold_connections(port: int, stop: threading.Event) -> None:
             held[data] = [each for each in held[data] if not _has_ended(each)]
             while len(held[data]) < count:
                 try:
-                    held[data].append(socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS))
+                    held[data].append(socket.create_connection(("127.0.0.1", port), timeout=HANGS_AFTER_S))
                     held[data][-1].sendall(data)
                 except OSError:
                     break

@@ -20,6 +20,7 @@ import msgspec
 from nacl.signing import SigningKey
 
 from tests.cluster.live.web.chain_server import SPENT_NONCES, WAITING, WAITING_NONCE
+from tests.hangs import HANGS_AFTER_S
 from tests.validator.chains import ACTOR, CHAIN_ID, KEYS, USERS
 from tests.validator.executors import wire
 from validator.chain.transactions import (
@@ -35,7 +36,6 @@ from validator.chain.transactions import (
 )
 from validator.primitives.codec import decode, encode
 
-WAIT_SECONDS: Final = 60.0
 CRLF: Final = b"\r\n"
 GROUP_ORDER: Final = 2**252 + 27742317777372353535851937790883648493
 SMALL_ORDER_KEYS: Final = tuple(
@@ -542,7 +542,7 @@ class Client:
         """Send requests one behind the other, and return their answers; only the last may end the connection."""
         if self._connection is None or self._has_ended():
             self.close()
-            self._connection = socket.create_connection(("127.0.0.1", self._port), timeout=WAIT_SECONDS)
+            self._connection = socket.create_connection(("127.0.0.1", self._port), timeout=HANGS_AFTER_S)
         self._connection.sendall(b"".join(each.data for each in sent))
         if sent[-1].ends and not sent[-1].goes_on:
             with contextlib.suppress(OSError):  # the server was faster: its answer is here already

@@ -18,11 +18,11 @@ from cluster.scenario import Scenario
 from cluster.tools.load.dos.measures import Window, block_rate
 from tests.cluster.live.test_live_run import PAIR
 from tests.cluster.live.web import hostile_process
+from tests.hangs import HANGS_AFTER_S
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[4]
-WAIT_SECONDS = 60.0
 SAME: Final = 0.75
 """The share of the block rate that must stay."""
 QUIET, HOSTILE, PAUSED = Window(16, 40), Window(46, 75), Window(81, 100)
@@ -62,7 +62,7 @@ class HostileClient:
     def end(self) -> None:
         if self._process is not None and not self.statuses:
             self._process.terminate()
-            self.statuses = json.loads(self._process.communicate(timeout=WAIT_SECONDS)[0])
+            self.statuses = json.loads(self._process.communicate(timeout=HANGS_AFTER_S)[0])
 
 
 def test_blocks_go_on_under_hostile_requests(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ import pytest
 from cluster.live.driver.control_server import ControlServer
 from cluster.live.web import connections
 from cluster.live.web import server as web
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 
-WAIT_SECONDS = 20.0
 SHORT_SECONDS = 0.05
 KEPT_SECONDS = 5.0
 """How long a connection without requests is kept."""
@@ -52,7 +52,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
+    return socket.create_connection(("127.0.0.1", port), timeout=HANGS_AFTER_S)
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -174,7 +174,7 @@ class Seen:
 
     def next_lost(self) -> int:
         """The number of the next connection that is lost."""
-        return self.made.index(self.lost.get(timeout=WAIT_SECONDS))
+        return self.made.index(self.lost.get(timeout=HANGS_AFTER_S))
 
 
 def test_a_client_that_does_not_take_its_answer(short: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +266,7 @@ class SlowPages(FakePages):
 
     def wait(self) -> None:
         """Until it is asked."""
-        self._asked.settimeout(WAIT_SECONDS)
+        self._asked.settimeout(HANGS_AFTER_S)
         assert self._asked.recv(1) == b"."
 
     def release(self, server: ServerThread) -> None:

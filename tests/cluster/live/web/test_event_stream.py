@@ -15,12 +15,12 @@ import pytest
 
 from cluster.live.web import event_stream
 from cluster.live.web.event_stream import EventHub
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from validator.chain.block import Event
 from validator.chain.receipts import Source
 from validator.node.executor.queries import Cursor, EventFilter, PlacedEvent
 
-WAIT_SECONDS = 20.0
 ONE, OTHER = b"\x01" * 20, b"\x02" * 20
 ONE_CLIENT, OTHER_CLIENT = "127.0.0.1", "127.0.0.2"
 STREAM = {"Accept": "text/event-stream"}
@@ -81,12 +81,12 @@ class Net:
         self.server.call(make)
 
     def rest(self) -> None:
-        asyncio.run_coroutine_threadsafe(self.pages.hub.close(), self.server._loop).result(WAIT_SECONDS)
+        asyncio.run_coroutine_threadsafe(self.pages.hub.close(), self.server._loop).result(HANGS_AFTER_S)
 
     def open(self, query: str = "", client: str = ONE_CLIENT, **headers: str) -> Stream:
         """A stream, from when on it is fed."""
         stream = self.ask(query, client, **headers)
-        assert self.pages.subscribed.acquire(timeout=WAIT_SECONDS)
+        assert self.pages.subscribed.acquire(timeout=HANGS_AFTER_S)
         return stream
 
     def ask(self, query: str = "", client: str = ONE_CLIENT, **headers: str) -> Stream:
@@ -102,7 +102,7 @@ class Net:
 
 def request(port: int, path: str, headers: dict[str, str], client: str) -> http.client.HTTPResponse:
     """The answer to a request from an address."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_SECONDS, source_address=(client, 0))
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANGS_AFTER_S, source_address=(client, 0))
     connection.request("GET", path, headers={**headers, "Connection": "close"})
     answer = connection.getresponse()
     connection.close()  # the answer keeps the socket
@@ -228,7 +228,7 @@ def test_streams_are_few(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
     assert net.refusal("127.0.0.3") == "too many streams of events"
     streams[0].answer.close()
     net.final(1, (ONE, "a", ""))
-    assert net.pages.left.acquire(timeout=WAIT_SECONDS)
+    assert net.pages.left.acquire(timeout=HANGS_AFTER_S)
     net.open()
 
 
@@ -242,7 +242,7 @@ def test_a_greedy_client_leaves_streams_for_others(net: Net, monkeypatch: pytest
     assert honest.take(1) == greedy[5].take(1) == ["a"]
     greedy[0].answer.close()
     net.final(2, (ONE, "b", ""))
-    assert net.pages.left.acquire(timeout=WAIT_SECONDS)
+    assert net.pages.left.acquire(timeout=HANGS_AFTER_S)
     assert net.refusal(ONE_CLIENT) == "too many streams of events of this client", "5 of 8, and 2 are free"
     net.open(client=OTHER_CLIENT)
 
@@ -252,15 +252,15 @@ def test_a_client_that_went_away_is_found_by_the_heartbeat(net: Net, monkeypatch
     stream = net.open()
     assert [stream.answer.readline() for _ in range(4)] == [b": events\n", b"\n", b": nothing new\n", b"\n"]
     stream.answer.close()
-    assert net.pages.left.acquire(timeout=WAIT_SECONDS)
+    assert net.pages.left.acquire(timeout=HANGS_AFTER_S)
     assert net.pages.hub.streams == 0
 
 
 def test_a_half_closed_subscriber_is_told_on(net: Net) -> None:
-    with socket.create_connection(("127.0.0.1", net.server.port), timeout=WAIT_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", net.server.port), timeout=HANGS_AFTER_S) as connection:
         connection.sendall(b"GET /events HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\n\r\n")
         connection.shutdown(socket.SHUT_WR)
-        assert net.pages.subscribed.acquire(timeout=WAIT_SECONDS)
+        assert net.pages.subscribed.acquire(timeout=HANGS_AFTER_S)
         net.final(1, (ONE, "late", ""))
         answer = b""
         while b"late" not in answer:
@@ -270,7 +270,7 @@ def test_a_half_closed_subscriber_is_told_on(net: Net) -> None:
 
 
 def test_who_asks_for_headers_alone_gets_no_stream(net: Net) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", net.server.port, timeout=WAIT_SECONDS)
+    connection = http.client.HTTPConnection("127.0.0.1", net.server.port, timeout=HANGS_AFTER_S)
     connection.request("HEAD", "/events", headers={**STREAM, "Connection": "close"})
     assert connection.getresponse().status == 200
     assert net.server.call(lambda: net.pages.hub.streams) == 0

@@ -37,6 +37,7 @@ from tests.cluster.live.web.hostile_requests import (
     get,
 )
 from tests.cluster.live.web.soak import GOOD, good_answer, group, held, routes, soak
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from validator.chain import transactions
 from validator.node.events import SubmitResult
@@ -303,7 +304,7 @@ def flooded(port: int, data: bytes, count: int = FLOOD) -> Iterator[list[socket.
     with contextlib.ExitStack() as stack:
         held = []
         for _ in range(count):
-            held.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20)))
+            held.append(stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=HANGS_AFTER_S)))
             with contextlib.suppress(OSError):  # it was closed to make room
                 held[-1].sendall(data)
         yield held
@@ -355,7 +356,8 @@ def test_bodies_that_arrive_are_bounded_together(monkeypatch: pytest.MonkeyPatch
     whole = HEAD.replace(b"%b", b"transactions") + b"Content-Length: 60002\r\n\r\n"
     with ServerThread(ChainPages()) as running, contextlib.ExitStack() as stack:
         first, second = (
-            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=20)) for _ in range(2)
+            stack.enter_context(socket.create_connection(("127.0.0.1", running.port), timeout=HANGS_AFTER_S))
+            for _ in range(2)
         )
         first.sendall(whole + b'"' + b"0" * 60_000)
         application: Any = running.server._server.config.app

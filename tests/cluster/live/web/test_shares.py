@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from cluster.live.host import http as endpoint
 from cluster.live.web import shares
 from cluster.live.web.shares import MAX_OF_FREE, Amounts, NoShare, Shares
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.validator.chains import make_genesis
 from tests.validator.executors import wire
@@ -29,7 +30,6 @@ from validator.node.pool.offers import Offers
 ROOM: Final = 64
 BATCH: Final = 8
 HOG, HONEST = "127.0.0.1", "127.0.0.2"
-WAIT_SECONDS: Final = 20.0
 
 
 def held_by(clients: int, room: int = 10_000) -> list[int]:
@@ -111,7 +111,7 @@ class SlowAccounts(FakePages):
 
     def wait_for(self, count: int) -> None:
         with self.changed:
-            assert self.changed.wait_for(lambda: self.waiting >= count, WAIT_SECONDS)
+            assert self.changed.wait_for(lambda: self.waiting >= count, HANGS_AFTER_S)
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def small_room(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.contextmanager
 def post(port: int, client: str, first: int, count: int) -> Iterator[http.client.HTTPConnection]:
     """Submit some transactions from an address of this machine, and do not wait for the answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, WAIT_SECONDS, source_address=(client, 0))
+    connection = http.client.HTTPConnection("127.0.0.1", port, HANGS_AFTER_S, source_address=(client, 0))
     body = msgspec.msgpack.encode([wire(first + number) for number in range(count)])
     with contextlib.closing(connection):
         connection.request("POST", "/transactions", body, {"Content-Type": "application/msgpack"})

@@ -22,6 +22,7 @@ from cluster.tools.cli.main import main
 from cluster.tools.k8s.client import cluster as cluster_module
 from cluster.tools.k8s.client import execution, fetching, job, objects, watching
 from tests.cluster.tools.k8s.api_server import ApiServer, Log, archive_of
+from tests.hangs import HANGS_AFTER_S
 
 ROOT = Path(__file__).resolve().parents[4]
 SCENARIO = "name: tiny\nvalidators: 4\nstop: {height: 5}\n"
@@ -617,7 +618,7 @@ def test_a_signal_stops_the_run_fetches_its_folder_and_deletes_everything(
     server.course = endless
     process = started(tmp_path)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=HANGS_AFTER_S)
     assert (process.returncode, err) == (3, "")
     assert "interrupted: the run is stopped and its folder fetched" in out and "interrupted by a signal" in out
     assert out.endswith("report   mine/report.html\n") and Path("mine/logs/driver.log").exists()
@@ -630,7 +631,7 @@ def test_a_second_signal_skips_the_fetching(server: ApiServer, tmp_path: Path) -
     process = started(tmp_path)
     server.on_interrupt = lambda: process.send_signal(signal.SIGINT)  # and the driver goes on
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=HANGS_AFTER_S)
     assert process.returncode == 3
     assert "interrupted: everything is deleted" in out
     assert ["tar"] not in [command[:1] for command in server.executed]
@@ -644,7 +645,7 @@ def test_a_folder_that_cannot_be_fetched_after_a_signal_is_kept(server: ApiServe
     server.plant("get", "pods/exec", "cut", times=1_000)
     process = started(tmp_path)
     process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=HANGS_AFTER_S)
     assert process.returncode == 3
     assert "the volumes are kept: stampede k8s report tiny --namespace stampede tries again" in out
     assert "tiny-runs" in server.names("persistentvolumeclaims") and server.names("rayjobs") == []

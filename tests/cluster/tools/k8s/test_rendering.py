@@ -16,6 +16,7 @@ from cluster.tools.cli.main import main
 from cluster.tools.k8s.render import Deployment, manifests
 from cluster.tools.k8s.render.text import KUSTOMIZATION_FILE, stream, yaml_text
 from cluster.tools.sweeps.commands import seed_range
+from tests.hangs import HANGS_AFTER_S
 
 
 def render(capsys: pytest.CaptureFixture[str], *options: str) -> list[dict[str, Any]]:
@@ -108,7 +109,7 @@ def test_a_night_has_seeds_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixt
     for now in (20_000 * 86_400 - 1, 20_000 * 86_400, 20_000 * 86_400 + 86_399):
         environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "NOW": str(now)}
         done = subprocess.run(
-            container["command"], env=environment, capture_output=True, text=True, check=True, timeout=60
+            container["command"], env=environment, capture_output=True, text=True, check=True, timeout=HANGS_AFTER_S
         )
         words = done.stdout.split()
         assert words[:2] == ["sweep", "/etc/stampede/scenario.yaml"]

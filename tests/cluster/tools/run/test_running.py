@@ -23,6 +23,7 @@ from cluster.record.run import RunRecord
 from cluster.report import results
 from cluster.tools.cli.main import main
 from cluster.tools.run import running
+from tests.hangs import HANGS_AFTER_S
 from validator.chain.genesis import Genesis
 from validator.storage.disk import DiskError
 from validator.transition.genesis_block import GenesisError
@@ -34,7 +35,6 @@ SCENARIO: dict[str, Any] = {
     "stop": {"height": 12, "drain_blocks": 2},
     "success": {"heights_compared": 5, "transactions": 1, "fires": 1},
 }
-WAIT_S = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -257,7 +257,7 @@ def test_a_pipe_that_is_closed_does_not_end_the_run(scenario: Path) -> None:
     command = [sys.executable, "-m", "cluster.tools.cli.main", "run", str(scenario), "--backend", "sim", "--out", "out"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, timeout=WAIT_S, check=False
+        command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, timeout=HANGS_AFTER_S, check=False
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (ExitCode.PASS, "")

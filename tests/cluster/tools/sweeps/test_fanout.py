@@ -27,10 +27,10 @@ from cluster.tools.sweeps.fanout import FanOut
 from cluster.tools.sweeps.log import WORK_FILE
 from tests.cluster.ray_cluster import RayCluster, ray_cluster
 from tests.cluster.tools.sweeps.numbers_to_run import DEADLY, GREEDY, run
+from tests.hangs import HANGS_AFTER_S
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
-WAIT_S: Final = 120.0
 SEEDS: Final = range(1, 13)
 SCENARIO: Final[dict[str, Any]] = {
     "name": "swept",
@@ -138,10 +138,10 @@ def test_an_interrupt_ends_the_seeds_on_all_nodes(
         running = workers(cluster)
         assert running
         sweep.send_signal(signal.SIGINT)
-        said, _ = sweep.communicate(timeout=WAIT_S)
+        said, _ = sweep.communicate(timeout=HANGS_AFTER_S)
     assert sweep.returncode == ExitCode.FAIL, said  # the seed that ended has failed
     assert " of 12 seeds, " in said
-    assert psutil.wait_procs(running, WAIT_S / 4)[1] == []
+    assert psutil.wait_procs(running, HANGS_AFTER_S)[1] == []
     assert list(Path(environment["TMPDIR"]).glob("stampede-*")) == []
 
 
@@ -151,7 +151,7 @@ def test_a_sweep_that_loses_a_node_is_that_of_one_machine(
     with start_sweep(cluster, tmp_path / "many") as sweep:
         said = lines_until(sweep, "seed ")
         cluster.kill(2)
-        rest, _ = sweep.communicate(timeout=5 * WAIT_S)
+        rest, _ = sweep.communicate(timeout=HANGS_AFTER_S)
     told = "".join(said) + rest
     assert sweep.returncode == ExitCode.FAIL, told
     assert "gets no seeds: msgspec is 0.0.1 there and " in told
@@ -161,7 +161,7 @@ def test_a_sweep_that_loses_a_node_is_that_of_one_machine(
         alone = RayCluster(tmp_path, cluster.environment, tmp_path)
         alone.address = "local"
         with start_sweep(alone, tmp_path / "one") as local:
-            told_alone, _ = local.communicate(timeout=5 * WAIT_S)
+            told_alone, _ = local.communicate(timeout=HANGS_AFTER_S)
     assert local.returncode == ExitCode.FAIL, told_alone
     many, one = tmp_path / "many" / "out", tmp_path / "one" / "out"
     for name in (SWEEP_LOG_FILE, SWEEP_SUMMARY_FILE):
@@ -190,7 +190,7 @@ def test_nodes_without_the_code_get_it(tmp_path: Path) -> None:
     driver.write_text(driver.read_text() + "\n\ndef simulate(*_: object) -> None:\n    raise ValueError('sent')\n")
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with ray_cluster(0, 1, environment=bare) as cluster, start_sweep(cluster, tmp_path / "in", copied) as sweep:
-        said, _ = sweep.communicate(timeout=5 * WAIT_S)
+        said, _ = sweep.communicate(timeout=HANGS_AFTER_S)
     assert sweep.returncode == ExitCode.FAIL, said
     assert said.count("the code is sent to the nodes (") == 1
     assert said.count("failed: crashed here: ValueError: sent (driver.py:") == len(SEEDS)

@@ -19,6 +19,7 @@ from cluster.scenario import Scenario
 from cluster.tools.k8s.render import Deployment, monitoring
 from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.monitoring import alerts, http_ports, monitors, port_range
+from tests.hangs import HANGS_AFTER_S
 
 SCENARIO: dict[str, Any] = {"name": "several", "validators": {"count": 7, "hosts": 4}}
 STARTED = """
@@ -29,7 +30,6 @@ print(json.dumps([address.url for address in host.start()]), flush=True)
 os._exit(9)
 """
 """A host that is killed as soon as its validators serve."""
-WAIT_S = 60.0
 
 
 def first_free(count: int) -> int:
@@ -60,7 +60,7 @@ def test_a_host_serves_at_the_ports_that_are_scraped(tmp_path: Path, monkeypatch
             env=environment,
             capture_output=True,
             text=True,
-            timeout=WAIT_S,
+            timeout=HANGS_AFTER_S,
             check=False,
         )
         assert done.returncode == 9, done.stderr
