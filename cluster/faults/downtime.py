@@ -39,6 +39,8 @@ class Downtime:
         """Why validators stopped by themselves."""
         self._loss = ""
         """Why their machine is lost, if nobody planned that."""
+        self._lost: set[int] = set()
+        """Validators whose machine was lost since."""
         self._snapshots: dict[int, int] = {}
         """The height of the snapshot that a validator's disk began with, before the fault."""
         self._rotten: dict[int, str] = {}
@@ -76,6 +78,7 @@ class Downtime:
         self._note_snapshots()
         self._targets.hold_down(self.fault.hit)
         self._loss = reason
+        self._lost.update(self.fault.hit)
         self.fault.record.took_effect = True
 
     def look(self) -> None:
@@ -89,9 +92,13 @@ class Downtime:
         self.fault.record.took_effect = self._deaths.have_happened() and has_rotted
 
     def explains_loss(self, indices: Sequence[int]) -> bool:
-        """Whether the fault is why the machine of some validators is lost."""
-        fault = self.fault
-        return may_lose_node(self.plan) and not fault.is_over and not set(indices).isdisjoint(fault.hit)
+        """Whether the fault is why the machine of some validators is lost, of which it is told.
+
+        It takes one machine of each validator. If that is lost on which they are by then, it is another loss.
+        """
+        to_lose = set(self.fault.hit) - self._lost
+        self._lost.update(indices)
+        return may_lose_node(self.plan) and not self.fault.is_over and not to_lose.isdisjoint(indices)
 
     def explains(self, index: int, reason: str) -> bool:
         """Whether the fault is why a validator stopped: the reason must be what the fault does."""

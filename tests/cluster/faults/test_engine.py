@@ -352,6 +352,29 @@ def test_all_on_a_lost_node_are_targets_and_their_blocks_are_asked_for_before_it
     assert len(engine.records) == 1, "the fault is why"
 
 
+def test_the_loss_of_another_node_is_not_the_planned_one() -> None:
+    stage = FakeStage()
+    stage.ray_nodes = [[1, 2], [0], [3]]
+    lost = {"kind": "lose_node", "target": "validator-1", "at_height": 5, "down_ms": 100}
+    engine, _ = make(lost, KILL | {"at_height": 6, "how": "pod", "down_ms": 5_000}, stage=stage)
+    reach(engine, stage, 5)
+    engine.on_loss([1, 2], "node-b", "all its processes were killed")
+    stage.advance(100)
+    assert stage.running == {0, 1, 2, 3} and stage.up == {0, 3}, "they start elsewhere: 1 beside 3"
+    engine.on_loss([1, 3], "node-c", "health check failed")
+    planned, _, befallen = engine.records
+    assert planned.is_planned and planned.ended_ms is None
+    assert (befallen.is_planned, befallen.target, befallen.impaired) == (
+        False,
+        "node-c",
+        ("validator-1", "validator-3"),
+    )
+    reach(engine, stage, 6)
+    engine.on_loss([1], "node-d", "its pod was deleted")
+    engine.on_loss([1], "node-e", "health check failed")
+    assert [record.target for record in engine.records[2:]] == ["node-c", "node-e"], "each takes one node"
+
+
 @pytest.mark.parametrize("how", ["pod", "node", "chaos-mesh"])
 def test_a_pod_that_comes_back_without_its_disk_is_a_problem(how: str) -> None:
     problems = []
@@ -403,9 +426,12 @@ def test_a_loss_that_nobody_planned_is_a_fault_like_any_other() -> None:
     assert not befallen.is_planned and befallen.took_effect and befallen.begun_ms == 2_000
     assert not engine.are_over, "they were up as it was told, and are not any more"
     engine.on_loss([3], "node-c", "and again, before it was back")
-    assert len(engine.records) == 2
+    assert [record.target for record in engine.records] == ["validator-2", "node-b", "node-c"]
+    stage.running.discard(3)
+    stage.advance(0)
+    assert stage.log[2:] == ["start 3"]
     engine.adopt(make_scenario(KILL | {"target": "validator-2", "at_height": 9}, KILL | {"at_height": 12}))
-    assert [record.is_planned for record in engine.records] == [True, True, False]
+    assert [record.is_planned for record in engine.records] == [True, True, False, False]
     stage.snapshots = {3: 6}
     stage.up |= {1, 3}
     engine.on_up()
