@@ -101,15 +101,20 @@ class ProcessSignals:
 class NodeSignals(ProcessSignals):
     """Signals on a Ray node, sent by an actor of that node. It may end the whole node, and itself with it."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        parent = processes.find(os.getppid())
+        self._raylet = parent if parent is not None and processes.command(parent) == RAYLET else None
+        """Of this node. If it ends, this process gets another parent, which may be the raylet of another Ray."""
+
     def end_node(self, kills: bool) -> bool | None:
         """End the node: with ``kills`` every process of it gets a SIGKILL, the others first, so that nothing is tidied
         up; else Ray ends the node in good order. Returns whether all other workers are gone; the rest follows at once.
 
-        Without its raylet nothing gets a signal, and it returns ``None``: this process then has another parent, such as
-        the machine's first one.
+        Without its raylet nothing gets a signal, and it returns ``None``.
         """
-        raylet = processes.find(os.getppid())
-        if raylet is None or processes.command(raylet) != RAYLET:
+        raylet = self._raylet
+        if raylet is None or not raylet.is_running:
             return None
         if not kills:
             raylet.send(signal.SIGTERM)

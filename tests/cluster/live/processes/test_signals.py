@@ -131,9 +131,10 @@ fate, sys.executable = sys.argv[1:]
 asked = '''
 import json, sys
 from cluster.live.processes.signals import NodeSignals
+signals = NodeSignals()
 print("ready", flush=True)
 sys.stdin.readline()
-print(json.dumps(NodeSignals().end_node(%s)), flush=True)
+print(json.dumps(signals.end_node(%s)), flush=True)
 sys.stdin.read()
 ''' % (fate == "kills")
 other = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
@@ -185,3 +186,41 @@ def test_a_worker_whose_raylet_is_gone_ends_nothing(fate: str, tmp_path: Path) -
         init.communicate(timeout=WAIT_S)
     assert init.returncode == 0, "it ended with its input"
     assert processes.end(filter(None, map(processes.find, (other, worker))), WAIT_S) == []
+
+
+ADOPTS = """
+import ctypes, os, signal, subprocess, sys
+PR_SET_CHILD_SUBREAPER = 36
+assert ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+raylet = subprocess.Popen(sys.argv[1:], stdin=0, stdout=1)
+signal.sigwait({signal.SIGUSR1})
+raylet.kill()
+raylet.wait()
+print("adopted", flush=True)
+os.wait()
+"""
+
+
+def test_a_worker_whose_raylet_is_gone_does_not_take_another_rays_for_it(tmp_path: Path) -> None:
+    """A raylet adopts what the processes below it leave behind: a whole Ray may have been started there."""
+    names = [tmp_path / folder / "raylet" for folder in ("outer", "inner")]
+    for name in names:
+        name.parent.mkdir()
+        name.symlink_to(Path(sys.executable).resolve())
+    outer, inner = map(str, names)
+    command = [outer, "-c", ADOPTS, inner, "-c", NODE, "kills", sys.executable]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as adopts:
+        assert adopts.stdin is not None and adopts.stdout is not None
+        pids = json.loads(adopts.stdout.readline())
+        assert adopts.stdout.readline() == "ready\n"
+        adopts.send_signal(signal.SIGUSR1)
+        assert adopts.stdout.readline() == "adopted\n"
+        adopts.stdin.write("go\n")
+        adopts.stdin.flush()
+        assert json.loads(adopts.stdout.readline()) is None
+        other, worker = map(processes.find, pids)
+        assert worker is not None
+        adopts.communicate(timeout=WAIT_S)
+    assert adopts.returncode == 0, "nobody ended it"
+    assert processes.end(filter(None, (other, worker)), WAIT_S) == []
