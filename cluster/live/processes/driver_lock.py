@@ -1,8 +1,11 @@
 """The lock of a run's driver: who has it drives the run, and it goes with its process, however that ends.
 
 The lock is one of the file system (``flock``), so that a driver that is stopped still has it. The file names its
-process, for people and for a driver on another machine that shares the folder, where such locks may not hold: there the
-age of the checkpoint says whether the driver lives (:mod:`cluster.live.handover.checkpoint`).
+process, for people and for a driver on another machine that shares the folder, where such locks may not hold. So a
+thread of the driver counts in the file until the driver ends, whatever it does meanwhile; and whoever finds the file of
+another machine watches it for a while: a count that goes on is a driver that lives. No clocks are compared.
+
+The file is removed at the end. Whoever had opened it before then holds a lock that nobody else sees, and opens it anew.
 """
 
 from __future__ import annotations
@@ -11,40 +14,83 @@ import fcntl
 import json
 import os
 import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from cluster.common.errors import BadInput
 from cluster.live.processes import processes
-from cluster.live.processes.processes import Process
+from cluster.live.processes.processes import NAMESPACE, Process
 
 LOCK_FILE: Final = "driver.lock"
 PATIENCE_S: Final = 2.0
 """A cleanup watchdog has the lock for a moment only, unless it cleans up."""
 POLL_S: Final = 0.05
+PAGE_BYTES: Final = 512
+"""Each page is as long, so that a new one covers the one before."""
+BEAT_S: Final = 2.0
+"""The driver counts in the file so often."""
+FRESH_S: Final = 15.0
+"""A driver of another machine that does not count for so long is dead."""
 
 
 @contextmanager
-def driving(folder: Path) -> Iterator[None]:
-    """Be the driver of a run. Raises :class:`BadInput` if somebody else is, and :class:`OSError`."""
+def driving(folder: Path) -> Iterator[float]:
+    """Be the driver of a run; gives the time of the driver before, in seconds since the epoch: 0.0 without any.
+
+    Raises :class:`BadInput` if somebody else is, and :class:`OSError`.
+    """
     path = folder / LOCK_FILE
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = _take(folder, path)
     try:
-        if not _locked(file):
+        before = _read(path)
+        if _is_elsewhere(before) and _counts(path, before):
             raise BadInput(f"{folder}: its driver is alive: {_describe(path)}; expected a run whose driver has died")
-        myself = processes.own()
-        page = {"pid": myself.pid, "started": myself.started, "machine": socket.gethostname()}
-        os.ftruncate(file, 0)
-        os.pwrite(file, json.dumps(page).encode() + b"\n", 0)
+        heartbeat, is_refused = _Heartbeat(file), True
         try:
-            yield
+            yield float(before.get("at_s", 0.0))
+            is_refused = False
         finally:
-            path.unlink(missing_ok=True)
+            heartbeat.close()
+            if is_refused and before:
+                _write(file, before)  # the next one asks for it, too
+            elif _is_at(file, path):
+                path.unlink(missing_ok=True)
     finally:
         os.close(file)
+
+
+class _Heartbeat:
+    """Counts in the lock's file, from a thread of its own."""
+
+    def __init__(self, file: int) -> None:
+        """Raises :class:`OSError`."""
+        self._file = file
+        self._count = 0
+        os.ftruncate(file, 0)
+        self._beat()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(BEAT_S):
+            with suppress(OSError):  # the disk is full, or away: the next one may work
+                self._beat()
+
+    def _beat(self) -> None:
+        myself = processes.own()
+        page = {"pid": myself.pid, "started": myself.started, "machine": socket.gethostname()}
+        page |= {"namespace": myself.namespace, "count": self._count, "at_s": round(time.time(), 3)}
+        self._count += 1
+        _write(self._file, page)
 
 
 def is_driven(folder: Path, dead: Process | None = None) -> bool:
@@ -66,13 +112,47 @@ def is_driven(folder: Path, dead: Process | None = None) -> bool:
     return dead is None or (page.get("pid"), page.get("started")) != (dead.pid, dead.started)
 
 
-def _locked(file: int) -> bool:
+def _take(folder: Path, path: Path) -> int:
+    """The descriptor of the file, locked. Raises :class:`BadInput` and :class:`OSError`."""
     deadline = time.monotonic() + PATIENCE_S
-    while not _is_free(file):
-        if time.monotonic() > deadline:
-            return False
+    while True:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            is_free = _is_free(file)
+            if is_free and _is_at(file, path):
+                return file
+            if not is_free and time.monotonic() > deadline:
+                raise BadInput(
+                    f"{folder}: its driver is alive: {_describe(path)}; expected a run whose driver has died"
+                )
+        except BaseException:
+            os.close(file)
+            raise
+        os.close(file)
+        if not is_free:
+            time.sleep(POLL_S)
+
+
+def _is_at(file: int, path: Path) -> bool:
+    """Whether an open file is the one that has a name."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file), path.stat())
+    return False
+
+
+def _is_elsewhere(page: Mapping[str, Any]) -> bool:
+    """Whether a driver is on another machine, where locks may not hold."""
+    return page.get("namespace", NAMESPACE) != NAMESPACE
+
+
+def _counts(path: Path, before: Mapping[str, Any]) -> bool:
+    """Whether somebody counts in the file."""
+    deadline = time.monotonic() + FRESH_S
+    while time.monotonic() < deadline:
         time.sleep(POLL_S)
-    return True
+        if _read(path) != before:
+            return True
+    return False
 
 
 def _is_free(file: int) -> bool:
@@ -88,6 +168,10 @@ def _describe(path: Path) -> str:
         return f"process {page['pid']} on {page['machine']}"
     except KeyError:
         return f"another process has the lock {path}"
+
+
+def _write(file: int, page: Mapping[str, Any]) -> None:
+    os.pwrite(file, json.dumps(page).encode().ljust(PAGE_BYTES) + b"\n", 0)
 
 
 def _read(path: Path) -> dict[str, Any]:

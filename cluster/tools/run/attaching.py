@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -19,8 +17,6 @@ from cluster.scenario import Scenario
 from cluster.tools.console.terminal import Progress
 from cluster.tools.run.running import LiveOptions, run_in
 
-FRESH_S: Final = 15.0
-"""A driver on another machine that wrote a checkpoint within this time counts as alive."""
 NOBODY_CAME: Final = "nobody_came"
 """In the result that a cleanup watchdog writes."""
 
@@ -33,10 +29,11 @@ def attach_run(folder: Path) -> ExitCode:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder; expected the folder of a live run")
     _refuse_ended(folder)
-    with Interrupts() as interrupts, driving(folder):
+    with Interrupts() as interrupts, driving(folder) as lived_until_s:
         _refuse_ended(folder)
         found = checkpoint.read(folder)
-        _refuse_others(folder, found.header)
+        _refuse_other_code(folder, found.header)
+        found.header["written_epoch_s"] = max(lived_until_s, found.header["written_epoch_s"])
         scenario = Scenario.model_validate_json(found.header["scenario"])
 
         def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
@@ -55,13 +52,7 @@ def _refuse_ended(folder: Path) -> None:
         raise BadInput(f"{folder}: that run has ended, with the verdict {result.get('verdict')}")
 
 
-def _refuse_others(folder: Path, header: dict[str, Any]) -> None:
-    """Refuse a run of other code, and one whose driver may live on another machine."""
-    commit, age_s = checkout_commit(), time.time() - header["written_epoch_s"]
+def _refuse_other_code(folder: Path, header: dict[str, Any]) -> None:
+    commit = checkout_commit()
     if header["commit"] != commit:
         raise BadInput(f"{folder}: was started by commit {header['commit']}, this is {commit}; expected the same code")
-    if header["machine"] != socket.gethostname() and age_s < FRESH_S:
-        raise BadInput(
-            f"{folder}: its driver on {header['machine']} wrote a checkpoint {age_s:.0f} s ago, so it may be alive;"
-            f" expected one that has been silent for {FRESH_S:g} s"
-        )
