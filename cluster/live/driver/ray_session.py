@@ -67,7 +67,8 @@ HOST_CONCURRENCY: Final = 8
 """Calls that a host answers at a time."""
 ADDRESS_FILE: Final = "ray_current_cluster"
 """Of a Ray's folder: where its head listens."""
-CORE_PROCESSES: Final = frozenset({"gcs_server", "raylet"})
+CORE_PROCESSES: Final = {"gcs_server": "", "raylet": "--head"}
+"""Programs, and an argument by which those of the head are known: any other node may be lost."""
 FOLDER_PREFIX: Final = "st-"
 SHORT_TEMPORARY_FOLDER: Final = Path("/tmp")
 SHUTDOWN_PATIENCE_S: Final = 5.0
@@ -533,8 +534,12 @@ def _address_of(kept: KeptRay) -> str:
 
 def core_of(folder: Path) -> dict[Process, str]:
     """The processes without which the Ray with a folder cannot continue, and their names."""
-    named = {process: processes.command(process) for process in processes.with_argument(str(folder))}
-    return {process: name for process, name in named.items() if name in CORE_PROCESSES}
+    return {
+        process: name
+        for name, argument in CORE_PROCESSES.items()
+        for process in processes.with_argument(str(folder)) & processes.with_argument(argument)
+        if processes.command(process) == name
+    }
 
 
 def why_gone(kept: KeptRay, silent_s: float, is_here: bool) -> str:

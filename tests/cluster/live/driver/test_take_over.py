@@ -22,7 +22,7 @@ from cluster.common.outcome import Outcome
 from cluster.live.driver import ray_session
 from cluster.live.driver.driver import _LiveRun, attached_testnet
 from cluster.live.driver.load_process import plan_load
-from cluster.live.driver.ray_session import KeptRay, Place, RaySession, why_gone
+from cluster.live.driver.ray_session import KeptRay, Place, RaySession, core_of, why_gone
 from cluster.live.driver.stage import LiveStage
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
@@ -44,6 +44,12 @@ from validator.primitives.types import Hash, Height
 WAIT_S = 30.0
 NOBODY = 9
 """A port at which nobody answers."""
+CORE: list[tuple[str, list[str]]] = [
+    ("gcs_server", []),
+    ("raylet", ["--head"]),
+    ("raylet", []),
+    ("dashboard", ["--head"]),
+]
 FINAL = BlockFinal(Height(3), 3, Hash(b""), Hash(b""), 0, 0, 0, 0, 0, 0, 0, 0)
 
 
@@ -113,6 +119,32 @@ def core(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([program, "60"]) as process:
         yield process
         process.kill()
+
+
+def test_the_loss_of_any_node_but_the_head_is_survived(tmp_path: Path) -> None:
+    """As another driver finds a Ray of several nodes."""
+    folder = tmp_path / "ray"
+    started: list[subprocess.Popen[bytes]] = []
+    for number, (name, arguments) in enumerate(CORE):
+        program = tmp_path / str(number) / name
+        program.parent.mkdir()
+        program.symlink_to(Path(sys.executable).resolve())
+        command = [
+            str(program),
+            "-I",
+            "-S",
+            "-c",
+            "import sys; sys.stdin.read()",
+            f"--session_dir={folder}",
+            *arguments,
+        ]
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE))
+    try:
+        found = {process.pid: name for process, name in core_of(folder).items()}
+        assert found == {started[0].pid: "gcs_server", started[1].pid: "raylet"}
+    finally:
+        for each in started:
+            each.communicate(timeout=WAIT_S)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
