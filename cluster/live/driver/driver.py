@@ -30,7 +30,7 @@ from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
-from cluster.live.driver.hosts import Hosts, allow_pruning, nothing, state_of
+from cluster.live.driver.hosts import Hosts, actors_so_far, allow_pruning, nothing, state_of
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line, why_gone
@@ -510,7 +510,8 @@ class _LiveRun:
             is_end = self._end.height is not None and self._watch.height >= self._end.height
             self._testnet.watch_load(self._watch.height if is_end else None)
             if self._handover is not None:
-                self._handover.look((stage.agenda.mark, self._end.height), partial(self._write_checkpoint, FOLLOWING))
+                mark = (stage.agenda.mark, self._end.height, actors_so_far(hosts))
+                self._handover.look(mark, partial(self._write_checkpoint, FOLLOWING))
 
     def _must_stop(self, hosts: Hosts) -> bool:
         """Tell what breaks a rule by now; whether that ends the run."""

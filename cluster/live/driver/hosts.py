@@ -176,7 +176,7 @@ class Hosts:
             self.all.extend(left["all"])
             self._compiled = set(left["compiled"])
             for host in self.all:
-                host.find(self._session.find_host)
+                host.find(self._session.find_host, self._session.forget)
             self.nodes.take_over(self.all, scenario, bind, self._start_anew, left["lost_nodes"])
             return
         for number, place in enumerate(self.nodes.place_all(scenario, bind, self._start_anew)):
@@ -492,6 +492,11 @@ def state_of(hosts: Hosts) -> dict[str, Any]:
         "calls": hosts._orders.calls,
         "lost_nodes": hosts.nodes.lost,
     }
+
+
+def actors_so_far(hosts: Hosts) -> int:
+    """Another number once a host has another actor, which another driver must know before validators start there."""
+    return sum(host.processes.actors for host in hosts.all)
 
 
 def nothing() -> None:

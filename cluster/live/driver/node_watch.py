@@ -160,8 +160,8 @@ class NodeWatch:
     def take_over(
         self, hosts: list[Host], scenario: Scenario, bind: str, start: Callable[[Host], None], lost: Set[str]
     ) -> None:
-        """Watch the hosts of another driver; ``lost`` are the nodes that were lost by then. Hosts without a place get
-        one once every lease that the other driver may have given is over.
+        """Watch the hosts of another driver; ``lost`` are the nodes that were lost by then. Those that were lost
+        since are lost now. Hosts without a place get one once every lease that the other driver may have given is over.
         """
         self._begin(scenario, bind, start)
         self._lost = set(lost)
@@ -170,6 +170,8 @@ class NodeWatch:
         homeless = [host for host in hosts if not host.is_placed and host.phase is not Phase.DEAD]
         self._homeless = [_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S) for host in homeless]
         self.watch(hosts)
+        if self._is_needed:
+            self._look_at(self._session.nodes())
 
     @property
     def lost(self) -> Set[str]:

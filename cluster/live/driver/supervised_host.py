@@ -204,19 +204,35 @@ class Host:
         """For another driver: it asks anew, and finds the actor by its name, if there is any."""
         return self.__dict__ | {"actor": self.is_placed or None, "question": None, "is_paused": False}
 
-    def find(self, find: Callable[[str], Any]) -> None:
-        """Find the actor that another driver has left, by its name."""
+    def find(self, find: Callable[[str], Any], forget: Callable[[Any], None]) -> None:
+        """Find the actor that another driver has left, by its name.
+
+        That driver may have created another actor before it could write this down; no validator was started there. It
+        takes the place of one that it replaced, and is ended if it was to be elsewhere.
+        """
         self.reports.note_silence()
         if self.is_placed:
             self.actor = find(self.actor_name)
             if self.actor is None:
                 self.went_down()
                 self.phase, self.why_lost = Phase.DEAD, "it had ended before another driver came"
+        newer = find(self.name_of(self.processes.actors + 1))
+        if newer is None:
+            return
+        self.processes.actors += 1
+        if self.phase is Phase.DEAD:
+            self.actor, self.phase, self.why_lost = newer, Phase.DOWN, None
+        else:
+            forget(newer)
 
     @property
     def actor_name(self) -> str:
         """The name of its newest actor."""
-        return f"host-{self.number}.{self.processes.actors}"
+        return self.name_of(self.processes.actors)
+
+    def name_of(self, actor: int) -> str:
+        """The name of one of its actors, of which the first has the number 1."""
+        return f"host-{self.number}.{actor}"
 
     @property
     def pid(self) -> int | None:

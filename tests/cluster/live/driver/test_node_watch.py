@@ -381,6 +381,25 @@ def test_another_driver_knows_that_a_host_waits_for_its_node(patch: pytest.Monke
     assert hosts[1].place.node_id == "q1"
 
 
+@pytest.mark.parametrize("is_found", [True, False], ids=["its actor is listed", "its actor is gone"])
+def test_a_node_that_is_lost_while_there_is_no_driver_is_a_loss(patch: pytest.MonkeyPatch, is_found: bool) -> None:
+    """Not the end of its hosts, nor of the run if all were there."""
+    cluster = Cluster(patch, {"count": 1}, nodes=1)
+    hosts: list[Host] = pickle.loads(pickle.dumps(cluster.hosts))
+    cluster.session.lose("n0")
+    for host in hosts:
+        host.find(lambda name: "actor" if is_found and name.endswith(".0") else None, lambda actor: None)
+    another = NodeWatch(cluster.session, cluster._lost, cluster.notices.append, cluster.wait)
+    scenario = Scenario.model_validate({"name": "nodes", "validators": 1})
+    another.take_over(hosts, scenario, "127.0.0.1", cluster.start, set())
+    assert [(host.phase, host.is_placed) for host in hosts] == [(Phase.DOWN, False)]
+    assert [numbers for numbers, *_ in cluster.lost] == [[0]] and cluster.session.replaced == 1
+    cluster.session.join("n9")
+    cluster.now_s += LEASES_ARE_OVER_S + NEW_NODE_PATIENCE_S
+    another.look()
+    assert [host.place.node_id for host in hosts] == ["n9"]
+
+
 class FakeRay:
     """Hosts answer with their logs, or do not."""
 

@@ -20,7 +20,7 @@ from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver import ray_session
-from cluster.live.driver.driver import _LiveRun, attached_testnet
+from cluster.live.driver.driver import _LiveRun, attached_testnet, outside_of
 from cluster.live.driver.load_process import plan_load
 from cluster.live.driver.ray_session import KeptRay, Place, RaySession, core_of, why_gone
 from cluster.live.driver.stage import LiveStage
@@ -119,6 +119,36 @@ def core(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([program, "60"]) as process:
         yield process
         process.kill()
+
+
+def test_another_actor_of_a_host_is_written_down_before_validators_start_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They start at the next look at the hosts at the earliest."""
+    run, written = LeftRun(tmp_path), list[int]()
+    hosts, stage = run._testnet.hosts, run._stage
+    assert hosts is not None and stage is not None
+
+    def look(height: int) -> None:
+        if written:
+            state = checkpoint.read(tmp_path).state(outside_of(run, hosts))
+            written.append(state["hosts"]["all"][1].processes.actors)
+        else:
+            written.append(hosts.all[1].processes.actors)
+            hosts.all[1].processes.actors += 1
+
+    run._write_checkpoint(FOLLOWING)
+    assert run._handover is not None
+    run._handover.look((stage.agenda.mark, run._end.height, 0), lambda: None)
+    monkeypatch.setattr(hosts, "look", look)
+    for name in ("_must_stop", "_wait", "_obey", "_sample"):
+        monkeypatch.setattr(run, name, lambda *_: None)
+    monkeypatch.setattr(run, "_is_over", lambda _: len(written) == 2)
+    monkeypatch.setattr(run._testnet, "check", lambda: None)
+    monkeypatch.setattr(run._audit, "start", lambda: None)
+    run._follow(hosts, stage)
+    run.is_killed()
+    assert written == [0, 1]
 
 
 def test_the_loss_of_any_node_but_the_head_is_survived(tmp_path: Path) -> None:

@@ -204,7 +204,38 @@ def test_what_another_driver_heard_of_a_host_is_not_its_height() -> None:
     host.actor, host.phase, host.reports.states = object(), Phase.UP, {0: LoopState(height=7, view=9, ready=True)}
     host.reports.note_answer()
     assert (host.height(0), host.view(0)) == (7, 9)
-    host.find(lambda name: object())
+    host.find({"host-0.0": object()}.get, forget_nothing)
     assert (host.height(0), host.view(0), host.describe(0)) == (None, None, "silent")
     host.reports.note_answer()
     assert host.height(0) == 7
+
+
+def forget_nothing(actor: object) -> None:
+    raise AssertionError
+
+
+def placed_host() -> Host:
+    host = Host(3, Place("node", "127.0.0.1"), [3], {})
+    host.actor, host.phase, host.processes.actors = "of the other driver", Phase.UP, 1
+    return host
+
+
+def test_an_actor_that_the_other_driver_created_last_takes_the_place_of_the_one_that_it_replaced() -> None:
+    host = placed_host()
+    host.find({"host-3.2": "with other code"}.get, forget_nothing)
+    assert (host.actor, host.phase, host.why_lost) == ("with other code", Phase.DOWN, None)
+    assert host.actor_name == "host-3.2"
+
+
+def test_an_actor_that_the_other_driver_created_last_on_another_node_ends_and_its_name_is_not_used_again() -> None:
+    host, ended = placed_host(), list[object]()
+    host.lose_place()
+    host.find({"host-3.2": "elsewhere"}.get, ended.append)
+    assert (host.is_placed, host.phase, ended) == (False, Phase.DOWN, ["elsewhere"])
+    assert host.name_of(host.processes.actors + 1) == "host-3.3"
+
+
+def test_a_host_without_an_actor_has_ended() -> None:
+    host = placed_host()
+    host.find(lambda name: None, forget_nothing)
+    assert (host.actor, host.phase, host.actor_name) == (None, Phase.DEAD, "host-3.1")
