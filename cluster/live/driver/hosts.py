@@ -401,6 +401,8 @@ class Hosts:
             if host.is_running:
                 host.went_down(one_line(error))
         except errors.RayError as error:
+            if isinstance(error, TimeoutError):
+                return  # its process is there, and too busy to answer: it is asked again
             if self.nodes.is_lost(host):
                 return  # it goes to another node
             if host.phase is not Phase.DOUBTED:

@@ -195,11 +195,11 @@ class ValidatorHost:
         self._scenario = Scenario.model_validate_json(scenario_json)
         self._release = Release(version, None, mutant)
         self._validators: list[_RunningValidator] = []
+        self._starting = asyncio.Lock()
         self._peers: Mapping[int, PeerAddress] = {}
         self._measured = float("-inf")
         """When the process was measured last (monotonic seconds)."""
         self._injection = Injection()
-        self._last_words_file = self._folder / DATA_FOLDER / f"host-{host}.last-words"
         self._last_words = last_words.read(self._last_words_file)
         _log_to(self._log_file)
         self._loop = uvloop.new_event_loop()
@@ -290,7 +290,12 @@ class ValidatorHost:
 
     def observe(self, with_stamps: bool = False) -> HostView:
         """The host's report. Each observation is reported once; messages only ``with_stamps``."""
-        return self._call(self._observe(with_stamps))
+        is_late = threading.Event()
+        try:
+            return self._call(self._observe(with_stamps, is_late))
+        except TimeoutError:
+            is_late.set()
+            raise
 
     def allow_pruning(self, heights: Mapping[int, int]) -> None:
         """Let validators, by index, prune their blocks up to these heights, down to ``storage.keep_blocks``.
@@ -320,13 +325,20 @@ class ValidatorHost:
         logging.shutdown()
 
     @property
+    def _last_words_file(self) -> Path:
+        return self._folder / DATA_FOLDER / f"host-{self._host}.last-words"
+
+    @property
     def _log_file(self) -> Path:
         return self._folder / LOGS_FOLDER / f"host-{self._host}.log"
 
     # --- on the loop --------------------------------------------------------------------------------------------------
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something on the loop and wait for it. An unexpected failure there is this call's."""
+        """Run something on the loop and wait for it. An unexpected failure there is this call's.
+
+        Raises :class:`TimeoutError` if the loop is busy for long; it is done later all the same.
+        """
         future: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
         return future.result(CALL_TIMEOUT_S)
 
@@ -338,14 +350,15 @@ class ValidatorHost:
     async def _start(self, height: int, injection: Injection) -> list[ValidatorAddress]:
         self._take(injection)
         section = self._scenario.validators
-        started = {running.address.index for running in self._validators}
-        for index in section.on_host(self._host, height):
-            if index not in started:
-                running = await self._start_validator(index, section.names[index])
-                running.validator.transport.set_addresses(self._peers)
-                running.inject(self._injection)
-                self._validators.append(running)
-        return [running.address for running in self._validators]
+        async with self._starting:  # the call before may still be under way, though nobody waits for it any more
+            started = {running.address.index for running in self._validators}
+            for index in section.on_host(self._host, height):
+                if index not in started:
+                    running = await self._start_validator(index, section.names[index])
+                    running.validator.transport.set_addresses(self._peers)
+                    running.inject(self._injection)
+                    self._validators.append(running)
+            return [running.address for running in self._validators]
 
     async def _start_validator(self, index: int, name: str) -> _RunningValidator:
         data = self._folder / DATA_FOLDER
@@ -441,7 +454,9 @@ class ValidatorHost:
             running.inject(self._injection)
         return await self._observe()
 
-    async def _observe(self, with_stamps: bool = False) -> HostView:
+    async def _observe(self, with_stamps: bool = False, is_late: threading.Event | None = None) -> HostView:
+        if is_late is not None and is_late.is_set():
+            raise TimeoutError  # nobody gets this report: the next one has the observations
         myself, use = processes.own(), self._measure()
         return HostView(
             pid=myself.pid,

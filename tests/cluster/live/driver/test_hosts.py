@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +22,7 @@ from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.host import host as host_module
 from cluster.live.host.host import HostView, ValidatorAddress, ValidatorHost, ValidatorView
 from cluster.live.host.lag import LagSpan
+from cluster.live.host.observations import ViewSeen
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.injection import Injection, LastWords
 from cluster.live.network.transport import PeerAddress
@@ -37,6 +41,7 @@ SCENARIO = Scenario.model_validate(
     }
 )
 PID = 7
+WAIT_S = 30.0
 READY = LoopState(ready=True, height=5)
 
 
@@ -329,6 +334,20 @@ def test_a_host_that_only_did_not_answer_was_not_lost(watched: Watched) -> None:
     assert watched.told == ["up"]
 
 
+class TooBusy(RuntimeError, TimeoutError):
+    """As Ray raises what a method of an actor raised."""
+
+
+def test_a_host_that_is_too_busy_to_answer_is_not_lost(watched: Watched) -> None:
+    watched.actor.answers["observe"] = TooBusy()
+    watched.look(2)
+    assert (watched.host.phase, watched.told) == (Phase.UP, [])
+    watched.answer_as(PID)
+    watched.actor.calls.clear()
+    watched.look()
+    assert (watched.host.phase, watched.actor.calls) == (Phase.UP, ["observe"])
+
+
 def test_a_host_that_stands_still_is_not_asked_and_not_lost(watched: Watched) -> None:
     host, hosts = watched.host, watched.hosts
     assert hosts.pause(host) and host.is_paused
@@ -503,3 +522,41 @@ def test_validators_that_recover_or_join_come_to_rest(
         assert view.state.ready is is_ready
         if method != "stop":
             host.stop()
+
+
+@contextmanager
+def busy(host: ValidatorHost, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Meanwhile the loop of a host does something else, and calls end without its answer."""
+    is_over = threading.Event()
+    host._loop.call_soon_threadsafe(is_over.wait, WAIT_S)
+    with monkeypatch.context() as patch:
+        patch.setattr(host_module, "CALL_TIMEOUT_S", 0.0)
+        yield
+    is_over.set()
+
+
+def test_a_host_that_was_too_busy_starts_each_validator_once_and_reports_all_that_it_saw(
+    tmp_path: Path, crashes: list[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_log_to", "logging.shutdown"):
+        monkeypatch.setattr(f"{host_module.__name__}.{name}", lambda *_: None)
+    at_free_port = host_module._at_free_port
+
+    async def at_free_port_after_a_while(*given: Any) -> Any:
+        await asyncio.to_thread(int)
+        return await at_free_port(*given)
+
+    monkeypatch.setattr(host_module, "_at_free_port", at_free_port_after_a_while)
+    host = ValidatorHost(str(tmp_path), SCENARIO.model_dump_json(), 3, 0, "127.0.0.1")
+    with busy(host, monkeypatch):
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                host.start(JOINS_AT)
+    assert [address.index for address in host.start(JOINS_AT)] == [0]
+    with busy(host, monkeypatch):
+        host._validators[0].validator.observations.entered(777)
+        with pytest.raises(TimeoutError):
+            host.observe()
+    (view,) = host.observe().validators
+    assert 777 in [seen.view for seen in view.observations if isinstance(seen, ViewSeen)]
+    host.stop()
