@@ -54,6 +54,11 @@ def test_passes():
 """
 
 
+def write_project(folder: Path) -> None:
+    (folder / "test_project.py").write_text(PROJECT, encoding="utf-8")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    live: real time\n", encoding="utf-8")
+
+
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
@@ -69,8 +74,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 def first_and_again(folder: Path, *tests: str) -> tuple[int, list[str]]:
     """Exit code and last lines of the retry, after a first session with these tests in two processes."""
-    (folder / "test_project.py").write_text(PROJECT, encoding="utf-8")
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n    live: real time\n", encoding="utf-8")
+    write_project(folder)
     ids = [f"test_project.py::{test}" for test in tests]
     page = f"--failures={folder / 'test.json'}"
     first = run(folder, "pytest", "-n", "2", "-p", "tests.tiers.retry", page, *ids)
