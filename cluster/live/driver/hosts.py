@@ -169,7 +169,8 @@ class Hosts:
             arguments = (str(self._folder), scenario_json, seed, host.number, host.place.bind)
             hash_seed = seed * HASH_SEEDS_PER_RUN + host.number + 1
             planned = planned_deaths(scenario, host.validators)
-            return self._session.start_host(host.place, planned, hash_seed, arguments, host.release, host.actor_name)
+            named = host.release, host.actor_name, self.nodes.lease_s
+            return self._session.start_host(host.place, planned, hash_seed, arguments, *named)
 
         self._start_actor = start_actor
         if left is not None:

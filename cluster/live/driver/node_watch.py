@@ -154,8 +154,8 @@ class NodeWatch:
     def watch(self, hosts: list[Host]) -> None:
         """Watch the nodes of these hosts from now on, and renew their leases."""
         self.hosts = hosts
-        if self._is_needed or self._session.kept is not None:
-            self._leases = Leases(self._session.ray, hosts, self._lease_s)
+        if self.lease_s is not None:
+            self._leases = Leases(self._session.ray, hosts, self.lease_s)
 
     def take_over(
         self, hosts: list[Host], scenario: Scenario, bind: str, start: Callable[[Host], None], lost: Set[str]
@@ -177,6 +177,11 @@ class NodeWatch:
     def lost(self) -> Set[str]:
         """Ids of the lost nodes that carried hosts."""
         return self._lost
+
+    @property
+    def lease_s(self) -> float | None:
+        """The lease of each host, from the beginning of its process on; ``None`` if there are none."""
+        return self._lease_s if self._is_needed or self._session.kept is not None else None
 
     @property
     def _lease_s(self) -> float:

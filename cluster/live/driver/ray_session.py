@@ -358,11 +358,12 @@ class RaySession:
         arguments: tuple[Any, ...],
         release: Release = FIRST_RELEASE,
         name: str = "",
+        lease_s: float | None = None,
     ) -> Any:
         """Create a host's actor, which stays on its node for its data's sake; returns its handle at once.
 
         ``release`` is the code that it runs, from another folder if it names one. ``name`` is the actor's, if it
-        outlives this process.
+        outlives this process. With ``lease_s`` each of its processes begins with a lease, which the caller renews.
         """
         given = {name: os.environ[name] for name in (PORTS_VARIABLE,) if name in os.environ}
         environment = {"PYTHONHASHSEED": str(hash_seed % HASH_SEEDS), CLOCK_VARIABLE: CLOCK.reading, **given}
@@ -374,6 +375,8 @@ class RaySession:
         if self.kept is not None:
             options |= {"name": name, "lifetime": "detached"}
             more = (self.kept.lease_s,)
+        elif lease_s is not None and release.code is None:  # code of another folder may not know of it
+            more = (None, lease_s)
         actor = (
             self.ray.remote(actor_class)
             .options(**options, max_concurrency=HOST_CONCURRENCY, runtime_env=_runtime_of(release.code, environment))

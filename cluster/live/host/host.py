@@ -181,11 +181,13 @@ class ValidatorHost:
         version: str = FIRST_VERSION,
         mutant: str | None = None,
         lease_s: float | None = None,
+        drivers_lease_s: float | None = None,
     ) -> None:
         """``folder`` is the run's, ``host`` this host's number, ``bind`` the address to listen on.
 
         ``version`` is what this code is called, ``mutant`` a bug that is planted in all validators here. With
-        ``lease_s`` it outlives its driver for so long, and has a lease from now on.
+        ``lease_s`` it outlives its driver for so long, and has a lease from now on. With ``drivers_lease_s`` it has one
+        from now on that its driver alone renews.
         """
         use_installed_kernels()
         self._folder = Path(folder)
@@ -210,9 +212,10 @@ class ValidatorHost:
             resumed.unlink()
         self._lease = Lease(self._end_without_driver, resumed)
         self._lease.is_for_any_driver = lease_s is not None
-        if lease_s is not None:
+        first_lease_s = drivers_lease_s if lease_s is None else lease_s
+        if first_lease_s is not None:
             has_no_driver = self._last_words is not None and self._last_words.reason.startswith(NO_WORD)
-            self._lease.renew(min(lease_s, ORPHANS_LEASE_S) if has_no_driver else lease_s)
+            self._lease.renew(min(first_lease_s, ORPHANS_LEASE_S) if has_no_driver else first_lease_s)
         asyncio.run_coroutine_threadsafe(self._lag.run(), self._loop)
         hash_seed = os.environ.get("PYTHONHASHSEED")
         log.info("host %d, pid %d, version %s, hash seed %s, code %s", host, os.getpid(), version, hash_seed, ROOT)

@@ -136,6 +136,18 @@ class Cluster:
         return [host.place.node_id if host.is_placed else None for host in self.hosts]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "kept_s", "lease_s"), [(4, None, LEASE_S), (0, None, None), (0, 9.0, 9.0), (4, 9.0, 9.0)]
+)
+def test_hosts_have_leases_if_their_node_or_their_driver_may_be_lost(
+    patch: pytest.MonkeyPatch, nodes: int, kept_s: float | None, lease_s: float | None
+) -> None:
+    session = cluster_of(nodes)
+    session.kept = None if kept_s is None else SimpleNamespace(lease_s=kept_s)
+    cluster = Cluster(patch, {"count": 4}, session=session)
+    assert cluster.watch.lease_s == lease_s and (cluster.watch._leases is None) == (lease_s is None)
+
+
 def test_hosts_of_a_lost_node_go_to_the_emptiest_ones_once_their_leases_are_over(patch: pytest.MonkeyPatch) -> None:
     cluster = Cluster(patch, {"count": 8})
     assert cluster.places == ["n0", "n1", "n2", "n3"] * 2

@@ -18,9 +18,10 @@ import yaml
 
 from cluster.common.errors import ExitCode
 from cluster.live.driver import ray_session
-from cluster.live.driver.ray_session import SIGNAL_TIMEOUT_S, Place, RaySession, RemoteProcessSignals
+from cluster.live.driver.ray_session import SIGNAL_TIMEOUT_S, KeptRay, Place, RaySession, RemoteProcessSignals
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
+from cluster.scenario.sections.faults import Release
 from cluster.tools.cli.main import main
 
 WAIT_S = 20.0
@@ -51,6 +52,28 @@ def session(monkeypatch: pytest.MonkeyPatch) -> RaySession:
 def child() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE) as started:
         yield started
+
+
+@pytest.mark.parametrize(
+    ("kept_s", "lease_s", "code", "told"),
+    [
+        (None, None, None, ()),
+        (None, 7.0, None, (None, 7.0)),
+        (9.0, 9.0, None, (9.0,)),
+        (None, 7.0, "/elsewhere", ()),
+    ],
+)
+def test_a_host_is_told_of_its_lease_when_it_is_created(
+    kept_s: float | None, lease_s: float | None, code: str | None, told: tuple[float | None, ...]
+) -> None:
+    """So that each process that Ray starts of it has one at once."""
+    given: list[tuple[Any, ...]] = []
+    created = SimpleNamespace(remote=lambda *arguments: given.append(arguments))
+    ray: Any = SimpleNamespace(remote=lambda actor_class: SimpleNamespace(options=lambda **options: created))
+    kept = None if kept_s is None else KeptRay("127.0.0.1:9", "stampede-1", kept_s)
+    release = Release("2", code)
+    RaySession(ray, None, kept).start_host(Place("ab" * 28, "127.0.0.1"), 0, 1, ("folder",), release, "host-0", lease_s)
+    assert given == [("folder", "2", None, *told)]
 
 
 def process_of(child: subprocess.Popen[bytes]) -> Process:

@@ -7,6 +7,8 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,7 @@ from cluster.checks.run import check_run
 from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
-from cluster.live.driver import ray_session
+from cluster.live.driver import node_watch, ray_session
 from cluster.live.driver.driver import _LiveRun, attached_testnet, outside_of
 from cluster.live.driver.load_process import plan_load
 from cluster.live.driver.ray_session import KeptRay, Place, RaySession, core_of, why_gone
@@ -231,6 +233,36 @@ def test_an_attach_that_cannot_be_done_now_leaves_everything(
         with Interrupts() as interrupts, pytest.raises(BadInput, match="endpoint cannot be served on"):
             attached_testnet(run, tmp_path, interrupts).__enter__()
     assert core.poll() is None
+
+
+def test_hosts_hold_their_leases_before_files_are_read(
+    tmp_path: Path, core: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a run of days are gigabytes; and a run that is refused then gives the leases back."""
+    left_by(tmp_path)
+    asked: dict[str, list[float]] = {}
+
+    def find(name: str) -> Any:
+        renewals = asked.setdefault(name, [])
+        return SimpleNamespace(keep=SimpleNamespace(remote=lambda lease_s, heard_s: renewals.append(lease_s)))
+
+    waiting = SimpleNamespace(wait=lambda answers, timeout: ([], answers))
+    joined = SimpleNamespace(ray=waiting, find_host=find, leave=lambda: None)
+    monkeypatch.setattr(ray_session, "_unanswered", lambda address: "")
+    monkeypatch.setattr(RaySession, "take_over", lambda kept: joined)
+    monkeypatch.setattr(node_watch, "RENEW_EVERY_S", 0.001)
+
+    def reads(path: Path) -> Any:
+        deadline = time.monotonic() + WAIT_S
+        while not all(asked.values()) and time.monotonic() < deadline:
+            os.sched_yield()
+        os.write(-1, b"")
+
+    monkeypatch.setattr(Told, "reopen", reads)
+    with Interrupts() as interrupts, pytest.raises(OSError, match="Bad file descriptor"):
+        attached_testnet(checkpoint.read(tmp_path), tmp_path, interrupts).__enter__()
+    assert asked == {f"host-{number}.0": [5.0] for number in range(4)}
+    assert not [thread for thread in threading.enumerate() if thread.name == "leases"]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,10 @@ import pytest
 
 from cluster.live.host import host as host_module
 from cluster.live.host.host import CRASH_EXIT_CODE, ValidatorHost, gives_hash_seed_away
+from cluster.live.host.lease import Lease
 from cluster.live.injection import LastWords
 from cluster.live.processes import last_words
+from cluster.live.processes.resumption import boot_seconds
 from cluster.scenario import scenario_from
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -82,6 +84,20 @@ def test_words_that_cannot_be_written_keep_no_process_alive(tmp_path: Path, monk
     monkeypatch.setattr(logging, "shutdown", no_room)
     with pytest.raises(Ended):
         host._end_for(0, ValueError("anything"))
+
+
+@pytest.mark.parametrize("given", [(), (None, 7.0), (9.0,)], ids=["none", "its driver's", "any driver's"])
+def test_a_process_has_its_lease_from_its_beginning_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[float | None, ...]
+) -> None:
+    """Its node may be cut off before the driver renews it: validators of lost nodes are started elsewhere."""
+    monkeypatch.setattr(Lease, "_watch", lambda lease: None)
+    scenario = scenario_from({"name": "alone", "validators": 1})
+    host = ValidatorHost(str(tmp_path), scenario.model_dump_json(), 1, 0, "127.0.0.1", "1", None, *given)
+    until_s = host._lease._until_s
+    assert (until_s is not None) == bool(given)
+    assert until_s is None or 0 < until_s - boot_seconds() <= (given[-1] or 0)
+    assert host._lease.is_for_any_driver == (given == (9.0,)), "nobody ends the others, if they do not end themselves"
 
 
 def test_last_words_need_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
