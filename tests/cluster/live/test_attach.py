@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,6 +52,14 @@ class Driver:
             if text in line:
                 return
         pytest.fail(f"it ended without {text!r}: {''.join(said[-20:])}")
+
+    def wait_for_height(self, height: int) -> None:
+        """Or a higher one: a line comes every few seconds."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if any(int(each.replace(",", "")) >= height for each in re.findall(r"height ([\d,]*\d)", line)):
+                return
+        pytest.fail(f"it ended before height {height}")
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -139,7 +148,7 @@ def test_whatever_goes_on_while_the_driver_dies_comes_to_its_end(
 
 def test_if_nobody_comes_nothing_is_left_but_what_is_known(folder: Path) -> None:
     driver = Driver(folder, {**PAIR, "stop": {"height": 900, "timeout_s": 600}}, "--attachable", "10")
-    driver.wait_for("height 9")
+    driver.wait_for_height(9)
     driver.kill()
     assert "processes of the run were ended" in driver.rest()
     assert not processes.using(folder)
