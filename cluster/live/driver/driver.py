@@ -36,7 +36,7 @@ from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line, why_gone
 from cluster.live.driver.stage import UNKNOWN_ORDERS, LiveStage, make, note_lost_node
 from cluster.live.driver.supervised_host import Host, Phase
-from cluster.live.driver.testnet import LOOK_EVERY_S, LeftTestnet, Testnet, start_timeout_s
+from cluster.live.driver.testnet import LOOK_EVERY_S, LeftRun, Testnet, start_timeout_s
 from cluster.live.handover.absence import absence_of
 from cluster.live.handover.checkpoint import Checkpoint
 from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock
@@ -135,21 +135,20 @@ def attached_testnet(
     checkpoint cannot be read, or if the testnet cannot be reached and is not known to be gone: then it goes on, and can
     be tried again. Raises :class:`OSError` if the folder cannot be written.
     """
-    header = checkpoint.header
-    scenario = Scenario.model_validate_json(header["scenario"])
-    left = LeftTestnet.of(header)
+    left = LeftRun.of(checkpoint.header)
+    scenario = Scenario.model_validate_json(left.scenario)
     run = _LiveRun(
         scenario,
-        header["seed"],
-        header["commit"],
+        left.seed,
+        left.commit,
         folder,
         interrupts,
         None,
-        Served(*left.served),
+        Served(*left.testnet.served),
         on_sample,
         on_notice,
-        header["stop_on_fail"],
-        None if left.ray is None else left.ray.lease_s,
+        left.stop_on_fail,
+        None if left.testnet.ray is None else left.testnet.ray.lease_s,
     )
     try:
         run.take_over(checkpoint)
@@ -297,17 +296,18 @@ class _LiveRun:
 
         Raises :class:`BadInput` and :class:`OSError` if that cannot be done; then it can be tried again.
         """
+        left = LeftRun.of(checkpoint.header)
         try:
-            hosts, gone = self._reach(checkpoint.header)
-            state = self._read(checkpoint, hosts)
-            self._testnet.take_over(LeftTestnet.of(checkpoint.header))
+            hosts, gone = self._reach(left)
+            state = self._read(left, checkpoint, hosts)
+            self._testnet.take_over(left.testnet)
         except BaseException:
             self._testnet.leave()
             raise
         if self._stage is not None:
             self._stage.means.leftovers.say()
         self._testnet.replace_others()
-        self._go(partial(self._adopt, checkpoint.header, state, hosts, gone), has_begun=True)
+        self._go(partial(self._adopt, left, state, hosts, gone), has_begun=True)
 
     def _go(self, start: Callable[[], tuple[Hosts, LiveStage] | None], has_begun: bool = False) -> None:
         """Follow what ``start`` gives, if anything, and collect. If it fails, that raises, unless the run has begun."""
@@ -369,6 +369,7 @@ class _LiveRun:
             return
         handover.phase = phase
         header = {
+            "version": 2,
             "scenario": self._scenario.model_dump_json(),
             "seed": self.record.seed,
             "commit": self.record.commit,
@@ -388,31 +389,30 @@ class _LiveRun:
             }
             handover.write(header, state, store, outside_of(self, hosts))
 
-    def _reach(self, header: Mapping[str, Any]) -> tuple[Hosts | None, str]:
+    def _reach(self, left: LeftRun) -> tuple[Hosts | None, str]:
         """Find the testnet of a driver that died. Returns its hosts, or why it is gone.
 
         Raises :class:`BadInput` if it cannot be reached, and is not known to be gone.
         """
-        left, why = LeftTestnet.of(header), ""
-        if header["phase"] != COLLECTED and left.ray is not None:
-            is_here = header["machine"] == socket.gethostname()
-            why = why_gone(left.ray, time.time() - header["written_epoch_s"], is_here)
+        why, ray = "", left.testnet.ray
+        if left.phase != COLLECTED and ray is not None:
+            why = why_gone(ray, time.time() - left.written_epoch_s, left.machine == socket.gethostname())
             if not why:
-                return self._make_hosts(self._testnet.reach(left)), ""
+                return self._make_hosts(self._testnet.reach(left.testnet)), ""
         return None, why
 
-    def _read(self, checkpoint: Checkpoint, hosts: Hosts | None) -> Mapping[str, Any]:
+    def _read(self, left: LeftRun, checkpoint: Checkpoint, hosts: Hosts | None) -> Mapping[str, Any]:
         """Read what another driver wrote. Returns its state. Raises :class:`BadInput` and :class:`OSError`."""
-        header, handover = checkpoint.header, self._handover
+        handover = self._handover
         assert handover is not None
-        self._clock.take_over(header["began_epoch_ms"], header["clock"])
+        self._clock.take_over(left.began_epoch_ms, left.clock)
         self.record.began_epoch_ms = self._clock.began_epoch_ms
         self.record.store = FileBlocks.reopen(self._folder / STORE_FILE, self._folder / BLOCKS_FILE)
         sightings, finalizations, proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)
         self._watch.sightings = sightings
         self.record.finalizations, self.record.proposals = finalizations, proposals
         told, rows = Told.reopen(self._folder / TOLD_FILE)
-        handover.take_over(sightings, told, header["phase"])
+        handover.take_over(sightings, told, left.phase)
         self._audit = self._new_audit()
         state: Mapping[str, Any] = checkpoint.state(outside_of(self, hosts))
         for name in KEPT_OF_RECORDS:
@@ -420,38 +420,38 @@ class _LiveRun:
         self._watch, self._joins, self._stage = state["watch"], state["joins"], state["stage"]
         self._watch.take_over(sightings)
         self._stage.means.leftovers.tell = self._testnet.note_leftovers
-        self._end.take_over(state["end"], self._clock.now_ms() - header["at_ms"])
+        self._end.take_over(state["end"], self._clock.now_ms() - left.at_ms)
         self._audit.take_over(state["audit"], told, rows)
         return state
 
     def _adopt(
-        self, header: Mapping[str, Any], state: Mapping[str, Any], hosts: Hosts | None, gone: str
+        self, left: LeftRun, state: Mapping[str, Any], hosts: Hosts | None, gone: str
     ) -> tuple[Hosts, LiveStage] | None:
         """Take the testnet of another driver over. Returns what is left to be followed."""
-        testnet, left = self._testnet, LeftTestnet.of(header)
+        testnet = self._testnet
         if hosts is not None:
             testnet.adopt(hosts, self.record.seed, self._scenario, state["hosts"])
             if all(host.phase is Phase.DEAD for host in hosts.all):
                 gone = "every host has ended"
         if gone or hosts is None:
-            testnet.end_what_is_left(left)
+            testnet.end_what_is_left(left.testnet)
         if gone:
-            self._clock.stop(header["at_ms"])
+            self._clock.stop(left.at_ms)
             testnet.hosts = None
-            raise TestnetError(f"it died at height {header['height']}, and its testnet is gone: {gone}")
+            raise TestnetError(f"it died at height {left.height}, and its testnet is gone: {gone}")
         if hosts is None or self._stage is None:
             return None
         self._stage.inject(partial(make, state["hosts"]["calls"]), UNKNOWN_ORDERS)
-        testnet.take_load_over(left.load, load_time_s(self._scenario, self._end.is_open))
+        testnet.take_load_over(left.testnet.load, load_time_s(self._scenario, self._end.is_open))
         hear_from_all(hosts, self._watch, self._interrupts.checkpoint)
         self._audit.safety.heard.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
-        heights, now_ms = (header["height"], self._watch.height), self._clock.now_ms()
-        absence = absence_of(self.record.faults, header["at_ms"], now_ms, heights, self._stage.agenda.fault_ms)
+        heights, now_ms = (left.height, self._watch.height), self._clock.now_ms()
+        absence = absence_of(self.record.faults, left.at_ms, now_ms, heights, self._stage.agenda.fault_ms)
         self.record.absences.append(absence)
         for line in (str(absence), *absence.late):
             self.on_notice(line)
         testnet.write_endpoints()
-        return None if header["phase"] == ENDING else (hosts, self._stage)
+        return None if left.phase == ENDING else (hosts, self._stage)
 
     # --- start --------------------------------------------------------------------------------------------------------
 

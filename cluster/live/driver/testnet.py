@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -71,13 +71,38 @@ class LeftTestnet(msgspec.Struct, frozen=True):
     hosts: dict[int, str]
     """The names of the actors, by the number of the host."""
 
+
+class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The header of a checkpoint: a run that outlives its driver, as another one finds it."""
+
+    version: Literal[2]
+    """Of these fields."""
+    phase: str
+    """Of :mod:`cluster.live.handover.handover`."""
+    at_ms: float
+    """When it was written, since the run began."""
+    written_epoch_s: float
+    """The same by the machine's clock."""
+    began_epoch_ms: float
+    clock: str
+    """The driver's reading of the machine's clock (:mod:`cluster.live.processes.steady_clock`)."""
+    machine: str
+    """The driver's."""
+    scenario: str
+    """As JSON, with the faults that were added."""
+    seed: int
+    commit: str
+    height: int
+    stop_on_fail: bool
+    testnet: LeftTestnet
+
     @classmethod
-    def of(cls, header: Mapping[str, Any]) -> LeftTestnet:
-        """That of a checkpoint. Raises :class:`BadInput`."""
+    def of(cls, header: Mapping[str, Any]) -> LeftRun:
+        """Raises :class:`BadInput` if a header does not fit."""
         try:
-            return msgspec.convert(header["testnet"], cls, strict=False)
-        except (msgspec.ValidationError, KeyError) as error:
-            raise BadInput(f"{CHECKPOINT_FILE}: cannot be read by this version: {error}") from None
+            return msgspec.convert(header, cls, strict=False)
+        except msgspec.ValidationError as error:
+            raise BadInput(f"{CHECKPOINT_FILE}: does not fit this version: {error}") from None
 
 
 class FoundHost(NamedTuple):

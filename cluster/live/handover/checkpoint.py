@@ -111,8 +111,9 @@ def read(folder: Path) -> Checkpoint:
 
 def remove(folder: Path) -> None:
     """The run has its verdict: nobody takes it over any more. Raises :class:`OSError`."""
-    for name in (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE):
-        (folder / name).unlink(missing_ok=True)
+    half_done = folder.glob(f".{CHECKPOINT_FILE}.*")  # of drivers that were killed while they wrote
+    for path in (folder / CHECKPOINT_FILE, folder / CHECKPOINT_BEFORE_FILE, *half_done):
+        path.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> Checkpoint:
@@ -126,7 +127,10 @@ def _read(path: Path) -> Checkpoint:
     if blake3(body).hexdigest().encode() != digest:
         raise Damaged("is damaged: its checksum does not hold")
     header, _, state = body.partition(b"\n")
-    return Checkpoint(json.loads(header), state)
+    try:
+        return Checkpoint(json.loads(header), state)
+    except ValueError as error:
+        raise Damaged(f"has a header that is no JSON: {error}") from None
 
 
 def _sync_folder(folder: Path) -> None:

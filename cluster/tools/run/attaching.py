@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
@@ -29,12 +29,15 @@ def attach_run(folder: Path) -> ExitCode:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder; expected the folder of a live run")
     _refuse_ended(folder)
+    from cluster.live.driver.testnet import LeftRun
+
     with Interrupts() as interrupts, driving(folder) as lived_until_s:
         _refuse_ended(folder)
         found = checkpoint.read(folder)
-        _refuse_other_code(folder, found.header)
-        found.header["written_epoch_s"] = max(lived_until_s, found.header["written_epoch_s"])
-        scenario = Scenario.model_validate_json(found.header["scenario"])
+        _refuse_other_code(folder, found.header.get("commit"))
+        left = LeftRun.of(found.header)
+        found.header["written_epoch_s"] = max(lived_until_s, left.written_epoch_s)
+        scenario = Scenario.model_validate_json(left.scenario)
 
         def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
             from cluster.live.driver.driver import attached_testnet
@@ -52,7 +55,7 @@ def _refuse_ended(folder: Path) -> None:
         raise BadInput(f"{folder}: that run has ended, with the verdict {result.get('verdict')}")
 
 
-def _refuse_other_code(folder: Path, header: dict[str, Any]) -> None:
+def _refuse_other_code(folder: Path, started_by: object) -> None:
     commit = checkout_commit()
-    if header["commit"] != commit:
-        raise BadInput(f"{folder}: was started by commit {header['commit']}, this is {commit}; expected the same code")
+    if started_by != commit:
+        raise BadInput(f"{folder}: was started by commit {started_by}, this is {commit}; expected the same code")

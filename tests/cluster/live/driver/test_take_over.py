@@ -235,6 +235,31 @@ def test_an_attach_that_cannot_be_done_now_leaves_everything(
     assert core.poll() is None
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("version", 1, "Invalid enum value 1 - at `$.version`"),
+        ("height", "high", "Expected `int`, got `str` - at `$.height`"),
+        ("testnet", {}, "Object missing required field `served` - at `$.testnet`"),
+        ("mood", "good", "Object contains unknown field `mood`"),
+        ("seed", None, "Object missing required field `seed`"),
+    ],
+)
+def test_a_header_that_does_not_fit_is_refused_in_one_line(
+    tmp_path: Path, field: str, value: object, problem: str
+) -> None:
+    found = left_by(tmp_path)
+    if value is None:
+        del found.header[field]
+    else:
+        found.header[field] = value
+    before = files_of(tmp_path)
+    with Interrupts() as interrupts, pytest.raises(BadInput) as refused:
+        attached_testnet(found, tmp_path, interrupts).__enter__()
+    assert str(refused.value) == f"driver.checkpoint: does not fit this version: {problem}"
+    assert files_of(tmp_path) == before
+
+
 def test_hosts_hold_their_leases_before_files_are_read(
     tmp_path: Path, core: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,3 +68,12 @@ def test_another_versions_state_is_refused_in_one_line(tmp_path: Path) -> None:
     checkpoint.write(tmp_path, {}, state, {"gone": state})
     with pytest.raises(BadInput, match="cannot be read by this version"):
         checkpoint.read(tmp_path).state({})
+
+
+def test_nothing_is_left_of_it_with_the_verdict(tmp_path: Path) -> None:
+    """A driver was killed while it wrote one, too."""
+    for height in (1, 2):
+        checkpoint.write(tmp_path, {"height": height}, [height], {})
+    (tmp_path / f".{CHECKPOINT_FILE}.4711").touch()
+    checkpoint.remove(tmp_path)
+    assert list(tmp_path.iterdir()) == []
