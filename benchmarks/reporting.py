@@ -48,10 +48,16 @@ class Size:
     full: bool = False
 
 
-def run_benchmark(description: str | None, measure: Callable[[Size], list[Metric]], full: str | None = None) -> None:
+def run_benchmark(
+    description: str | None,
+    measure: Callable[[Size], list[Metric]],
+    full: str | None = None,
+    table: Callable[[list[Metric]], Table] | None = None,
+) -> None:
     """Parse the options, measure, print the table, write the JSON file.
 
-    ``full`` says what ``--full`` adds, where a benchmark has that option.
+    ``full`` says what ``--full`` adds, where a benchmark has that option; ``table`` makes another table than a row for
+    each metric.
     """
     parser = argparse.ArgumentParser(description=(description or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a smaller run that ends within a minute")
@@ -60,9 +66,16 @@ def run_benchmark(description: str | None, measure: Callable[[Size], list[Metric
         parser.add_argument("--full", action="store_true", help=full)
     options = parser.parse_args()
     metrics = measure(Size(options.quick, getattr(options, "full", False)))
-    Console().print(_table(metrics))
+    Console().print((table or _table)(metrics))
     if options.json is not None:
         options.json.write_text(json.dumps(as_json(metrics), indent=2) + "\n", encoding="utf-8")
+
+
+def said(metrics: list[Metric]) -> list[Metric]:
+    """A benchmark of many minutes says what it found as it goes."""
+    for metric in metrics:
+        print(f"{metric.name}: {metric.value:,.2f} {metric.unit}", flush=True)
+    return metrics
 
 
 def as_json(metrics: list[Metric]) -> dict[str, dict[str, float | str | None]]:

@@ -25,7 +25,7 @@ from typing import Final
 
 import judging
 from live import SEED, figures_of, live_figures
-from reporting import Metric, Size, run_benchmark
+from reporting import Metric, Size, run_benchmark, said
 
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
@@ -56,20 +56,13 @@ def main() -> None:
 def measure(size: Size) -> list[Metric]:
     """All metrics of this benchmark."""
     counts = (4, 16) if size.quick else (4, 16, 64, 128) if size.full else (4, 16, 64)
-    found = _said([_driver_memory(size)])  # first: a process begins with the highest memory of the one that starts it
+    found = said([_driver_memory(size)])  # first: a process begins with the highest memory of the one that starts it
     for protocol in PROTOCOLS:
         for count in counts:
-            found += _said(_live(protocol, count, size))
+            found += said(_live(protocol, count, size))
         for count in counts if size.quick else SIMULATED_HEIGHTS:
-            found += _said(_simulated(protocol, count, size))
+            found += said(_simulated(protocol, count, size))
     return found
-
-
-def _said(metrics: list[Metric]) -> list[Metric]:
-    """A benchmark of many minutes says what it found as it goes."""
-    for metric in metrics:
-        print(f"{metric.name}: {metric.value:,.2f} {metric.unit}", flush=True)
-    return metrics
 
 
 def _scenario(protocol: str, count: int, heights: int) -> Scenario:
