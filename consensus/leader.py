@@ -8,7 +8,7 @@ else. It chooses among the view's committee.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -126,8 +126,12 @@ class Member:
         return Vote(kind, view, parent_view, digest, self.index, self.signer.sign(message))
 
     def peers_after(self, leader: ValidatorIndex, places: int, view: View) -> tuple[ValidatorIndex, ...]:
-        """More peers than can be byzantine, of the view's committee in its order, from ``places`` behind the leader."""
+        """More peers than can be byzantine, of the view's committee in its order, from ``places`` behind the leader's.
+
+        We stand in no place: who begins one place further each time asks everybody equally often.
+        """
         committee = self.validators.committee(view)
-        start = (bisect_left(committee.members, leader) + places) % len(committee.members)
-        ring = committee.members[start:] + committee.members[:start]
-        return tuple([peer for peer in ring if peer != self.index][: committee.faults_withstood + 1])
+        behind = bisect_right(committee.members, leader)
+        ring = [peer for peer in committee.members[behind:] + committee.members[:behind] if peer != self.index]
+        start = places % max(1, len(ring))
+        return tuple((ring[start:] + ring[:start])[: committee.faults_withstood + 1])

@@ -105,7 +105,7 @@ class Retransmission:
         self._effects.extend(Broadcast(self.carrier(vote)) for vote in votes)
         for member in self._member.validators.committee(round_.view).members:
             self._propose_again(round_, member)
-        peers = self._member.peers_after(round_.leader, 1 + self._attempt, round_.view)
+        peers = self._member.peers_after(round_.leader, self._attempt, round_.view)
         if all(vote.view != round_.view for vote in votes):
             request = CertificateRequest((round_.view,))
             asked = peers[:ASKED_AT_A_TIME]

@@ -327,7 +327,7 @@ class VotingEngine(ABC):
         if round_.is_to_propose:
             ancestry = self._best_parent(round_.view)
             if ancestry.parent is None:
-                peers = self._member.peers_after(round_.leader, 1, round_.view)
+                peers = self._member.peers_after(round_.leader, 0, round_.view)
                 self._retransmission.request(round_, ancestry.missing, peers)
             else:
                 round_.building_on = ancestry.parent

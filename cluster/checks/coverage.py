@@ -91,8 +91,8 @@ def needed_of_monitor(books: Books, rule: str) -> int:
     # a lone validator has nobody to agree with
     if rule == SafetyRule.AGREEMENT and len(books.judged) == 1:
         return 0
-    # a run need not have a validator that is stuck, nor a view that is given up
-    if rule in (SafetyRule.ANSWERS, SafetyRule.PATIENCE):
+    # a run need not have a validator that is stuck, nor a view that is given up, nor one that lasts
+    if rule in (SafetyRule.ANSWERS, SafetyRule.PATIENCE, SafetyRule.RESTRAINT):
         return 0
     if rule == SafetyRule.ABSTENTION:
         return sum(join.ended_ms is not None for join in books.record.joins)

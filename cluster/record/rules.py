@@ -58,6 +58,7 @@ class SafetyRule(StrEnum):
     BOUNDED = "bounded"
     ANSWERS = "answers"
     PATIENCE = "patience"
+    RESTRAINT = "restraint"
 
 
 WATCHED_LIVE: Final = (

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from consensus.hotstuff import HotStuff
-from consensus.interface import VotingConfig
+from consensus.interface import Effect, SendTo, TimerKind, VotingConfig
+from consensus.keys import Committee
+from consensus.messages import AnyCertificate, encode
 from consensus.simplex import Simplex
-from consensus.types import View
+from consensus.types import ValidatorIndex, View
+from tests.consensus.bench import Bench, of
 from tests.consensus.network import Faults, Host, MakeEngine, Network
 
 # --- a leader that is stuck in its view -------------------------------------------------------------------------------
@@ -43,3 +48,44 @@ def stuck_ms(make_engine: MakeEngine) -> int:
 @pytest.mark.parametrize("make_engine", [Simplex, HotStuff])
 def test_a_leader_that_is_far_behind_is_level_within_a_tick(make_engine: MakeEngine) -> None:
     assert stuck_ms(make_engine) <= SLOW.rebroadcast_ms + 2 * MAX_DELAY_MS
+
+
+# --- who is asked, and who answers ------------------------------------------------------------------------------------
+
+
+def asked_in(ticks: int) -> Counter[int]:
+    """How often a validator outside of a committee of ten, of 64, asks each member for the certificates of its view."""
+    members = tuple(ValidatorIndex(index) for index in range(10))
+    bench = Bench(64, me=63, epochs=(Committee(View(2), members),))
+    bench.advance_to(2)
+    asked: Counter[int] = Counter()
+    for _ in range(ticks):
+        asked.update(effect.recipient for effect in of(SendTo, bench.expire(TimerKind.REBROADCAST)))
+    return asked
+
+
+def test_all_members_are_asked_equally_often() -> None:
+    assert set(asked_in(10).values()) == {3}, "three a tick, of ten"
+    often = asked_in(55).values()
+    assert len(often) == 10
+    assert max(often) - min(often) <= 3
+
+
+def needless_bytes(count: int, ticks: int) -> int:
+    """Bytes of the certificates that all validators send each other while they wait for the leader of view 2."""
+    config = VotingConfig(leader_timeout_ms=60_000, advance_timeout_ms=60_000, rebroadcast_ms=500)
+    network = Network(count, 1, config=config, silent=(2,))
+    network.run(60_000, lambda: all(view_of(host) == 2 for host in network.hosts if host.index != 2))
+    sent: list[int] = []
+
+    def count_bytes(_: Host, effect: Effect) -> None:
+        if isinstance(effect, SendTo) and isinstance(effect.message, AnyCertificate):
+            sent.append(len(encode(effect.message)))
+
+    network.on_effect = count_bytes
+    network.run(network.now_ms + ticks * config.rebroadcast_ms + 50)
+    return sum(sent)
+
+
+def test_validators_that_wait_for_a_slow_leader_send_each_other_no_certificates() -> None:
+    assert needless_bytes(16, 4) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,18 @@ from cluster.misbehaviour.mutants.certificates import JudgesOtherwise, with_comm
 from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, TimerKind
 from consensus.journal import decode_record
 from consensus.keys import Committee, ValidatorSet
-from consensus.messages import NO_DIGEST, NO_PARENT, AnyCertificate, Certificate, Proposal, Vote, VoteKind
+from consensus.leader import Member
+from consensus.messages import (
+    NO_DIGEST,
+    NO_PARENT,
+    AnyCertificate,
+    Certificate,
+    CertificateRequest,
+    Message,
+    Proposal,
+    Vote,
+    VoteKind,
+)
 from consensus.tally import Round, VoteTally
 from consensus.types import GENESIS_VIEW, Token, ValidatorIndex, View
 from consensus.voting import Ancestry
@@ -205,6 +217,44 @@ class IgnoresLateProposals(MutatedEngine):
             self.counter.ran()
         else:
             super()._on_proposal(sender, proposal)
+
+
+@MUTANTS.engine("asks-by-index", Detection("left-out", ALL), "safety", "restraint")
+class AsksByIndex(MutatedEngine):
+    """asks for certificates in the order of all validators, and so most often the first members of a committee"""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        member = self._member
+        self._retransmission._member = _AskingByIndex(
+            member.validators, member.index, member.signer, member.namespace, member.election, member.abstain_through
+        )
+        self._retransmission._member.counter = self.counter
+
+
+class _AskingByIndex(Member):
+    """A member that takes places of the committee for indices of validators."""
+
+    counter: RunCounter
+
+    def peers_after(self, leader: ValidatorIndex, places: int, view: View) -> tuple[ValidatorIndex, ...]:
+        committee, right = self.validators.committee(view), super().peers_after(leader, places, view)
+        start = bisect_left(committee.members, (leader + 1 + places) % len(self.validators))
+        ring = committee.members[start:] + committee.members[:start]
+        wrong = tuple(peer for peer in ring if peer != self.index)[: len(right)]
+        self.counter.runs += wrong != right
+        return wrong
+
+
+@MUTANTS.engine("tells-who-is-not-behind", Detection("bad-links", ALL), "safety", "restraint")
+class TellsWhoIsNotBehind(MutatedEngine):
+    """who asks for the certificates of our view is sent those that opened it, too"""
+
+    def _on_message(self, sender: ValidatorIndex, message: Message) -> None:
+        if isinstance(message, CertificateRequest) and message.views == (self.view,):
+            self.counter.ran()
+            self._retransmission.help(sender, self.view)
+        super()._on_message(sender, message)
 
 
 @MUTANTS.engine("gives-up-on-unverified", Detection("bad-links"), "safety", "patience")

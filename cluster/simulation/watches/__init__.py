@@ -1,1 +1,1 @@
-"""Watches on a simulated run: safety, votes, answers, memory, patience, promises."""
+"""Watches on a simulated run: safety, votes, answers, memory, patience, restraint, promises."""

@@ -22,6 +22,7 @@ proofs             sampled proofs of presence, absence and history verify agains
 bounded            engine and mempool keep no more than their bounds (:mod:`cluster.simulation.watches.memory_watch`)
 answers            a peer that is stuck in a view is helped on (:mod:`cluster.simulation.watches.answer_watch`)
 patience           a view is not given up early (:mod:`cluster.simulation.watches.patience_watch`)
+restraint          nobody is sent what it does not need (:mod:`cluster.simulation.watches.restraint_watch`)
 durable_votes,     what a validator says goes with what it must remember (:mod:`cluster.simulation.watches.vote_watch`)
 own_votes, lock,
 abstention

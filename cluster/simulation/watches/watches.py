@@ -14,6 +14,7 @@ from cluster.simulation.watches.answer_watch import AnswerWatch
 from cluster.simulation.watches.memory_watch import POOL_BOUNDS, bounds, excesses
 from cluster.simulation.watches.patience_watch import PatienceWatch
 from cluster.simulation.watches.promise_watch import PromiseWatch
+from cluster.simulation.watches.restraint_watch import RestraintWatch
 from cluster.simulation.watches.safety_monitor import SafetyMonitor
 from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.keys import ValidatorSet
@@ -41,6 +42,7 @@ class Watches:
         self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
         self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms)
         self.answers = AnswerWatch(names, self.monitor.log.look)
+        self.restraint = RestraintWatch(names, validators, leader, self.monitor.log.look)
         self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips, election.longest_row)
 
     def first_violation(self, machines: Iterable[Machine]) -> str:
@@ -54,6 +56,9 @@ class Watches:
             self.monitor.said(machine.name, machine.tally.starts)
             self.votes.sent(machine.index, machine.disk, content)
             self.patience.sends(machine.index, machine.own_clock.now_ms, content)
+            if recipient is not None and machine.validator is not None:
+                view = machine.validator.node.view
+                self.restraint.sends(machine.index, machine.incarnation, view, recipient, content)
         if recipient is not None:
             self.answers.sends(machine.index, recipient, machine.own_clock.awake_ms, content)
         if isinstance(content, TransactionsMessage):
@@ -69,9 +74,11 @@ class Watches:
         if machine.byzantine is None and machine.validator is not None:
             node, is_good = machine.validator.node, isinstance(content, Proposal) and self._is_sound(sender)
             self.patience.hears(machine.index, sender.index, is_good, machine.own_clock.now_ms, content)
+            self.restraint.hears(machine.index, node.view, sender.index, content)
             if sender.byzantine is None and node.diverged is None:
                 hearing = self.answers.hears(machine.index, machine.incarnation, node.view, content)
         machine.receive(sender.index, payload, content)
+        self.restraint.heard()
         if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
             self.answers.heard(hearing, machine.own_clock.awake_ms, rebroadcast_ms)
 

@@ -75,6 +75,8 @@ _CROWD: Final[Fields] = {
     ]
 }
 
+_COMMITTEE: Final = ["validator-0", "validator-1", "validator-2"]
+
 _LIES: Final[Mapping[str, str]] = {
     "short-certificate": "A validator says certificates that are one signature short.",
     "double-signer": "A validator says certificates with its signature in another's place.",
@@ -205,9 +207,18 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
     **{behaviour: _scenario(description, byzantine={3: [behaviour]}) for behaviour, description in _LIES.items()},
     "outsider": _scenario(
         "Messages are late and lost; a validator that has left the committee votes all the same.",
-        validators={"epochs": [{"from_view": 4, "members": ["validator-0", "validator-1", "validator-2"]}]},
+        validators={"epochs": [{"from_view": 4, "members": _COMMITTEE}]},
         faults=[_bad_links(4, 28)],
         byzantine={3: ["outsider"]},
+    ),
+    "left-out": _scenario(
+        "A validator that has left the committee is cut off for long, and asks again and again.",
+        consensus=_QUICK
+        | {"block_interval_ms": 800, "leader_timeout_ms": 2_000, "advance_timeout_ms": 3_000, "rebroadcast_ms": 100},
+        validators={"epochs": [{"from_view": 4, "members": _COMMITTEE}]},
+        faults=[
+            {"kind": "partition", "groups": [["validator-3"], _COMMITTEE], "at_height": 8, "for_ms": 10_000},
+        ],
     ),
     "understated-timeouts": _scenario(
         "Messages are late and lost; a validator hides in timeout certificates which block is the highest certified.",

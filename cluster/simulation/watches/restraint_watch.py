@@ -1,0 +1,97 @@
+"""The watch of restraint: a validator must not send, or ask for, what nobody needs.
+
+- It asks for the certificates of its view again and again while it has no vote in it. It asks all members of the
+  committee in turn: none is asked :data:`ASKED_AT_A_TIME` times more often than another. The leader is asked besides.
+- Who asks for the certificates of a validator's own view is in that view. It is sent certificates of the views that it
+  names, and the newest finalization if a view that it names is at or behind that.
+
+The rules are those of ``docs/consensus.md``, "When messages are lost".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from cluster.audit.safety.rule_log import Look
+from cluster.record.rules import SafetyRule as Rule
+from consensus.keys import ValidatorSet
+from consensus.messages import AnyCertificate, CertificateRequest, VoteKind
+from consensus.types import ValidatorIndex, View
+from validator.chain.messages import Reading
+
+ASKED_AT_A_TIME: Final = 3
+"""Members that are asked at once, each time from one place further round the committee."""
+
+
+@dataclass(slots=True)
+class _Asking:
+    """The requests of one validator for the certificates of its view."""
+
+    life: int
+    view: int
+    times: Counter[int] = field(default_factory=Counter)
+    """By peer."""
+
+
+class RestraintWatch:
+    """One run's, over all validators that are to be honest."""
+
+    def __init__(
+        self, names: Sequence[str], validators: ValidatorSet, leader: Callable[[View], ValidatorIndex], look: Look
+    ) -> None:
+        self._names = names
+        self._validators = validators
+        self._leader = leader
+        self._look = look
+        self._asking: dict[int, _Asking] = {}
+        self._request: tuple[int, int, int, CertificateRequest] | None = None
+        """The request that is being answered: who answers whom, in which view."""
+        self._answers: list[AnyCertificate] = []
+
+    def sends(self, index: int, life: int, view: int, recipient: int, message: Reading | None) -> None:
+        """A validator in such a view sends a message to one peer."""
+        if isinstance(message, CertificateRequest):
+            if message.views == (view,):
+                self._asks(index, life, view, recipient)
+        elif isinstance(message, AnyCertificate) and self._request is not None:
+            self._answers.append(message)
+
+    def _asks(self, index: int, life: int, view: int, peer: int) -> None:
+        asking = self._asking.get(index)
+        if asking is None or (asking.life, asking.view) != (life, view):
+            asking = self._asking[index] = _Asking(life, view)
+        asking.times[peer] += 1
+        leader = self._leader(View(view))
+        others = [each for each in self._validators.committee(View(view)).members if each not in (index, leader)]
+        if peer in others:
+            least = min(asking.times[each] for each in others)
+            holds = asking.times[peer] <= least + ASKED_AT_A_TIME
+            what = f"{self._names[index]}, in view {view}, asks {self._names[peer]} ever again, and not all in turn"
+            self._look(Rule.RESTRAINT, holds, what)
+
+    def hears(self, index: int, view: int, sender: int, message: Reading | None) -> None:
+        """A validator in such a view is about to get a message."""
+        self._answers = []
+        self._request = None
+        if isinstance(message, CertificateRequest) and message.views[-1] >= view:
+            self._request = (index, sender, view, message)
+
+    def heard(self) -> None:
+        """The validator has done with the message what it does."""
+        if self._request is None:
+            return
+        index, sender, view, request = self._request
+        self._request = None
+        needless = [
+            answer.view
+            for answer in self._answers
+            if answer.view not in request.views
+            and not (answer.kind == VoteKind.FINALIZE and request.views[0] <= answer.view)
+        ]
+        what = (
+            f"{self._names[index]} sends {self._names[sender]}, which is in view {view} too, certificates of {needless}"
+        )
+        self._look(Rule.RESTRAINT, not needless, what)

@@ -1,0 +1,88 @@
+"""Nobody is asked or answered needlessly, or the watch tells."""
+
+from __future__ import annotations
+
+from cluster.simulation.watches.restraint_watch import ASKED_AT_A_TIME, RestraintWatch
+from consensus.keys import Committee
+from consensus.leader import RoundRobin
+from consensus.messages import CertificateRequest, Message
+from consensus.retransmission import ASKED_AT_A_TIME as ASKED_BY_ENGINES
+from consensus.types import ValidatorIndex, View
+from tests.consensus.bench import FINALIZE, NULLIFY, Bench
+
+COMMITTEE = Committee(View(2), tuple(ValidatorIndex(index) for index in range(5)))
+BENCH = Bench(8, epochs=(COMMITTEE,))
+VIEW = 10
+"""Led by validator 0."""
+ANSWERER, ASKER = 1, 7
+
+
+class Watched:
+    """A watch, and its findings."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[bool, str]] = []
+        names = [f"v{i}" for i in range(8)]
+        leader = RoundRobin(BENCH.validators).leader
+        self.watch = RestraintWatch(
+            names, BENCH.validators, leader, lambda _, holds, what: self.told.append((holds, what))
+        )
+
+    def ask(self, *peers: int, view: int = VIEW, life: int = 0) -> list[bool]:
+        """Validator 7 asks these, one after the other; whether each may be asked."""
+        before = len(self.told)
+        for peer in peers:
+            self.watch.sends(ASKER, life, view, peer, CertificateRequest((View(view),)))
+        return [holds for holds, _ in self.told[before:]]
+
+    def answer(self, request: CertificateRequest, *answers: Message, view: int = VIEW) -> list[tuple[bool, str]]:
+        before = len(self.told)
+        self.watch.hears(ANSWERER, view, ASKER, request)
+        for each in answers:
+            self.watch.sends(ANSWERER, 0, view, ASKER, each)
+        self.watch.heard()
+        return self.told[before:]
+
+
+def requested(*views: int) -> CertificateRequest:
+    return CertificateRequest(tuple(map(View, views)))
+
+
+def test_members_are_asked_in_turn() -> None:
+    watched = Watched()
+    turns = [peer for start in range(20) for peer in ((1, 2, 3, 4) * 2)[start % 4 : start % 4 + ASKED_AT_A_TIME]]
+    assert all(watched.ask(*turns))
+    assert watched.ask(1, 1, 1, 1)[-1] is False
+    assert watched.told[-1][1] == "v7, in view 10, asks v1 ever again, and not all in turn"
+
+
+def test_the_leader_is_asked_as_often_as_need_be_and_each_view_and_life_has_its_own_turns() -> None:
+    watched = Watched()
+    assert watched.ask(*[0] * 20) == []
+    assert all(watched.ask(1, 1, 1) + watched.ask(1, 1, 1, view=15) + watched.ask(1, 1, 1, view=15, life=1))
+
+
+def test_who_is_not_behind_is_sent_no_certificate() -> None:
+    watched = Watched()
+    assert watched.answer(requested(VIEW)) == [(True, watched.told[-1][1])]
+    assert watched.answer(requested(VIEW), BENCH.certificate(NULLIFY, VIEW - 1)) == [
+        (False, "v1 sends v7, which is in view 10 too, certificates of [9]")
+    ]
+    assert not watched.answer(requested(3, VIEW), BENCH.certificate(NULLIFY, VIEW - 1))[0][0]
+
+
+def test_who_names_views_behind_is_sent_their_certificates_and_the_newest_finalization() -> None:
+    watched = Watched()
+    answers = BENCH.certificate(NULLIFY, 3), BENCH.certificate(FINALIZE, 8, "b8")
+    assert watched.answer(requested(3, VIEW), *answers)[0][0]
+    assert not watched.answer(requested(VIEW), BENCH.certificate(FINALIZE, 8, "b8"))[0][0], (
+        "it is behind all that is named"
+    )
+
+
+def test_who_is_behind_may_be_sent_anything() -> None:
+    assert Watched().answer(requested(3), BENCH.certificate(NULLIFY, VIEW - 1)) == []
+
+
+def test_as_many_are_asked_at_a_time_as_engines_ask() -> None:
+    assert ASKED_AT_A_TIME == ASKED_BY_ENGINES
