@@ -12,9 +12,14 @@ from typing import Final
 from consensus.certificates import CertificateStore, verify_certificate, verify_timeout_certificate
 from consensus.interface import BAD_CERTIFICATE, BAD_SIGNATURE, CONFLICT, DUPLICATE, FLOOD, Effect, Rejected, Report
 from consensus.leader import Member
-from consensus.messages import AnyCertificate, Certificate, Vote, VoteKind, conflict, verify_vote
+from consensus.messages import MAX_VALIDATORS, AnyCertificate, Certificate, Vote, VoteKind, conflict, verify_vote
 from consensus.tally import Round, Rounds
-from consensus.types import ValidatorIndex
+from consensus.types import ValidatorIndex, View
+
+DISTRUSTED_VIEWS: Final = 64
+"""Views in which no certificate of a peer is looked at, after one that did not hold."""
+MAX_FORGERS: Final = 2 * MAX_VALIDATORS
+"""Peers, observers included, that are remembered for that; beyond it, the one that forged first is forgotten."""
 
 _CONTRADICTED_ACROSS_VIEWS: Final = {VoteKind.FINALIZE: VoteKind.TIMEOUT, VoteKind.TIMEOUT: VoteKind.FINALIZE}
 
@@ -28,13 +33,8 @@ class Accountability:
         self._rounds = rounds
         self._effects = effects
         self._has_timeouts = VoteKind.TIMEOUT in certificates.kinds
-        self._forgers: set[ValidatorIndex] = set()
-        """Peers whose certificates are dropped until the next tick: one did not hold, and a bad one with all but one
-        good signature costs as much as a good one."""
-
-    def renew(self) -> None:
-        """A tick: certificates of every peer are looked at again."""
-        self._forgers.clear()
+        self._forgers: dict[ValidatorIndex, View] = {}
+        """Peers that sent a certificate that does not hold, by our view at that time; the newest last."""
 
     def admit(self, round_: Round, vote: Vote, *, checked: bool | None = None) -> bool:
         """Keep a vote unless its signer has another of its kind; report contradictions. Whether it is to be counted.
@@ -108,18 +108,27 @@ class Accountability:
     def believes(self, sender: ValidatorIndex, certificate: AnyCertificate) -> bool:
         """Whether a certificate that a peer sent holds; if so, its signers' votes are compared with those kept.
 
-        After one that does not hold, no other of that peer is looked at before the next tick: honest peers pass on
-        none that they have not checked themselves.
+        After one that does not hold, no other of that peer is looked at for :data:`DISTRUSTED_VIEWS`: a bad one with
+        all but one good signature costs as much as a good one, and honest peers pass on none that they have not checked
+        themselves.
         """
-        if sender in self._forgers:
+        forged_in = self._forgers.get(sender)
+        if forged_in is not None and self._certificates.view < forged_in + DISTRUSTED_VIEWS:
             self._reject(sender, FLOOD)
             return False
         if not self.holds(certificate):
-            self._forgers.add(sender)
+            self._distrust(sender)
             self._reject(sender, BAD_CERTIFICATE)
             return False
         self.compare(certificate.votes())
         return True
+
+    def _distrust(self, forger: ValidatorIndex) -> None:
+        """Remember a forger."""
+        self._forgers.pop(forger, None)
+        if len(self._forgers) >= MAX_FORGERS:
+            del self._forgers[next(iter(self._forgers))]
+        self._forgers[forger] = self._certificates.view
 
     def holds(self, certificate: AnyCertificate) -> bool:
         """Whether a quorum signed; signatures that the round found good are not checked again."""

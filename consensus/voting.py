@@ -290,7 +290,6 @@ class VotingEngine(ABC):
             case TimerKind.ADVANCE:
                 self._give_up(round_)
             case TimerKind.REBROADCAST:
-                self._accountability.renew()
                 self._retransmission.renew()
                 tick_ms = self._config.rebroadcast_ms
                 ticks = -(-self._pacing.factor * self._config.leader_timeout_ms // tick_ms)  # rounded up
@@ -482,7 +481,6 @@ class VotingEngine(ABC):
             if left.view < view:
                 left.proposal = None
         self.certificates.view = view
-        self._accountability.renew()
         self._retransmission.enter_view()
         self._pacing.repetition.enter_view()
         self._prune()

@@ -364,8 +364,8 @@ class Simulation:
                 self._note_proposal(index, job)
                 if isinstance(job, Build):
                     watches.promises.builds(index, machine.incarnation, job.view)
-            case PeerFault(reason="invalid_block"):
-                watches.patience.rejects(index)
+            case PeerFault(peer, reason):
+                watches.blames(machine, peer, reason)
             case Reply(request, results):
                 self._load.on_reply(machine, request, results, watches.promises)
             case TransactionDropped(transaction_hash=digest, reason=reason):

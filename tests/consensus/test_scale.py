@@ -6,13 +6,14 @@ from collections import Counter
 
 import pytest
 
+from consensus.evidence import DISTRUSTED_VIEWS
 from consensus.hotstuff import HotStuff
 from consensus.interface import Effect, SendTo, TimerKind, VotingConfig
 from consensus.keys import Committee
 from consensus.messages import AnyCertificate, encode
 from consensus.simplex import Simplex
-from consensus.types import ValidatorIndex, View
-from tests.consensus.bench import Bench, of
+from consensus.types import ValidatorIndex, View, fault_bound
+from tests.consensus.bench import NOTARIZE, Bench, CountingScheme, of, resigned
 from tests.consensus.network import Faults, Host, MakeEngine, Network
 
 # --- a leader that is stuck in its view -------------------------------------------------------------------------------
@@ -89,3 +90,27 @@ def needless_bytes(count: int, ticks: int) -> int:
 
 def test_validators_that_wait_for_a_slow_leader_send_each_other_no_certificates() -> None:
     assert needless_bytes(16, 4) == 0
+
+
+# --- forgers ----------------------------------------------------------------------------------------------------------
+
+
+def checks_a_view(count: int, views: int) -> float:
+    """Signatures that a validator checks in a view if each faulty peer sends it a certificate that is good but for the
+    last signature, and an honest one a good certificate."""
+    scheme = CountingScheme()
+    bench = Bench(count, scheme=scheme)
+    forgers = fault_bound(count)
+    for view in range(1, views + 1):
+        good = bench.certificate(NOTARIZE, view, f"b{view}")
+        bad = resigned(good, {**good.signed, max(good.signed): b"\0" * 64})
+        for forger in range(1, forgers + 1):
+            bench.receive(forger, bad)
+        bench.receive(forgers + 1, good)
+    return scheme.checks / views
+
+
+def test_a_forgery_is_checked_once_in_many_views() -> None:
+    quorum, forgers = 11, 5
+    assert checks_a_view(16, 10) == quorum + forgers * quorum / 10
+    assert checks_a_view(16, 2 * DISTRUSTED_VIEWS) == quorum + forgers * quorum / DISTRUSTED_VIEWS

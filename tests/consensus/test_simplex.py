@@ -10,6 +10,7 @@ import pytest
 
 from consensus import evidence
 from consensus.certificates import verify_certificate
+from consensus.evidence import DISTRUSTED_VIEWS, MAX_FORGERS
 from consensus.interface import (
     BlockProposed,
     BlockVerified,
@@ -963,15 +964,14 @@ def test_certificates_that_do_not_count() -> None:
         (resigned(good, {**shortened(good, 2).signed, 9: good.signatures[-64:]}), "bad_certificate"),
         (replace(good, view=5), "bad_certificate"),
     ]
-    for bad, reason in planted:
-        assert reasons(bench.receive(2, bad)) == [(2, reason)]
+    for observer, (bad, reason) in enumerate(planted, 100):
+        assert reasons(bench.receive(observer, bad)) == [(observer, reason)]
         assert bench.engine.view == 4
-        bench.expire(REBROADCAST)
     bench.receive(2, good)
     assert bench.engine.view == 5
 
 
-def test_one_bad_certificate_is_all_that_a_peer_has_checked_between_two_ticks(
+def test_one_bad_certificate_is_all_that_a_peer_has_checked_in_many_views(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One with all but one good signature costs as much to check as a good one."""
@@ -985,13 +985,32 @@ def test_one_bad_certificate_is_all_that_a_peer_has_checked_between_two_ticks(
         return verify_certificate(*given)
 
     monkeypatch.setattr(evidence, "verify_certificate", count)
-    for _ in range(2):
-        assert [reasons(bench.receive(2, bad)) for _ in range(50)] == [[(2, "bad_certificate")], *[[(2, "flood")]] * 49]
-        bench.expire(REBROADCAST)
-    assert len(checked) == 2
     assert reasons(bench.receive(2, bad)) == [(2, "bad_certificate")]
-    assert not reasons(bench.receive(1, good)), "what others send is looked at"
-    assert reasons(bench.receive(2, bench.certificate(NULLIFY, 2))) == [], "a new view is a tick"
+    for view in range(2, 2 + DISTRUSTED_VIEWS):
+        bench.expire(REBROADCAST)
+        assert reasons(bench.receive(2, bad)) == reasons(bench.receive(2, good)) == [(2, "flood")]
+        assert not reasons(bench.receive(1, bench.certificate(NULLIFY, view - 1))), "what others send is looked at"
+    assert len(checked) == 1 + DISTRUSTED_VIEWS
+    assert not reasons(bench.receive(2, bench.certificate(NULLIFY, 1 + DISTRUSTED_VIEWS)))
+
+
+def test_a_forger_that_forges_again_is_distrusted_anew() -> None:
+    bench = Bench()
+    bad = shortened(bench.certificate(NOTARIZE, 200, "b"), 2)
+    for _ in range(2):
+        assert [reasons(bench.receive(2, bad)) for _ in range(2)] == [[(2, "bad_certificate")], [(2, "flood")]]
+        bench.advance_to(bench.engine.view + DISTRUSTED_VIEWS)
+
+
+def test_the_forgers_that_are_remembered_are_bounded() -> None:
+    bench = Bench()
+    bad = shortened(bench.certificate(NOTARIZE, 1, "b1"), 2)
+    for peer in range(MAX_FORGERS):
+        bench.feed(Received(ValidatorIndex(100 + peer), bad))
+    assert reasons(bench.receive(100, bad)) == [(100, "flood")]
+    assert reasons(bench.receive(3, bad)) == [(3, "bad_certificate")]
+    assert reasons(bench.receive(101, bad)) == [(101, "flood")]
+    assert reasons(bench.receive(100, bad)) == [(100, "bad_certificate")], "the first is forgotten"
 
 
 def test_requests_that_do_not_count() -> None:

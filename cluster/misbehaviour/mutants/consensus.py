@@ -257,6 +257,16 @@ class TellsWhoIsNotBehind(MutatedEngine):
         super()._on_message(sender, message)
 
 
+@MUTANTS.engine("forgives-forgers", Detection("forger", ALL), "safety", "restraint")
+class ForgivesForgers(MutatedEngine):
+    """certificates of a peer that forged one are looked at again in the next view"""
+
+    def _enter(self, view: View) -> None:
+        self.counter.runs += len(self._accountability._forgers)
+        self._accountability._forgers.clear()
+        super()._enter(view)
+
+
 @MUTANTS.engine("gives-up-on-unverified", Detection("bad-links"), "safety", "patience")
 class GivesUpOnUnverified(MutatedEngine):
     """the leader timer gives a view up whose proposal came and is not verified yet"""

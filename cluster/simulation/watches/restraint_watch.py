@@ -4,8 +4,9 @@
   committee in turn: none is asked :data:`ASKED_AT_A_TIME` times more often than another. The leader is asked besides.
 - Who asks for the certificates of a validator's own view is in that view. It is sent certificates of the views that it
   names, and the newest finalization if a view that it names is at or behind that.
+- After a certificate of a peer that does not hold, it looks at none of that peer for :data:`DISTRUSTED_VIEWS` views.
 
-The rules are those of ``docs/consensus.md``, "When messages are lost".
+The rules are those of ``docs/consensus.md``, "When messages are lost" and "Hostile input".
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from validator.chain.messages import Reading
 
 ASKED_AT_A_TIME: Final = 3
 """Members that are asked at once, each time from one place further round the committee."""
+DISTRUSTED_VIEWS: Final = 64
+"""Views after a forgery in which nothing of the forger is looked at."""
 
 
 @dataclass(slots=True)
@@ -50,6 +53,8 @@ class RestraintWatch:
         self._request: tuple[int, int, int, CertificateRequest] | None = None
         """The request that is being answered: who answers whom, in which view."""
         self._answers: list[AnyCertificate] = []
+        self._forged: dict[tuple[int, int], tuple[int, int]] = {}
+        """By validator and forger, in which life and view of the validator it found the last forgery."""
 
     def sends(self, index: int, life: int, view: int, recipient: int, message: Reading | None) -> None:
         """A validator in such a view sends a message to one peer."""
@@ -95,3 +100,11 @@ class RestraintWatch:
             f"{self._names[index]} sends {self._names[sender]}, which is in view {view} too, certificates of {needless}"
         )
         self._look(Rule.RESTRAINT, not needless, what)
+
+    def finds_forged(self, index: int, life: int, view: int, forger: int) -> None:
+        """A validator in such a view found that a peer's certificate does not hold."""
+        last_life, last_view = self._forged.get((index, forger), (life, view - DISTRUSTED_VIEWS))
+        self._forged[index, forger] = life, view
+        holds = life != last_life or view >= last_view + DISTRUSTED_VIEWS
+        forged = f"certificates of {self._names[forger]} that do not hold"
+        self._look(Rule.RESTRAINT, holds, f"{self._names[index]} checks {forged} in views {last_view} and {view}")

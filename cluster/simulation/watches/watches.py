@@ -17,6 +17,7 @@ from cluster.simulation.watches.promise_watch import PromiseWatch
 from cluster.simulation.watches.restraint_watch import RestraintWatch
 from cluster.simulation.watches.safety_monitor import SafetyMonitor
 from cluster.simulation.watches.vote_watch import VoteWatch
+from consensus.interface import BAD_CERTIFICATE
 from consensus.keys import ValidatorSet
 from consensus.leader import ELECTIONS
 from consensus.messages import AnyCertificate, Proposal
@@ -92,6 +93,13 @@ class Watches:
         if machine.byzantine is None:
             self.monitor.certified(machine.name, certificate)
             self.patience.certified(machine.index, certificate.kind, certificate.view)
+
+    def blames(self, machine: Machine, peer: int, reason: str) -> None:
+        """A machine's validator found that a peer sent what no honest peer sends."""
+        if reason == "invalid_block":
+            self.patience.rejects(machine.index)
+        elif reason == BAD_CERTIFICATE and machine.byzantine is None and machine.validator is not None:
+            self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer)
 
     def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
         """A machine's validator, one of ``count``, enters a view."""

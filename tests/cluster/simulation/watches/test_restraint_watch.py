@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.simulation.watches.restraint_watch import ASKED_AT_A_TIME, RestraintWatch
+from cluster.simulation.watches.restraint_watch import ASKED_AT_A_TIME, DISTRUSTED_VIEWS, RestraintWatch
+from consensus.evidence import DISTRUSTED_VIEWS as DISTRUSTED_BY_ENGINES
 from consensus.keys import Committee
 from consensus.leader import RoundRobin
 from consensus.messages import CertificateRequest, Message
@@ -84,5 +85,15 @@ def test_who_is_behind_may_be_sent_anything() -> None:
     assert Watched().answer(requested(3), BENCH.certificate(NULLIFY, VIEW - 1)) == []
 
 
-def test_as_many_are_asked_at_a_time_as_engines_ask() -> None:
-    assert ASKED_AT_A_TIME == ASKED_BY_ENGINES
+def test_a_forger_is_looked_at_once_in_many_views_of_a_life() -> None:
+    watched = Watched()
+    for life, view in ((0, 5), (0, 5 + DISTRUSTED_VIEWS), (1, 6 + DISTRUSTED_VIEWS)):
+        watched.watch.finds_forged(1, life, view, 2)
+    watched.watch.finds_forged(1, 1, 6 + DISTRUSTED_VIEWS, 3)
+    assert [holds for holds, _ in watched.told] == [True] * 4
+    watched.watch.finds_forged(1, 1, 5 + 2 * DISTRUSTED_VIEWS, 2)
+    assert watched.told[-1] == (False, "v1 checks certificates of v2 that do not hold in views 70 and 133")
+
+
+def test_the_numbers_are_the_engines() -> None:
+    assert (ASKED_AT_A_TIME, DISTRUSTED_VIEWS) == (ASKED_BY_ENGINES, DISTRUSTED_BY_ENGINES)
