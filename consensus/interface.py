@@ -48,6 +48,9 @@ class TimerKind(Enum):
     """A certificate that ends the view."""
     REBROADCAST = "rebroadcast"
     """The end of the view; until then our messages are repeated."""
+    ALLOWANCE = "allowance"
+    """Nothing: it ticks every ``rebroadcast_ms`` whatever the views do, and is always of view 0. With each tick peers
+    may be answered anew."""
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -110,7 +113,8 @@ class SendTo(msgspec.Struct, frozen=True):
 
 
 class StartTimer(msgspec.Struct, frozen=True):
-    """Start, or restart, the timer ``(kind, view)``. Timers of earlier views need no cancelling: they are ignored."""
+    """Start, or restart, the timer ``(kind, view)``. Timers of earlier views need no cancelling: they are ignored, but
+    for that of the allowance."""
 
     kind: TimerKind
     view: View

@@ -10,8 +10,9 @@
    views behind, comes from a peer that is stuck: answer with the certificates of that view, the one that opened our
    view, and the newest finalization. One jump brings the peer level.
 10. **Requests** are answered from retained certificates, and by the one that opened our view if they name only views
-    behind it: who asks for our view is in it. No certificate goes to the same peer twice before our view
-    changes or our rebroadcast timer expires, and no more than ``MAX_ANSWERS_PER_PEER`` of them.
+    behind it: who asks for our view is in it. No certificate goes to the same peer twice between two ticks of the
+    allowance timer, and answers, helping ones too, take from the peer's allowance
+    (:class:`consensus.allowance.Allowances`).
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from consensus.allowance import Allowances
 from consensus.certificates import CertificateStore
 from consensus.interface import FLOOD, MALFORMED, OWN_KEY, Broadcast, Effect, Rejected, SendTo
 from consensus.journal import VoteJournal
 from consensus.leader import Member
 from consensus.messages import (
+    MAX_REQUESTED_VIEWS,
     MAX_VALIDATORS,
+    SIGNATURE_BYTES,
     AnyCertificate,
     CertificateRequest,
     Message,
@@ -32,18 +36,21 @@ from consensus.messages import (
     Timeout,
     Vote,
     VoteKind,
+    encode,
     is_well_formed,
 )
 from consensus.tally import Round, Rounds
 from consensus.types import ValidatorIndex, View
 
-MAX_ANSWERS_PER_PEER: Final = 256
-"""Certificates sent to one peer between two ticks (a change of view, or the rebroadcast timer)."""
+BURST_CERTIFICATES: Final = MAX_REQUESTED_VIEWS
+"""Certificates that a peer may be sent at once: the answer to the largest request."""
+TICK_CERTIFICATES: Final = 8
+"""Certificates that each tick adds: twice as many as bring a peer level that is stuck."""
 ASKED_AT_A_TIME: Final = 3
 """Peers that a validator without a vote in its view asks at a tick. Each may answer with certificates that are as long
 as a quorum of signatures, so all peers at once would be a flood if views are slow."""
 MAX_ANSWERED_PEERS: Final = 2 * MAX_VALIDATORS
-"""Peers, observers included, that are answered between two ticks."""
+"""Peers, observers included, whose allowances are not full."""
 
 
 class Retransmission:
@@ -69,19 +76,22 @@ class Retransmission:
         """Rebroadcasts in this view."""
         self.announced: set[tuple[VoteKind, View]] = set()
         """Certificates of late views that we broadcast when we made them."""
-        self._answered: dict[ValidatorIndex, set[tuple[VoteKind, View]]] = {}
+        size = certificate_bytes(len(member.validators))
+        self._allowances = Allowances(BURST_CERTIFICATES * size, TICK_CERTIFICATES * size, MAX_ANSWERED_PEERS)
+        self._answered: set[tuple[ValidatorIndex, VoteKind, View]] = set()
+        """Certificates that peers were sent since the last tick of the allowance."""
         self._reproposed: set[ValidatorIndex] = set()
         """Members that were sent our proposal again within the leader timeout."""
 
     def enter_view(self) -> None:
-        """The view changed: that is a tick, too."""
+        """The view changed."""
         self._attempt = 0
         self._reproposed.clear()
-        self.renew()
 
-    def renew(self) -> None:
-        """A tick: every peer may be answered anew."""
+    def tick(self) -> None:
+        """A tick of the allowance: every peer may be answered anew."""
         self._answered.clear()
+        self._allowances.tick()
 
     def renew_proposals(self) -> None:
         """A leader timeout passed: members may be sent our proposal again."""
@@ -177,19 +187,21 @@ class Retransmission:
                 self._propose_again(self._rounds[known.view], sender)
 
     def _answer(self, peer: ValidatorIndex, certificates: Sequence[AnyCertificate]) -> None:
-        """Send certificates within the bounds, none twice to one peer between two ticks."""
-        if peer not in self._answered and len(self._answered) >= MAX_ANSWERED_PEERS:
-            self._effects.append(Rejected(peer, FLOOD))
-            return
-        answered = self._answered.setdefault(peer, set())
+        """Send certificates as far as the peer's allowance goes, none twice between two ticks."""
         for certificate in certificates:
-            if (certificate.kind, certificate.view) in answered:
+            name = peer, certificate.kind, certificate.view
+            if name in self._answered:
                 continue
-            if len(answered) >= MAX_ANSWERS_PER_PEER:
+            if not self._allowances.take(peer, len(encode(certificate))):
                 self._effects.append(Rejected(peer, FLOOD))
                 return
-            answered.add((certificate.kind, certificate.view))
+            self._answered.add(name)
             self._effects.append(SendTo(peer, certificate))
+
+
+def certificate_bytes(validators: int) -> int:
+    """About the size of the largest certificate among so many validators; a timeout certificate may have twice that."""
+    return SIGNATURE_BYTES * (validators + 1)
 
 
 def distinct(*certificates: AnyCertificate | None) -> list[AnyCertificate]:

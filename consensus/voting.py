@@ -258,6 +258,7 @@ class VotingEngine(ABC):
                     self._effects.append(Notarized(certificate))
                 else:
                     self._effects.append(Nullified(certificate))
+        self._effects.append(allowance_timer(self._config))
         self._enter(known.view)
         self._proceed(self._rounds[known.view])
         for vote in [vote for round_ in self._rounds.values() for vote in round_.own.values()]:
@@ -280,6 +281,9 @@ class VotingEngine(ABC):
                 self._on_timeout(sender, message)
 
     def _on_timer(self, kind: TimerKind, view: View) -> None:
+        if kind is TimerKind.ALLOWANCE:
+            self._retransmission.tick()
+            self._effects.append(allowance_timer(self._config))
         if view != self.certificates.view:
             return
         round_ = self._rounds[view]
@@ -290,7 +294,6 @@ class VotingEngine(ABC):
             case TimerKind.ADVANCE:
                 self._give_up(round_)
             case TimerKind.REBROADCAST:
-                self._retransmission.renew()
                 tick_ms = self._config.rebroadcast_ms
                 ticks = -(-self._pacing.factor * self._config.leader_timeout_ms // tick_ms)  # rounded up
                 if self._pacing.repetition.tick(ticks):
@@ -514,6 +517,11 @@ class VotingEngine(ABC):
                 self._journal.own[vote.view] = round_.own
                 round_.tally.add(vote, checked=True)
         self._prune()
+
+
+def allowance_timer(config: VotingConfig) -> StartTimer:
+    """The next tick of the allowance."""
+    return StartTimer(TimerKind.ALLOWANCE, GENESIS_VIEW, config.rebroadcast_ms)
 
 
 def to_request(missing: list[View]) -> tuple[View, ...]:

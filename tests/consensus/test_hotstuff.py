@@ -63,7 +63,7 @@ from tests.consensus.bench import (
     shortened,
 )
 
-LEADER, ADVANCE, REBROADCAST = TimerKind.LEADER, TimerKind.ADVANCE, TimerKind.REBROADCAST
+LEADER, ADVANCE, REBROADCAST, ALLOWANCE = TimerKind
 
 
 def peer(index: int) -> ValidatorIndex:
@@ -89,6 +89,7 @@ def test_a_view_begins_with_three_timers() -> None:
     bench = HotStuffBench(config=VotingConfig(leader_timeout_ms=11, advance_timeout_ms=22, rebroadcast_ms=33))
     assert of(ViewEntered, bench.effects) == [ViewEntered(View(1), peer(1))]
     assert [(timer.kind, timer.delay_ms) for timer in of(StartTimer, bench.effects)] == [
+        (ALLOWANCE, 33),
         (LEADER, 11),
         (ADVANCE, 22),
         (REBROADCAST, 33),

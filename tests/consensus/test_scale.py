@@ -10,10 +10,11 @@ from consensus.evidence import DISTRUSTED_VIEWS
 from consensus.hotstuff import HotStuff
 from consensus.interface import Effect, SendTo, TimerKind, VotingConfig
 from consensus.keys import Committee
-from consensus.messages import AnyCertificate, encode
+from consensus.messages import MAX_REQUESTED_VIEWS, AnyCertificate, CertificateRequest, encode
+from consensus.retransmission import BURST_CERTIFICATES, TICK_CERTIFICATES, certificate_bytes
 from consensus.simplex import Simplex
-from consensus.types import ValidatorIndex, View, fault_bound
-from tests.consensus.bench import NOTARIZE, Bench, CountingScheme, of, resigned
+from consensus.types import GENESIS_VIEW, ValidatorIndex, View, fault_bound
+from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, CountingScheme, of, resigned
 from tests.consensus.network import Faults, Host, MakeEngine, Network
 
 # --- a leader that is stuck in its view -------------------------------------------------------------------------------
@@ -114,3 +115,26 @@ def test_a_forgery_is_checked_once_in_many_views() -> None:
     quorum, forgers = 11, 5
     assert checks_a_view(16, 10) == quorum + forgers * quorum / 10
     assert checks_a_view(16, 2 * DISTRUSTED_VIEWS) == quorum + forgers * quorum / DISTRUSTED_VIEWS
+
+
+# --- who asks for much ------------------------------------------------------------------------------------------------
+
+
+def given_bytes(count: int, views: int, views_a_tick: int) -> int:
+    """Bytes of the certificates that a peer gets that asks for those of 64 views, in each of so many views."""
+    bench, given = Bench(count), 0
+    for view in range(1, MAX_REQUESTED_VIEWS + views + 1):
+        bench.receive(1, bench.certificate(FINALIZE, view, f"b{view}"))
+        if view > MAX_REQUESTED_VIEWS:
+            asked = tuple(View(each) for each in range(view - MAX_REQUESTED_VIEWS + 1, view + 1))
+            answers = of(SendTo, bench.receive(2, CertificateRequest(asked)))
+            given += sum(len(encode(answer.message)) for answer in answers)
+        if view % views_a_tick == 0:
+            bench.expire(TimerKind.ALLOWANCE, GENESIS_VIEW)
+    return given
+
+
+def test_what_a_peer_gets_is_bounded_by_time_and_not_by_views() -> None:
+    burst, tick = BURST_CERTIFICATES * certificate_bytes(16), TICK_CERTIFICATES * certificate_bytes(16)
+    assert given_bytes(16, 40, 2) <= burst + 20 * tick + certificate_bytes(16)
+    assert given_bytes(16, 40, 10) <= burst + 4 * tick + certificate_bytes(16)

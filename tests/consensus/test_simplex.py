@@ -46,9 +46,10 @@ from consensus.messages import (
     Proposal,
     Vote,
     VoteKind,
+    encode,
     verify_evidence,
 )
-from consensus.retransmission import MAX_ANSWERED_PEERS, MAX_ANSWERS_PER_PEER
+from consensus.retransmission import BURST_CERTIFICATES, MAX_ANSWERED_PEERS, TICK_CERTIFICATES, certificate_bytes
 from consensus.simplex import Simplex
 from consensus.types import GENESIS_VIEW, ConsensusError, Digest, Token, ValidatorIndex, View
 from consensus.voting import VotingEngine
@@ -67,7 +68,7 @@ from tests.consensus.bench import (
     shortened,
 )
 
-LEADER, ADVANCE, REBROADCAST = TimerKind.LEADER, TimerKind.ADVANCE, TimerKind.REBROADCAST
+LEADER, ADVANCE, REBROADCAST, ALLOWANCE = TimerKind
 
 
 def notarize_first_block(bench: Bench) -> None:
@@ -82,7 +83,9 @@ def notarize_first_block(bench: Bench) -> None:
 def test_a_view_begins_with_three_timers() -> None:
     bench = Bench(config=VotingConfig(leader_timeout_ms=11, advance_timeout_ms=22, rebroadcast_ms=33))
     assert of(ViewEntered, bench.effects) == [ViewEntered(View(1), ValidatorIndex(1))]
-    assert of(StartTimer, bench.effects) == [
+    allowance, *timers = of(StartTimer, bench.effects)
+    assert allowance == StartTimer(ALLOWANCE, GENESIS_VIEW, 33)
+    assert timers == [
         StartTimer(LEADER, View(1), 11),
         StartTimer(ADVANCE, View(1), 22),
         StartTimer(REBROADCAST, View(1), 33),
@@ -431,7 +434,7 @@ def test_timers_of_other_views_are_ignored() -> None:
     bench = Bench()
     bench.advance_to(3)
     for view in (0, 1, 2, 4):
-        for kind in TimerKind:
+        for kind in (LEADER, ADVANCE, REBROADCAST):
             assert bench.expire(kind, view) == []
 
 
@@ -777,10 +780,12 @@ def test_help_is_limited_per_peer_and_view_until_a_tick() -> None:
     assert len(of(SendTo, bench.receive(2, vote))) == 2
     assert not of(SendTo, bench.receive(2, vote)), "already answered"
     assert len(of(SendTo, bench.receive(3, bench.vote(3, NULLIFY, 1)))) == 2, "another peer has its own"
-    bench.expire(REBROADCAST)
+    bench.expire(ALLOWANCE)
     assert len(of(SendTo, bench.receive(2, vote))) == 2
     bench.advance_to(5)
-    assert len(of(SendTo, bench.receive(2, vote))) == 2
+    assert of(SendTo, bench.receive(2, vote)) == [SendTo(ValidatorIndex(2), bench.certificate(NULLIFY, 4))]
+    bench.expire(REBROADCAST)
+    assert not of(SendTo, bench.receive(2, vote)), "the timers of a view are no tick of the allowance"
 
 
 def test_requests_are_answered_from_what_is_kept() -> None:
@@ -797,18 +802,41 @@ def test_requests_are_answered_from_what_is_kept() -> None:
     assert [effect.message for effect in of(SendTo, effects)] == [bench.certificate(FINALIZE, 1, "b1")]
 
 
-def test_answers_to_one_peer_are_bounded() -> None:
+def test_answers_to_one_peer_are_bounded_over_time_and_not_by_views() -> None:
     bench = Bench()
-    last = MAX_ANSWERS_PER_PEER + 50
+    last = 3 * MAX_REQUESTED_VIEWS
     bench.receive(1, *(bench.certificate(NULLIFY, view) for view in range(1, last)))
-    sent, rejected = 0, []
-    for first in range(1, last, MAX_REQUESTED_VIEWS):
-        views = tuple(View(view) for view in range(first, first + MAX_REQUESTED_VIEWS))
-        effects = bench.receive(3, CertificateRequest(views))
-        sent += len(of(SendTo, effects))
-        rejected += reasons(effects)
-    assert sent == MAX_ANSWERS_PER_PEER
-    assert (3, "flood") in rejected
+    certificates = [bench.certificate(NULLIFY, view) for view in range(1, last)]
+    allowed = certificate_bytes(4)
+
+    def answered(peer: int) -> int:
+        """Bytes of the answers to requests for everything."""
+        views = [View(view) for view in range(1, last)]
+        requests = [CertificateRequest(tuple(views[at : at + 64])) for at in range(0, last - 1, 64)]
+        effects = bench.receive(peer, *requests)
+        assert (peer, "flood") in reasons(effects)
+        return sum(len(encode(effect.message)) for effect in of(SendTo, effects))
+
+    largest = max(len(encode(certificate)) for certificate in certificates)
+    assert 0 <= answered(3) - BURST_CERTIFICATES * allowed < largest
+    bench.advance_to(last + 5)
+    bench.expire(REBROADCAST)
+    assert answered(3) == 0, "neither views nor their timers are ticks"
+    for _ in range(2):
+        bench.expire(ALLOWANCE, GENESIS_VIEW)
+        assert TICK_CERTIFICATES * allowed - largest < answered(3) < TICK_CERTIFICATES * allowed + largest
+    assert answered(2) >= BURST_CERTIFICATES * allowed, "each peer has its own"
+
+
+def test_what_brings_a_peer_level_is_less_than_a_tick_adds() -> None:
+    """However many validators there are: certificates grow with their number, and so does the allowance."""
+    bench = HotStuffBench(200)
+    bench.receive(1, bench.certificate(NOTARIZE, 1, "b1"), bench.certificate(FINALIZE, 1, "b1"))
+    bench.receive(1, bench.certificate(NOTARIZE, 2, "b2"), bench.timeouts(2, 1), bench.timeouts(3, 2))
+    helped = of(SendTo, bench.receive(5, bench.timeout(5, 2, high=1)) + bench.receive(5, bench.timeout(5, 2, high=1)))
+    assert len(helped) == 4, "both certificates of the view, the one that opened ours, and the newest finalization"
+    sizes = [len(encode(effect.message)) for effect in helped]
+    assert sum(sizes) < TICK_CERTIFICATES * certificate_bytes(200)
 
 
 def test_answered_peers_are_bounded() -> None:

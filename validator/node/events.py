@@ -28,9 +28,9 @@ class TimerName(NamedTuple):
     """Names a wake-up; starting one that runs restarts it."""
 
     owner: str
-    """``leader``, ``advance``, ``rebroadcast`` (consensus), ``sync`` or ``propose`` (node)."""
+    """``leader``, ``advance``, ``rebroadcast``, ``allowance`` (consensus), ``sync`` or ``propose`` (node)."""
     number: int = 0
-    """The view, for consensus timers."""
+    """The view, for consensus timers but that of the allowance."""
 
 
 # --- events ---------------------------------------------------------------------------------------------------------

@@ -206,7 +206,8 @@ class Node:
         elif timer == PROPOSE_TIMER:
             self._proposals.interval_passed()
             self._try_build()
-        elif timer.number == self._engine.view:  # those of views that were left are nothing to the engine
+        elif timer.number == self._engine.view or timer.owner == TimerKind.ALLOWANCE.value:
+            # those of views that were left are nothing to the engine
             self._consensus(engine_border.TimerExpired(TimerKind(timer.owner), View(timer.number)))
 
     # --- messages -----------------------------------------------------------------------------------------------------
@@ -280,8 +281,9 @@ class Node:
                 self._effects.send(recipient, messages.ConsensusMessage(encode_consensus(message)))
             case engine_border.StartTimer(kind, view, delay_ms):
                 self._effects.append(events.SetTimer(events.TimerName(kind.value, view), delay_ms))
-                if kind is TimerKind.REBROADCAST:
+                if kind is TimerKind.ALLOWANCE:
                     self._peer_service.tick()
+                elif kind is TimerKind.REBROADCAST:
                     self._catch_up.tick()
             case engine_border.Propose():
                 self._proposals.propose(effect, self._config.block_interval_ms)

@@ -1,27 +1,31 @@
 """Answers to the requests of peers: blocks by digest, ranges of final blocks, snapshots, and the current view.
 
-A peer that catches up or joins can make a node read a lot. The executor reads for one peer once at a time, and a peer
-gets a bounded number of bytes by digest between two ticks of consensus.
+A peer that catches up or joins can make a node read a lot. The executor reads for one peer once at a time. What is
+given by digest, and the certificates beside it, take from an allowance that ticks of consensus fill.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
+from consensus.allowance import Allowances
 from consensus.messages import encode as encode_consensus
+from consensus.retransmission import MAX_ANSWERED_PEERS
 from consensus.types import FIRST_VIEW, View
 from consensus.voting import VotingEngine
 from validator.chain import messages
+from validator.chain.block import MAX_BLOCK_BYTES
 from validator.node.blocks.block_tree import BlockTree
 from validator.node.events import Run
 from validator.node.executor.jobs import BlocksRead, ReadBlocks, ReadSnapshot, SnapshotRead
 from validator.node.outbox import Outbox
 from validator.primitives.types import HASH_BYTES, Hash
 
-MAX_GIVEN_BYTES: Final = 16 * 1024 * 1024
-"""Of blocks given to one peer by digest between two ticks of consensus, after which it is given no more."""
+BURST_BYTES: Final = 4 * MAX_BLOCK_BYTES
+"""That one peer may be given at once, by digest."""
+TICK_BYTES: Final = MAX_BLOCK_BYTES
+"""That a tick of consensus adds: a block, however large."""
 
 Request = (
     messages.BlockRequest
@@ -41,11 +45,11 @@ class PeerService:
     effects: Outbox
     _reading_for: set[int] = field(default_factory=set)
     """Peers for which the executor reads: one read a peer at a time."""
-    _given_bytes: Counter[int] = field(default_factory=Counter)
-    """Of blocks, to each peer since the last tick."""
+    _allowances: Allowances = field(default_factory=lambda: Allowances(BURST_BYTES, TICK_BYTES, MAX_ANSWERED_PEERS))
 
     def tick(self) -> None:
-        self._given_bytes.clear()
+        """Peers may be given more."""
+        self._allowances.tick()
 
     def answer(self, sender: int, request: Request) -> None:
         """Answer a request, at once or by a job whose result :meth:`read` takes."""
@@ -85,22 +89,25 @@ class PeerService:
         A peer that builds on a block that is final elsewhere, and has missed its finalization, would ask forever: the
         block is in no tree any more. The finalization makes it ask for final blocks.
         """
-        if len(digest) != HASH_BYTES or self._given_bytes[sender] >= MAX_GIVEN_BYTES:
+        if len(digest) != HASH_BYTES:
             return
         held = self.tree.get(digest)
         if held is not None:
-            self._given_bytes[sender] += len(held.body)
-            self.effects.send(sender, messages.BlockResponse(held.body))
+            self._give(sender, messages.BlockResponse(held.body), len(held.body))
             return
         newest = self.engine.certificates.best_of(self.engine.final_view)
         if newest is not None:
             encoded = encode_consensus(newest)
-            self._given_bytes[sender] += len(encoded)
-            self.effects.send(sender, messages.ConsensusMessage(encoded))
+            self._give(sender, messages.ConsensusMessage(encoded), len(encoded))
 
     def _report_view(self, sender: int, nonce: bytes) -> None:
         """Report the current view to a validator that joins, with the certificate that opened it as proof."""
         opening = self.engine.certificates.best_of(View(self.engine.view - 1))
         if opening is not None or self.engine.view == FIRST_VIEW:
             proof = b"" if opening is None else encode_consensus(opening)
-            self.effects.send(sender, messages.ViewReport(nonce[: messages.MAX_NONCE_BYTES], proof))
+            self._give(sender, messages.ViewReport(nonce[: messages.MAX_NONCE_BYTES], proof), len(proof))
+
+    def _give(self, peer: int, message: messages.PeerMessage, size: int) -> None:
+        """Send an answer of so many bytes, if the peer's allowance is not used up."""
+        if self._allowances.take(peer, size):
+            self.effects.send(peer, message)

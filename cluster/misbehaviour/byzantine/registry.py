@@ -16,6 +16,7 @@ from cluster.misbehaviour.byzantine.leaders.lock_breaker import LockBreaker
 from cluster.misbehaviour.byzantine.leaders.silent_leader import SilentLeader
 from cluster.misbehaviour.byzantine.messages.false_snapshots import FalseManifest, FalseSnapshots
 from cluster.misbehaviour.byzantine.messages.garbage import Garbage
+from cluster.misbehaviour.byzantine.messages.greedy_asker import GreedyAsker
 from cluster.misbehaviour.byzantine.messages.selective_sender import SelectiveSender
 from cluster.misbehaviour.byzantine.messages.stale_replayer import StaleReplayer
 from cluster.misbehaviour.byzantine.messages.unproved import UnprovedBlocks, UnprovedSnapshot
@@ -64,6 +65,7 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
         UnprovedSnapshot,
         FalseManifest,
         UnprovedBlocks,
+        GreedyAsker,
     )
 }
 """Every behaviour, by the name that scenarios use."""

@@ -25,6 +25,7 @@ from consensus.messages import (
     Vote,
     VoteKind,
 )
+from consensus.retransmission import BURST_CERTIFICATES
 from consensus.tally import Round, VoteTally
 from consensus.types import GENESIS_VIEW, Token, ValidatorIndex, View
 from consensus.voting import Ancestry
@@ -264,6 +265,18 @@ class ForgivesForgers(MutatedEngine):
     def _enter(self, view: View) -> None:
         self.counter.runs += len(self._accountability._forgers)
         self._accountability._forgers.clear()
+        super()._enter(view)
+
+
+@MUTANTS.engine("allowance-each-view", Detection("greedy-asker", ALL), "safety", "restraint")
+class AllowanceEachView(MutatedEngine):
+    """with each view, peers may be sent as many certificates as at first"""
+
+    def _enter(self, view: View) -> None:
+        retransmission = self._retransmission
+        self.counter.runs += len(retransmission._allowances)
+        for _ in range(BURST_CERTIFICATES):
+            retransmission.tick()
         super()._enter(view)
 
 

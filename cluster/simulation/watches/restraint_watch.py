@@ -4,6 +4,7 @@
   committee in turn: none is asked :data:`ASKED_AT_A_TIME` times more often than another. The leader is asked besides.
 - Who asks for the certificates of a validator's own view is in that view. It is sent certificates of the views that it
   names, and the newest finalization if a view that it names is at or behind that.
+- The certificates that a peer is sent are bounded over time: by a burst, and by what each tick of the validator adds.
 - After a certificate of a peer that does not hold, it looks at none of that peer for :data:`DISTRUSTED_VIEWS` views.
 
 The rules are those of ``docs/consensus.md``, "When messages are lost" and "Hostile input".
@@ -19,12 +20,17 @@ from typing import Final
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import SafetyRule as Rule
 from consensus.keys import ValidatorSet
-from consensus.messages import AnyCertificate, CertificateRequest, VoteKind
+from consensus.messages import SIGNATURE_BYTES, AnyCertificate, CertificateRequest, VoteKind
 from consensus.types import ValidatorIndex, View
-from validator.chain.messages import Reading
+from validator.chain.messages import BlockRequest, Reading
 
 ASKED_AT_A_TIME: Final = 3
 """Members that are asked at once, each time from one place further round the committee."""
+BURST_CERTIFICATES: Final = 64
+TICK_CERTIFICATES: Final = 8
+"""Certificates with the signatures of all validators: what a peer may be sent at once, and what each tick adds."""
+SLACK_TICKS: Final = 2
+"""Ticks that may have come just before and just after the time that is looked at."""
 DISTRUSTED_VIEWS: Final = 64
 """Views after a forgery in which nothing of the forger is looked at."""
 
@@ -37,6 +43,16 @@ class _Asking:
     view: int
     times: Counter[int] = field(default_factory=Counter)
     """By peer."""
+
+
+@dataclass(slots=True)
+class _Given:
+    """The certificates that one validator sent one peer."""
+
+    life: int
+    at_ms: float
+    level: float = 0.0
+    """Bytes, of which each tick takes some away."""
 
 
 class RestraintWatch:
@@ -53,6 +69,11 @@ class RestraintWatch:
         self._request: tuple[int, int, int, CertificateRequest] | None = None
         """The request that is being answered: who answers whom, in which view."""
         self._answers: list[AnyCertificate] = []
+        self._is_about_a_block = False
+        """What is heard now is a request for a block: a certificate that answers it is the node's, not the engine's."""
+        self._certificate_bytes = SIGNATURE_BYTES * (len(validators) + 1)
+        self._given: dict[tuple[int, int], _Given] = {}
+        """By sender and recipient."""
         self._forged: dict[tuple[int, int], tuple[int, int]] = {}
         """By validator and forger, in which life and view of the validator it found the last forgery."""
 
@@ -77,15 +98,31 @@ class RestraintWatch:
             what = f"{self._names[index]}, in view {view}, asks {self._names[peer]} ever again, and not all in turn"
             self._look(Rule.RESTRAINT, holds, what)
 
+    def gives(self, index: int, life: int, peer: int, size: int, now_ms: float, tick_ms: float) -> None:
+        """A validator, whose own clock says ``now_ms`` without pauses, sends one peer a certificate of that size."""
+        if self._is_about_a_block:
+            return
+        given = self._given.get((index, peer))
+        if given is None or given.life != life:
+            given = self._given[index, peer] = _Given(life, now_ms)
+        tick = TICK_CERTIFICATES * self._certificate_bytes
+        given.level = max(0.0, given.level - tick * (now_ms - given.at_ms) / tick_ms) + size
+        given.at_ms = now_ms
+        holds = given.level <= BURST_CERTIFICATES * self._certificate_bytes + SLACK_TICKS * tick + size
+        what = f"{self._names[index]} sends {self._names[peer]} {given.level:,.0f} bytes of certificates at once"
+        self._look(Rule.RESTRAINT, holds, what)
+
     def hears(self, index: int, view: int, sender: int, message: Reading | None) -> None:
         """A validator in such a view is about to get a message."""
         self._answers = []
         self._request = None
+        self._is_about_a_block = isinstance(message, BlockRequest)
         if isinstance(message, CertificateRequest) and message.views[-1] >= view:
             self._request = (index, sender, view, message)
 
     def heard(self) -> None:
         """The validator has done with the message what it does."""
+        self._is_about_a_block = False
         if self._request is None:
             return
         index, sender, view, request = self._request

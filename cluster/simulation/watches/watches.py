@@ -20,7 +20,7 @@ from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.interface import BAD_CERTIFICATE
 from consensus.keys import ValidatorSet
 from consensus.leader import ELECTIONS
-from consensus.messages import AnyCertificate, Proposal
+from consensus.messages import AnyCertificate, Proposal, encode
 from consensus.types import View
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading, TransactionsMessage
@@ -51,7 +51,7 @@ class Watches:
         diverged = (f"{m.name} diverged" for m in machines if m.byzantine is None and m.tally.diverged is not None)
         return next(chain(self.monitor.log.violations, self.promises.violations, diverged), "")
 
-    def sends(self, machine: Machine, recipient: int | None, content: Reading | None) -> None:
+    def sends(self, machine: Machine, recipient: int | None, content: Reading | None, rebroadcast_ms: int) -> None:
         """A machine sends a message, to one peer or to all."""
         if machine.byzantine is None:
             self.monitor.said(machine.name, machine.tally.starts)
@@ -60,6 +60,9 @@ class Watches:
             if recipient is not None and machine.validator is not None:
                 view = machine.validator.node.view
                 self.restraint.sends(machine.index, machine.incarnation, view, recipient, content)
+                if isinstance(content, AnyCertificate):
+                    size, now_ms = len(encode(content)), machine.own_clock.awake_ms
+                    self.restraint.gives(machine.index, machine.incarnation, recipient, size, now_ms, rebroadcast_ms)
         if recipient is not None:
             self.answers.sends(machine.index, recipient, machine.own_clock.awake_ms, content)
         if isinstance(content, TransactionsMessage):

@@ -71,6 +71,9 @@ be spared, to one that joins."""
 FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS)
 FORGERS: Final = 0.15
 """Share of the seeds with one of :data:`FORGERIES`, if a validator can be spared or is byzantine anyway."""
+GREEDY: Final = "greedy-asker"
+GREED: Final = 0.4
+"""Share of the seeds with byzantine validators of which one has this behaviour besides."""
 LIARS: Final = 0.25
 """Share of the seeds with one of :data:`LIES`, if a validator can be spared or is byzantine anyway."""
 OUTSIDERS: Final = 0.7
@@ -167,6 +170,10 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/nodes")
         if random.random() < LOST_NODES:
             self.lose_node(random, fields)
+        random = Random(f"{self.seed}/{self.protocol}/greed")
+        liars = [node for node in fields["validators"].get("nodes", ()) if node.get("byzantine")]
+        if liars and random.random() < GREED:
+            random.choice(liars)["byzantine"].append(GREEDY)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------
@@ -192,7 +199,7 @@ class _Drawing:
             nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 16)}
             fields["nodes"] = nodes
         elif self.byzantine:
-            others = sorted(set(BEHAVIOURS) - {*LIES, *FORGERIES})
+            others = sorted(set(BEHAVIOURS) - {*LIES, *FORGERIES, GREEDY})
             for index in self.random.sample(range(self.count), self.byzantine):
                 nodes[index] = {"byzantine": self.random.sample(others, self.random.choice([1, 1, 2]))}
             fields["nodes"] = nodes

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from cluster.disks.memory import MemoryDisk
-from consensus.interface import TimerKind
+from consensus.allowance import Allowances
+from consensus.interface import StartTimer, TimerKind
 from consensus.keys import Signer
 from consensus.leader import RoundRobin
 from consensus.messages import Certificate, Proposal, Vote, VoteKind, vote_signing_bytes
@@ -29,11 +30,11 @@ from validator.chain.messages import (
     FinalBlocksRequest,
     FinalBlocksResponse,
     TransactionsMessage,
+    ViewRequest,
     encode_message,
 )
 from validator.chain.transactions import transaction_hash
 from validator.node import node as node_module
-from validator.node import peer_service
 from validator.node.blocks import finality, verification
 from validator.node.blocks.catch_up import SYNC_TIMER
 from validator.node.events import (
@@ -286,8 +287,9 @@ def faults(network: Network, index: int, payload: bytes, sender: int = 1) -> lis
 
 
 def tick(network: Network, index: int) -> None:
-    """Consensus repeats what it said, and what a peer may cost begins anew."""
+    """Consensus repeats what it said, and a peer may cost more."""
     node = network.validator(index).node
+    node.handle(Timeout(TimerName(TimerKind.ALLOWANCE.value)))
     node.handle(Timeout(TimerName(TimerKind.REBROADCAST.value, node.view)))
 
 
@@ -297,7 +299,8 @@ def test_a_peer_that_asks_for_blocks_without_end_is_given_so_many_bytes(monkeypa
     node = network.validator(0).node
     network.run_until(lambda: any(held.body for held in node._tree.held()))
     held = next(held for held in node._tree.held() if held.body)
-    monkeypatch.setattr(peer_service, "MAX_GIVEN_BYTES", 10 * len(held.body))
+    size = len(held.body)
+    monkeypatch.setattr(node._peer_service, "_allowances", Allowances(10 * size, 2 * size, 9))
     asked = Message(1, encode_message(BlockRequest(held.digest)))
 
     def given(times: int, request: Message) -> int:
@@ -305,11 +308,14 @@ def test_a_peer_that_asks_for_blocks_without_end_is_given_so_many_bytes(monkeypa
 
     assert given(500, asked) == 10
     assert given(5, Message(2, asked.payload)) == 5, "others are given theirs"
+    for kind in (TimerKind.LEADER, TimerKind.ADVANCE, TimerKind.REBROADCAST):
+        node._perform(StartTimer(kind, View(node.view), 100))
+    assert given(500, asked) == 0, "another view is no tick"
     tick(network, 0)
-    assert given(500, asked) == 10
-    tick(network, 0)
-    unknown = given(5_000, Message(1, encode_message(BlockRequest(Hash(bytes(32))))))
-    assert 0 < unknown < 5_000, "a finalization for an answer is counted, too"
+    assert given(500, asked) == 2
+    for message in (BlockRequest(Hash(bytes(32))), ViewRequest(b"nonce")):
+        tick(network, 0)
+        assert 0 < given(5_000, Message(1, encode_message(message))) < 5_000, "certificates are counted, too"
 
 
 def test_a_peer_whose_range_of_blocks_is_bad_is_not_heard_before_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,7 @@ _LIES: Final[Mapping[str, str]] = {
     "false-high-certificate": "A validator says timeouts with a forged certificate inside.",
     "invalid-block-any-field": "A validator proposes blocks whose header is false in one field.",
     "false-proposer": "A validator proposes blocks in the name of another.",
+    "greedy-asker": "A validator asks for many certificates in each view.",
 }
 """By behaviour, scenarios in which one validator lies in one way and nothing else is wrong."""
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from cluster.simulation.watches.restraint_watch import ASKED_AT_A_TIME, DISTRUSTED_VIEWS, RestraintWatch
-from consensus.evidence import DISTRUSTED_VIEWS as DISTRUSTED_BY_ENGINES
+from cluster.simulation.watches import restraint_watch
+from cluster.simulation.watches.restraint_watch import (
+    ASKED_AT_A_TIME,
+    BURST_CERTIFICATES,
+    DISTRUSTED_VIEWS,
+    TICK_CERTIFICATES,
+    RestraintWatch,
+)
+from consensus import evidence, retransmission
 from consensus.keys import Committee
 from consensus.leader import RoundRobin
-from consensus.messages import CertificateRequest, Message
-from consensus.retransmission import ASKED_AT_A_TIME as ASKED_BY_ENGINES
+from consensus.messages import SIGNATURE_BYTES, CertificateRequest, Message
+from consensus.retransmission import certificate_bytes
 from consensus.types import ValidatorIndex, View
 from tests.consensus.bench import FINALIZE, NULLIFY, Bench
+from validator.chain.messages import BlockRequest
 
 COMMITTEE = Committee(View(2), tuple(ValidatorIndex(index) for index in range(5)))
 BENCH = Bench(8, epochs=(COMMITTEE,))
@@ -85,6 +93,33 @@ def test_who_is_behind_may_be_sent_anything() -> None:
     assert Watched().answer(requested(3), BENCH.certificate(NULLIFY, VIEW - 1)) == []
 
 
+def test_certificates_are_bounded_over_time() -> None:
+    watched, size, now_ms = Watched(), 1_000, 0.0
+    certificate = SIGNATURE_BYTES * 9
+    sent = 0
+    for _ in range(100):
+        for _ in range(TICK_CERTIFICATES * certificate // size):
+            watched.watch.gives(1, 0, 2, size, now_ms, 500)
+        now_ms += 500
+    assert all(holds for holds, _ in watched.told), "what ticks add may be sent for ever"
+    while watched.told[-1][0] and sent < 10**6:
+        watched.watch.gives(1, 0, 2, size, now_ms, 500)
+        sent += size
+    burst, tick = BURST_CERTIFICATES * certificate, TICK_CERTIFICATES * certificate
+    assert burst <= sent <= burst + 3 * tick + 2 * size
+    watched.watch.gives(1, 1, 2, size, now_ms, 500)
+    watched.watch.gives(1, 0, 3, size, now_ms, 500)
+    assert [holds for holds, _ in watched.told[-2:]] == [True, True], "another life, another peer"
+
+
+def test_the_certificate_that_answers_a_request_for_a_block_is_not_counted() -> None:
+    watched = Watched()
+    watched.watch.hears(ANSWERER, VIEW, ASKER, BlockRequest(bytes(32)))
+    watched.watch.gives(ANSWERER, 0, ASKER, 10**9, 0.0, 500)
+    watched.watch.heard()
+    assert not watched.told
+
+
 def test_a_forger_is_looked_at_once_in_many_views_of_a_life() -> None:
     watched = Watched()
     for life, view in ((0, 5), (0, 5 + DISTRUSTED_VIEWS), (1, 6 + DISTRUSTED_VIEWS)):
@@ -96,4 +131,7 @@ def test_a_forger_is_looked_at_once_in_many_views_of_a_life() -> None:
 
 
 def test_the_numbers_are_the_engines() -> None:
-    assert (ASKED_AT_A_TIME, DISTRUSTED_VIEWS) == (ASKED_BY_ENGINES, DISTRUSTED_BY_ENGINES)
+    for name in ("ASKED_AT_A_TIME", "BURST_CERTIFICATES", "TICK_CERTIFICATES"):
+        assert getattr(restraint_watch, name) == getattr(retransmission, name)
+    assert evidence.DISTRUSTED_VIEWS == DISTRUSTED_VIEWS
+    assert certificate_bytes(8) == SIGNATURE_BYTES * 9
