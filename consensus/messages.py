@@ -9,9 +9,9 @@ message                   tag  fields
 ========================  ===  =======================================================================
 :class:`Vote`               1  kind, view, parent_view, digest, signer, signature
 :class:`Proposal`           2  view, parent_view, parent_digest, digest, body, vote
-:class:`Certificate`        3  kind, view, parent_view, digest, signatures as (signer, signature) pairs
+:class:`Certificate`        3  kind, view, parent_view, digest, signers, signatures
 :class:`CertificateRequest` 4  views
-:class:`TimeoutCertificate` 5  view, high, signatures as (signer, high view, signature) triples
+:class:`TimeoutCertificate` 5  view, high, signers, high_views, signatures
 :class:`Timeout`            6  vote, high
 ========================  ===  =======================================================================
 

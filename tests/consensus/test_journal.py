@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from consensus.journal import MAX_RECORD_BYTES, JournalError, decode_record, encode_record
+from consensus.journal import JOURNAL_VERSION, MAX_RECORD_BYTES, JournalError, decode_record, encode_record
 from consensus.messages import MAX_VALIDATORS, Certificate, CertificateRequest, Timeout, TimeoutCertificate, encode
 from consensus.types import ValidatorIndex, View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, Bench, HotStuffBench, resigned
@@ -51,3 +53,8 @@ def test_the_largest_certificate_fits() -> None:
 def test_what_is_no_record_is_refused(bad: bytes) -> None:
     with pytest.raises(JournalError):
         decode_record(bad)
+
+
+def test_the_page_names_the_version() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "consensus.md").read_text(encoding="utf-8")
+    assert f"A journal record is the version byte {JOURNAL_VERSION} and" in page

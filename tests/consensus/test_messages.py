@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from consensus import messages as messages_module
 from consensus.keys import Ed25519Scheme
 from consensus.messages import (
     MAX_BODY_BYTES,
@@ -344,3 +347,17 @@ def test_false_evidence_is_refused() -> None:
 def test_messages_are_frozen() -> None:
     with pytest.raises(AttributeError):
         VOTE.view = View(9)  # type: ignore[misc]
+
+
+# --- what the documents say -------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_messages_have_their_tags_and_fields() -> None:
+    """That of the module by the names of the fields, that of the page in words."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "consensus.md").read_text(encoding="utf-8")
+    for message in (Vote, Proposal, Certificate, CertificateRequest, TimeoutCertificate, Timeout):
+        tag, fields = message.__struct_config__.tag, message.__struct_fields__
+        assert re.search(
+            rf"^:class:`{message.__name__}` +{tag}  {', '.join(fields)}$", messages_module.__doc__ or "", re.M
+        )
+        assert f"| {tag} | {message.__name__} | {', '.join(fields).replace('_', ' ')} |" in page
