@@ -2,10 +2,10 @@
 
 Pure: given the bytes' number and the time, it says when each copy arrives. A directed link has a latency, a jitter
 around it, shares of messages that are lost, doubled or held back so that later ones overtake them, and a bandwidth: its
-bytes leave one after the other, and what does not fit into its queue is lost. What lies between two validators is their
-link, be it one of the scenario's or a path over several (:mod:`cluster.scenario.network`). Links change by
-:meth:`Links.change`, which gives the ones it is called for other parameters, or cuts them; what is under way already
-arrives as it was to.
+bytes leave one after the other, and what does not fit into its queue is lost. A validator's uplink has a bandwidth and
+a queue, too, which everything that it sends passes first. What lies between two validators is their link, be it
+one of the scenario's or a path over several (:mod:`cluster.scenario.network`). Links change by :meth:`Links.change`,
+which gives the ones it is called for other parameters, or cuts them; what is under way already arrives as it was to.
 
 Every number is drawn from the random source that the caller gives, in the order of the messages: one for all links, or
 one for each link if messages have no order among each other.
@@ -24,6 +24,8 @@ from cluster.scenario.network import Network, Quality
 BYTES_PER_KILOBIT: Final = 125
 LINK_QUEUE_BYTES: Final = 4 << 20
 """Bytes that may wait for a link; a message that finds as many before it is lost."""
+UPLINK_QUEUE_BYTES: Final = 64 << 20
+"""The same for the uplink of a validator."""
 MIN_HOLD_BACK_US: Final = 1_000
 HELD_BACK_LATENCIES: Final = 3
 """A message that is held back arrives up to so many times the link's latency and jitter later."""
@@ -99,12 +101,15 @@ class Links:
         self._random = random
         self._changes: list[Change] = []
         self._free_at_us: dict[int, int] = {}
-        """When a link of bounded bandwidth has sent everything that it took, by sender and receiver."""
+        """When a link of bounded bandwidth has sent everything that it took, by sender and receiver; an uplink by
+        :func:`_uplink_of`."""
         self.become(network)
 
     def become(self, network: Network) -> None:
         """From now on the scenario's links are others; what is changed about links stays changed."""
         self._network = network
+        self.uplink_bytes_per_second = (network.uplink_kbps or 0) * BYTES_PER_KILOBIT
+        """Of each validator; 0 is without bound."""
         self._by_quality: dict[Quality | None, Link] = {}
         self._rows: list[list[Link] | None] = [None] * len(network.names)
 
@@ -141,12 +146,16 @@ class Links:
                 continue
             link = row[receiver]
             link.sent += 1
+            start_us = now_us
+            if self.uplink_bytes_per_second and not link.is_cut:
+                start_us = self._transmit(link, _uplink_of(sender), self.uplink_bytes_per_second, size, now_us)
+                if start_us < 0:
+                    continue
             if link.is_cut or (link.loss and draw() < link.loss):
                 link.dropped += 1
                 continue
-            start_us = now_us
             if link.bytes_per_second:
-                start_us = self._transmit(link, sender * len(row) + receiver, size, now_us)
+                start_us = self._transmit(link, sender * len(row) + receiver, link.bytes_per_second, size, start_us)
                 if start_us < 0:
                     continue
             found.append((receiver, start_us + self._delay_us(link, random)))
@@ -165,15 +174,16 @@ class Links:
             delay_us += 1 + int(random.random() * most_us)
         return delay_us
 
-    def _transmit(self, link: Link, number: int, size: int, now_us: int) -> int:
-        """When the last byte has left, or -1 if the message is lost."""
+    def _transmit(self, link: Link, number: int, bytes_per_second: int, size: int, now_us: int) -> int:
+        """When the last byte has left the link or uplink with this number, or -1 if the message is lost."""
         free_at_us = self._free_at_us.get(number, 0)
         if free_at_us > now_us:
-            if (free_at_us - now_us) * link.bytes_per_second > LINK_QUEUE_BYTES * MICROSECONDS_PER_SECOND:
+            queue_bytes = UPLINK_QUEUE_BYTES if number < 0 else LINK_QUEUE_BYTES
+            if (free_at_us - now_us) * bytes_per_second > queue_bytes * MICROSECONDS_PER_SECOND:
                 link.dropped += 1
                 return -1
             link.waited += 1
-        left_at_us = max(free_at_us, now_us) + -(-size * MICROSECONDS_PER_SECOND // link.bytes_per_second)
+        left_at_us = max(free_at_us, now_us) + -(-size * MICROSECONDS_PER_SECOND // bytes_per_second)
         self._free_at_us[number] = left_at_us
         return left_at_us
 
@@ -195,3 +205,8 @@ class Links:
 
 def _link_of(quality: Quality) -> Link:
     return Link().with_changes({name: value or 0 for name, value in quality._asdict().items()})
+
+
+def _uplink_of(sender: int) -> int:
+    """The number of a validator's uplink; those of links are not negative."""
+    return -1 - sender

@@ -7,6 +7,8 @@ over the topology's edges; of several such paths, the one with the fewest hops. 
 - loss, duplication and reordering apply at every hop;
 - the smallest bandwidth counts, which each pair has for itself.
 
+Before its path, a message passes its sender's uplink.
+
 A validator that is down or paused still forwards messages, and faults of links act on pairs, independent of the path.
 Without a path nothing arrives.
 """
@@ -66,6 +68,8 @@ class Network:
         region_of = {name: region for region, members in regions.items() for name in members}
         self.regions = tuple(region_of.get(name) for name in names)
         """Each validator's region or ``None``."""
+        self.uplink_kbps = section.uplink_kbps
+        """Of each validator; ``None`` is unlimited."""
         self._section = section
         self._overrides: dict[frozenset[int], dict[str, float]] = {}
         self._paths: dict[int, dict[int, list[int]]] = {}

@@ -314,8 +314,7 @@ class Simulation:
     def _send(self, sender: int, recipient: int | None, payload: bytes) -> None:
         recipients = range(len(self.machines)) if recipient is None else (recipient,)
         content, machine = self._reader.read(payload), self.machines[sender]
-        rebroadcast_ms = self.scenario.consensus.rebroadcast_ms
-        self.watches.sends(machine, recipient, content, rebroadcast_ms)
+        self.watches.sends(machine, recipient, content, self.scenario.consensus)
         if self.faults.is_listening and (vote := vote_of(content)) is not None:
             self.faults.on_vote(sender, vote.view, vote.kind)
         arrivals = self.links.arrivals(sender, recipients, len(payload), self.clock.now_us)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,7 +11,7 @@ from consensus.evidence import DISTRUSTED_VIEWS
 from consensus.hotstuff import HotStuff
 from consensus.interface import Effect, SendTo, TimerKind, VotingConfig
 from consensus.keys import Committee
-from consensus.messages import MAX_REQUESTED_VIEWS, AnyCertificate, CertificateRequest, encode
+from consensus.messages import MAX_REQUESTED_VIEWS, AnyCertificate, CertificateRequest, Message, Proposal, encode
 from consensus.retransmission import BURST_CERTIFICATES, TICK_CERTIFICATES, certificate_bytes
 from consensus.simplex import Simplex
 from consensus.types import GENESIS_VIEW, ValidatorIndex, View, fault_bound
@@ -138,3 +139,34 @@ def test_what_a_peer_gets_is_bounded_by_time_and_not_by_views() -> None:
     burst, tick = BURST_CERTIFICATES * certificate_bytes(16), TICK_CERTIFICATES * certificate_bytes(16)
     assert given_bytes(16, 40, 2) <= burst + 20 * tick + certificate_bytes(16)
     assert given_bytes(16, 40, 10) <= burst + 4 * tick + certificate_bytes(16)
+
+
+# --- slow uplinks -----------------------------------------------------------------------------------------------------
+
+
+class SlowUplinks(Network):
+    """Four validators. A leader takes ``block_ms`` to send its block to the others; what it sends then waits."""
+
+    def __init__(self, make_engine: MakeEngine, block_ms: int) -> None:
+        super().__init__(4, 1, config=VotingConfig(), make_engine=make_engine)
+        self.copy_ms = block_ms // 3
+        self.free_at_ms = [0] * 4
+        self.proposals = 0
+
+    def send(self, sender: Host, recipients: Sequence[Host], message: Message) -> None:
+        for recipient in recipients:
+            takes_ms = self.copy_ms if isinstance(message, Proposal) else 0
+            self.proposals += isinstance(message, Proposal)
+            left_at_ms = max(self.free_at_ms[sender.place], self.now_ms) + takes_ms
+            self.free_at_ms[sender.place] = left_at_ms
+            arrives_ms = left_at_ms - self.now_ms + self.random.randint(10, MAX_DELAY_MS)
+            self.at(arrives_ms, lambda recipient=recipient: self.deliver(sender, recipient, message))  # type: ignore[misc]
+
+    def blocks_in(self, seconds: int) -> int:
+        self.run(1_000 * seconds)
+        return len(self.chain()) - 1
+
+
+@pytest.mark.parametrize("make_engine", [Simplex, HotStuff])
+def test_a_slow_uplink_is_not_choked_by_blocks_that_are_sent_again(make_engine: MakeEngine) -> None:
+    assert SlowUplinks(make_engine, 1_200).blocks_in(120) > 60

@@ -59,8 +59,9 @@ class OutgoingLinks:
     def set_faults(self, faults: Mapping[int, LinkFault]) -> None:
         """From now on exactly these faults are in force, by their keys. What is under way arrives as it was to."""
         self.faults.become(faults)
-        everybody = range(len(self._names))
-        self._clear = [self._links.between(self._index, receiver).is_clear for receiver in everybody]
+        links, everybody = self._links, range(len(self._names))
+        is_free = not links.uplink_bytes_per_second
+        self._clear = [is_free and links.between(self._index, receiver).is_clear for receiver in everybody]
 
     def send(
         self, receiver: int, frame: bytes, later_us: int, loop: asyncio.AbstractEventLoop, deliver: Deliver

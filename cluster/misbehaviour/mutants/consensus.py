@@ -280,6 +280,24 @@ class AllowanceEachView(MutatedEngine):
         super()._enter(view)
 
 
+@MUTANTS.engine("proposes-at-each-tick", Detection("slow-uplinks", ALL), "safety", "restraint")
+class ProposesAtEachTick(MutatedEngine):
+    """a leader broadcasts its whole proposal whenever it repeats its votes"""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        right = self._retransmission.repeat
+
+        def repeat(round_: Round, missing: tuple[View, ...]) -> None:
+            proposal = round_.proposal
+            if proposal is not None and self._retransmission._stands(round_, proposal):
+                self.counter.ran()
+                self._effects.append(Broadcast(proposal))
+            right(round_, missing)
+
+        self._retransmission.repeat = repeat
+
+
 @MUTANTS.engine("gives-up-on-unverified", Detection("bad-links"), "safety", "patience")
 class GivesUpOnUnverified(MutatedEngine):
     """the leader timer gives a view up whose proposal came and is not verified yet"""

@@ -141,6 +141,8 @@ class LinksSection(Section):
     """Share of messages that are held back, so that later ones overtake them."""
     bandwidth_kbps: BandwidthKbps | None = None
     """Kilobits per second of each directed link; ``None`` is unlimited."""
+    uplink_kbps: BandwidthKbps | None = None
+    """Kilobits per second of each validator's uplink, which all that it sends shares; ``None`` is unlimited."""
     regions: dict[Name, Annotated[list[Name], Field(min_length=1)]] = {}
     """Validators by region; links of those in no region have ``latency_ms``."""
     latency_matrix_ms: dict[Name, dict[Name, LinkMilliseconds]] = {}

@@ -5,6 +5,8 @@
 - Who asks for the certificates of a validator's own view is in that view. It is sent certificates of the views that it
   names, and the newest finalization if a view that it names is at or behind that.
 - The certificates that a peer is sent are bounded over time: by a burst, and by what each tick of the validator adds.
+- A leader broadcasts its proposal once. It sends the proposal again to single members, once in a leader timeout by its
+  ticks (so twice in a leader timeout at most), and to none of which it heard a vote of the view.
 - After a certificate of a peer that does not hold, it looks at none of that peer for :data:`DISTRUSTED_VIEWS` views.
 
 The rules are those of ``docs/consensus.md``, "When messages are lost" and "Hostile input".
@@ -18,9 +20,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.audit.safety.rule_log import Look
+from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
 from consensus.keys import ValidatorSet
-from consensus.messages import SIGNATURE_BYTES, AnyCertificate, CertificateRequest, VoteKind
+from consensus.messages import NO_PARENT, SIGNATURE_BYTES, AnyCertificate, CertificateRequest, Timeout, VoteKind
 from consensus.types import ValidatorIndex, View
 from validator.chain.messages import BlockRequest, Reading
 
@@ -55,6 +58,27 @@ class _Given:
     """Bytes, of which each tick takes some away."""
 
 
+@dataclass(slots=True)
+class _Heard:
+    """The peers of which a validator heard a vote of its view."""
+
+    life: int
+    view: int
+    peers: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Leading:
+    """A validator's last proposal. Times are those of its own clock."""
+
+    life: int
+    view: int
+    times: Counter[int] = field(default_factory=Counter)
+    """How often it was sent to each peer alone."""
+    first_ms: dict[int, float] = field(default_factory=dict)
+    """When first, likewise."""
+
+
 class RestraintWatch:
     """One run's, over all validators that are to be honest."""
 
@@ -74,6 +98,8 @@ class RestraintWatch:
         self._certificate_bytes = SIGNATURE_BYTES * (len(validators) + 1)
         self._given: dict[tuple[int, int], _Given] = {}
         """By sender and recipient."""
+        self._leading: dict[int, _Leading] = {}
+        self._heard: dict[int, _Heard] = {}
         self._forged: dict[tuple[int, int], tuple[int, int]] = {}
         """By validator and forger, in which life and view of the validator it found the last forgery."""
 
@@ -111,6 +137,38 @@ class RestraintWatch:
         holds = given.level <= BURST_CERTIFICATES * self._certificate_bytes + SLACK_TICKS * tick + size
         what = f"{self._names[index]} sends {self._names[peer]} {given.level:,.0f} bytes of certificates at once"
         self._look(Rule.RESTRAINT, holds, what)
+
+    def proposes(
+        self, index: int, life: int, recipient: int | None, view: int, now_ms: float, leader_timeout_ms: float
+    ) -> None:
+        """A validator, whose own clock says ``now_ms``, sends its proposal of a view to one peer, or to all."""
+        leading = self._leading.get(index)
+        is_new = leading is None or (leading.life, leading.view) != (life, view)
+        if leading is None or is_new:
+            leading = self._leading[index] = _Leading(life, view)
+        name = self._names[index]
+        if recipient is None:
+            self._look(Rule.RESTRAINT, is_new, f"{name} broadcasts its proposal of view {view} again")
+            return
+        leading.times[recipient] += 1
+        passed_ms = now_ms - leading.first_ms.setdefault(recipient, now_ms)
+        heard = self._heard.get(index)
+        has_heard = heard is not None and (heard.life, heard.view) == (life, view) and recipient in heard.peers
+        is_often = leading.times[recipient] > 2 + passed_ms / leader_timeout_ms
+        why = "of which it heard a vote" if has_heard else "too often"
+        what = f"{name} sends its proposal of view {view} again to {self._names[recipient]}, {why}"
+        self._look(Rule.RESTRAINT, not (has_heard or is_often), what)
+
+    def hears_vote(self, index: int, life: int, view: int, message: Reading | None) -> None:
+        """A validator in such a view is about to get a message that an honest peer sends."""
+        vote = vote_of(message)
+        is_bare = isinstance(message, Timeout) and message.high is None and message.vote.parent_view != NO_PARENT
+        if vote is None or vote.view != view or is_bare:
+            return
+        heard = self._heard.get(index)
+        if heard is None or (heard.life, heard.view) != (life, view):
+            heard = self._heard[index] = _Heard(life, view)
+        heard.peers.add(vote.signer)
 
     def hears(self, index: int, view: int, sender: int, message: Reading | None) -> None:
         """A validator in such a view is about to get a message."""

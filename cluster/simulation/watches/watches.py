@@ -9,6 +9,7 @@ from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import SafetyRule
 from cluster.scenario import Scenario
+from cluster.scenario.sections.consensus import ConsensusSection
 from cluster.simulation.machine import Machine
 from cluster.simulation.watches.answer_watch import AnswerWatch
 from cluster.simulation.watches.memory_watch import POOL_BOUNDS, bounds, excesses
@@ -51,22 +52,32 @@ class Watches:
         diverged = (f"{m.name} diverged" for m in machines if m.byzantine is None and m.tally.diverged is not None)
         return next(chain(self.monitor.log.violations, self.promises.violations, diverged), "")
 
-    def sends(self, machine: Machine, recipient: int | None, content: Reading | None, rebroadcast_ms: int) -> None:
+    def sends(
+        self, machine: Machine, recipient: int | None, content: Reading | None, consensus: ConsensusSection
+    ) -> None:
         """A machine sends a message, to one peer or to all."""
         if machine.byzantine is None:
             self.monitor.said(machine.name, machine.tally.starts)
             self.votes.sent(machine.index, machine.disk, content)
             self.patience.sends(machine.index, machine.own_clock.now_ms, content)
-            if recipient is not None and machine.validator is not None:
-                view = machine.validator.node.view
-                self.restraint.sends(machine.index, machine.incarnation, view, recipient, content)
-                if isinstance(content, AnyCertificate):
-                    size, now_ms = len(encode(content)), machine.own_clock.awake_ms
-                    self.restraint.gives(machine.index, machine.incarnation, recipient, size, now_ms, rebroadcast_ms)
+            self._sends_with_restraint(machine, recipient, content, consensus)
         if recipient is not None:
             self.answers.sends(machine.index, recipient, machine.own_clock.awake_ms, content)
         if isinstance(content, TransactionsMessage):
             self.promises.passes_on(machine.index, content.transactions, recipient is None)
+
+    def _sends_with_restraint(
+        self, machine: Machine, recipient: int | None, content: Reading | None, consensus: ConsensusSection
+    ) -> None:
+        watch, index, life = self.restraint, machine.index, machine.incarnation
+        if isinstance(content, Proposal):
+            now_ms = machine.own_clock.now_ms
+            watch.proposes(index, life, recipient, content.view, now_ms, consensus.leader_timeout_ms)
+        elif recipient is not None and machine.validator is not None:
+            watch.sends(index, life, machine.validator.node.view, recipient, content)
+            if isinstance(content, AnyCertificate):
+                size, now_ms = len(encode(content)), machine.own_clock.awake_ms
+                watch.gives(index, life, recipient, size, now_ms, consensus.rebroadcast_ms)
 
     def deliver(
         self, sender: Machine, machine: Machine, payload: bytes, content: Reading | None, rebroadcast_ms: int
@@ -80,6 +91,7 @@ class Watches:
             self.patience.hears(machine.index, sender.index, is_good, machine.own_clock.now_ms, content)
             self.restraint.hears(machine.index, node.view, sender.index, content)
             if sender.byzantine is None and node.diverged is None:
+                self.restraint.hears_vote(machine.index, machine.incarnation, node.view, content)
                 hearing = self.answers.hears(machine.index, machine.incarnation, node.view, content)
         machine.receive(sender.index, payload, content)
         self.restraint.heard()

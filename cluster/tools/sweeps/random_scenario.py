@@ -87,6 +87,9 @@ SLOW_TIMEOUT_S: Final = 4 * TIMEOUT_S
 MAX_RECOVERY_MS: Final = 3_600_000
 QUICK_REPEATS: Final = 0.5
 """Share of the seeds in which messages are repeated after about two block times."""
+UPLINKS: Final = 0.08
+"""Share of the seeds in which validators have slow uplinks."""
+UPLINKS_KBPS: Final = (500, 1_000, 2_000)
 CLOCK_SPEEDS: Final = (0.2, 0.5, 0.9, 1.1, 2.0, 5.0)
 SURELY_REACHED: Final = 30
 """A view that every run reaches."""
@@ -174,6 +177,9 @@ class _Drawing:
         liars = [node for node in fields["validators"].get("nodes", ()) if node.get("byzantine")]
         if liars and random.random() < GREED:
             random.choice(liars)["byzantine"].append(GREEDY)
+        random = Random(f"{self.seed}/{self.protocol}/uplinks")
+        if random.random() < UPLINKS:
+            self.slow_uplinks(random, fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------
@@ -261,6 +267,12 @@ class _Drawing:
             group["interval_ms"] = round(slower * group["interval_ms"])
         fields["links"] |= {"latency_ms": latency_ms, "jitter_ms": latency_ms * random.choice([0, 0.2, 0.5])}
         fields["links"].pop("bandwidth_kbps", None)
+        fields["stop"]["timeout_s"] = SLOW_TIMEOUT_S
+        fields["success"] |= {"stall_ms": SLOW_TIMEOUT_S * 1_000, "recovery_ms": MAX_RECOVERY_MS}
+
+    def slow_uplinks(self, random: Random, fields: Fields) -> None:
+        """Make uplinks so slow that a block takes about as long as a timeout to leave; judged like slow links."""
+        fields["links"]["uplink_kbps"] = random.choice(UPLINKS_KBPS)
         fields["stop"]["timeout_s"] = SLOW_TIMEOUT_S
         fields["success"] |= {"stall_ms": SLOW_TIMEOUT_S * 1_000, "recovery_ms": MAX_RECOVERY_MS}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.faults.link_model import LINK_QUEUE_BYTES, Link, Links
+from cluster.faults.link_model import LINK_QUEUE_BYTES, UPLINK_QUEUE_BYTES, Link, Links
 from cluster.scenario.network import Network
 from cluster.scenario.sections.links import LinksSection
 
@@ -66,6 +66,37 @@ def test_bandwidth_lets_bytes_leave_one_after_the_other() -> None:
     assert links.arrivals(1, (0,), 100, 0) == [(0, 110_000)], "the other direction is another link"
     assert links.arrivals(0, (1,), 100, 5_000_000) == [(1, 5_110_000)], "it is free again"
     assert sum(kind.waited for kind in links.kinds) == 2
+
+
+def test_an_uplink_is_shared_by_all_links_of_a_validator() -> None:
+    links = make_links(uplink_kbps=8)  # 1,000 bytes a second
+    assert links.arrivals(0, range(4), 100, 0) == [(1, 110_000), (2, 210_000), (3, 310_000)]
+    assert links.arrivals(0, (1,), 100, 0) == [(1, 410_000)], "what comes later waits for all of it"
+    assert links.arrivals(1, (0,), 100, 0) == [(0, 110_000)], "each validator has its own"
+    assert links.arrivals(0, (1,), 100, 5_000_000) == [(1, 5_110_000)], "it is free again"
+    assert sum(kind.waited for kind in links.kinds) == 3
+
+
+def test_a_message_takes_its_link_after_the_uplink() -> None:
+    links = make_links(uplink_kbps=8, bandwidth_kbps=4)
+    assert links.arrivals(0, (1, 2), 100, 0) == [(1, 310_000), (2, 410_000)]
+
+
+def test_what_is_lost_took_the_uplink_and_what_a_cut_link_keeps_back_did_not() -> None:
+    links = make_links(uplink_kbps=8, loss=0.9)
+    links.arrivals(0, [1] * 50, 100, 0)
+    lossless = make_links(uplink_kbps=8)
+    lossless.arrivals(0, [1] * 50, 100, 0)
+    assert links._free_at_us == lossless._free_at_us == {-1: 5_000_000}
+    lossless.change([lambda _sender, receiver, link: Link(is_cut=True) if receiver == 1 else link])
+    assert lossless.arrivals(0, (1, 2), 100, 5_000_000) == [(2, 5_110_000)]
+
+
+def test_an_uplink_has_a_longer_queue() -> None:
+    links = make_links(uplink_kbps=8)
+    sizes = [LINK_QUEUE_BYTES] * (UPLINK_QUEUE_BYTES // LINK_QUEUE_BYTES + 3)
+    arrived = [arrival for size in sizes for arrival in links.arrivals(0, (1,), size, 0)]
+    assert len(sizes) - len(arrived) == links.dropped == 2
 
 
 def test_what_finds_a_full_queue_is_lost() -> None:

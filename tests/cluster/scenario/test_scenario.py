@@ -102,7 +102,7 @@ WRONG = {
     "a name that is another's default": ("name: a\nvalidators: [{name: validator-1}, {}]", "validators.nodes: two"),
     "unknown mutant": (
         "name: a\nvalidators: [{mutant: nothing}]",
-        "validators.nodes[0].mutant: unknown mutant 'nothing'; known: another-pays, any-chain, ",
+        "validators.nodes[0].mutant: unknown mutant 'nothing'; known: allowance-each-view, another-pays, ",
     ),
     "unknown behaviour": (
         "name: a\nvalidators: [{byzantine: rude}]",

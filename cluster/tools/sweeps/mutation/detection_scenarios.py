@@ -195,6 +195,13 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         faults=[_bad_links(4, 28)],
     ),
     "bad-links": _scenario("Messages are late, lost and out of order.", faults=[_bad_links(4, 28)]),
+    "slow-uplinks": _scenario(
+        "What a validator sends leaves so slowly that a block takes longer than a tick.",
+        consensus=_QUICK | {"leader_timeout_ms": 1_500, "advance_timeout_ms": 2_500, "rebroadcast_ms": 250},
+        links={"uplink_kbps": 150},
+        load={"users": [{"workload": "heartbeat", "count": 3}, {"workload": "transfer", "count": 2}]},
+        stop={"height": 30, "drain_blocks": 3, "timeout_s": 240},
+    ),
     "slow-network": _scenario(
         "Messages take longer than every timeout.",
         links={"latency_ms": 900.0, "jitter_ms": 200.0},

@@ -184,6 +184,14 @@ def test_bandwidth_lets_bytes_leave_one_after_the_other() -> None:
     assert [at for at, _, _ in wire.arrived] == [100.0, 200.0, 300.0]
 
 
+def test_an_uplink_is_shared_by_all_links_even_if_they_are_clear() -> None:
+    wire = Wire(uplink_kbps=8)
+    for receiver in (1, 2, 3):
+        wire.send(receiver, bytes(100))
+    wire.clock.advance(1.0)
+    assert [(at, receiver) for at, receiver, _ in wire.arrived] == [(100.0, 1), (200.0, 2), (300.0, 3)]
+
+
 def test_what_a_leader_sends_comes_later_even_on_a_clear_link() -> None:
     wire = Wire()
     assert not wire.links.faults.delay_leaders

@@ -13,10 +13,10 @@ from cluster.simulation.watches.restraint_watch import (
 from consensus import evidence, retransmission
 from consensus.keys import Committee
 from consensus.leader import RoundRobin
-from consensus.messages import SIGNATURE_BYTES, CertificateRequest, Message
+from consensus.messages import SIGNATURE_BYTES, CertificateRequest, Message, Timeout
 from consensus.retransmission import certificate_bytes
 from consensus.types import ValidatorIndex, View
-from tests.consensus.bench import FINALIZE, NULLIFY, Bench
+from tests.consensus.bench import FINALIZE, NULLIFY, TIMEOUT, Bench
 from validator.chain.messages import BlockRequest
 
 COMMITTEE = Committee(View(2), tuple(ValidatorIndex(index) for index in range(5)))
@@ -118,6 +118,37 @@ def test_the_certificate_that_answers_a_request_for_a_block_is_not_counted() -> 
     watched.watch.gives(ANSWERER, 0, ASKER, 10**9, 0.0, 500)
     watched.watch.heard()
     assert not watched.told
+
+
+def proposing(watched: Watched, recipient: int | None, now_ms: float = 0.0, view: int = VIEW, life: int = 0) -> bool:
+    """Whether validator 0 may send its proposal."""
+    watched.watch.proposes(0, life, recipient, view, now_ms, 500.0)
+    return watched.told[-1][0]
+
+
+def test_a_proposal_is_broadcast_once() -> None:
+    watched = Watched()
+    assert [proposing(watched, None) for _ in range(2)] == [True, False]
+    assert watched.told[-1][1] == "v0 broadcasts its proposal of view 10 again"
+    assert proposing(watched, None, view=15)
+    assert proposing(watched, None, view=15, life=1)
+
+
+def test_a_proposal_is_sent_to_one_again_once_in_a_leader_timeout() -> None:
+    watched = Watched()
+    assert [proposing(watched, 1, now_ms) for now_ms in (0.0, 10.0, 499.0, 500.0)] == [True, True, False, False]
+    assert [proposing(watched, 2, now_ms) for now_ms in (0.0, 499.0, 501.0, 1_000.0)] == [True, True, True, True]
+
+
+def test_a_proposal_is_not_sent_again_to_whom_a_vote_was_heard_of() -> None:
+    watched = Watched()
+    watched.watch.hears_vote(0, 0, VIEW, BENCH.vote(1, NULLIFY, VIEW))
+    watched.watch.hears_vote(0, 0, VIEW, BENCH.vote(2, NULLIFY, VIEW - 1))
+    bare = Timeout(BENCH.vote(3, TIMEOUT, VIEW, parent=4), None)
+    watched.watch.hears_vote(0, 0, VIEW, bare)
+    assert [proposing(watched, peer) for peer in (1, 2, 3)] == [False, True, True], "a bare timeout may not count"
+    assert watched.told[0][1] == "v0 sends its proposal of view 10 again to v1, of which it heard a vote"
+    assert proposing(watched, 1, life=1)
 
 
 def test_a_forger_is_looked_at_once_in_many_views_of_a_life() -> None:
