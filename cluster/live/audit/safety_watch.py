@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Set
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.own_votes import VERBS, OwnVotes
 from cluster.audit.safety.rule_log import MAX_VIOLATIONS, RuleLog
 from cluster.live.handover.told import Row, Told
-from cluster.live.host.observations import NOT_TOLD, CertificateSeen, Observation, VoteSent
+from cluster.live.host.observations import NOT_TOLD, CertificateSeen, NotesLost, Observation, VoteSent, view_of
 from cluster.record.chain_store import BlockStore
 from cluster.record.rules import WATCHED_LIVE
 from cluster.record.rules import SafetyRule as Rule
@@ -88,7 +88,9 @@ class Backlog:
         self._taken = 0
         self._judged_before = 0
         """Another driver judged these: they are known again, and are not judged again."""
-        self._waiting: deque[tuple[int, int, CertificateSeen | VoteSent]] = deque(maxlen=MAX_WAITING)
+        self.lost_view: int | None = None
+        """What was to be told of views up to this one may have been dropped, here or by a host."""
+        self._waiting: deque[tuple[int, int, CertificateSeen | VoteSent]] = deque()
         """The row's number, the validator, and what it is."""
 
     def take(self, row: Row) -> None:
@@ -114,7 +116,14 @@ class Backlog:
     def _add(self, number: int, row: Row) -> None:
         self._taken = number + 1
         told: list[CertificateSeen | VoteSent] = [*row.votes, *row.certificates]
-        self._waiting.extend((number, row.index, each) for each in told)
+        for each in told:
+            if len(self._waiting) >= MAX_WAITING:
+                self.note_lost(view_of(self._waiting.popleft()[-1]))
+            self._waiting.append((number, row.index, each))
+
+    def note_lost(self, view: int) -> None:
+        """What was told of a view was dropped."""
+        self.lost_view = view if self.lost_view is None else max(view, self.lost_view)
 
 
 class SafetyWatch:
@@ -146,15 +155,22 @@ class SafetyWatch:
         self._is_stuck = False
         """A block could not be read: none is entered after it."""
 
-    def take(self, index: int, observations: Iterable[Observation]) -> None:
+    def take(self, index: int, observations: Sequence[Observation]) -> None:
         """What a host says of a validator."""
-        row = None if index in self._byzantine else Row.of(index, observations)
+        if index in self._byzantine:
+            return
+        for seen in observations:
+            if isinstance(seen, NotesLost):
+                self.backlog.note_lost(seen.view)
+        row = Row.of(index, observations)
         if row is not None:
             self.backlog.take(row)
 
     def look(self, store: BlockStore, is_end: bool = False) -> None:
         """Look at all that was told, and at the final blocks that are new. At the end nothing is waited for."""
         log = self.log
+        if self.backlog.lost_view is not None:
+            self.heard.doubt(self.backlog.lost_view)
         for index, seen, is_judged in self.backlog.drain():
             self.chain.log = self.log = RuleLog(float) if is_judged else log
             if isinstance(seen, CertificateSeen):

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from cluster.live.driver.hosts import Hosts
 from cluster.live.handover.sightings import Sightings
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
-from cluster.live.host.observations import CertificateSeen, FinalSeen, FirstSeen, Observation, ViewSeen, VoteSent
+from cluster.live.host.observations import (
+    CertificateSeen,
+    FinalSeen,
+    FirstSeen,
+    NotesLost,
+    Observation,
+    ViewSeen,
+    VoteSent,
+)
 from cluster.record.finalizations import Finalization
 from cluster.record.host_info import Busyness
 from cluster.record.lag import LagLog
@@ -21,6 +30,9 @@ from cluster.record.message_trace import LiveTrace
 from cluster.record.resources import ResourceLog
 from cluster.record.run import JoinRecord, Lag, Resources, RunRecord, Sample
 from validator.node.events import BlockFinal
+
+HEIGHTS_REMEMBERED: Final = 4_096
+"""Below the newest one: who tells of a block further back is not the first."""
 
 
 class ChainWatch:
@@ -50,7 +62,7 @@ class ChainWatch:
     def take(self, validator: int, observations: Iterable[Observation]) -> None:
         for seen in observations:
             match seen:
-                case VoteSent() | CertificateSeen():
+                case VoteSent() | CertificateSeen() | NotesLost():
                     pass  # for the faults that wait for votes, and for the audit
                 case FirstSeen(height=height):
                     at_ms = self._at_ms(seen)
@@ -128,9 +140,12 @@ class ChainWatch:
         return max(0.0, seen.at_ms - self._began_epoch_ms)
 
     def _count(self, block: BlockFinal) -> None:
-        if block.height in self._heights:
+        counted_to = self.height - HEIGHTS_REMEMBERED
+        if block.height in self._heights or block.height <= counted_to:
             return
         self._heights.add(block.height)
+        if len(self._heights) > 2 * HEIGHTS_REMEMBERED:
+            self._heights = {height for height in self._heights if height > counted_to}
         self._fires += block.fires
         self._transactions += block.transactions
         if self._newest is None or block.height > self._newest.height:

@@ -70,14 +70,32 @@ class CertificateSeen(NamedTuple):
     """By the host's own look at its signatures."""
 
 
-Observation = FirstSeen | FinalSeen | ViewSeen | VoteSent | CertificateSeen
+class NotesLost(NamedTuple):
+    """Too many notes waited, and the oldest were dropped: of views up to this one."""
+
+    view: int
+
+
+Observation = FirstSeen | FinalSeen | ViewSeen | VoteSent | CertificateSeen | NotesLost
+
+
+def view_of(seen: Observation) -> int:
+    """The view that a note is about; 0 if it is about a block."""
+    match seen:
+        case ViewSeen() | VoteSent() | NotesLost():
+            return seen.view
+        case CertificateSeen():
+            return seen.certificate.view
+    return 0
 
 
 class Observations:
     """The notes that the driver has not taken yet."""
 
     def __init__(self) -> None:
-        self._notes: deque[Observation] = deque(maxlen=MAX_OBSERVATIONS)
+        self._notes: deque[Observation] = deque()
+        self._lost: NotesLost | None = None
+        """Of the notes that were dropped since the last call of :meth:`drain`."""
         self._stamps: deque[Stamp] = deque(maxlen=RING_MESSAGES)
         self._votes: dict[VoteSent, None] = {}
         """Those that were told last."""
@@ -94,7 +112,7 @@ class Observations:
         """Note a view, unless it is still the same."""
         if view != self._view:
             self._view = view
-            self._notes.append(ViewSeen(CLOCK.epoch_ms(), view))
+            self._note(ViewSeen(CLOCK.epoch_ms(), view))
 
     def began_build(self, view: int) -> None:
         self._build_began_ms[view] = CLOCK.epoch_ms()
@@ -108,7 +126,7 @@ class Observations:
         self._saw(height, CLOCK.epoch_ms())
 
     def finalized(self, block: BlockFinal) -> None:
-        self._notes.append(FinalSeen(CLOCK.epoch_ms(), block))
+        self._note(FinalSeen(CLOCK.epoch_ms(), block))
 
     def voted(self, vote: Vote) -> None:
         """Note a vote that is sent, unless it is repeated."""
@@ -117,10 +135,10 @@ class Observations:
             self._votes[said] = None
             if len(self._votes) > MAX_VOTES_REMEMBERED:
                 del self._votes[next(iter(self._votes))]
-            self._notes.append(said)
+            self._note(said)
 
     def certified(self, seen: CertificateSeen) -> None:
-        self._notes.append(seen)
+        self._note(seen)
 
     def stamp(self, is_sent: bool, peer: int | None, payload: bytes) -> None:
         """Note a message that was sent or received."""
@@ -129,8 +147,9 @@ class Observations:
 
     def drain(self) -> list[Observation]:
         """The notes since the last call."""
-        notes = list(self._notes)
+        notes = [*filter(None, [self._lost]), *self._notes]
         self._notes.clear()
+        self._lost = None
         return notes
 
     def drain_stamps(self) -> list[Stamp]:
@@ -139,10 +158,16 @@ class Observations:
         self._stamps.clear()
         return stamps
 
+    def _note(self, seen: Observation) -> None:
+        if len(self._notes) >= MAX_OBSERVATIONS:
+            dropped = view_of(self._notes.popleft())
+            self._lost = NotesLost(dropped if self._lost is None else max(dropped, self._lost.view))
+        self._notes.append(seen)
+
     def _saw(self, height: int, at_ms: float) -> None:
         if height > self._highest:
             self._highest = height
-            self._notes.append(FirstSeen(height, at_ms))
+            self._note(FirstSeen(height, at_ms))
 
 
 class CertificateTap:

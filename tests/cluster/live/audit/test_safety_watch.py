@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 import pytest
@@ -18,12 +19,14 @@ from cluster.live.audit import safety_watch as module
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.audit.safety_watch import SafetyState, SafetyWatch
 from cluster.live.handover.told import Told
+from cluster.live.host import observations
 from cluster.live.host.observations import (
     MAX_REMEMBERED,
     NOT_TOLD,
     CertificateSeen,
     CertificateTap,
     FirstSeen,
+    Observations,
     VoteSent,
 )
 from cluster.record.rules import WATCHED_LIVE
@@ -251,6 +254,27 @@ def test_a_skip_that_nobody_certified_is_told_unless_a_process_ended_with_it(now
     watch.look(record.store)
     assert watch._height == 2
     assert bool(ancestry(watch)) != is_gone
+
+
+@pytest.mark.parametrize("where", [module, observations], ids=["by the driver", "by a host"])
+def test_a_skip_whose_certificates_may_have_been_dropped_is_not_told(
+    now: list[float], monkeypatch: pytest.MonkeyPatch, where: ModuleType
+) -> None:
+    record = skipping()
+    watch, notes = watch_of(record), Observations()
+    monkeypatch.setattr(where, "MAX_WAITING" if where is module else "MAX_OBSERVATIONS", 1)
+    for view in (2, 3, 4):
+        notes.certified(seen(signed(record, NULLIFY, view, b"")))
+    told = notes.drain()
+    watch.take(0, told)
+    watch.heard.note_hosts(HOSTS, now[0])
+    watch.look(record.store)
+    assert watch.heard.doubtful_view == 3 + module.VIEWS_UNTOLD
+    now[0] += module.PATIENCE_S + 1
+    watch.heard.note_hosts(HOSTS, now[0])
+    watch.look(record.store)
+    assert (watch._height, ancestry(watch)) == (2, [])
+    assert notes.drain() == [], "it is said once"
 
 
 def test_a_process_that_ended_excuses_no_later_view(now: list[float]) -> None:

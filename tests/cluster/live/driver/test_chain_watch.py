@@ -1,0 +1,26 @@
+"""The one view of the chain that the driver makes of what all validators report."""
+
+from __future__ import annotations
+
+from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch
+from cluster.live.host.observations import FinalSeen
+from tests.cluster.records import make_record
+from validator.node.events import BlockFinal
+from validator.primitives.types import Hash, Height
+
+
+def final(height: int) -> FinalSeen:
+    return FinalSeen(0.0, BlockFinal(Height(height), height, Hash(b""), Hash(b""), 1, 2, 0, 0, 0, 0, 0, 0))
+
+
+def test_each_height_counts_once_and_few_are_remembered() -> None:
+    watch, last = ChainWatch(make_record(backend="live"), 0.0), 3 * HEIGHTS_REMEMBERED
+    counted = []
+    for height in range(1, last + 1):
+        watch.take(0, [final(height)])
+        watch.take(1, [final(height), final(max(1, height - HEIGHTS_REMEMBERED + 1))])
+        counted.append(len(watch._heights))
+    watch.take(2, map(final, range(1, last + 1)))
+    sample = watch.sample(0.0, [])
+    assert {sample.fires, sample.transactions} == {last, 2 * last}
+    assert max(counted) <= 2 * HEIGHTS_REMEMBERED
