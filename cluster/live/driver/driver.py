@@ -316,8 +316,7 @@ class _LiveRun:
             if found is not None:
                 self._follow(*found)
         except KeyboardInterrupt:
-            self.record.interrupted = True
-            self.on_notice("interrupted: collecting what is known; interrupt again to end without it")
+            note_interruption(self.record, self.on_notice)
         except (HarnessError, OSError) as error:
             if not (self._watch.height or has_begun):
                 raise
@@ -676,12 +675,12 @@ class _LiveRun:
         if self._end.height is None:
             self._note_end(self._watch.height)
         self._write_checkpoint(ENDING)
-        self._testnet.finish_load(self._interrupts.checkpoint)
+        checkpoint = partial(check_twice, self._interrupts, self.record, self.on_notice)
+        self._testnet.finish_load(checkpoint)
         if self._testnet.hosts is not None:
-            self._freeze_and_collect(self._testnet.hosts)
+            self._freeze_and_collect(self._testnet.hosts, checkpoint)
 
-    def _freeze_and_collect(self, hosts: Hosts) -> None:
-        checkpoint = self._interrupts.checkpoint
+    def _freeze_and_collect(self, hosts: Hosts, checkpoint: Callable[[], None]) -> None:
         hosts.resume_all()
         failed = hosts.ask_each("freeze", FREEZE_TIMEOUT_S, checkpoint)
         for host, reason in failed:
@@ -714,6 +713,21 @@ def outside_of(run: _LiveRun, hosts: Hosts | None) -> dict[str, object]:
     found: dict[str, object] = {"run": run, "record": run.record, "store": run.record.store}
     found |= {"clock": run._clock, "notice": run.on_notice, "hosts": _Gone() if hosts is None else hosts}
     return found | {"sightings": run._watch.sightings}
+
+
+def note_interruption(record: RunRecord, notice: Callable[[str], None]) -> None:
+    record.interrupted = True
+    notice("interrupted: collecting what is known; interrupt again to end without it")
+
+
+def check_twice(interrupts: Interrupts, record: RunRecord, notice: Callable[[str], None]) -> None:
+    """A checkpoint of a run that collects. The first signal only marks the run as interrupted; the next one raises."""
+    try:
+        interrupts.checkpoint()
+    except KeyboardInterrupt:
+        if record.interrupted:
+            raise
+        note_interruption(record, notice)
 
 
 def load_time_s(scenario: Scenario, is_open: bool) -> int:

@@ -1,0 +1,46 @@
+"""Signals while a run is collected."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.cluster.live.driver.test_take_over import LeftRun
+
+
+def collecting(run: LeftRun, signals: int) -> list[str]:
+    """Collect a run whose load takes a while to end, and send signals meanwhile. Returns what was said."""
+    said: list[str] = []
+    run.on_notice = said.append
+
+    def finish(checkpoint: Callable[[], None]) -> Any:
+        for _ in range(signals):
+            os.kill(os.getpid(), signal.SIGINT)
+            checkpoint()
+        said.append("the load has ended")
+        return run.record.load
+
+    load: Any = SimpleNamespace(finish=finish, was_told_to_stop=True)
+    run._testnet.load, run._testnet.hosts = load, None
+    with run._interrupts:
+        run._go(lambda: None)
+    run.is_killed()
+    return said
+
+
+@pytest.mark.parametrize("signals", [0, 1, 2])
+def test_the_first_signal_while_a_run_is_collected_ends_nothing(tmp_path: Path, signals: int) -> None:
+    run = LeftRun(tmp_path)
+    said = collecting(run, signals)
+    assert run.record.interrupted == bool(signals)
+    if signals < 2:
+        assert "the load has ended" in said and run.record.problems == []
+    else:
+        assert "the load has ended" not in said
+        assert run.record.problems == ["interrupted again: not everything was collected"]
