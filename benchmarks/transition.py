@@ -9,18 +9,27 @@ in one run.
   the lane price, a quarter has payers without funds, a quarter is over the cap, a quarter belongs to actors with a
   bidding agent that bids too low (``GBA_BUDGET_CYCLES`` allows the same number of queries in both).
 - ``epoch_block_ratio``: the first block of an epoch into which many timers migrate against the blocks before it.
+- ``lane_us``: microseconds of processor time for a fire of the full lane of ``live.py``, whose Python actors do two
+  hundred steps of work, read, schedule and write in each: the same blocks without a testnet, executed in memory.
 - ``gc_storm_ratio``: blocks after very many timers expired at one height against the ordinary full blocks before. Both
   lanes are full in all of them: 2,000 transactions that schedule a timer each, 2,000 fires.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from chains import RICH, BenchmarkChain, actor_address, actors, call, interleaved, median
+from live import COMMIT, SEED, full_lane
 from reporting import Metric, Size, run_benchmark
 
+from cluster.audit.reexecution.reexecutor import Reexecutor
+from cluster.audit.served_chains import longest_chain
+from cluster.simulation.driver import simulate
+from validator.chain.block import BlockReceipts
 from validator.chain.genesis import GenesisAgent
+from validator.primitives.codec import decode
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address
 from validator.pvm.runtime.host import ScheduleRequest
@@ -46,6 +55,7 @@ def measure(size: Size) -> list[Metric]:
     return [
         Metric("fires_per_second", _fires_a_second(EMPTY, 1_000), "fires/s", goal=20_000),
         Metric("reschedules_per_second", _fires_a_second(RESCHEDULE, 2_500), "fires/s", goal=8_000),
+        Metric("lane_us", _lane_us(), "µs of processor time a fire, the full lane of live.py"),
         Metric(
             "backlog_block_ratio", _backlog_ratio(backlog), f"× ({backlog:,} waiting / {SMALL_BACKLOG:,})", 2, False
         ),
@@ -81,6 +91,26 @@ def _due(
                 height, payload, gas_limit=gas_limit, max_fee_per_cycle=10**12, max_priority_fee_per_cycle=tip
             )
             yield actor_address(number % 100), request
+
+
+LANE_HEIGHTS = 250
+LANE_BLOCKS = 50
+"""The last of them, in which the lane is full."""
+
+
+def _lane_us() -> float:
+    record = simulate(full_lane(LANE_HEIGHTS), SEED, COMMIT)
+    blocks = list(longest_chain(record.lives))
+    reexecutor = Reexecutor(record.genesis)
+    seconds: list[float] = []
+    for block in blocks:
+        began = time.process_time()
+        mismatch = reexecutor.take(block)
+        assert mismatch is None, mismatch
+        seconds.append(time.process_time() - began)
+    fires = [len(decode(block.receipts, BlockReceipts).fires) for block in blocks[-LANE_BLOCKS:]]
+    assert min(fires) > 100, "the lane is full"
+    return 1e6 * sum(seconds[-LANE_BLOCKS:]) / sum(fires)
 
 
 # --- backlog ----------------------------------------------------------------------------------------------------------

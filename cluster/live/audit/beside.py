@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+import psutil
 
 from cluster.audit.reexecution.follower import END, MODULE, Progress
 from cluster.common.checkout import ROOT
@@ -43,6 +44,8 @@ class ReexecutionBeside:
         self._process: subprocess.Popen[bytes] | None = None
         self._first_block_s: float | None = None
         """When there was a block (monotonic)."""
+        self._driver_began_s = 0.0
+        """Processor time of the driver then."""
         self._told = 0
         self._unread = b""
         self._progress: Progress | None = None
@@ -53,6 +56,18 @@ class ReexecutionBeside:
         """Blocks that gave what was recorded."""
         return 0 if self._progress is None else self._progress.height
 
+    @property
+    def judge_core_seconds(self) -> float:
+        """Processor time since the first block, of the driver and of the process beside it while that runs."""
+        if self._first_block_s is None:
+            return 0.0
+        found = time.process_time() - self._driver_began_s
+        with suppress(psutil.Error):
+            if self._process is not None:
+                times = psutil.Process(self._process.pid).cpu_times()
+                found += times.user + times.system
+        return found
+
     def look(self) -> str:
         """Tell it how many blocks there are, and read what it says. Returns what differs, in words, once.
 
@@ -61,7 +76,8 @@ class ReexecutionBeside:
         store = self._record.store
         if not isinstance(store, FileBlocks) or not len(store):
             return ""
-        self._first_block_s = self._first_block_s or time.monotonic()
+        if self._first_block_s is None:
+            self._first_block_s, self._driver_began_s = time.monotonic(), time.process_time()
         if self._process is None and time.monotonic() - self._first_block_s < BEGIN_AFTER_S:
             return ""
         if self._process is None:

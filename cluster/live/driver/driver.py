@@ -693,6 +693,8 @@ class _LiveRun:
         self._watch.trace.close(self.record.duration_ms)
         self._watch.take_lags(hosts)
         note_totals(self.record, hosts, self._watch.busyness)
+        assert self._audit.beside is not None
+        self.record.metrics["judge_core_seconds"] = self._audit.beside.judge_core_seconds
         at_rest = [host for host in hosts.all if host not in [host for host, _ in failed]]
         for host in hosts.all:
             if host.phase is not Phase.UP and host.not_ready and self._watch.height:
@@ -704,7 +706,6 @@ class _LiveRun:
         urls = {address.index: address.url for host, address in addresses if address.index not in host.not_ready}
         self.on_notice(f"height {self._watch.height}: asking {len(urls)} validators for their blocks and accounts")
         collect(self.record, urls, checkpoint, self._audit)
-        assert self._audit.beside is not None
         self._audit.beside.finish(checkpoint)
 
 

@@ -64,6 +64,8 @@ METRICS: Final[Mapping[str, str]] = {
     "bytes_sent": "bytes between validators; live testnet only",
     "events": "events of the simulation; simulator only",
     "core_seconds": "processor time of the validators themselves, node and executor, all together; live testnet only",
+    "judge_core_seconds": "processor time of the driver and of the re-execution beside the run, from the first final"
+    " block until the validators rest; live testnet only",
     "disk_max_mb": "most that a validator's disk held at a look",
     "memory_max_mb": "most memory of a validator's process at a look; live testnet only",
     "host_lag_ms": "how long the machine kept a host from running, of the host that had most of it; 0 in the simulator",

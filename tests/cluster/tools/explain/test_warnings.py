@@ -181,6 +181,7 @@ def test_each_backend_has_some_metrics_of_its_own() -> None:
     assert {
         "bytes_sent",
         "core_seconds",
+        "judge_core_seconds",
         "load_average_max",
         "memory_max_mb",
         "open_files_max",
