@@ -12,7 +12,7 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import reduce
 from multiprocessing.connection import Connection
@@ -220,8 +220,17 @@ def _measure_testnet(hosts: Sequence[_HostProcess], scenario: Scenario, folder: 
 
 def _read(hosts: Sequence[_HostProcess], folder: Path) -> _Reading:
     heights, cores, sent, memory = zip(*_ask_all(hosts, "read"), strict=True)
-    disk_bytes = sum(file.stat().st_size for file in (folder / DATA_FOLDER).rglob("*") if file.is_file())
-    return _Reading(time.monotonic(), min(heights), sum(cores), _busy_seconds(), sum(sent), disk_bytes, max(memory))
+    size = folder_bytes(folder / DATA_FOLDER)
+    return _Reading(time.monotonic(), min(heights), sum(cores), _busy_seconds(), sum(sent), size, max(memory))
+
+
+def folder_bytes(folder: Path) -> int:
+    """The size of all files below a folder. Those that are replaced or removed meanwhile do not count."""
+    size = 0
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            size += path.stat().st_size if path.is_file() else 0
+    return size
 
 
 def _busy_seconds() -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cluster.scenario import Scenario
-from cluster.tools.explain.size.calibration import HOSTS, Calibration, IdleTestnet, Load, Round
+from cluster.tools.explain.size.calibration import HOSTS, Calibration, IdleTestnet, Load, Round, folder_bytes
 from cluster.tools.explain.size.estimate import HOST_FILES, MODEL_ERROR, Estimate, estimate
 
 PER_VALIDATOR_S, PER_MESSAGE_S, CHECK_S = 0.002, 0.000_1, 0.000_05
@@ -182,3 +183,20 @@ def test_a_testnet_that_got_cheaper_by_size_gives_no_negative_cost() -> None:
     found = guess(scenario(64, 8), odd)
     assert found.block_core_ms > 0
     assert found.block_bytes >= 0
+
+
+def test_a_file_that_goes_while_a_folder_is_measured_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kept").write_bytes(bytes(700))
+    (tmp_path / "gone").write_bytes(bytes(300))
+    is_file = Path.is_file
+
+    def found_and_then_gone(path: Path) -> bool:
+        found = is_file(path)
+        if path.name == "gone":
+            path.unlink()
+        return found
+
+    monkeypatch.setattr(Path, "is_file", found_and_then_gone)
+    assert folder_bytes(tmp_path) == 700
