@@ -4,7 +4,9 @@ A record is one version byte followed by the encoding (:mod:`consensus.messages`
 
 - a **vote** of this validator, written before the vote is sent. A validator's own proposal is journaled as the notarize
   vote that it carries: that names the view and the digest, and the body lies with the blocks;
-- a **certificate** that it knows, timeout certificates being HotStuff's.
+- a **certificate** that it knows, timeout certificates being HotStuff's;
+- its **pace**: the factor of its timeouts (:mod:`consensus.pacing`) from this event on. It is never sent. Without it a
+  validator that restarts in a slow network would give up view after view that the others wait for.
 
 The order of the records carries meaning: a certificate stands before the votes of the views that it opened. Framing,
 checksums and files belong to whoever performs :class:`~consensus.interface.Persist`. What is read back is trusted: the
@@ -17,7 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
 
 from consensus.certificates import CertificateStore
 from consensus.interface import Parent, Persist
@@ -34,13 +38,25 @@ from consensus.messages import (
     decode,
     encode,
 )
+from consensus.pacing import MAX_FACTOR
 from consensus.types import ConsensusError, Token, View
 
 JOURNAL_VERSION: Final = 2
 MAX_RECORD_BYTES: Final = 1024 + 2 * MAX_VALIDATORS * (SIGNATURE_BYTES + 16)
 """Larger than any record: a timeout certificate of the largest validator set, with the certificate within."""
 
-Record = Vote | Certificate | TimeoutCertificate
+
+class Pace(msgspec.Struct, frozen=True, array_like=True, tag=32, forbid_unknown_fields=True):
+    """The factor of the validator's timeouts."""
+
+    factor: Annotated[int, msgspec.Meta(ge=1, le=MAX_FACTOR)]
+
+
+Record = Vote | Certificate | TimeoutCertificate | Pace
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_PACE_DECODER: Final = msgspec.msgpack.Decoder(Pace)
+_PACES: Final = {_ENCODER.encode(Pace(factor)) for factor in range(1, MAX_FACTOR + 1)}
 
 
 class JournalError(ConsensusError):
@@ -49,7 +65,7 @@ class JournalError(ConsensusError):
 
 def encode_record(record: Record) -> bytes:
     """The bytes of one record."""
-    return bytes((JOURNAL_VERSION,)) + encode(record)
+    return bytes((JOURNAL_VERSION,)) + (_ENCODER.encode(record) if isinstance(record, Pace) else encode(record))
 
 
 def decode_record(encoded: bytes) -> Record:
@@ -58,6 +74,8 @@ def decode_record(encoded: bytes) -> Record:
         raise JournalError(f"journal record of {len(encoded)} bytes")
     if encoded[0] != JOURNAL_VERSION:
         raise JournalError(f"journal record of version {encoded[0]}, this program reads version {JOURNAL_VERSION}")
+    if encoded[1:] in _PACES:
+        return _PACE_DECODER.decode(encoded[1:])
     try:
         record = decode(encoded[1:])
     except MessageError as error:
@@ -85,12 +103,20 @@ class VoteJournal:
         self.unsynced: list[Outgoing] = []
         self.records: list[bytes] = []
         """Records of the event that is being handled."""
+        self.factor = 1
+        """The newest pace in the journal."""
         self._body: bytes | None = None
         self._token = Token(0)
 
     def append(self, certificate: AnyCertificate) -> None:
         """Record a certificate."""
         self.records.append(encode_record(certificate))
+
+    def pace(self, factor: int) -> None:
+        """Record the factor of our timeouts, if it is news."""
+        if factor != self.factor:
+            self.factor = factor
+            self.records.append(encode_record(Pace(factor)))
 
     def cast(self, own: dict[VoteKind, Vote], vote: Vote, message: Message, body: bytes | None = None) -> None:
         """From here on the vote is ours, one of ``own``, those of its view. ``message`` is sent when it is durable."""
@@ -110,6 +136,10 @@ class VoteJournal:
         self.records, self._body = [], None
         return persist
 
+    def cast_with(self, token: Token) -> list[Vote]:
+        """The votes that wait for the disk with ``token``."""
+        return [outgoing.vote for outgoing in self.unsynced if outgoing.token == token]
+
     def synced(self, token: Token) -> list[Outgoing]:
         """The votes that became durable with ``token``."""
         synced = [outgoing for outgoing in self.unsynced if outgoing.token <= token]
@@ -122,13 +152,14 @@ class VoteJournal:
             del self.own[view]
 
     def snapshot(self, certificates: CertificateStore) -> tuple[bytes, ...]:
-        """The records that replace the whole journal: the newest finalization, then the views above it.
+        """The records that replace the whole journal: the newest finalization, the pace, then the views above.
 
         Each view has its certificates between the own votes that may come before and the finalize vote, which rests on
         the notarization.
         """
         finalization = certificates.newest_finalization()
         records: list[Record] = [] if finalization is None else [finalization]
+        records += [Pace(self.factor)] if self.factor > 1 else []
         for view in range(certificates.final.view + 1, certificates.view + 1):
             own = self.own.get(View(view), {})
             votes = [own[kind] for kind in VoteKind if kind in own]
@@ -138,18 +169,30 @@ class VoteJournal:
         return tuple(encode_record(record) for record in records)
 
 
-def recover(journal: Iterable[bytes], certificates: CertificateStore) -> list[Vote]:
+class Recovered(NamedTuple):
+    """What a journal holds besides certificates."""
+
+    votes: list[Vote]
+    """In order."""
+    factor: int
+    """Of the timeouts."""
+
+
+def recover(journal: Iterable[bytes], certificates: CertificateStore) -> Recovered:
     """Restore the certificates of a journal, the view that follows from them, and the newest final block.
 
-    Returns the votes in it, in order. Raises :class:`JournalError`.
+    Raises :class:`JournalError`.
     """
     votes: list[Vote] = []
+    factor = 1
     root = certificates.root
     newest = root.view
     for encoded in journal:
         record = decode_record(encoded)
         if isinstance(record, Vote):
             votes.append(record)
+        elif isinstance(record, Pace):
+            factor = record.factor
         elif record.kind not in certificates.kinds:
             raise JournalError(f"the journal holds a certificate of {record.kind.name}, which this protocol has not")
         elif record.view > root.view or _finalizes(record, root):
@@ -159,7 +202,7 @@ def recover(journal: Iterable[bytes], certificates: CertificateStore) -> list[Vo
         final = certificates.finalizations[max(certificates.finalizations)]
         certificates.final = Parent(final.view, final.digest)
     certificates.view = View(newest + 1)
-    return votes
+    return Recovered(votes, factor)
 
 
 def _finalizes(certificate: AnyCertificate, root: Parent) -> bool:

@@ -1,9 +1,12 @@
 """Timeouts and repetition that adapt to a network that is slower than the configuration assumed.
 
-A view *failed* for a validator if a quorum gave it up, or if the validator itself did and left it otherwise. The
-configured timeouts are doubled when more views failed since the last finalization than faulty leaders can fail
-(:meth:`consensus.leader.LeaderElection.longest_row`), and again with each further one, up to :data:`MAX_FACTOR` times.
-They are halved after each :data:`FINAL_VIEWS` finalizations.
+A view *failed* for a validator that waited in it (a timer of the view expired, or a tick came) if a quorum gave it up,
+or if the validator itself did and left it otherwise. A view without a wait says nothing about the network: anybody may
+send old certificates to a validator that was cut off. The configured timeouts are doubled when more views failed since
+the last finalization than faulty leaders can fail (:meth:`consensus.leader.LeaderElection.longest_row`), and again with
+each further one, up to :data:`MAX_FACTOR` times. They are halved after each :data:`FINAL_VIEWS` finalizations; of those
+that come with neither a vote of ours nor a wait between them one counts. If they have to grow again after such a step,
+the next one takes twice as many, up to :data:`MAX_FINAL_VIEWS`, and half as many after one that held.
 What may be lost is repeated after about two block times. An engine has no clock but its timers, so it counts the ticks
 of the rebroadcast timer in each view that ended with a block. The median of the last :data:`SAMPLES` such views is the
 block time; no interval is shorter than a tick, nor longer than the leader timeout, rounded up to a tick.
@@ -20,6 +23,9 @@ MAX_FACTOR: Final = 16
 FINAL_VIEWS: Final = 16
 """Finalizations after which timeouts shrink a step: a step back too early costs as many views as it takes to grow."""
 
+MAX_FINAL_VIEWS: Final = 256
+"""The most of them: in a network that needs longer timeouts, a step back every so many blocks costs little."""
+
 SAMPLES: Final = 9
 """Views that ended with a block, of which the median counts: five slow ones lengthen the interval, five quick ones
 shorten it."""
@@ -33,24 +39,60 @@ class Pacing:
     def __init__(self) -> None:
         self.factor = 1
         self.repetition = Repetition()
+        self.has_waited = False
+        """A timer of this view expired, or a tick came in it."""
+        self._gave_up = False
+        """We voted to give this view up."""
+        self._took_part = False
+        """We waited, or cast another vote than one to finalize, since the last finalization that counted."""
         self._failed = 0
         """Views since the last finalization."""
         self._final = 0
         """Finalizations since the last step."""
+        self.final_views = FINAL_VIEWS
+        """Finalizations until the next step back."""
+        self._stepped_back = False
+        """The last step was one back."""
 
-    def failed(self, longest_row: int) -> None:
-        """A view failed, of which so many may between two finalizations, however good the network."""
+    def enter_view(self) -> None:
+        """Another view begins."""
+        self.has_waited = self._gave_up = False
+        self.repetition.enter_view()
+
+    def waited(self) -> None:
+        """A timer of this view expired."""
+        self.has_waited = self._took_part = True
+
+    def voted(self, gives_up: bool) -> None:
+        """We cast a vote other than one to finalize; ``gives_up``: this view."""
+        self._took_part = True
+        self._gave_up |= gives_up
+
+    def left(self, given_up: bool, longest_row: int) -> None:
+        """A certificate ended the view; ``given_up``: it gives a view up. ``longest_row``: of views that may fail
+        between two finalizations, however good the network."""
+        if not (self.has_waited and (given_up or self._gave_up)):
+            return
         self._failed += 1
         if self._failed > longest_row and self.factor < MAX_FACTOR:
             self.factor *= 2
             self._final = 0
+            if self._stepped_back:
+                self._stepped_back = False
+                self.final_views = min(2 * self.final_views, MAX_FINAL_VIEWS)
 
     def finalized(self) -> None:
         """A finalization became known."""
         self._failed = 0
+        if not self._took_part:
+            return
+        self._took_part = False
         self._final += 1
-        if self._final == FINAL_VIEWS:
+        if self._final >= self.final_views:
             self._final = 0
+            if self._stepped_back or self.factor == 1:
+                self.final_views = max(self.final_views // 2, FINAL_VIEWS)
+            self._stepped_back = self.factor > 1
             self.factor = max(1, self.factor // 2)
 
 

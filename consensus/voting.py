@@ -240,9 +240,13 @@ class VotingEngine(ABC):
                 self._on_block_verified(view, digest, valid)
             case Start():
                 self._on_start()
+        self._journal.pace(self._pacing.factor)
         persist = self._journal.flush()
         if persist is not None:
             self._effects.append(persist)
+            for vote in self._journal.cast_with(persist.token):  # they count as ours from the end of the event on
+                if vote.kind != VoteKind.FINALIZE:
+                    self._pacing.voted(vote.kind == self._gives_up and vote.view == self.view)
         effects = self._effects[:]
         self._effects.clear()
         return effects
@@ -287,6 +291,7 @@ class VotingEngine(ABC):
         if view != self.certificates.view:
             return
         round_ = self._rounds[view]
+        self._pacing.waited()
         match kind:
             case TimerKind.LEADER:
                 if round_.proposal is None and VoteKind.NOTARIZE not in round_.own:
@@ -456,8 +461,7 @@ class VotingEngine(ABC):
         """Rules 5 to 7: act on a good certificate that is news, and enter the next view if that is ahead."""
         self._learn(certificate)
         if certificate.view >= self.view:
-            if self._gives_up in (certificate.kind, *self._journal.own.get(self.view, ())):
-                self._pacing.failed(self._member.election.longest_row(self.view))
+            self._pacing.left(certificate.kind == self._gives_up, self._member.election.longest_row(self.view))
             if certificate.view == self.view and certificate.kind in (VoteKind.NOTARIZE, VoteKind.FINALIZE):
                 self._pacing.repetition.made_block()
             self._enter(View(certificate.view + 1))
@@ -485,7 +489,7 @@ class VotingEngine(ABC):
                 left.proposal = None
         self.certificates.view = view
         self._retransmission.enter_view()
-        self._pacing.repetition.enter_view()
+        self._pacing.enter_view()
         self._prune()
         round_, config, factor = self._rounds[view], self._config, self._pacing.factor
         self._effects.append(ViewEntered(view, round_.leader))
@@ -503,8 +507,10 @@ class VotingEngine(ABC):
     # --- restart ----------------------------------------------------------------------------------------------------
 
     def _replay(self, journal: Iterable[bytes]) -> None:
-        """Restore certificates and own votes, then drop what lies behind the newest finalization."""
-        for vote in recover(journal, self.certificates):
+        """Restore certificates, pace and own votes, then drop what lies behind the newest finalization."""
+        recovered = recover(journal, self.certificates)
+        self._pacing.factor = self._journal.factor = recovered.factor
+        for vote in recovered.votes:
             if vote.signer != self._member.index:
                 raise JournalError(f"the journal holds a vote of validator {vote.signer}, not ours")
             if vote.view <= self.certificates.root.view:

@@ -27,6 +27,7 @@ EVERY_HEIGHT: Final = frozenset(
         SafetyRule.LEDGER,
         SafetyRule.DURABLE_VOTES,
         SafetyRule.OWN_VOTES,
+        SafetyRule.TIMEOUTS,
     }
 )
 """Rules of the simulator's monitor that are due at every height; the others are due once a run."""
@@ -92,7 +93,7 @@ def needed_of_monitor(books: Books, rule: str) -> int:
     if rule == SafetyRule.AGREEMENT and len(books.judged) == 1:
         return 0
     # a run need not have a validator that is stuck, nor a view that is given up, nor one that lasts
-    if rule in (SafetyRule.ANSWERS, SafetyRule.PATIENCE, SafetyRule.RESTRAINT):
+    if rule in (SafetyRule.ANSWERS, SafetyRule.PATIENCE, SafetyRule.RESTRAINT, SafetyRule.REPETITIONS):
         return 0
     if rule == SafetyRule.ABSTENTION:
         return sum(join.ended_ms is not None for join in books.record.joins)

@@ -59,6 +59,8 @@ class SafetyRule(StrEnum):
     ANSWERS = "answers"
     PATIENCE = "patience"
     RESTRAINT = "restraint"
+    TIMEOUTS = "timeouts"
+    REPETITIONS = "repetitions"
 
 
 WATCHED_LIVE: Final = (

@@ -39,6 +39,7 @@ from cluster.simulation.watches.watches import Watches
 from consensus.keys import SCHEMES, SignatureScheme
 from validator.node.assembly import Validator, open_validator
 from validator.node.events import (
+    Append,
     BlockFinal,
     Certified,
     Diverged,
@@ -47,6 +48,9 @@ from validator.node.events import (
     PeerFault,
     Reply,
     Run,
+    Send,
+    SetTimer,
+    TimerName,
     TransactionDropped,
 )
 from validator.node.executor.jobs import Build, Execute
@@ -135,7 +139,8 @@ class Simulation:
         self.faults = FaultEngine(scenario, self.stage)
         self.record.faults = self.faults.records
         for machine in self.machines:
-            machine.starts, machine.entered = self.watches.patience.starts, self._note_view
+            machine.starts, machine.entered = self.watches.starts, self._note_view
+            machine.expired = self._expired
             machine.opened = lambda index: self.watches.recovers(self.machines[index])
 
     def run(self) -> RunRecord:
@@ -243,6 +248,7 @@ class Simulation:
         parts = parts_of(self.scenario, index, machine.tally.mutant_runs, machine.release.mutant)
         nonce = self.random.randbytes(JOIN_NONCE_BYTES)
         self.watches.votes.begins_to_join(index, nonce, machine.view)
+        self.watches.pacing.loses_journal(index)
         return parts.join(disk, index, self.validators, self.record.genesis.chain_id, nonce=nonce)
 
     def _machine(self, index: int, name: str) -> Machine:
@@ -337,8 +343,8 @@ class Simulation:
     def _observe(self, index: int, effect: Effect) -> None:
         machine, watches = self.machines[index], self.watches
         match effect:
-            case Certified(certificate):
-                watches.certified(machine, certificate)
+            case Certified() | Append() | SetTimer():
+                watches.notes(machine, effect, self.scenario)
             case BlockFinal(height=height, reorg_depth=depth):
                 self.record.note_reorg(index, height, depth)
                 watches.finalizes(machine, height)
@@ -372,6 +378,10 @@ class Simulation:
                 watches.promises.drops(index, digest, reason)
             case _:
                 pass
+
+    def _expired(self, index: int, timer: TimerName, effects: list[Effect]) -> None:
+        broadcast = [each.payload for each in effects if isinstance(each, Send) and each.recipient is None]
+        self.watches.expires(self.machines[index], timer, self.scenario, map(self._reader.read, broadcast))
 
     def _note_view(self, index: int, view: int) -> None:
         self._recorder.trace.windows.entered(self.clock.now_ms, index, view)

@@ -114,6 +114,8 @@ class Machine:
     """Gets the index of a machine that is about to start."""
     entered: Callable[[int, int], None] | None = None
     """``entered(index, view)`` is called when the validator is in another view than before."""
+    expired: Callable[[int, TimerName, list[Effect]], None] | None = None
+    """``expired(index, timer, effects)`` is called when a timer of the validator expired, ahead of the effects."""
     opened: Callable[[int], None] | None = None
     """Gets the index of a machine whose validator has opened its disk, at every start but after a join."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
@@ -236,7 +238,10 @@ class Machine:
                 self._deliver_to_join(event, self.joining)
             elif self.validator is not None:
                 around, bare = self.byzantine, self.validator
-                for effect in bare.node.handle(event) if around is None else around.handle(bare, event):
+                effects = bare.node.handle(event) if around is None else around.handle(bare, event)
+                if self.expired is not None and isinstance(event, Timeout):
+                    self.expired(self.index, event.timer, effects)
+                for effect in effects:
                     self._perform(effect)
                 if bare.node.view != self.view:
                     self.view = bare.node.view
@@ -287,12 +292,14 @@ class Machine:
             case Send(recipient, payload):
                 self.send(self.index, recipient, payload)
             case SetTimer(timer, delay_ms):
+                self.observe(self.index, effect)
                 self._set_timer(timer, delay_ms)
             case CancelTimer(timer):
                 self.own_clock.cancel_timer(timer)
             case Run(job):
                 self.work.enqueue(job)
             case Append(token, data):
+                self.observe(self.index, effect)
                 self.work.append(token, data)
             case ReplaceJournal(data):
                 self.work.replace_journal(data)

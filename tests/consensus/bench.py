@@ -26,7 +26,7 @@ from consensus.interface import (
     TimerKind,
     VotingConfig,
 )
-from consensus.journal import decode_record
+from consensus.journal import Record, decode_record
 from consensus.keys import Committee, KeyedHashScheme, SignatureScheme, ValidatorSet
 from consensus.messages import (
     NO_DIGEST,
@@ -202,7 +202,7 @@ class Bench:
         assert all(vote is None or vote.signer == self.me for vote in votes)
         return [vote for vote in votes if vote is not None]
 
-    def journaled(self) -> list[Vote | Certificate | TimeoutCertificate]:
+    def journaled(self) -> list[Record]:
         return [decode_record(record) for record in self.journal]
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from consensus.journal import JOURNAL_VERSION, MAX_RECORD_BYTES, JournalError, decode_record, encode_record
+from consensus.journal import JOURNAL_VERSION, MAX_RECORD_BYTES, JournalError, Pace, decode_record, encode_record
 from consensus.messages import MAX_VALIDATORS, Certificate, CertificateRequest, Timeout, TimeoutCertificate, encode
+from consensus.pacing import MAX_FACTOR
 from consensus.types import ValidatorIndex, View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, Bench, HotStuffBench, resigned
 
@@ -20,6 +21,11 @@ def test_records_come_back() -> None:
         assert decode_record(encode_record(record)) == record
     for timed_out in (TIMED_OUT, TIMEOUTS):
         assert decode_record(encode_record(timed_out)) == timed_out
+
+
+def test_a_pace_comes_back() -> None:
+    for factor in (1, MAX_FACTOR):
+        assert decode_record(encode_record(Pace(factor))) == Pace(factor)
 
 
 def test_the_largest_certificate_fits() -> None:
@@ -47,8 +53,14 @@ def test_the_largest_certificate_fits() -> None:
         b"\x02" + encode(CertificateRequest((View(1),))),
         b"\x02" + encode(Timeout(TIMED_OUT, None)),
         b"\x02" * (MAX_RECORD_BYTES + 1),
+        encode_record(Pace(1))[:-1] + b"\0",
+        encode_record(Pace(MAX_FACTOR + 1)),
+        encode_record(Pace(1)) + b"\0",
     ],
-    ids=["empty", "version only", "other version", "cut", "longer", "proposal", "request", "timeout", "huge"],
+    ids=[
+        *("empty", "version only", "other version", "cut", "longer", "proposal", "request", "timeout", "huge"),
+        *("no pace", "pace too long", "longer pace"),
+    ],
 )
 def test_what_is_no_record_is_refused(bad: bytes) -> None:
     with pytest.raises(JournalError):

@@ -86,8 +86,11 @@ def longest_timeouts(books: Books) -> int:
     final = [view for _, view in sorted(books.views.items())]
     for view in [*final, max(entered, default=0)]:
         for _ in range(view - before - 1):
-            pacing.failed(election.longest_row(View(view)))
+            pacing.enter_view()
+            pacing.waited()
+            pacing.left(given_up=True, longest_row=election.longest_row(View(view)))
         highest, before = max(highest, pacing.factor), view
+        pacing.waited()
         pacing.finalized()
     return highest
 

@@ -17,6 +17,7 @@ from cluster.misbehaviour.byzantine.leaders.silent_leader import SilentLeader
 from cluster.misbehaviour.byzantine.messages.false_snapshots import FalseManifest, FalseSnapshots
 from cluster.misbehaviour.byzantine.messages.garbage import Garbage
 from cluster.misbehaviour.byzantine.messages.greedy_asker import GreedyAsker
+from cluster.misbehaviour.byzantine.messages.old_nullifications import OldNullifications
 from cluster.misbehaviour.byzantine.messages.selective_sender import SelectiveSender
 from cluster.misbehaviour.byzantine.messages.stale_replayer import StaleReplayer
 from cluster.misbehaviour.byzantine.messages.unproved import UnprovedBlocks, UnprovedSnapshot
@@ -66,6 +67,7 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
         FalseManifest,
         UnprovedBlocks,
         GreedyAsker,
+        OldNullifications,
     )
 }
 """Every behaviour, by the name that scenarios use."""

@@ -25,6 +25,7 @@ from consensus.messages import (
     Vote,
     VoteKind,
 )
+from consensus.pacing import FINAL_VIEWS, Repetition
 from consensus.retransmission import BURST_CERTIFICATES
 from consensus.tally import Round, VoteTally
 from consensus.types import GENESIS_VIEW, Token, ValidatorIndex, View
@@ -141,6 +142,56 @@ class ConstantTimeouts(MutatedEngine):
         self.counter.runs += self._pacing.factor > 1
         self._pacing.factor = 1
         super()._enter(view)
+
+
+@MUTANTS.engine("counts-old-views", Detection("old-nullifications", ALL), "safety", "timeouts")
+class CountsOldViews(MutatedEngine):
+    """a view that a quorum gave up counts as failed although nothing was waited for in it"""
+
+    def _accept(self, certificate: AnyCertificate) -> None:
+        if certificate.kind == self._gives_up and certificate.view >= self.view and not self._pacing.has_waited:
+            self.counter.ran()
+            self._pacing.waited()
+        super()._accept(certificate)
+
+
+@MUTANTS.engine("steps-back-as-soon", Detection("long-slow-network", ALL), "safety", "timeouts")
+class StepsBackAsSoon(MutatedEngine):
+    """timeouts that had to grow again are shortened after as few finalizations as before"""
+
+    def _enter(self, view: View) -> None:
+        self.counter.runs += self._pacing.final_views > FINAL_VIEWS
+        self._pacing.final_views = FINAL_VIEWS
+        super()._enter(view)
+
+
+@MUTANTS.engine("forgets-factor", Detection("slow-restart", ALL), "safety", "timeouts")
+class ForgetsFactor(MutatedEngine):
+    """a restart begins with the configured timeouts, however long they had become"""
+
+    def _replay(self, journal: Iterable[bytes]) -> None:
+        super()._replay(journal)
+        self.counter.runs += self._pacing.factor > 1
+        self._pacing.factor = 1
+
+
+class _EachTick(Repetition):
+    """Repeats whenever it can."""
+
+    counter: RunCounter
+
+    def tick(self, longest: int) -> bool:
+        self.counter.runs += not super().tick(longest)
+        return True
+
+
+@MUTANTS.engine("repeats-at-each-tick", Detection("quick-ticks", ALL), "safety", "repetitions")
+class RepeatsAtEachTick(MutatedEngine):
+    """votes are repeated at each tick, however long a block takes"""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._pacing.repetition = type("EachTick", (_EachTick,), {"counter": self.counter})()
 
 
 @MUTANTS.engine("wrong-view-certificate", Detection("bad-links", ALL), "safety", "certificates")

@@ -73,6 +73,13 @@ class DurableJournal:
         return found
 
 
+def votes_in(appended: bytes) -> list[Vote]:
+    """The votes in what a validator appends to its journal, in order."""
+    frames, _ = split(appended)
+    records = [_record(encoded) for frame in frames for encoded in decode_batch(frame.payload).records]
+    return [record for record in records if isinstance(record, Vote)]
+
+
 @lru_cache(REMEMBERED_RECORDS)
 def _record(encoded: bytes) -> Record:
     """The record behind its version byte. Whoever wrote it encoded it; how well is for a restart to judge."""

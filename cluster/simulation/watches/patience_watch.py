@@ -3,8 +3,7 @@
 Without a proposal of the leader a validator waits for its leader timer. The leader timer gives a view up only if no
 proposal came. So a validator that holds a good one, or has voted for it, waits for its advance timer. Simplex lets it
 follow the leader, who gave up the view itself, and skip one that was silent on entering the view. Both timers are as
-long as the views that failed since the last finalization demand; the watch counts these itself, from the certificates
-that the validator learned and the votes that it sent (``docs/consensus.md``, "Timeouts that adapt").
+long as another watch counts (:mod:`cluster.simulation.watches.pacing_watch`).
 
 The watch reads each validator's own clock, since timers run on it. It counts a proposal as good if the validator heard
 it in the view, from a leader that is honest and runs the code without a mutant, before the leader timer expired; unless
@@ -31,10 +30,6 @@ from validator.chain.messages import Reading
 
 TOLERANCE_MS: Final = 1.0
 """The most that rounding adds to a timer."""
-LONGEST: Final = 16
-"""Factor of the longest timeouts."""
-FINAL_UNTIL_SHORTER: Final = 16
-"""Finalizations after which timeouts are halved."""
 HEARD_VIEWS: Final = 4
 """A leader of whom a vote of one of so many views before was heard counts as silent with nobody."""
 
@@ -62,34 +57,6 @@ class _Waiting:
     """By peer, the newest view, no later than this one, of a vote of it."""
 
 
-@dataclass(slots=True)
-class _Timeouts:
-    """The factor that a validator's timeouts have at least, by what it learned and said since its start."""
-
-    view: View = GENESIS_VIEW
-    factor: int = 1
-    gave_up: bool = False
-    """The validator said so, of the current view."""
-    failed: int = 0
-    """Views since the last finalization."""
-    final: int = 0
-    """Finalizations since the factor changed."""
-
-    def certified(self, kind: VoteKind, view: View, longest_row: int) -> None:
-        if kind == VoteKind.FINALIZE:
-            self.failed, self.final = 0, self.final + 1
-            if self.final == FINAL_UNTIL_SHORTER:
-                self.final, self.factor = 0, max(1, self.factor // 2)
-        if view < self.view:
-            return
-        failed, self.gave_up, self.view = kind in GIVING_UP or self.gave_up, False, View(view + 1)
-        if not failed:
-            return
-        self.failed += 1
-        if self.failed > longest_row and self.factor < LONGEST:
-            self.factor, self.final = 2 * self.factor, 0
-
-
 class PatienceWatch:
     """One run's, over all validators that are to be honest."""
 
@@ -99,39 +66,29 @@ class PatienceWatch:
         leader: Callable[[View], int],
         look: Look,
         skips_silent_leaders: bool,
-        longest_row: Callable[[View], int],
     ) -> None:
-        """``longest_row``: the failed views between two finalizations that make nobody wait longer, by view."""
         self._names = names
-        self._longest_row = longest_row
         self._leader = leader
         self._tell = look
         self._skips_silent_leaders = skips_silent_leaders
         self._waiting = [_Waiting() for _ in names]
-        self._timeouts = [_Timeouts() for _ in names]
 
     def starts(self, index: int) -> None:
         """A validator is started; ``enters`` follows when it comes to another view."""
         self._waiting[index] = _Waiting(is_judged=True)
 
-    def certified(self, index: int, kind: VoteKind, view: View) -> None:
-        """A validator learned a certificate."""
-        if self._timeouts[index].view != GENESIS_VIEW:  # else it repeats on its start what it knew before
-            self._timeouts[index].certified(kind, view, self._longest_row(view))
-
     def enters(self, index: int, view: View, now_ms: float, leader_timeout_ms: int, advance_timeout_ms: int) -> None:
-        """A validator enters a view, when its own clock says ``now_ms``. The timeouts are the configured ones."""
+        """A validator enters a view, when its own clock says ``now_ms``. The timeouts are those of the view."""
         before = self._waiting[index]
         if before.view == GENESIS_VIEW and before.is_judged:
-            before.view, self._timeouts[index] = view, _Timeouts(view)
+            before.view = view
             return
-        factor = self._timeouts[index].factor
         heard = before.last_heard.get(self._leader(view), GENESIS_VIEW)
         is_skipped = self._skips_silent_leaders and heard < view - HEARD_VIEWS
         self._waiting[index] = _Waiting(
             view,
-            now_ms + factor * leader_timeout_ms,
-            now_ms + factor * advance_timeout_ms,
+            now_ms + leader_timeout_ms,
+            now_ms + advance_timeout_ms,
             is_skipped,
             proposed={later for later in before.proposed if later >= view},
             given_up_by_leader={later for later in before.given_up_by_leader if later >= view},
@@ -165,7 +122,6 @@ class PatienceWatch:
         waiting, vote = self._waiting[index], vote_of(message)
         if vote is None or vote.view != waiting.view:
             return
-        self._timeouts[index].gave_up |= vote.kind in GIVING_UP and vote.view == self._timeouts[index].view
         if waiting.is_judged:
             return
         if vote.kind == VoteKind.NOTARIZE:

@@ -31,6 +31,7 @@ from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
 from cluster.simulation.watches.durable_journal import DurableJournal, DurableRecord
 from consensus.certificates import verify_signed
+from consensus.journal import Record
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, MessageError, Vote, VoteKind
 from consensus.messages import decode as decode_consensus
@@ -57,11 +58,11 @@ class _Memory:
     abstains_through: View = GENESIS_VIEW
     """It must not vote up to this view."""
 
-    def learn(self, certificate: AnyCertificate) -> None:
-        """A certificate is durable."""
-        if isinstance(certificate, Certificate) and certificate.kind != VoteKind.NULLIFY:
-            self.certified.add(certificate.view)
-            self.lock = max(self.lock, certificate.view)
+    def learn(self, record: Record) -> None:
+        """A record that is no vote is durable."""
+        if isinstance(record, Certificate) and record.kind != VoteKind.NULLIFY:
+            self.certified.add(record.view)
+            self.lock = max(self.lock, record.view)
 
 
 class VoteWatch:

@@ -12,7 +12,9 @@ from cluster.scenario import Scenario
 from cluster.scenario.sections.consensus import ConsensusSection
 from cluster.simulation.machine import Machine
 from cluster.simulation.watches.answer_watch import AnswerWatch
+from cluster.simulation.watches.durable_journal import votes_in
 from cluster.simulation.watches.memory_watch import POOL_BOUNDS, bounds, excesses
+from cluster.simulation.watches.pacing_watch import PacingWatch, Timeouts
 from cluster.simulation.watches.patience_watch import PatienceWatch
 from cluster.simulation.watches.promise_watch import PromiseWatch
 from cluster.simulation.watches.restraint_watch import RestraintWatch
@@ -25,6 +27,7 @@ from consensus.messages import AnyCertificate, Proposal, encode
 from consensus.types import View
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading, TransactionsMessage
+from validator.node.events import Append, Certified, SetTimer, TimerName
 from validator.storage.archive import ArchivedBlock
 
 
@@ -45,7 +48,8 @@ class Watches:
         self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms)
         self.answers = AnswerWatch(names, self.monitor.log.look)
         self.restraint = RestraintWatch(names, validators, leader, self.monitor.log.look)
-        self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips, election.longest_row)
+        self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips)
+        self.pacing = PacingWatch(names, self.monitor.log.look, election.longest_row)
 
     def first_violation(self, machines: Iterable[Machine]) -> str:
         """The first violation so far, or who diverged, in words; empty if there is none."""
@@ -61,6 +65,7 @@ class Watches:
             self.votes.sent(machine.index, machine.disk, content)
             self.patience.sends(machine.index, machine.own_clock.now_ms, content)
             self._sends_with_restraint(machine, recipient, content, consensus)
+            self.pacing.sends(machine.index, content)
         if recipient is not None:
             self.answers.sends(machine.index, recipient, machine.own_clock.awake_ms, content)
         if isinstance(content, TransactionsMessage):
@@ -103,11 +108,31 @@ class Watches:
         planted = self._mutants[machine.index]
         return machine.byzantine is None and planted is None and machine.release.mutant is None
 
-    def certified(self, machine: Machine, certificate: AnyCertificate) -> None:
-        """A machine's validator learned a certificate."""
+    def starts(self, index: int) -> None:
+        """A machine is about to start."""
+        self.patience.starts(index)
+        self.pacing.starts(index)
+
+    def notes(self, machine: Machine, effect: Certified | Append | SetTimer, scenario: Scenario) -> None:
+        """A machine's validator learned a certificate, appends to its journal, or starts a timer."""
+        if machine.byzantine is not None:
+            return
+        match effect:
+            case Certified(certificate):
+                self.monitor.certified(machine.name, certificate)
+                self.pacing.certified(machine.index, certificate.kind)
+            case Append(data=data):
+                for vote in votes_in(data):
+                    self.pacing.writes(machine.index, vote)
+            case SetTimer(timer, delay_ms):
+                self.pacing.starts_timer(machine.index, timer, delay_ms, _timeouts(scenario))
+
+    def expires(
+        self, machine: Machine, timer: TimerName, scenario: Scenario, broadcast: Iterable[Reading | None]
+    ) -> None:
+        """A timer of a machine's validator expires, upon which the validator broadcasts these messages."""
         if machine.byzantine is None:
-            self.monitor.certified(machine.name, certificate)
-            self.patience.certified(machine.index, certificate.kind, certificate.view)
+            self.pacing.expires(machine.index, timer, _timeouts(scenario), broadcast)
 
     def blames(self, machine: Machine, peer: int, reason: str) -> None:
         """A machine's validator found that a peer sent what no honest peer sends."""
@@ -118,8 +143,8 @@ class Watches:
 
     def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
         """A machine's validator, one of ``count``, enters a view."""
-        consensus = scenario.consensus
-        timeouts = consensus.leader_timeout_ms, consensus.advance_timeout_ms
+        consensus, factor = scenario.consensus, self.pacing.factor(machine.index)
+        timeouts = factor * consensus.leader_timeout_ms, factor * consensus.advance_timeout_ms
         self.patience.enters(machine.index, View(view), machine.own_clock.now_ms, *timeouts)
         if machine.byzantine is None and machine.validator is not None:
             node = machine.validator.node
@@ -155,3 +180,8 @@ class Watches:
     def _final(self, machine: Machine, height: int, archived: ArchivedBlock) -> None:
         self.monitor.final(machine.name, height, archived)
         self.promises.finalizes(machine.index, height, archived.block)
+
+
+def _timeouts(scenario: Scenario) -> Timeouts:
+    consensus = scenario.consensus
+    return Timeouts(consensus.leader_timeout_ms, consensus.advance_timeout_ms, consensus.rebroadcast_ms)

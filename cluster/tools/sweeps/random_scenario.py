@@ -69,6 +69,10 @@ FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest")
 """Likewise, from another source: false blocks, false answers to a validator that catches up, and, if two validators can
 be spared, to one that joins."""
 FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS)
+OLD_NULLIFICATIONS: Final = "old-nullifications"
+"""A byzantine behaviour that is drawn apart from all these, with a cut that leaves a validator nobody else to hear."""
+SLANDERERS: Final = 0.06
+"""Share of the seeds with it, if a validator can be spared or is byzantine anyway."""
 FORGERS: Final = 0.15
 """Share of the seeds with one of :data:`FORGERIES`, if a validator can be spared or is byzantine anyway."""
 GREEDY: Final = "greedy-asker"
@@ -180,6 +184,9 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/uplinks")
         if random.random() < UPLINKS:
             self.slow_uplinks(random, fields)
+        random = Random(f"{self.seed}/{self.protocol}/old nullifications")
+        if random.random() < SLANDERERS:
+            _recall_failures(self, random, fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------
@@ -205,7 +212,7 @@ class _Drawing:
             nodes[-1] = {"joins_at_height": self.random.randint(SNAPSHOT_HEIGHT, 16)}
             fields["nodes"] = nodes
         elif self.byzantine:
-            others = sorted(set(BEHAVIOURS) - {*LIES, *FORGERIES, GREEDY})
+            others = sorted(set(BEHAVIOURS) - {*LIES, *FORGERIES, GREEDY, OLD_NULLIFICATIONS})
             for index in self.random.sample(range(self.count), self.byzantine):
                 nodes[index] = {"byzantine": self.random.sample(others, self.random.choice([1, 1, 2]))}
             fields["nodes"] = nodes
@@ -466,3 +473,21 @@ class _Drawing:
             "bandwidth_kbps": self.random.randint(500, 5_000),
         }
         return {name: drawn[name] for name in self.random.sample(list(drawn), self.random.randint(1, 3))}
+
+
+def _recall_failures(drawing: _Drawing, random: Random, fields: Fields) -> None:
+    """Cut a validator off from all others but one, which shows it how others gave up views."""
+    nodes: list[Fields] = fields["validators"].get("nodes") or [{} for _ in range(drawing.count)]
+    liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
+    lost = sum(fault["kind"] in ("wipe", "bit_rot", "lose_node") for fault in fields["faults"])
+    if fault_bound(drawing.smallest_committee) < max(len(liars), 1) + lost + int(drawing.late):
+        return
+    liar = random.choice(liars or range(len(drawing.targets)))
+    victim = random.choice([index for index in range(len(drawing.targets)) if index != liar])
+    nodes[liar].setdefault("byzantine", []).append(OLD_NULLIFICATIONS)
+    fields["validators"]["nodes"] = nodes
+    others = [name for name in drawing.targets if name != drawing.names[victim]]
+    groups = [others, [drawing.names[victim], drawing.names[liar]]]
+    height = random.randrange(FIRST_FAULT_HEIGHT, SNAPSHOT_HEIGHT)
+    for_ms = round(drawing.view_change_ms * random.uniform(10, 20))
+    fields["faults"].append({"kind": "partition", "groups": groups, "at_height": height, "for_ms": for_ms})

@@ -24,6 +24,9 @@ _LOAD: Final[Fields] = {
         {"workload": "transfer", "count": 2},
     ]
 }
+_LITTLE_LOAD: Final[Fields] = {
+    "users": [{"workload": "heartbeat", "count": 2}, {"workload": "transfer", "interval_ms": 500}]
+}
 _TINY_CALENDAR: Final[Fields] = {"RING_BUFFER_SIZE": 8, "EPOCH_LENGTH": 8, "EPOCH_HORIZON": 2}
 _QUICK: Final[Fields] = {
     "block_interval_ms": 100,
@@ -206,6 +209,39 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         "Messages take longer than every timeout.",
         links={"latency_ms": 900.0, "jitter_ms": 200.0},
         stop={"height": 30, "drain_blocks": 3, "timeout_s": 300},
+    ),
+    "long-slow-network": _scenario(
+        "Messages take longer than every timeout, for long enough to shorten timeouts twice too early.",
+        load=_LITTLE_LOAD,
+        links={"latency_ms": 900.0, "jitter_ms": 200.0},
+        stop={"height": 60, "drain_blocks": 3, "timeout_s": 600},
+    ),
+    "quick-ticks": _scenario(
+        "The rebroadcast timer expires several times while a block is made.",
+        load=_LITTLE_LOAD,
+        consensus=_QUICK | {"rebroadcast_ms": 50},
+        links={"latency_ms": 100.0, "jitter_ms": 20.0},
+    ),
+    "slow-restart": _scenario(
+        "A validator is restarted where messages take longer than every timeout.",
+        load=_LITTLE_LOAD,
+        links={"latency_ms": 900.0, "jitter_ms": 200.0},
+        stop={"height": 24, "drain_blocks": 3, "timeout_s": 300},
+        faults=[_kill("validator-1", 6, 8_000)],
+    ),
+    "old-nullifications": _scenario(
+        "A validator that is cut off from all others but one gets that one's old nullifications.",
+        load=_LITTLE_LOAD,
+        stop={"height": 40, "drain_blocks": 3, "timeout_s": 60},
+        faults=[
+            {
+                "kind": "partition",
+                "groups": [["validator-0", "validator-1", "validator-3"], ["validator-2", "validator-3"]],
+                "at_height": 6,
+                "for_ms": 7_000,
+            }
+        ],
+        byzantine={3: ["old-nullifications"]},
     ),
     "idle-fault": _scenario(
         "A fault that cannot take effect: links that lose nothing lose nothing for a while.",

@@ -52,6 +52,7 @@ COUNTED: dict[str, set[str]] = {
     "false-manifest": {"bad_manifest"},
     "unproved-blocks": {"bad_final_blocks"},
     "greedy-asker": set(),
+    "old-nullifications": set(),
 }
 """What honest validators must count of each behaviour, at least; nothing at all where nothing wrong is said."""
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from cluster.simulation.watches.patience_watch import HEARD_VIEWS, PatienceWatch
-from consensus.messages import Message, Vote, VoteKind
+from consensus.messages import Message, Vote
 from consensus.types import View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
 from validator.chain.block import MAX_BLOCK_BYTES
@@ -28,7 +28,7 @@ class Waiting:
     def __init__(self, *, skips: bool = True, heard_in: int = VIEW - 1) -> None:
         self.told: list[tuple[str, bool, str]] = []
         names = [f"v{index}" for index in range(4)]
-        self.watch = PatienceWatch(names, lambda _: LEADER, self.look, skips, lambda _: 3)
+        self.watch = PatienceWatch(names, lambda _: LEADER, self.look, skips)
         self.enter(View(VIEW - 1), 0)
         self.hear(BENCH.vote(LEADER, FINALIZE, heard_in, "b"), 10)
         self.enter(VIEW, 1_000)
@@ -173,58 +173,6 @@ def test_without_a_proposal_nobody_gives_up_before_the_leader_timer() -> None:
     early.enter(View(VIEW + 1), 1_200)
     early.send(BENCH.vote(ME, NULLIFY, VIEW + 1), 1_201)
     assert [holds for _, holds, _ in early.told] == [True], "also one that came before the view"
-
-
-def failing(views: int, *, more: tuple[tuple[VoteKind, int], ...] = ()) -> Waiting:
-    """A validator that was started in view 8 and left so many views by nullifications, then learned ``more``."""
-    waiting = Waiting()
-    waiting.watch.starts(ME)
-    waiting.watch.certified(ME, NULLIFY, View(VIEW - 1))  # before the view: what it knew before its start
-    waiting.enter(View(VIEW - 1), 1_000)
-    certificates = [(NULLIFY, VIEW - 1 + number) for number in range(views)]
-    for kind, view in (*certificates, *more):
-        waiting.watch.certified(ME, kind, View(view))
-    waiting.enter(View(VIEW + 99), 1_900)
-    waiting.hear(BENCH.vote(LEADER, FINALIZE, VIEW + 99, "b"), 1_950)
-    waiting.enter(View(VIEW + 100), 2_000)
-    return waiting
-
-
-@pytest.mark.parametrize(("views", "factor"), [(0, 1), (3, 1), (4, 2), (5, 4), (7, 16), (20, 16)])
-def test_timeouts_grow_with_the_views_that_fail(views: int, factor: int) -> None:
-    for now_ms, holds in ((2_000 + factor * LEADER_MS - 3, False), (2_000 + factor * LEADER_MS, True)):
-        waiting = failing(views)
-        waiting.send(BENCH.vote(ME, NULLIFY, VIEW + 100), now_ms)
-        assert [each for _, each, _ in waiting.told] == [holds]
-
-
-def test_a_view_that_it_gave_up_itself_failed() -> None:
-    waiting = failing(3)
-    waiting.send(BENCH.vote(ME, NULLIFY, VIEW + 100), 2_600)
-    waiting.watch.certified(ME, NULLIFY, View(VIEW + 99))
-    assert waiting.watch._timeouts[ME].factor == 2
-    own = failing(3)
-    own.watch.certified(ME, NOTARIZE, View(VIEW + 99))
-    own.send(BENCH.vote(ME, NULLIFY, VIEW + 100), 2_600)
-    own.watch.certified(ME, NOTARIZE, View(VIEW + 100))
-    assert own.watch._timeouts[ME].factor == 2
-
-
-@pytest.mark.parametrize(
-    ("more", "factor"),
-    [
-        (((NOTARIZE, VIEW + 3), (NULLIFY, VIEW + 4)), 4),
-        (((FINALIZE, VIEW + 3), (NULLIFY, VIEW + 4)), 2),
-        (tuple((FINALIZE, VIEW + number) for number in range(15)), 2),
-        (tuple((FINALIZE, VIEW + number) for number in range(16)), 1),
-        (((NULLIFY, VIEW),), 2),
-    ],
-)
-def test_finality_ends_the_row_and_makes_timeouts_shorter(more: tuple[tuple[VoteKind, int], ...], factor: int) -> None:
-    for now_ms, holds in ((2_000 + factor * LEADER_MS - 3, False), (2_000 + factor * LEADER_MS, True)):
-        waiting = failing(4, more=more)
-        waiting.send(BENCH.vote(ME, NULLIFY, VIEW + 100), now_ms)
-        assert [each for _, each, _ in waiting.told] == [holds]
 
 
 def test_what_is_repeated_is_judged_once() -> None:

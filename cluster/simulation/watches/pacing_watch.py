@@ -1,0 +1,234 @@
+"""The watch of pacing: a validator's timers, and what it repeats, follow from what the validator lived through.
+
+It is a second implementation of ``docs/consensus.md``, "Timeouts that adapt" and "Repetition that adapts", and sees
+what goes into a validator and what comes out of it: certificates that it learned, timers that expired, votes that it
+wrote to its journal and sent, and the timers that it starts.
+
+===========  =========================================================================================================
+rule         what must hold
+===========  =========================================================================================================
+timeouts     a leader or advance timer is the configured timeout times the factor that the watch counted. A restart
+             goes on with the factor in the journal: with the last one that a vote behind it in the journal was sent
+             with, since a vote is durable when it is sent, or with a later one
+repetitions  when its rebroadcast timer expires, a validator broadcasts the votes of its view that it sent before, if
+             the interval that the watch counted has passed since the last time, and none of them otherwise
+===========  =========================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final, NamedTuple
+
+from cluster.audit.safety.own_votes import GIVING_UP
+from cluster.audit.safety.rule_log import Look
+from cluster.common.wording import counted
+from cluster.misbehaviour.byzantine.base import vote_of
+from cluster.record.rules import SafetyRule as Rule
+from consensus.interface import TimerKind
+from consensus.messages import Vote, VoteKind
+from consensus.types import GENESIS_VIEW, View
+from validator.chain.messages import Reading
+from validator.node.events import TimerName
+
+LONGEST: Final = 16
+"""Factor of the longest timeouts."""
+FINAL_UNTIL_SHORTER: Final = 16
+"""Finalizations after which timeouts are halved, at least."""
+MAX_FINAL_UNTIL_SHORTER: Final = 256
+BLOCK_TIMES: Final = 2
+"""Block times from one repetition to the next."""
+SAMPLES: Final = 9
+"""Views that ended with a block, of whose ticks the median is the block time."""
+LEADER, ADVANCE, TICK = TimerKind.LEADER.value, TimerKind.ADVANCE.value, TimerKind.REBROADCAST.value
+
+
+class Timeouts(NamedTuple):
+    """The configured times."""
+
+    leader_ms: int
+    advance_ms: int
+    rebroadcast_ms: int
+
+
+@dataclass(slots=True)
+class _Ticks:
+    """How often one validator's rebroadcast timer expired, since its start."""
+
+    now: int = 0
+    """In this view."""
+    repeated_at: list[int] = field(default_factory=list)
+    """The ticks of this view at which it had to repeat."""
+    interval: int = 1
+    samples: list[int] = field(default_factory=lambda: [0] * SAMPLES)
+
+    def is_due(self, leader_timeout_ms: int, tick_ms: int) -> bool:
+        """Another tick; whether the validator repeats."""
+        self.now += 1
+        longest = max(1, ceil(leader_timeout_ms / tick_ms))
+        if self.now - max(self.repeated_at, default=0) < min(self.interval, longest):
+            return False
+        self.repeated_at.append(self.now)
+        return True
+
+    def view_ends(self, with_block: bool) -> None:
+        if with_block:
+            is_repaired = self.repeated_at[:1] == [self.now]
+            self.samples = [*self.samples[1:], self.interval // BLOCK_TIMES if is_repaired else self.now]
+            self.interval = max(1, BLOCK_TIMES * sorted(self.samples)[SAMPLES // 2])
+        self.now, self.repeated_at = 0, []
+
+
+@dataclass(slots=True)
+class _Book:
+    """The watch's knowledge of one validator since its start."""
+
+    view: View = GENESIS_VIEW
+    """0 before it entered one."""
+    factor: int = 1
+    failed: int = 0
+    """Views since the last finalization."""
+    final: int = 0
+    """Finalizations that counted since the factor changed, or could have."""
+    until_shorter: int = FINAL_UNTIL_SHORTER
+    """That many of them halve it."""
+    is_tried: bool = False
+    """It was halved, and neither halved nor doubled since."""
+    waited: bool = False
+    """A timer of the view expired."""
+    gave_up: bool = False
+    """It voted to give up the view."""
+    took_part: bool = False
+    """A timer expired, or it cast another vote than one to finalize, since the last finalization that counted."""
+    ended_by: VoteKind | None = None
+    """The kind of the last certificate that it learned."""
+    kept: list[tuple[View, int]] = field(default_factory=lambda: [(GENESIS_VIEW, 1)])
+    """Factors, any of which may be the last in its journal, each with the view in which it became the factor."""
+    ticks: _Ticks = field(default_factory=_Ticks)
+    said: set[Vote] = field(default_factory=set)
+    """Votes of the view that it sent."""
+
+    def restarted(self) -> _Book:
+        """What a restart goes on with."""
+        return _Book(kept=self.kept)
+
+    def begins(self, view: View, factor: int) -> None:
+        """It enters its first view, with this factor if that can be."""
+        possible = [kept for _, kept in self.kept]
+        self.view, self.factor = view, factor if factor in possible else possible[-1]
+        self.kept = [(GENESIS_VIEW, self.factor)]
+
+    def sends(self, vote: Vote) -> None:
+        if vote.view == self.view:
+            self.said.add(vote)
+        while len(self.kept) > 1 and self.kept[1][0] < vote.view:
+            del self.kept[0]
+
+    def certified(self, kind: VoteKind) -> None:
+        self.ended_by = kind
+        if kind != VoteKind.FINALIZE:
+            return
+        self.failed = 0
+        if self.took_part:
+            self.took_part, self.final = False, self.final + 1
+            if self.final == self.until_shorter:
+                self._shorten()
+
+    def enters(self, view: View, longest_row: int) -> None:
+        if self.waited and (self.gave_up or self.ended_by in GIVING_UP):
+            self.failed += 1
+            if self.failed > longest_row and self.factor < LONGEST:
+                self._lengthen()
+        self.ticks.view_ends(with_block=view == self.view + 1 and self.ended_by not in GIVING_UP)
+        self.view, self.waited, self.gave_up = view, False, False
+        self.said.clear()
+
+    def _shorten(self) -> None:
+        if self.is_tried or self.factor == 1:
+            self.until_shorter = max(FINAL_UNTIL_SHORTER, self.until_shorter // 2)
+        self.is_tried = self.factor > 1
+        self.factor, self.final = max(1, self.factor // 2), 0
+        self.kept.append((self.view, self.factor))
+
+    def _lengthen(self) -> None:
+        if self.is_tried:
+            self.until_shorter = min(MAX_FINAL_UNTIL_SHORTER, 2 * self.until_shorter)
+        self.factor, self.final, self.is_tried = 2 * self.factor, 0, False
+        self.kept.append((self.view, self.factor))
+
+
+class PacingWatch:
+    """One run's, over all validators that are to be honest."""
+
+    def __init__(self, names: Sequence[str], look: Look, longest_row: Callable[[View], int]) -> None:
+        """``longest_row``: the failed views between two finalizations that make nobody wait longer, by view."""
+        self._names = names
+        self._tell = look
+        self._longest_row = longest_row
+        self._books = [_Book() for _ in names]
+
+    def factor(self, index: int) -> int:
+        """The factor of a validator's timeouts in its present view."""
+        return self._books[index].factor
+
+    def starts(self, index: int) -> None:
+        """A validator is started: it repeats first what it knew before."""
+        self._books[index] = self._books[index].restarted()
+
+    def loses_journal(self, index: int) -> None:
+        """A validator begins anew, without a journal."""
+        self._books[index] = _Book()
+
+    def sends(self, index: int, message: Reading | None) -> None:
+        """A validator sends a message, to one peer or to all."""
+        vote = vote_of(message)
+        if vote is not None:
+            self._books[index].sends(vote)
+
+    def certified(self, index: int, kind: VoteKind) -> None:
+        """A validator learned a certificate."""
+        book = self._books[index]
+        if book.view != GENESIS_VIEW:
+            book.certified(kind)
+
+    def writes(self, index: int, vote: Vote) -> None:
+        """A validator appends a vote of its own to its journal: it is cast."""
+        book = self._books[index]
+        if vote.kind != VoteKind.FINALIZE:
+            book.took_part = True
+            book.gave_up |= vote.kind in GIVING_UP and vote.view == book.view
+
+    def expires(self, index: int, timer: TimerName, configured: Timeouts, broadcast: Iterable[Reading | None]) -> None:
+        """A timer of a validator expires, upon which the validator broadcasts these messages."""
+        book = self._books[index]
+        if timer.owner not in (LEADER, ADVANCE, TICK) or timer.number != book.view:
+            return
+        book.waited = book.took_part = True
+        if timer.owner != TICK:
+            return
+        is_due = book.ticks.is_due(book.factor * configured.leader_ms, configured.rebroadcast_ms)
+        repeated = book.said.intersection(filter(None, map(vote_of, broadcast)))
+        expected = book.said if is_due else set()
+        what = (
+            f"{self._names[index]} repeats {counted(len(repeated), 'vote')}, not {len(expected)}, at tick "
+            f"{book.ticks.now} of view {book.view}; it has to at ticks {book.ticks.repeated_at}"
+        )
+        self._tell(Rule.REPETITIONS, repeated == expected, what)
+
+    def starts_timer(self, index: int, timer: TimerName, delay_ms: int, configured: Timeouts) -> None:
+        """A validator starts a timer; the leader timer is the first of a view."""
+        book, view = self._books[index], View(timer.number)
+        if timer.owner not in (LEADER, ADVANCE):
+            return
+        if timer.owner == LEADER:
+            if book.view == GENESIS_VIEW:
+                book.begins(view, delay_ms // configured.leader_ms)
+            else:
+                book.enters(view, self._longest_row(book.view))
+        due_ms = book.factor * (configured.leader_ms if timer.owner == LEADER else configured.advance_ms)
+        what = (
+            f"{self._names[index]} starts the {timer.owner} timer of view {view} with {delay_ms:,} ms, not {due_ms:,}"
+        )
+        self._tell(Rule.TIMEOUTS, delay_ms == due_ms, what)
