@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import consensus
+from tests.hangs import HANGS_AFTER_S
 
 PROGRAM = """
 from consensus.hotstuff import HotStuff
@@ -36,7 +37,7 @@ def test_effects_do_not_depend_on_the_hash_seed() -> None:
             capture_output=True,
             text=True,
             check=True,
-            timeout=120,
+            timeout=HANGS_AFTER_S,
         ).stdout
         for seed in ("0", "1", "4242")
     ]

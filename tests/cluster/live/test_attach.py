@@ -18,17 +18,17 @@ import yaml
 from cluster.live.processes import processes
 from cluster.record.folder import read_run
 from tests.cluster.live.test_live_run import FAULTS, PAIR, SCENARIO
+from tests.hangs import HANGS_AFTER_S
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 
-WAIT_S = 300.0
 ROOT = Path(__file__).parents[3]
 STAMPEDE = [sys.executable, "-m", "cluster.tools.cli.main"]
 
 
 def stampede(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*STAMPEDE, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False
+        [*STAMPEDE, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=HANGS_AFTER_S, check=False
     )
 
 
@@ -63,7 +63,7 @@ class Driver:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(WAIT_S)
+        self.process.wait(HANGS_AFTER_S)
 
     def rest(self) -> str:
         """What is still said, until everybody has ended who shares its output."""

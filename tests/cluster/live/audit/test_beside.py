@@ -17,11 +17,11 @@ from cluster.record.folder import STORE_FILE
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
+from tests.hangs import HANGS_AFTER_S
 from validator.chain.block import BlockReceipts
 from validator.primitives.codec import decode, encode
 
 WRONG_AT = 10
-WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_it_executes_what_the_store_has_and_enters_the_result(record: RunRecord,
     for block in record.validators[0].blocks:
         record.store.append(block)
         assert beside.look() == ""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline_s = time.monotonic() + HANGS_AFTER_S
     while beside.judge_core_seconds < time.process_time() - began_s + 0.05:  # until the process beside has used as much
         assert time.monotonic() < deadline_s
     beside.finish(nothing)

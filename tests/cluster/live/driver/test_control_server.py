@@ -18,6 +18,7 @@ from cluster.live.driver.control_server import AddFault, ControlServer, Overview
 from cluster.live.web.addresses import Served
 from cluster.live.web.prometheus_text import merge_pages
 from cluster.live.web.server import MAX_CLIENTS, ClientBudgets, Rate
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 
 NOBODY = "http://127.0.0.1:1"
@@ -32,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[ControlServer]:
 
 def ask(server: ControlServer, method: str, path: str, token: str | None = None) -> tuple[int, str]:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    answer = urllib3.request(method, server.url + path, headers=headers, retries=False, timeout=10)
+    answer = urllib3.request(method, server.url + path, headers=headers, retries=False, timeout=HANGS_AFTER_S)
     return answer.status, answer.data.decode()
 
 
@@ -92,7 +93,7 @@ def test_what_it_is_told_is_bounded(server: ControlServer, tmp_path: Path) -> No
 def test_a_fault_is_handed_to_the_driver_and_its_answer_back(server: ControlServer, tmp_path: Path) -> None:
     def drive() -> None:
         for answer in ({"kind": "kill", "at_ms": 7}, BadInput("target: no validator is named 'x'")):
-            order = server.orders.get(timeout=30)
+            order = server.orders.get(timeout=HANGS_AFTER_S)
             assert isinstance(order, AddFault) and order.fields == {"kind": "kill"}
             if isinstance(answer, BadInput):
                 order.answer.set_exception(answer)

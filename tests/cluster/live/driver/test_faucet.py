@@ -20,6 +20,7 @@ from cluster.scenario.sections.chain import FaucetSection
 from cluster.tools.cli.main import main
 from cluster.tools.run.running import LiveOptions
 from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
 from validator.chain.transactions import Transfer
 from validator.primitives.params import DEFAULTS
@@ -156,7 +157,7 @@ def server(tmp_path: Path, urls: dict[str, str]) -> Iterator[ControlServer]:
 def ask(server: ControlServer, body: object, token: str) -> tuple[int, dict[str, Any]]:
     headers = {"Authorization": f"Bearer {token}"}
     answer = urllib3.request(
-        "POST", server.url + "/faucet", body=json.dumps(body), headers=headers, retries=False, timeout=10
+        "POST", server.url + "/faucet", body=json.dumps(body), headers=headers, retries=False, timeout=HANGS_AFTER_S
     )
     return answer.status, json.loads(answer.data)
 

@@ -31,6 +31,7 @@ from cluster.record.run import Lag
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import Release
 from tests.cluster.records import make_record
+from tests.hangs import HANGS_AFTER_S
 
 JOINS_AT = 9
 SCENARIO = Scenario.model_validate(
@@ -41,7 +42,6 @@ SCENARIO = Scenario.model_validate(
     }
 )
 PID = 7
-WAIT_S = 30.0
 READY = LoopState(ready=True, height=5)
 
 
@@ -528,7 +528,7 @@ def test_validators_that_recover_or_join_come_to_rest(
 def busy(host: ValidatorHost, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Meanwhile the loop of a host does something else, and calls end without its answer."""
     is_over = threading.Event()
-    host._loop.call_soon_threadsafe(is_over.wait, WAIT_S)
+    host._loop.call_soon_threadsafe(is_over.wait, HANGS_AFTER_S)
     with monkeypatch.context() as patch:
         patch.setattr(host_module, "CALL_TIMEOUT_S", 0.0)
         yield

@@ -13,10 +13,10 @@ import pytest
 
 from cluster.live.driver.load_process import ENDPOINTS_FILE, LOG_FILE, LoadProcess, plan_load
 from cluster.scenario import Scenario
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.loadgen.own_workloads import acting, group
 
-WAIT_S = 60
 SCENARIO = {"name": "loaded", "load": {"users": [{"workload": "heartbeat", "count": 1, "interval_ms": 100}]}}
 
 
@@ -72,7 +72,7 @@ def test_a_load_whose_shape_is_over_has_not_ended_early(tmp_path: Path, processe
 
 
 def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + HANGS_AFTER_S
     while not holds():
         assert time.monotonic() < deadline
         os.sched_yield()

@@ -23,8 +23,8 @@ from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import Release
 from cluster.tools.cli.main import main
+from tests.hangs import HANGS_AFTER_S
 
-WAIT_S = 20.0
 HERE, ELSEWHERE = Place("here", "127.0.0.1"), Place("elsewhere", "127.0.0.2")
 
 
@@ -85,7 +85,7 @@ def process_of(child: subprocess.Popen[bytes]) -> Process:
 def test_a_host_on_this_node_is_gone_afterwards(session: RaySession, child: subprocess.Popen[bytes]) -> None:
     (notice,) = session.close([(HERE, process_of(child))])
     assert str(child.pid) in notice
-    assert child.wait(WAIT_S) == -9
+    assert child.wait(HANGS_AFTER_S) == -9
 
 
 def test_a_process_with_the_id_of_a_host_elsewhere_is_left_alone(
@@ -94,7 +94,7 @@ def test_a_process_with_the_id_of_a_host_elsewhere_is_left_alone(
     process = process_of(child)
     strangers = [(ELSEWHERE, process), (HERE, process._replace(started=process.started - 1))]
     assert session.close(strangers) == []
-    child.communicate(timeout=WAIT_S)
+    child.communicate(timeout=HANGS_AFTER_S)
     assert child.returncode == 0
 
 

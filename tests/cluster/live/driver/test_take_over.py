@@ -40,10 +40,10 @@ from cluster.record.folder import STORE_FILE
 from consensus.types import View
 from tests.cluster.records import make_chain, make_scenario
 from tests.consensus.bench import NOTARIZE
+from tests.hangs import HANGS_AFTER_S
 from validator.node.events import BlockFinal
 from validator.primitives.types import Hash, Height
 
-WAIT_S = 30.0
 NOBODY = 9
 """A port at which nobody answers."""
 CORE: list[tuple[str, list[str]]] = [
@@ -176,7 +176,7 @@ def test_the_loss_of_any_node_but_the_head_is_survived(tmp_path: Path) -> None:
         assert found == {started[0].pid: "gcs_server", started[1].pid: "raylet"}
     finally:
         for each in started:
-            each.communicate(timeout=WAIT_S)
+            each.communicate(timeout=HANGS_AFTER_S)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -278,7 +278,7 @@ def test_hosts_hold_their_leases_before_files_are_read(
     monkeypatch.setattr(node_watch, "RENEW_EVERY_S", 0.001)
 
     def reads(path: Path) -> Any:
-        deadline = time.monotonic() + WAIT_S
+        deadline = time.monotonic() + HANGS_AFTER_S
         while not all(asked.values()) and time.monotonic() < deadline:
             os.sched_yield()
         os.write(-1, b"")
@@ -318,5 +318,5 @@ def test_what_is_left_of_a_testnet_that_is_gone_ends(tmp_path: Path) -> None:
         left.header["testnet"]["load"] |= {"process": process, "is_over": False}
         with Interrupts() as interrupts, attached_testnet(left, tmp_path, interrupts) as record:
             assert "no process of its Ray is left" in record.problems[0]
-            assert agent.wait(WAIT_S) and load.wait(WAIT_S)
+            assert agent.wait(HANGS_AFTER_S) and load.wait(HANGS_AFTER_S)
     assert not (tmp_path / "ray").exists()

@@ -18,9 +18,9 @@ from cluster.live.injection import LastWords
 from cluster.live.processes import last_words
 from cluster.live.processes.resumption import boot_seconds
 from cluster.scenario import scenario_from
+from tests.hangs import HANGS_AFTER_S
 
 ROOT = Path(__file__).resolve().parents[4]
-WAIT_S = 60.0
 ALONE = """
 import resource, sys, threading
 from cluster.live.host.host import ValidatorHost
@@ -53,11 +53,11 @@ def test_a_fixed_hash_seed_is_warned_of_where_others_can_read_it(
 
 def test_a_validator_whose_disk_is_full_ends_with_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", ALONE, str(tmp_path), str(last_words.FILE_BYTES), str(WAIT_S / 2)],
+        [sys.executable, "-c", ALONE, str(tmp_path), str(last_words.FILE_BYTES), str(HANGS_AFTER_S / 2)],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=WAIT_S,
+        timeout=HANGS_AFTER_S,
         check=False,
     )
     assert done.returncode == CRASH_EXIT_CODE, done.stderr

@@ -29,6 +29,7 @@ from cluster.live.web.connections import Connection
 from cluster.live.web.prometheus_text import render_metric
 from cluster.live.web.server import serve
 from loadgen.client import Gone, NotFound, Refused, ValidatorClient
+from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
 from validator.chain.transactions import Transaction, Transfer, address_of, sign, transaction_hash
 from validator.node.events import SubmitResult
@@ -36,7 +37,6 @@ from validator.node.executor.queries import AMOUNT_FIELDS, MAX_EVENT_BLOCKS, MAX
 from validator.primitives.types import Address, TimerId
 from validator.storage.archive import MAX_ENDED_TIMERS
 
-WAIT_SECONDS = 20.0
 MESSAGEPACK = {"Content-Type": "application/msgpack"}
 JSON = {"Content-Type": "application/json"}
 
@@ -70,14 +70,16 @@ def request(
     server: ServerThread, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
 ) -> tuple[int, Any, urllib3.BaseHTTPResponse]:
     """Status, decoded JSON and the whole answer of one request."""
-    answer = urllib3.request(method, server.url + path, body=body, headers=headers, retries=False, timeout=WAIT_SECONDS)
+    answer = urllib3.request(
+        method, server.url + path, body=body, headers=headers, retries=False, timeout=HANGS_AFTER_S
+    )
     page = json.loads(answer.data) if answer.headers["content-type"] == "application/json" else None
     return answer.status, page, answer
 
 
 def raw_request(port: int, data: bytes) -> bytes:
     """Send bytes, close the sending side, and return all that comes back."""
-    with socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANGS_AFTER_S) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         answer = b""
@@ -396,7 +398,7 @@ def test_oversized_batches(validator: ServerThread, client: ValidatorClient) -> 
 def test_a_body_that_does_not_end(validator: ServerThread, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "MAX_BODY_SECONDS", 0.05)
     head = b"POST /transactions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n["
-    with socket.create_connection(("127.0.0.1", validator.port), timeout=WAIT_SECONDS) as connection:
+    with socket.create_connection(("127.0.0.1", validator.port), timeout=HANGS_AFTER_S) as connection:
         connection.sendall(head)
         answer = b""
         while chunk := connection.recv(65_536):
@@ -458,7 +460,7 @@ class HeldPages(FakePages):
 
     async def submit(self, transactions: list[bytes]) -> Sequence[SubmitResult]:
         self.waiting.release()
-        await asyncio.to_thread(self.release.wait, WAIT_SECONDS)
+        await asyncio.to_thread(self.release.wait, HANGS_AFTER_S)
         return []
 
 
@@ -469,11 +471,11 @@ def test_too_many_requests(monkeypatch: pytest.MonkeyPatch) -> None:
         held = [pool.submit(request, server, "POST", "/transactions", b"[]", JSON) for _ in range(2)]
         try:
             for _ in held:
-                assert pages.waiting.acquire(timeout=WAIT_SECONDS)
+                assert pages.waiting.acquire(timeout=HANGS_AFTER_S)
             assert_error(*request(server, "GET", "/status")[:2], 429, "too many requests waiting")
         finally:
             pages.release.set()
-        assert [future.result(WAIT_SECONDS)[0] for future in held] == [200, 200]
+        assert [future.result(HANGS_AFTER_S)[0] for future in held] == [200, 200]
         assert request(server, "GET", "/status")[0] == 200
 
 

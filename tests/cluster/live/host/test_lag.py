@@ -10,6 +10,7 @@ import pytest
 
 from cluster.live.host.lag import MAX_SPANS, TICK_S, LagMeter, Moment, moment
 from cluster.record.host_info import Busyness
+from tests.hangs import HANGS_AFTER_S
 
 
 @dataclass
@@ -29,9 +30,6 @@ class Process:
         self.cpu_s += cpu_s
         self.waited_s[2] += waited_s
         meter.end(planned_s)
-
-
-WAIT_S = 10.0
 
 
 def lag_of(meter: LagMeter) -> float:
@@ -91,9 +89,9 @@ def test_a_loop_is_measured_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> No
         meter = LagMeter()
         monkeypatch.setattr(meter, "end", lambda planned_s: ticked.done() or ticked.set_result(planned_s))
         measuring = asyncio.create_task(meter.run())
-        planned_s = await asyncio.wait_for(ticked, WAIT_S)
+        planned_s = await asyncio.wait_for(ticked, HANGS_AFTER_S)
         meter.close()
-        await asyncio.wait_for(measuring, WAIT_S)
+        await asyncio.wait_for(measuring, HANGS_AFTER_S)
         return planned_s
 
     assert asyncio.run(look()) == TICK_S

@@ -16,8 +16,8 @@ from cluster.live.host.lease import Lease
 from cluster.live.processes import processes, resumption
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
+from tests.hangs import HANGS_AFTER_S
 
-WAIT_S = 30.0
 LEASE_S = 0.4
 ENDED = 70
 ROOT = Path(__file__).parents[4]
@@ -143,7 +143,7 @@ def test_its_end_is_told_once_with_its_length(monkeypatch: pytest.MonkeyPatch) -
 
     lease = Lease(end)
     lease.renew(0.01, resumption.boot_seconds())
-    assert ended.wait(WAIT_S)
+    assert ended.wait(HANGS_AFTER_S)
     assert lengths == [0.01]
 
 
@@ -206,7 +206,7 @@ def wait_for_a_lease_to_end() -> None:
     """As long as a lease lasts that begins now."""
     ended = threading.Event()
     Lease(lambda length_s: ended.set()).renew(LEASE_S)
-    assert ended.wait(WAIT_S)
+    assert ended.wait(HANGS_AFTER_S)
 
 
 def test_a_host_that_was_stopped_beyond_its_lease_sends_nothing_any_more(start: Callable[..., Host]) -> None:
@@ -218,7 +218,7 @@ def test_a_host_that_was_stopped_beyond_its_lease_sends_nothing_any_more(start: 
     wait_for_a_lease_to_end()
     host.process.send_signal(signal.SIGCONT)
     assert host.read() == ""
-    assert host.process.wait(WAIT_S) == ENDED
+    assert host.process.wait(HANGS_AFTER_S) == ENDED
 
 
 def test_without_the_check_it_would_send_beside_its_successor(start: Callable[..., Host]) -> None:
@@ -244,7 +244,7 @@ def test_a_host_that_was_paused_on_purpose_goes_on(start: Callable[..., Host], n
     wait_for_a_lease_to_end()
     host.tell("an event")
     assert host.read() == ""
-    assert host.process.wait(WAIT_S) == ENDED, "and nobody renewed it since"
+    assert host.process.wait(HANGS_AFTER_S) == ENDED, "and nobody renewed it since"
 
 
 def test_a_host_that_is_resumed_since_its_driver_was_killed_ends(start: Callable[..., Host], note: Path) -> None:
@@ -260,4 +260,4 @@ def test_a_host_that_is_resumed_since_its_driver_was_killed_ends(start: Callable
     driver.kill()
     driver.communicate()
     assert host.read() == ""
-    assert host.process.wait(WAIT_S) == ENDED
+    assert host.process.wait(HANGS_AFTER_S) == ENDED

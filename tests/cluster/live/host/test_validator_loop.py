@@ -54,6 +54,7 @@ from consensus.messages import VoteKind
 from consensus.types import Digest, PublicKey
 from loadgen.client import ValidatorClient
 from loadgen.workloads import LoadUser, Observation
+from tests.hangs import HANGS_AFTER_S
 from validator.chain.block import Header
 from validator.chain.messages import (
     ChunkRequest,
@@ -75,7 +76,6 @@ from validator.primitives.codec import decode
 from validator.primitives.types import Hash
 from validator.state.proofs.proof import verify
 
-WAIT_S = 60.0
 SEED = 3
 SCHEME = Ed25519Scheme()
 SCENARIO = Scenario.model_validate(
@@ -198,7 +198,7 @@ async def network(
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(HANGS_AFTER_S):
             await test()
 
     asyncio.run(bounded())
@@ -366,7 +366,7 @@ async def read_all(subscription: Subscription) -> list[bytes]:
 
 
 def get(url: str) -> Any:
-    answer = urllib3.request("GET", url, retries=False, timeout=WAIT_S)
+    answer = urllib3.request("GET", url, retries=False, timeout=HANGS_AFTER_S)
     assert answer.status == 200, answer.data
     return json.loads(answer.data)
 
@@ -390,7 +390,7 @@ def test_a_validators_own_work_waits_for_few_pages(tmp_path: Path, monkeypatch: 
 
     def held_page(_pages: StatePages, _address: bytes) -> dict[str, str]:
         entered.set()
-        assert gate.wait(WAIT_S)
+        assert gate.wait(HANGS_AFTER_S)
         done.append("page")
         return {}
 
@@ -407,7 +407,7 @@ def test_a_validators_own_work_waits_for_few_pages(tmp_path: Path, monkeypatch: 
             asked = [
                 asyncio.create_task(member.loop.pages.read(lambda pages: pages.account(bytes(20)))) for _ in range(9)
             ]
-            await asyncio.to_thread(entered.wait, WAIT_S)
+            await asyncio.to_thread(entered.wait, HANGS_AFTER_S)
             done.clear()
             submitted = asyncio.create_task(submit(member))
             await turn()

@@ -16,8 +16,8 @@ import pytest
 from cluster.live.processes import cleanup_watchdog, driver_lock, processes
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, WATCHDOG_FILE
+from tests.hangs import HANGS_AFTER_S
 
-WAIT_S = 60.0
 ROOT = Path(__file__).parents[4]
 DRIVER = """
 import os, signal, sys
@@ -47,7 +47,7 @@ def test_a_lock_that_outlives_its_driver_is_not_another_driver(tmp_path: Path, l
         assert driver_lock.is_driven(tmp_path)
     assert driver.stderr.readline().endswith(f"processes of the run were ended; see {tmp_path}/result.json\n")
     assert json.loads((tmp_path / "result.json").read_text())["nobody_came"]
-    driver.communicate(timeout=WAIT_S)
+    driver.communicate(timeout=HANGS_AFTER_S)
 
 
 class Clock:

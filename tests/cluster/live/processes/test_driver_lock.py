@@ -15,7 +15,6 @@ import pytest
 from cluster.common.errors import BadInput
 from cluster.live.processes import driver_lock
 
-WAIT_S = 30.0
 ROOT = Path(__file__).parents[4]
 DRIVER = """
 import sys

@@ -25,9 +25,9 @@ from cluster.live.processes import cleanup_watchdog, processes
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
 from tests.cluster.live.pods import UNSHARE, why_no_pods
+from tests.hangs import HANGS_AFTER_S
 
 ROOT: Final = Path(__file__).parents[4]
-WAIT_S: Final = 30.0
 NEAR_TICKS: Final = 60 * processes.TICKS_PER_SECOND
 HERE: Final = Place("here", "127.0.0.1")
 WAITS: Final = "import sys; sys.stdin.read()"
@@ -57,7 +57,7 @@ def pod(folder: Path) -> Iterator[Process]:
         assert started.stdout is not None
         yield Process(*json.loads(started.stdout.readline()))
         assert started.poll() is None, "it got a signal"
-        started.communicate(timeout=WAIT_S)
+        started.communicate(timeout=HANGS_AFTER_S)
     assert started.returncode == 0
 
 
@@ -69,7 +69,7 @@ def bystander() -> Iterator[Process]:
         assert found is not None
         yield found
         assert started.poll() is None and not found.is_stopped, "it got a signal"
-        started.communicate(timeout=WAIT_S)
+        started.communicate(timeout=HANGS_AFTER_S)
     assert started.returncode == 0
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
+from tests.hangs import HANGS_AFTER_S
 
-WAIT_S = 20.0
 WAITS = "import sys; sys.stdout.write('up\\n'); sys.stdout.flush(); sys.stdin.read()"
 USES = """
 import json, sys
@@ -41,7 +41,7 @@ def test_a_process_is_found_until_it_ends() -> None:
         assert found is not None and found.pid == child.pid
         assert found.is_running
         assert not Process(child.pid, found.started + 1).is_running
-        child.communicate(timeout=WAIT_S)
+        child.communicate(timeout=HANGS_AFTER_S)
     assert not found.is_running
     assert processes.find(child.pid) is None
 
@@ -50,7 +50,7 @@ def test_a_start_time_is_the_same_in_every_process() -> None:
     asks = "from cluster.live.processes import processes; import sys; print(processes.find(int(sys.argv[1])).started)"
     myself = processes.own()
     assert processes.find(os.getpid()) == myself
-    answer = subprocess.check_output([sys.executable, "-c", asks, str(myself.pid)], timeout=WAIT_S)
+    answer = subprocess.check_output([sys.executable, "-c", asks, str(myself.pid)], timeout=HANGS_AFTER_S)
     assert int(answer) == myself.started
 
 
@@ -79,14 +79,14 @@ def test_another_process_with_the_same_id_gets_no_signal() -> None:
         before = Process(found.pid, found.started - 1)
         assert not before.send(signal.SIGKILL)
         assert processes.end([before], patience_s=0.0) == []
-        child.communicate(timeout=WAIT_S)
+        child.communicate(timeout=HANGS_AFTER_S)
     assert child.returncode == 0
 
 
 def test_own_use() -> None:
     """In a process of its own: files that other tests left to the garbage collector may be closed at any moment."""
     seen = subprocess.run(
-        [sys.executable, "-c", USES, __file__], check=True, capture_output=True, timeout=WAIT_S
+        [sys.executable, "-c", USES, __file__], check=True, capture_output=True, timeout=HANGS_AFTER_S
     ).stdout
     before, during = json.loads(seen)
     assert during["open_files"] == before["open_files"] + 1
@@ -104,7 +104,7 @@ def test_processes_are_found_by_argument_with_all_that_they_started() -> None:
         assert root is not None
         assert processes.with_descendants([root]) == marked
         assert processes.command(root).startswith("python")
-        child.communicate(timeout=WAIT_S)
+        child.communicate(timeout=HANGS_AFTER_S)
     assert processes.with_argument(mark) == set()
 
 
@@ -117,7 +117,7 @@ def test_processes_are_found_by_the_files_that_they_have_open(tmp_path: Path) ->
         found = processes.find(child.pid)
         assert processes.using(tmp_path) == {found}
         assert processes.using(tmp_path / "elsewhere") == set()
-        child.communicate(timeout=WAIT_S)
+        child.communicate(timeout=HANGS_AFTER_S)
 
 
 def test_what_does_not_end_is_killed() -> None:
@@ -125,6 +125,6 @@ def test_what_does_not_end_is_killed() -> None:
         found = processes.find(child.pid)
         assert found is not None
         assert processes.end([found], patience_s=0.01) == [found]
-        child.wait(WAIT_S)
+        child.wait(HANGS_AFTER_S)
     assert processes.end([found], patience_s=0.01) == []
     assert child.returncode == -9

@@ -16,8 +16,8 @@ import pytest
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
 from cluster.live.processes.signals import ProcessSignals
+from tests.hangs import HANGS_AFTER_S
 
-WAIT_S = 30.0
 ROOT = Path(__file__).parents[4]
 HOLDER = """
 import sys
@@ -76,7 +76,7 @@ def test_a_process_that_is_held_can_be_killed(victim: Process, signals: ProcessS
     signals.pause(victim)
     handle = os.pidfd_open(victim.pid)
     assert signals.kill(victim)
-    assert select.select([handle], [], [], WAIT_S)[0], "it can be read when the process has ended"
+    assert select.select([handle], [], [], HANGS_AFTER_S)[0], "it can be read when the process has ended"
     os.close(handle)
     assert not signals.is_running(victim)
     assert not victim.is_stopped
@@ -109,9 +109,9 @@ def test_a_process_goes_on_when_its_holder_dies(
     assert holder.stdout.readline() == b"True\n"
     assert victim.is_stopped
     holder.send_signal(number)
-    holder.communicate(timeout=WAIT_S)
+    holder.communicate(timeout=HANGS_AFTER_S)
     assert started.stdout is not None
-    assert select.select([started.stdout], [], [], WAIT_S)[0]
+    assert select.select([started.stdout], [], [], HANGS_AFTER_S)[0]
     assert started.stdout.readline() == b"continued\n"
     assert not victim.is_stopped
     assert victim.is_running
@@ -167,9 +167,9 @@ def test_a_node_is_ended_by_one_of_its_workers_which_says_whether_the_others_are
             assert processes.find(other) is None
         else:
             assert is_gone is False, "Ray does that"
-        raylet.wait(WAIT_S)
+        raylet.wait(HANGS_AFTER_S)
     assert raylet.returncode == (-signal.SIGKILL if fate == "kills" else -signal.SIGTERM)
-    assert processes.end(filter(None, map(processes.find, (other, worker))), WAIT_S) == []
+    assert processes.end(filter(None, map(processes.find, (other, worker))), HANGS_AFTER_S) == []
 
 
 @pytest.mark.parametrize("fate", ["kills", "terminates"])
@@ -183,9 +183,9 @@ def test_a_worker_whose_raylet_is_gone_ends_nothing(fate: str, tmp_path: Path) -
         init.stdin.flush()
         assert json.loads(init.stdout.readline()) is None
         assert None not in map(processes.find, (init.pid, other, worker))
-        init.communicate(timeout=WAIT_S)
+        init.communicate(timeout=HANGS_AFTER_S)
     assert init.returncode == 0, "it ended with its input"
-    assert processes.end(filter(None, map(processes.find, (other, worker))), WAIT_S) == []
+    assert processes.end(filter(None, map(processes.find, (other, worker))), HANGS_AFTER_S) == []
 
 
 ADOPTS = """
@@ -221,6 +221,6 @@ def test_a_worker_whose_raylet_is_gone_does_not_take_another_rays_for_it(tmp_pat
         assert json.loads(adopts.stdout.readline()) is None
         other, worker = map(processes.find, pids)
         assert worker is not None
-        adopts.communicate(timeout=WAIT_S)
+        adopts.communicate(timeout=HANGS_AFTER_S)
     assert adopts.returncode == 0, "nobody ended it"
-    assert processes.end(filter(None, (other, worker)), WAIT_S) == []
+    assert processes.end(filter(None, (other, worker)), HANGS_AFTER_S) == []

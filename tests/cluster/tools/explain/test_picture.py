@@ -18,6 +18,7 @@ from cluster.tools.explain.outline import outline
 from cluster.tools.explain.picture import CHARACTER_PIXELS, NARROW, WIDE, caption, picture
 from cluster.tools.explain.show import render_outline
 from tests.cluster.browser import PHONE, chromium, needs_chromium
+from tests.hangs import HANGS_AFTER_S
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -209,7 +210,7 @@ def test_the_page_opens_without_console_errors(tmp_path: Path) -> None:
         [str(CHROMIUM), *options, profile, "--enable-logging=stderr", "--dump-dom", path.as_uri()],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=HANGS_AFTER_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
