@@ -46,7 +46,7 @@ class Pacing:
         self._took_part = False
         """We waited, or cast another vote than one to finalize, since the last finalization that counted."""
         self._failed = 0
-        """Views since the last finalization."""
+        """Views that failed since the last finalization."""
         self._final = 0
         """Finalizations since the last step."""
         self.final_views = FINAL_VIEWS

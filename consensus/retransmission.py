@@ -2,17 +2,17 @@
 
 8. **Rebroadcast.** While a view lasts, a validator broadcasts its votes of the view and its finalize votes of the
    ``finality_lag`` views before, again and again: every ``rebroadcast_ms``, or more rarely if blocks take longer
-   (:class:`consensus.pacing.Repetition`). It repeats its open request, to other peers each time. Without a vote in the
-   view, it asks a few peers for the certificates of the view, others each time, and the leader if no proposal came.
-   A leader sends its proposal again only to members of whom it heard no vote of the view: with the first repetition, to
-   who asks, and to none twice in a leader timeout.
+   (:class:`consensus.pacing.Repetition`). It repeats its open request, to peers one place further round the committee
+   each time. Without a vote in the view, it asks a few peers for the certificates of the view, likewise, and the leader
+   if no proposal came. A leader sends its proposal again only to members of whom it heard no vote of the view: with a
+   repetition, or to who asks, and to none twice in one leader timeout of the view.
 9. **Help.** A vote for a view already left (finalize votes aside) that repeats an earlier vote, or that is two or more
    views behind, comes from a peer that is stuck: answer with the certificates of that view, the one that opened our
    view, and the newest finalization. One jump brings the peer level.
 10. **Requests** are answered from retained certificates, and by the one that opened our view if they name only views
-    behind it: who asks for our view is in it. No certificate goes to the same peer twice between two ticks of the
-    allowance timer, and answers, helping ones too, take from the peer's allowance
-    (:class:`consensus.allowance.Allowances`).
+    behind it: who asks for our view is in it. If one of them is behind the final view, the newest finalization goes
+    with it. No certificate goes to the same peer twice between two ticks of the allowance timer, and answers, helping
+    ones too, take from the peer's allowance (:class:`consensus.allowance.Allowances`).
 """
 
 from __future__ import annotations
