@@ -19,6 +19,7 @@ FIELDS: dict[str, Any] = {
     "stop": {"height": 40, "timeout_s": 60},
 }
 HEIGHT = 6
+SEEDS = 40
 
 
 def newest(simulation: Simulation) -> int:
@@ -56,12 +57,17 @@ def test_it_is_watched(protocol: str) -> None:
     assert simulation.watches.monitor.log.violations == []
 
 
-def test_a_monitor_that_is_not_told_takes_the_next_block_for_wrong() -> None:
-    """The planted fault. With Simplex, and most seeds, the others have made the block final, too, before the next one
-    is."""
-    simulation, height = killed_before_anybody_was_told("hotstuff", seed=6)
+def is_taken_for_wrong(seed: int) -> bool:
+    """Whether a monitor that is not told of the block finds fault with the next one."""
+    simulation, height = killed_before_anybody_was_told("hotstuff", seed)
     for machine in simulation.machines:
         machine.opened = None
         machine.start()
     go_on(simulation, height + 8)
-    assert any("ancestry" in violation for violation in simulation.watches.monitor.log.violations)
+    return any("ancestry" in violation for violation in simulation.watches.monitor.log.violations)
+
+
+def test_a_monitor_that_is_not_told_takes_the_next_block_for_wrong() -> None:
+    """The planted fault. With Simplex, and in three of four seeds, the others have made the block final, too, before
+    the next one is."""
+    assert any(map(is_taken_for_wrong, range(SEEDS)))
