@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from cluster.live.handover import checkpoint
 from cluster.live.processes import processes
-from cluster.record.folder import read_run
+from cluster.record.archive import ARCHIVE_MAGIC, items_of
+from cluster.record.folder import STORE_FILE, read_run
 from tests.cluster.live.test_live_run import FAULTS, PAIR, SCENARIO
 from tests.hangs import HANGS_AFTER_S
 
@@ -32,6 +36,14 @@ def stampede(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def kept_blocks(folder: Path) -> int:
+    """The blocks in a driver's file that outlive the driver."""
+    with suppress(FileNotFoundError), (folder / STORE_FILE).open("rb") as file:
+        file.seek(len(ARCHIVE_MAGIC))
+        return sum(1 for _ in items_of(file))
+    return 0
+
+
 class Driver:
     """A run of its own, whose output can be waited for."""
 
@@ -40,6 +52,7 @@ class Driver:
         file.write_text(yaml.safe_dump(scenario), encoding="utf-8")
         arguments = [*STAMPEDE, command, str(file), "--out", str(folder), *options]
         environment = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+        self._folder = folder
         self.process = subprocess.Popen(
             arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=ROOT, env=environment
         )
@@ -53,13 +66,16 @@ class Driver:
                 return
         pytest.fail(f"it ended without {text!r}: {''.join(said[-20:])}")
 
-    def wait_for_height(self, height: int) -> None:
-        """Or a higher one: a line comes every few seconds."""
+    def wait_for_blocks(self, count: int) -> None:
+        """Until a checkpoint came after its file had so many blocks. A line comes every few seconds."""
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if any(int(each.replace(",", "")) >= height for each in re.findall(r"height ([\d,]*\d)", line)):
-                return
-        pytest.fail(f"it ended before height {height}")
+        had_them_s = math.inf
+        for _ in self.process.stdout:
+            if kept_blocks(self._folder) >= count:
+                had_them_s = min(had_them_s, time.time())
+                if checkpoint.read(self._folder).header["written_epoch_s"] > had_them_s:
+                    return
+        pytest.fail(f"it ended before it had {count} blocks")
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
@@ -148,7 +164,7 @@ def test_whatever_goes_on_while_the_driver_dies_comes_to_its_end(
 
 def test_if_nobody_comes_nothing_is_left_but_what_is_known(folder: Path) -> None:
     driver = Driver(folder, {**PAIR, "stop": {"height": 900, "timeout_s": 600}}, "--attachable", "10")
-    driver.wait_for_height(9)
+    driver.wait_for_blocks(5)
     driver.kill()
     assert "processes of the run were ended" in driver.rest()
     assert not processes.using(folder)

@@ -99,7 +99,8 @@ def test_who_lies_is_drawn_apart_from_all_else(
     protocol: str, share: str, names: Sequence[str], least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(generator, "FORGERS", generator.FORGERS * (share == "FORGERS"))
-    monkeypatch.setattr(generator, "LOST_NODES", 0.0)  # drawn last: whether disks are lost depends on who can be spared
+    for last in ("LOST_NODES", "SLANDERERS"):  # what is drawn last depends on who can be spared
+        monkeypatch.setattr(generator, last, 0.0)
     lying = [random_scenario(seed, protocol) for seed in range(100)]
     monkeypatch.setattr(generator, share, 0.0)
     honest = [random_scenario(seed, protocol) for seed in range(100)]
@@ -205,6 +206,7 @@ def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_lost_nodes_are_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A seed that loses a node has a fault more at the end; the others are drawn as without any that do."""
+    monkeypatch.setattr(generator, "SLANDERERS", 0.0)  # drawn last: it depends on who can be spared
     drawn = [random_scenario(seed, protocol) for seed in range(200)]
     monkeypatch.setattr(generator, "LOST_NODES", 0.0)
     lost: list[LoseNodeFault] = []
