@@ -91,8 +91,8 @@ class Downtime:
         has_rotted = bool(self._rotten) or not isinstance(self.plan, BitRotFault)
         self.fault.record.took_effect = self._deaths.have_happened() and has_rotted
 
-    def explains_loss(self, indices: Sequence[int]) -> bool:
-        """Whether the fault is why the machine of some validators is lost, of which it is told.
+    def note_loss(self, indices: Sequence[int]) -> bool:
+        """The machine of some validators is lost. Returns whether the fault is why.
 
         It takes one machine of each validator. If that is lost on which they are by then, it is another loss.
         """

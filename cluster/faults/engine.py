@@ -178,7 +178,8 @@ class FaultEngine:
         """The machine of some validators is lost, and they with it. Unless a fault is why, that becomes a fault itself,
         which nobody planned: ``what`` is lost for a ``reason``. It is told before they are taken down, and they may
         start elsewhere right afterwards."""
-        if [downtime for downtime in self._downtimes if downtime.explains_loss(indices)]:  # all are told of it
+        explained = [downtime.note_loss(indices) for downtime in self._downtimes]
+        if any(explained):
             return
         names = tuple(self.targets.names[index] for index in indices)
         now_ms = round(self._stage.now_ms)

@@ -89,7 +89,7 @@ class _Book:
     """0 before it entered one."""
     factor: int = 1
     failed: int = 0
-    """Views since the last finalization."""
+    """Views that failed since the last finalization."""
     final: int = 0
     """Finalizations that counted since the factor changed, or could have."""
     until_shorter: int = FINAL_UNTIL_SHORTER
