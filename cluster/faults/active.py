@@ -30,6 +30,8 @@ class ActiveFault:
     """Others that share their hosts, and their fate."""
     observe: Callable[[], Seen] = nothing_seen
     """Whether it took effect, and the evidence; asked when it is over."""
+    delays_before: int = 0
+    """Of an impairment, the effects that were counted before it began."""
     is_in_force: bool = False
     is_to_end: bool = False
     """It was to end before it was in force."""
@@ -53,15 +55,16 @@ class Deaths:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._before: dict[int, int] = {}
+        self.before: dict[int, int] = {}
+        """By validator that is to go down, how often it had gone down before."""
 
     def expect(self, indices: list[int]) -> list[int]:
         """Those of the validators that run now are to go down. Returns them."""
         running = [index for index in indices if self._stage.is_running(index)]
-        self._before.update({index: self._stage.deaths(index) for index in running})
+        self.before.update({index: self._stage.deaths(index) for index in running})
         return running
 
     def have_happened(self) -> bool:
         """Whether all are gone; ``False`` if none was to go down."""
-        gone = [self._stage.deaths(index) > before for index, before in self._before.items()]
+        gone = [self._stage.deaths(index) > before for index, before in self.before.items()]
         return bool(gone) and all(gone)

@@ -9,6 +9,7 @@ from cluster.disks import NO_SPACE, PLANNED_FAILURE
 from cluster.faults.active import ActiveFault, Deaths
 from cluster.faults.link_faults import Seen
 from cluster.faults.stage import Stage
+from cluster.faults.state import DowntimeState
 from cluster.faults.targets import Targets
 from cluster.scenario.sections.faults import (
     BitRotFault,
@@ -45,6 +46,26 @@ class Downtime:
         """The height of the snapshot that a validator's disk began with, before the fault."""
         self._rotten: dict[int, str] = {}
         """The place of the flipped bit, by validator."""
+
+    @property
+    def state(self) -> DowntimeState:
+        """For another process."""
+        return DowntimeState(
+            self.fault.key,
+            self.is_back,
+            self._deaths.before,
+            self._failures,
+            self._loss,
+            self._lost,
+            self._snapshots,
+            self._rotten,
+        )
+
+    def take_over(self, state: DowntimeState) -> None:
+        """Go on with another process's."""
+        self.is_back, self._loss, self._lost = state.is_back, state.loss, state.lost
+        self._deaths.before, self._failures = state.deaths_before, state.failures
+        self._snapshots, self._rotten = state.snapshots, state.rotten
 
     def begin(self) -> None:
         """Take the validators down, or make their disks fail later."""

@@ -14,13 +14,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, assert_never, cast
 
 from cluster.faults.active import ActiveFault
+from cluster.faults.calls import (
+    Begin,
+    Call,
+    End,
+    EndThoseBack,
+    FaultCall,
+    InForce,
+    NoteEnd,
+    Restart,
+    StartValidator,
+    UpgradeNext,
+    UpgradeStart,
+)
 from cluster.faults.downtime import Downtime
 from cluster.faults.impairment import Impairment
 from cluster.faults.link_faults import Seen, impaired_by_links
 from cluster.faults.stage import Stage, Then
+from cluster.faults.state import ActiveState, EngineState, ListeningState, PlannedState
 from cluster.faults.targets import Targets
 from cluster.faults.upgrade import RollingUpgrade
 from cluster.record.run import FaultRecord
@@ -60,6 +74,8 @@ class _Planned:
     record: FaultRecord
     is_withdrawn: bool = False
     """It is to begin no more."""
+    place: int = -1
+    """Its number among all that were ever planned."""
 
 
 class FaultEngine:
@@ -70,6 +86,10 @@ class FaultEngine:
         self._validators = scenario.validators
         self.targets = Targets(scenario.validators, stage)
         self._planned = list(_plans(scenario))
+        self._ever_planned: list[_Planned] = []
+        """Those that were withdrawn, too."""
+        for planned in self._planned:
+            _note_planned(self._ever_planned, planned)
         self._unplanned: list[FaultRecord] = []
         self.records = [planned.record for planned in self._planned]
         """Of the scenario's faults in its order, then of those that nobody planned."""
@@ -110,6 +130,7 @@ class FaultEngine:
             if planned is None:
                 planned = fresh
                 new.append(planned)
+                _note_planned(self._ever_planned, planned)
             else:
                 left.remove(planned)
             self._planned.append(planned)
@@ -119,6 +140,33 @@ class FaultEngine:
         self._waiting = [planned for planned in self._planned if planned in self._waiting or planned in new]
         for planned in new:
             self._schedule_at_its_time(planned)
+
+    # --- calls to come ------------------------------------------------------------------------------------------------
+
+    def perform(self, what: FaultCall) -> None:
+        """Make a call that was to come."""
+        match what:
+            case Begin(planned):
+                self._begin(self._ever_planned[planned])
+            case End(key):
+                self._end(self._active[key])
+            case InForce(key):
+                self._is_in_force(self._active[key])
+            case NoteEnd(key):
+                self._note_end(self._active[key])
+            case Restart(key, indices):
+                next(each for each in self._downtimes if each.fault.key == key).is_back = True
+                self._let_up(indices)
+            case StartValidator(index):
+                self._stage.start(index)
+            case EndThoseBack():
+                self._end_those_that_are_back()
+            case UpgradeNext(key):
+                next(each for each in self._upgrades if each.key == key).upgrade_next()
+            case UpgradeStart(key, group):
+                next(each for each in self._upgrades if each.key == key).start(group)
+            case _:
+                assert_never(what)
 
     # --- events of the run --------------------------------------------------------------------------------------------
 
@@ -135,7 +183,7 @@ class FaultEngine:
         for active in self._active:
             until = getattr(active.plan, "until_height", None)
             if until is not None and height >= until and not active.is_over:
-                self._stage.later(0, f"fault {active.number} ends", partial(self._end, active))
+                self._stage.later(0, f"fault {active.number} ends", Call(self.perform, End(active.key)))
 
     def on_vote(self, sender: int, view: int, kind: VoteKind) -> None:
         """A validator has sent a vote."""
@@ -152,7 +200,7 @@ class FaultEngine:
     def on_up(self) -> None:
         """A validator came up, or may have."""
         if self._active:
-            self._stage.later(0, "joined", self._end_those_that_are_back)
+            self._stage.later(0, "joined", Call(self.perform, EndThoseBack()))
 
     def on_progress(self) -> None:
         """A validator made a block final, or diverged."""
@@ -169,9 +217,11 @@ class FaultEngine:
         stage.notice(f"height {stage.height}: {self.targets.names[index]} stopped: {reason}")
         if isinstance(downtime.plan, BitRotFault):
             stage.lose_disk(index)
-            stage.later(0, f"another disk for {index}", partial(stage.start, index))
+            stage.later(0, f"another disk for {index}", Call(self.perform, StartValidator(index)))
         else:
-            stage.later(downtime.plan.down_ms, f"restart {index}", partial(self._restart, downtime, gone))
+            stage.later(
+                downtime.plan.down_ms, f"restart {index}", Call(self.perform, Restart(downtime.fault.key, gone))
+            )
         return True
 
     def on_loss(self, indices: Sequence[int], what: str, reason: str) -> None:
@@ -189,11 +239,10 @@ class FaultEngine:
         self.records.append(record)
         active = ActiveFault(len(self._active), len(self.records), plan, record, list(indices))
         self._active.append(active)
-        downtime = Downtime(active, plan, self._stage, self.targets)
-        self._downtimes.append(downtime)
+        downtime = self._downtime(active, plan)
         downtime.begin_unplanned(reason)
         self._is_in_force(active)
-        self._stage.later(0, f"restart {active.number}", partial(self._restart, downtime, active.hit))
+        self._stage.later(0, f"restart {active.number}", Call(self.perform, Restart(active.key, active.hit)))
 
     def look(self) -> None:
         """See which validators are gone that faults took down, on a stage on which that takes a while."""
@@ -206,10 +255,10 @@ class FaultEngine:
     def _schedule_at_its_time(self, planned: _Planned) -> None:
         if planned.plan.at_ms is not None:
             self._waiting.remove(planned)
-            self._stage.at(planned.plan.at_ms, f"fault {planned.number}", partial(self._begin, planned))
+            self._stage.at(planned.plan.at_ms, f"fault {planned.number}", Call(self.perform, Begin(planned.place)))
 
     def _begin_soon(self, planned: _Planned) -> None:
-        self._stage.later(0, f"fault {planned.number}", partial(self._begin, planned))
+        self._stage.later(0, f"fault {planned.number}", Call(self.perform, Begin(planned.place)))
 
     def _begin(self, planned: _Planned) -> None:
         if planned.is_withdrawn:
@@ -224,11 +273,11 @@ class FaultEngine:
                 record.is_hard = not plan.overlap()
                 if not plan.overlap():
                     record.sides = tuple(tuple(sorted(side)) for side in plan.sides(names))
-            active.observe = partial(self._observe_links, active, plan)
-            self._apply_links(partial(self._is_in_force, active))
+            active.observe = partial(self._observe, active, plan)
+            self._apply_links(Call(self.perform, InForce(active.key)))
         elif isinstance(plan, UpgradeFault):
-            upgrade = RollingUpgrade(active, plan, self._stage, self.targets, self._let_up, partial(self._end, active))
-            self._upgrades.append(upgrade)
+            upgrade = self._upgrade(active, plan)
+            upgrade.choose()
             self._is_in_force(active)
             upgrade.begin()
         else:
@@ -237,29 +286,42 @@ class FaultEngine:
             record.impaired = tuple(names[index] for index in active.hit)
             record.is_hard = isinstance(plan, PauseFault | KillFault | LoseNodeFault | DiskLossFault)
             if isinstance(plan, ImpairingFault):
-                self._begin_impairment(active, plan)
+                active.delays_before = self._delays(active, plan)
+                active.observe = partial(self._observe, active, plan)
+                self._apply_impairments(active, Call(self.perform, InForce(active.key)))
             else:
                 self._begin_downtime(active, plan)
 
-    def _begin_impairment(self, active: ActiveFault, plan: ImpairingFault) -> None:
-        active.observe = partial(self._observe_delays, active, plan, self._delays(active, plan))
-        self._apply_impairments(active, partial(self._is_in_force, active))
+    def _upgrade(self, active: ActiveFault, plan: UpgradeFault) -> RollingUpgrade:
+        end = partial(self._end, active)
+        upgrade = RollingUpgrade(
+            active, plan, self._stage, self.targets, self._let_up, end, lambda what: Call(self.perform, what)
+        )
+        self._upgrades.append(upgrade)
+        return upgrade
+
+    def _downtime(self, active: ActiveFault, plan: DownFault) -> Downtime:
+        downtime = Downtime(active, plan, self._stage, self.targets)
+        self._downtimes.append(downtime)
+        return downtime
 
     def _delays(self, active: ActiveFault, plan: ImpairingFault) -> int:
         return sum(self._stage.delays(index, plan.kind) for index in active.targets)
 
-    def _observe_delays(self, active: ActiveFault, plan: ImpairingFault, before: int) -> Seen:
-        return self._stage.seen_delays(plan.kind, self._delays(active, plan) - before, active.record.targets)
-
-    def _observe_links(self, active: ActiveFault, plan: LinkFault) -> Seen:
-        return self._stage.seen_on_links(active.key, plan)
+    def _observe(self, active: ActiveFault, plan: LinkFault | ImpairingFault) -> Seen:
+        """What a fault did, that takes nobody down."""
+        if isinstance(plan, LinkFault):
+            return self._stage.seen_on_links(active.key, plan)
+        delays = self._delays(active, plan) - active.delays_before
+        return self._stage.seen_delays(plan.kind, delays, active.record.targets)
 
     def _begin_downtime(self, active: ActiveFault, plan: DownFault) -> None:
-        downtime = Downtime(active, plan, self._stage, self.targets)
-        self._downtimes.append(downtime)
+        downtime = self._downtime(active, plan)
         downtime.begin()
         if not downtime.is_trap:
-            self._stage.later(plan.down_ms, f"restart {active.number}", partial(self._restart, downtime, active.hit))
+            self._stage.later(
+                plan.down_ms, f"restart {active.number}", Call(self.perform, Restart(active.key, active.hit))
+            )
         self._is_in_force(active)
 
     def _note_beginning(self, active: ActiveFault) -> None:
@@ -274,7 +336,7 @@ class FaultEngine:
         if active.is_to_end:
             self._end(active)
         elif for_ms is not None:
-            stage.later(for_ms, f"fault {active.number} ends", partial(self._end, active))
+            stage.later(for_ms, f"fault {active.number} ends", Call(self.perform, End(active.key)))
 
     def _end(self, active: ActiveFault) -> None:
         if active.is_over:
@@ -285,9 +347,9 @@ class FaultEngine:
         active.is_over = True
         active.record.ended_ms = self._stage.now_ms
         if isinstance(active.plan, LinkFault):
-            self._apply_links(partial(self._note_end, active))
+            self._apply_links(Call(self.perform, NoteEnd(active.key)))
         elif isinstance(active.plan, ImpairingFault):
-            self._apply_impairments(active, partial(self._note_end, active))
+            self._apply_impairments(active, Call(self.perform, NoteEnd(active.key)))
         else:
             self._note_end(active)
 
@@ -312,10 +374,6 @@ class FaultEngine:
 
     # --- up again -----------------------------------------------------------------------------------------------------
 
-    def _restart(self, downtime: Downtime, indices: Sequence[int]) -> None:
-        downtime.is_back = True
-        self._let_up(indices)
-
     def _let_up(self, indices: Sequence[int]) -> None:
         """A fault holds validators down no more: start those that no other fault holds down."""
         for index in indices:
@@ -338,3 +396,77 @@ def _plans(scenario: Scenario) -> Iterator[_Planned]:
     for number, (given, plan) in enumerate(zip(scenario.faults, scenario.planned_faults, strict=True)):
         whom = in_the_scenarios_words(given, plan, names)
         yield _Planned(number, plan, FaultRecord(plan.kind, whom, plan.at_height, at_ms=plan.at_ms))
+
+
+def _note_planned(ever: list[_Planned], planned: _Planned) -> None:
+    planned.place = len(ever)
+    ever.append(planned)
+
+
+# --- from process to process ------------------------------------------------------------------------------------------
+
+
+def state_of(engine: FaultEngine) -> EngineState:
+    """What another process needs to go on. It has the engine's own records and collections: not to be changed."""
+    every = engine._ever_planned
+    records = [*(planned.record for planned in every), *engine._unplanned]
+    of_record = {id(record): number for number, record in enumerate(records)}
+    return EngineState(
+        planned=[PlannedState(each.number, each.plan, each.record, each.is_withdrawn) for each in every],
+        current=[planned.place for planned in engine._planned],
+        waiting=[planned.place for planned in engine._waiting],
+        listening=[ListeningState(planned.place, senders) for planned, senders in engine._listening],
+        unplanned=engine._unplanned,
+        active=[
+            ActiveState(
+                number=each.number,
+                plan=each.plan,
+                record=of_record[id(each.record)],
+                targets=each.targets,
+                along=each.along,
+                delays_before=each.delays_before,
+                is_in_force=each.is_in_force,
+                is_to_end=each.is_to_end,
+                is_over=each.is_over,
+                is_noted=each.is_noted,
+            )
+            for each in engine._active
+        ],
+        downtimes=[downtime.state for downtime in engine._downtimes],
+        upgrades=[upgrade.state for upgrade in engine._upgrades],
+        held_down=engine.targets.held_down,
+    )
+
+
+def take_over(engine: FaultEngine, state: EngineState) -> None:
+    """Go on with another process's faults, in place of the engine's own. The calls to come are the stage's."""
+    engine._ever_planned = every = [
+        _Planned(each.number, cast(AnyFault, each.plan), each.record, each.is_withdrawn, place)
+        for place, each in enumerate(state.planned)
+    ]
+    engine._planned = [every[place] for place in state.current]
+    engine._waiting = [every[place] for place in state.waiting]
+    engine._listening = [(every[each.planned], each.senders) for each in state.listening]
+    engine._unplanned = state.unplanned
+    engine.records[:] = [*(planned.record for planned in engine._planned), *state.unplanned]
+    records = [*(planned.record for planned in every), *state.unplanned]
+    engine._active = active = [
+        _taken_over(engine, key, each, records[each.record]) for key, each in enumerate(state.active)
+    ]
+    engine._downtimes, engine._upgrades = [], []
+    for down in state.downtimes:
+        engine._downtime(active[down.key], cast(DownFault, active[down.key].plan)).take_over(down)
+    for upgrade in state.upgrades:
+        engine._upgrade(active[upgrade.key], cast(UpgradeFault, active[upgrade.key].plan)).take_over(upgrade)
+    engine.targets.take_over(state.held_down)
+
+
+def _taken_over(engine: FaultEngine, key: int, state: ActiveState, record: FaultRecord) -> ActiveFault:
+    plan = cast(AnyFault, state.plan)
+    active = ActiveFault(key, state.number, plan, record, state.targets, state.along)
+    active.delays_before = state.delays_before
+    active.is_in_force, active.is_to_end = state.is_in_force, state.is_to_end
+    active.is_over, active.is_noted = state.is_over, state.is_noted
+    if isinstance(plan, LinkFault | ImpairingFault):
+        active.observe = partial(engine._observe, active, plan)
+    return active

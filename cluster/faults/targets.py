@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cluster.faults.stage import Stage
 from cluster.scenario.sections.faults import (
@@ -69,6 +69,15 @@ class Targets:
     def is_held_down(self, index: int) -> bool:
         """Whether a fault keeps a validator from starting."""
         return self._held_down[index] > 0
+
+    @property
+    def held_down(self) -> dict[int, int]:
+        """By validator, how many faults hold it down; for another process."""
+        return dict(self._held_down)
+
+    def take_over(self, held_down: Mapping[int, int]) -> None:
+        """Go on with another process's."""
+        self._held_down = Counter(held_down)
 
     def hold_down(self, indices: Sequence[int]) -> None:
         """A fault keeps validators from starting."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from cluster.faults.active import ActiveFault, Deaths
+from cluster.faults.calls import FaultCall, UpgradeNext, UpgradeStart
 from cluster.faults.link_faults import Seen
-from cluster.faults.stage import Stage
+from cluster.faults.stage import Stage, Then
+from cluster.faults.state import UpgradeState
 from cluster.faults.targets import Targets
 from cluster.scenario.sections.faults import UpgradeFault
 
 
 class RollingUpgrade:
-    """One upgrade. ``let_up`` lets validators start again, ``end`` ends the fault."""
+    """One upgrade. ``let_up`` lets validators start again, ``end`` ends the fault, ``call`` makes calls to come."""
 
     def __init__(
         self,
@@ -23,6 +24,7 @@ class RollingUpgrade:
         targets: Targets,
         let_up: Callable[[Sequence[int]], None],
         end: Callable[[], None],
+        call: Callable[[FaultCall], Then],
     ) -> None:
         fault.observe = self._observe
         self._fault = fault
@@ -31,24 +33,45 @@ class RollingUpgrade:
         self._targets = targets
         self._let_up = let_up
         self._end = end
+        self._call = call
         self._deaths = Deaths(stage)
-        self._chosen, self._left = targets.pick_by_host(plan)
-        """``_left`` has the validators that still run the old code, host by host."""
+        self._chosen: list[int] = []
+        self._left: list[list[int]] = []
+        """The validators that still run the old code, host by host."""
         self._settles_from: int | None = None
         """The height at which those that were last to go were started."""
-        names = targets.names
-        fault.record.one_at_a_time = tuple(tuple(names[each] for each in group) for group in self._left)
+
+    @property
+    def state(self) -> UpgradeState:
+        """For another process."""
+        return UpgradeState(self.key, self._chosen, self._left, self._settles_from, self._deaths.before)
+
+    def take_over(self, state: UpgradeState) -> None:
+        """Go on with another process's."""
+        self._chosen, self._left = state.chosen, state.left
+        self._settles_from, self._deaths.before = state.settles_from, state.deaths_before
+
+    @property
+    def key(self) -> int:
+        """Of the fault."""
+        return self._fault.key
+
+    def choose(self) -> None:
+        """Choose the validators, host by host."""
+        self._chosen, self._left = self._targets.pick_by_host(self._plan)
+        names = self._targets.names
+        self._fault.record.one_at_a_time = tuple(tuple(names[each] for each in group) for group in self._left)
 
     def begin(self) -> None:
         """Prepare the new code, then upgrade the first host."""
-        self._stage.prepare(self._chosen, self._plan.release, self._upgrade_next)
+        self._stage.prepare(self._chosen, self._plan.release, self._call(UpgradeNext(self.key)))
 
     def on_progress(self) -> None:
         """A validator made a block final, or diverged: the next host may be due."""
         if self._settles_from is not None and not self._fault.is_over and self._has_settled(self._settles_from):
-            self._stage.later(0, f"upgrade {self._fault.number} goes on", self._upgrade_next)
+            self._stage.later(0, f"upgrade {self._fault.number} goes on", self._call(UpgradeNext(self.key)))
 
-    def _upgrade_next(self) -> None:
+    def upgrade_next(self) -> None:
         """Upgrade the next host, unless a validator diverged with the new code."""
         plan, stage, fault, names = self._plan, self._stage, self._fault, self._targets.names
         if fault.is_over:
@@ -69,9 +92,10 @@ class RollingUpgrade:
         stage.notice(
             f"height {stage.height}: version {plan.version} goes to {', '.join(names[each] for each in group)}"
         )
-        stage.later(plan.down_ms, f"upgrade {fault.number}", partial(self._start, group))
+        stage.later(plan.down_ms, f"upgrade {fault.number}", self._call(UpgradeStart(self.key, group)))
 
-    def _start(self, group: Sequence[int]) -> None:
+    def start(self, group: Sequence[int]) -> None:
+        """Start the validators of a host with the new code."""
         self._let_up(group)
         self._settles_from = self._stage.height
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol, overload
 
@@ -198,6 +198,15 @@ class ServedBlocks(Sequence[BlockRecord]):
         """Everything that a store has."""
         found = cls(store)
         found._count = len(store)
+        return found
+
+    @classmethod
+    def known(
+        cls, store: BlockStore, first_height: int, count: int, differing: Mapping[int, BlockRecord]
+    ) -> ServedBlocks:
+        """So many blocks, of which all but some are the store's."""
+        found = cls(store, first_height)
+        found._count, found.differing = count, dict(differing)
         return found
 
     @property

@@ -28,7 +28,7 @@ class LagLog:
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
-        self._counts: Counter[int | None] = Counter()
+        self._counts: Counter[int | None] = Counter(lag.host for lag in record.lags)
 
     def note(self, lag: Lag) -> None:
         """Keep a lag."""

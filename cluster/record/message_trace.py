@@ -18,8 +18,10 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+import msgspec
+
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
-from cluster.record.run import RunRecord, TracedMessage, TraceWindow, ViewEntered
+from cluster.record.run import RunRecord, TracedMessage, TraceRecord, TraceWindow, ViewEntered
 from cluster.scenario import Scenario
 from consensus.messages import VoteKind
 
@@ -115,6 +117,20 @@ def _uint(head: bytes, at: int) -> int:
 # --- which of them are kept -----------------------------------------------------------------------------------------
 
 
+class WindowsState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is known of the run so far, for another process; the windows are the record's."""
+
+    awaited: list[int]
+    known: int
+    begun: set[int]
+    height: int
+    height_ms: float
+    stall_seen: bool
+    has_begun: bool
+    open_until_ms: float | None
+    """``None`` before the first window."""
+
+
 class Windows:
     """Opens the windows of a run as things happen, and keeps what falls into them."""
 
@@ -134,6 +150,28 @@ class Windows:
         self._has_begun = False
         self.open_until_ms = -math.inf
         """Messages up to here are to be kept."""
+
+    @property
+    def state(self) -> WindowsState:
+        """For another process."""
+        return WindowsState(
+            self._awaited,
+            self._known,
+            self._begun,
+            self._height,
+            self._height_ms,
+            self._stall_seen,
+            self._has_begun,
+            None if self.open_until_ms == -math.inf else self.open_until_ms,
+        )
+
+    def take_over(self, state: WindowsState, trace: TraceRecord) -> None:
+        """Go on with another process's, whose windows are in the record."""
+        self._record, self.watched = trace, frozenset(trace.watched)
+        self._awaited, self._known, self._begun = state.awaited, state.known, state.begun
+        self._height, self._height_ms, self._stall_seen = state.height, state.height_ms, state.stall_seen
+        self._has_begun = state.has_begun
+        self.open_until_ms = -math.inf if state.open_until_ms is None else state.open_until_ms
 
     def entered(self, at_ms: float, validator: int, view: int) -> None:
         """A validator is in another view."""
@@ -341,6 +379,15 @@ class _Half(NamedTuple):
 _Ends = tuple[int, int, int, int]
 """Sender, receiver, size and mark of a message: what both ends say of it."""
 
+
+class TraceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The ends of messages that are not matched yet, for another process."""
+
+    windows: WindowsState
+    sent: list[tuple[_Ends, list[_Half]]]
+    received: list[tuple[_Ends, list[_Half]]]
+
+
 MAX_HALVES: Final = 4 * MAX_WINDOWS * MAX_MESSAGES_PER_WINDOW
 """Ends of messages that a live run remembers until its end, when they are matched."""
 CLOCK_SLACK_MS: Final = 5.0
@@ -356,6 +403,17 @@ class LiveTrace:
         self._sent: defaultdict[_Ends, list[_Half]] = defaultdict(list)
         self._received: defaultdict[_Ends, list[_Half]] = defaultdict(list)
         self._count = 0
+
+    @property
+    def state(self) -> TraceState:
+        """For another process."""
+        return TraceState(self.windows.state, list(self._sent.items()), list(self._received.items()))
+
+    def take_over(self, state: TraceState, trace: TraceRecord) -> None:
+        """Go on with another process's, whose windows are in the record."""
+        self.windows.take_over(state.windows, trace)
+        self._sent, self._received = defaultdict(list, state.sent), defaultdict(list, state.received)
+        self._count = sum(len(halves) for _, halves in [*state.sent, *state.received])
 
     def wants(self, now_ms: float) -> bool:
         """Whether validators are to hand over their stamps."""

@@ -10,10 +10,20 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
+import msgspec
+
 from cluster.record.run import Resources, RunRecord
 
 MAX_LOOKS: Final = 400
 FIRST_INTERVAL_MS: Final = 500.0
+
+
+class ResourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which looks are kept, for another process; the looks are the record's."""
+
+    interval_ms: float
+    last_ms: dict[int, float]
+    """By validator."""
 
 
 class ResourceLog:
@@ -24,6 +34,16 @@ class ResourceLog:
         self._interval_ms = FIRST_INTERVAL_MS
         self._last_ms: dict[int, float] = {}
         self._looks: Counter[int] = Counter()
+
+    @property
+    def state(self) -> ResourceState:
+        """For another process."""
+        return ResourceState(self._interval_ms, self._last_ms)
+
+    def take_over(self, state: ResourceState) -> None:
+        """Go on with another process's, whose looks are in the record."""
+        self._interval_ms, self._last_ms = state.interval_ms, state.last_ms
+        self._looks = Counter(look.validator for look in self._record.resources)
 
     def is_due(self, at_ms: float, validator: int) -> bool:
         """Whether a look at a validator would be kept."""

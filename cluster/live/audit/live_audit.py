@@ -24,9 +24,10 @@ from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served_chains import read_served
 from cluster.live.audit.beside import ReexecutionBeside
 from cluster.live.audit.safety_watch import SafetyWatch
+from cluster.live.handover.left_record import LeftAudit, LeftValidator
 from cluster.live.handover.told import Row, Told
 from cluster.record.archive import BlockRecord
-from cluster.record.chain_store import BlockStore, ServedBlocks, as_stored
+from cluster.record.chain_store import BlockStore, ServedBlocks
 from cluster.record.run import RunRecord, ValidatorRecord
 from loadgen.client import ClientError, Gone, ValidatorClient
 
@@ -145,20 +146,16 @@ class LiveAudit:
     def store(self) -> BlockStore:
         return self._record.store
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> LeftAudit:
         """What the audit of another process needs to go on."""
-        return {"known": self.known, "safety": self.safety.state()}
+        return LeftAudit({index: LeftValidator.of(found) for index, found in self.known.items()}, self.safety.state())
 
-    def take_over(
-        self, state: Mapping[str, Any], told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()
-    ) -> None:
+    def take_over(self, state: LeftAudit, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
         """Go on with what the audit of another process knew of validators, as far as the store still has it, and with
         what hosts told that one (:class:`Told`).
         """
-        self.safety.take_over(state["safety"], told, rows)
-        for index, found in state["known"].items():
-            found.blocks = as_stored(found.blocks)
-            self.known[index] = found
+        self.safety.take_over(state.safety, told, rows)
+        self.known = {index: found.again(self._record.store) for index, found in state.known.items()}
 
     def start(self) -> None:
         """Go round from now on."""

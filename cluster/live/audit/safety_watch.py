@@ -13,11 +13,10 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
-import msgspec
-
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.own_votes import VERBS, OwnVotes
 from cluster.audit.safety.rule_log import MAX_VIOLATIONS, RuleLog
+from cluster.live.handover.left_record import LeftSafety
 from cluster.live.handover.told import Row, Told
 from cluster.live.host.observations import NOT_TOLD, CertificateSeen, NotesLost, Observation, VoteSent, view_of
 from cluster.record.chain_store import BlockStore
@@ -65,16 +64,6 @@ class Heard:
     def all_since(self, moment_s: float) -> bool:
         """Whether every host that runs told long enough after a moment all that it knew at that moment."""
         return self._answered_s >= moment_s + PATIENCE_S
-
-
-class SafetyState(msgspec.Struct, frozen=True):
-    """What a watch found, for another driver."""
-
-    counts: dict[str, int]
-    """Evaluations of what was told, by rule."""
-    violations: list[str]
-    rows: int
-    """So many rows of :class:`~cluster.live.handover.told.Told` were judged."""
 
 
 class Backlog:
@@ -183,12 +172,12 @@ class SafetyWatch:
             pass
         self._look_for_proofs()
 
-    def state(self) -> SafetyState:
+    def state(self) -> LeftSafety:
         """What another driver cannot find again. Not while another thread is in :meth:`look`."""
         counts = {rule: count for rule, count in self.log.counts.items() if rule not in OF_BLOCKS}
-        return SafetyState(counts, list(self.log.violations), self.backlog.judged)
+        return LeftSafety(counts, list(self.log.violations), self.backlog.judged)
 
-    def take_over(self, state: SafetyState, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
+    def take_over(self, state: LeftSafety, told: Told | None = None, rows: Iterable[tuple[int, Row]] = ()) -> None:
         """Go on with the :meth:`state` of another driver, and with what it was told and left in files; final blocks are
         entered anew.
         """

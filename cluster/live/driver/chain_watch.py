@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from cluster.live.driver.hosts import Hosts
+from cluster.live.handover.left_record import LeftWatch
 from cluster.live.handover.sightings import Sightings
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
@@ -88,9 +89,20 @@ class ChainWatch:
             if self.sightings is not None:
                 self.sightings.proposed(at_ms, height)
 
-    def take_over(self, sightings: Sightings) -> None:
-        """Go on in another process than the one that it was made in."""
-        self.sightings, self.lag, self.busyness = sightings, LagMeter(), Busyness()
+    @property
+    def state(self) -> LeftWatch:
+        """For another driver. It has the watch's own collections: not to be changed."""
+        return LeftWatch(
+            self.trace.state, self._resources.state, self._heights, self._newest, self._fires, self._transactions
+        )
+
+    def take_over(self, left: LeftWatch) -> None:
+        """Go on with what another driver saw, whose record the run has by now."""
+        self.trace.take_over(left.trace, self._record.trace)
+        self._resources.take_over(left.resources)
+        self._lags = LagLog(self._record)
+        self._heights, self._newest = left.heights, left.newest
+        self._fires, self._transactions = left.fires, left.transactions
 
     def take_use(self, at_ms: float, view: ValidatorView) -> None:
         """Enter the resources that a validator uses, if its host reported them."""
@@ -159,7 +171,12 @@ class JoinWatch:
         names, late = record.scenario.validators.names, record.scenario.validators.late
         self._joins = {index: JoinRecord(names[index], late[index]) for index in late}
         self._notice = notice
+        self._record = record
         record.joins = list(self._joins.values())
+
+    def take_over(self) -> None:
+        """Go on with what another driver saw, whose record the run has by now."""
+        self._joins = dict(zip(self._joins, self._record.joins, strict=True))
 
     def look(self, hosts: Hosts, now_ms: float, height: int) -> None:
         """See which of them have begun, and which have their snapshot."""

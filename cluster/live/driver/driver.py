@@ -14,32 +14,35 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-
-import msgspec
 
 from cluster.audit.served_proofs import with_answers
 from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
+from cluster.faults.calls import nothing
 from cluster.live.audit.beside import ReexecutionBeside
 from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
-from cluster.live.driver.hosts import Hosts, actors_so_far, allow_pruning, nothing, state_of
+from cluster.live.driver.hosts import Hosts, actors_so_far, allow_pruning
+from cluster.live.driver.hosts import state_of as state_of_hosts
 from cluster.live.driver.load_process import EXTRA_RUN_TIME_S
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import RaySession, one_line, why_gone
-from cluster.live.driver.stage import UNKNOWN_ORDERS, LiveStage, make, note_lost_node
+from cluster.live.driver.stage import UNKNOWN_ORDERS, LiveStage, call_to_come, note_lost_node
+from cluster.live.driver.stage import state_of as state_of_stage
 from cluster.live.driver.supervised_host import Host, Phase
-from cluster.live.driver.testnet import LOOK_EVERY_S, LeftRun, Testnet, start_timeout_s
+from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
 from cluster.live.handover.absence import absence_of
-from cluster.live.handover.checkpoint import Checkpoint
-from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock
+from cluster.live.handover.calls import Together
+from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock, RunPhase
+from cluster.live.handover.left_record import LeftEnd, LeftRecord
+from cluster.live.handover.left_run import VERSION, LeftRun
+from cluster.live.handover.left_stage import LeftStage
 from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.told import TOLD_FILE, Told
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
@@ -61,9 +64,6 @@ from loadgen.runplan import MAX_RUN_TIME_S
 
 SAMPLE_EVERY_MS: Final = 500.0
 FREEZE_TIMEOUT_S: Final = 20.0
-NOT_KEPT: Final = frozenset({"backend", "genesis", "scheme", "store", "finalizations", "proposals", "kept_ledger"})
-"""Of a record, since it is elsewhere, or made again."""
-KEPT_OF_RECORDS: Final = tuple(field.name for field in fields(RunRecord) if field.name not in NOT_KEPT)
 LOOKS_AT_THE_END: Final = 2
 """A question may be open from before the hosts came to rest; the next one is answered with what is there then."""
 
@@ -123,22 +123,21 @@ def live_testnet(
 
 @contextmanager
 def attached_testnet(
-    checkpoint: Checkpoint,
+    left: LeftRun,
     folder: Path,
     interrupts: Interrupts,
     on_sample: Callable[[Sample], None] | None = None,
     on_notice: Callable[[str], None] | None = None,
 ) -> Iterator[RunRecord]:
-    """:func:`live_testnet` of a driver that died, from its checkpoint on, to the end that it would have had.
+    """:func:`live_testnet` of a driver that died, from its checkpoint (``left``) on, to the end that it would have
+    had.
 
     If the testnet is gone, the record has what is known, and counts as interrupted. Raises :class:`BadInput` if the
-    checkpoint cannot be read, or if the testnet cannot be reached and is not known to be gone: then it goes on, and can
-    be tried again. Raises :class:`OSError` if the folder cannot be written.
+    testnet cannot be reached and is not known to be gone: then it goes on, and can be tried again. Raises
+    :class:`OSError` if the folder cannot be written.
     """
-    left = LeftRun.of(checkpoint.header)
-    scenario = Scenario.model_validate_json(left.scenario)
     run = _LiveRun(
-        scenario,
+        left.scenario,
         left.seed,
         left.commit,
         folder,
@@ -151,7 +150,7 @@ def attached_testnet(
         None if left.testnet.ray is None else left.testnet.ray.lease_s,
     )
     try:
-        run.take_over(checkpoint)
+        run.take_over(left)
         yield run.record
     finally:
         run.close()
@@ -173,15 +172,13 @@ def run_live(
 
 
 class _Gone:
-    """Stands for the hosts of a testnet that is gone: what a checkpoint has of them is never called."""
+    """Stands for the hosts of a testnet that is gone: nobody calls them."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
         return nothing
 
 
-class _End:
+class RunEnd:
     """The end of a run: the height at which the load stops, and the time at which the run is given up."""
 
     def __init__(
@@ -210,14 +207,16 @@ class _End:
             self._over_ms = self._now_ms() + self.duration_s * MILLISECONDS_PER_SECOND
 
     @property
-    def state(self) -> tuple[int | None, float, float]:
+    def state(self) -> LeftEnd:
         """For another driver."""
-        return self.height, self._deadline_ms, self._over_ms
+        deadline_ms, over_ms = (None if at_ms == math.inf else at_ms for at_ms in (self._deadline_ms, self._over_ms))
+        return LeftEnd(self.height, deadline_ms, over_ms)
 
-    def take_over(self, state: tuple[int | None, float, float], away_ms: float) -> None:
+    def take_over(self, left: LeftEnd, away_ms: float) -> None:
         """Go on with another driver's: the time without any does not count towards the time limit."""
-        self.height, self._deadline_ms, self._over_ms = state
-        self._deadline_ms += away_ms
+        self.height = left.height
+        self._deadline_ms = math.inf if left.deadline_ms is None else left.deadline_ms + away_ms
+        self._over_ms = math.inf if left.over_ms is None else left.over_ms
 
     @property
     def is_open(self) -> bool:
@@ -266,7 +265,7 @@ class _LiveRun:
         self._folder = folder
         self._interrupts = interrupts
         self._clock = RunClock()
-        self._end = _End(scenario, run_until_stopped, stop_on_fail, self._clock.now_ms)
+        self._end = RunEnd(scenario, run_until_stopped, stop_on_fail, self._clock.now_ms)
         genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
         self.record = RunRecord(scenario, "live", seed, commit, genesis)
         self.record.began_epoch_ms = self._clock.began_epoch_ms
@@ -274,7 +273,7 @@ class _LiveRun:
         self._joins = JoinWatch(self.record, self.on_notice)
         self._sampled_ms = float("-inf")
         self._testnet = Testnet(self.record, folder, interrupts, served, self.on_notice, lease_s)
-        self._handover = None if lease_s is None else Handover(folder, self._clock, self.on_notice)
+        self._handover = None if lease_s is None else Handover(folder, self.on_notice)
         self._stage: LiveStage | None = None
         self._audit = self._new_audit()
         """A new one once there is a folder."""
@@ -291,15 +290,14 @@ class _LiveRun:
             self._watch.sightings, self._audit.safety.backlog.told = self._handover.sightings, self._handover.told
         self._go(self._start)
 
-    def take_over(self, checkpoint: Checkpoint) -> None:
+    def take_over(self, left: LeftRun) -> None:
         """Go on where another driver wrote a checkpoint.
 
         Raises :class:`BadInput` and :class:`OSError` if that cannot be done; then it can be tried again.
         """
-        left = LeftRun.of(checkpoint.header)
         try:
             hosts, gone = self._reach(left)
-            state = self._read(left, checkpoint, hosts)
+            self._read(left, hosts)
             self._testnet.take_over(left.testnet)
         except BaseException:
             self._testnet.leave()
@@ -307,7 +305,7 @@ class _LiveRun:
         if self._stage is not None:
             self._stage.means.leftovers.say()
         self._testnet.replace_others()
-        self._go(partial(self._adopt, left, state, hosts, gone), has_begun=True)
+        self._go(partial(self._adopt, left, hosts, gone), has_begun=True)
 
     def _go(self, start: Callable[[], tuple[Hosts, LiveStage] | None], has_begun: bool = False) -> None:
         """Follow what ``start`` gives, if anything, and collect. If it fails, that raises, unless the run has begun."""
@@ -361,32 +359,14 @@ class _LiveRun:
 
     # --- from driver to driver ----------------------------------------------------------------------------------------
 
-    def _write_checkpoint(self, phase: str) -> None:
+    def _write_checkpoint(self, phase: RunPhase) -> None:
         """Write all that another driver needs, if one may come."""
         handover, hosts, store = self._handover, self._testnet.hosts, self.record.store
         if handover is None or hosts is None or not isinstance(store, FileBlocks) or not self._stage:
             return
         handover.phase = phase
-        header = {
-            "version": 2,
-            "scenario": self._scenario.model_dump_json(),
-            "seed": self.record.seed,
-            "commit": self.record.commit,
-            "height": self._watch.height,
-            "stop_on_fail": self._end.on_fail,
-            "testnet": msgspec.to_builtins(self._testnet.state),
-        }
         with self._audit.lock:  # else blocks come while they are written
-            state = {
-                "record": {name: getattr(self.record, name) for name in KEPT_OF_RECORDS},
-                "watch": self._watch,
-                "joins": self._joins,
-                "stage": self._stage,
-                "end": self._end.state,
-                "hosts": state_of(hosts),
-                "audit": self._audit.state(),
-            }
-            handover.write(header, state, store, outside_of(self, hosts))
+            handover.write(left_run(self, phase, hosts, self._stage), store)
 
     def _reach(self, left: LeftRun) -> tuple[Hosts | None, str]:
         """Find the testnet of a driver that died. Returns its hosts, or why it is gone.
@@ -395,57 +375,53 @@ class _LiveRun:
         """
         why, ray = "", left.testnet.ray
         if left.phase != COLLECTED and ray is not None:
-            why = why_gone(ray, time.time() - left.written_epoch_s, left.machine == socket.gethostname())
+            why = why_gone(ray, time.time() - left.clock.written_epoch_s, left.clock.machine == socket.gethostname())
             if not why:
                 return self._make_hosts(self._testnet.reach(left.testnet)), ""
         return None, why
 
-    def _read(self, left: LeftRun, checkpoint: Checkpoint, hosts: Hosts | None) -> Mapping[str, Any]:
-        """Read what another driver wrote. Returns its state. Raises :class:`BadInput` and :class:`OSError`."""
-        handover = self._handover
+    def _read(self, left: LeftRun, hosts: Hosts | None) -> None:
+        """Build again what another driver left, and open its files. Raises :class:`OSError`."""
+        handover, record = self._handover, self.record
         assert handover is not None
-        self._clock.take_over(left.began_epoch_ms, left.clock)
-        self.record.began_epoch_ms = self._clock.began_epoch_ms
-        self.record.store = FileBlocks.reopen(self._folder / STORE_FILE, self._folder / BLOCKS_FILE)
-        sightings, finalizations, proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)
-        self._watch.sightings = sightings
-        self.record.finalizations, self.record.proposals = finalizations, proposals
+        self._clock.take_over(left.clock.began_epoch_ms, left.clock.reading)
+        record.began_epoch_ms = self._clock.began_epoch_ms
+        record.store = FileBlocks.reopen(self._folder / STORE_FILE, self._folder / BLOCKS_FILE)
+        sightings, record.finalizations, record.proposals = Sightings.reopen(self._folder / SIGHTINGS_FILE)
         told, rows = Told.reopen(self._folder / TOLD_FILE)
         handover.take_over(sightings, told, left.phase)
+        self._watch = ChainWatch(record, self._clock.began_epoch_ms)
+        self._watch.sightings = sightings
+        left.record.enter(record)
+        self._watch.take_over(left.watch)
+        self._joins.take_over()
+        leftovers = Leftovers(None, self.on_notice, self._testnet.note_leftovers)
+        self._stage = make_stage(self, _Gone() if hosts is None else hosts, leftovers, left.stage)
+        self._end.take_over(left.end, self._clock.now_ms() - left.clock.at_ms)
         self._audit = self._new_audit()
-        state: Mapping[str, Any] = checkpoint.state(outside_of(self, hosts))
-        for name in KEPT_OF_RECORDS:
-            setattr(self.record, name, state["record"][name])
-        self._watch, self._joins, self._stage = state["watch"], state["joins"], state["stage"]
-        self._watch.take_over(sightings)
-        self._stage.means.leftovers.tell = self._testnet.note_leftovers
-        self._end.take_over(state["end"], self._clock.now_ms() - left.at_ms)
-        self._audit.take_over(state["audit"], told, rows)
-        return state
+        self._audit.take_over(left.audit, told, rows)
 
-    def _adopt(
-        self, left: LeftRun, state: Mapping[str, Any], hosts: Hosts | None, gone: str
-    ) -> tuple[Hosts, LiveStage] | None:
+    def _adopt(self, left: LeftRun, hosts: Hosts | None, gone: str) -> tuple[Hosts, LiveStage] | None:
         """Take the testnet of another driver over. Returns what is left to be followed."""
         testnet = self._testnet
         if hosts is not None:
-            testnet.adopt(hosts, self.record.seed, self._scenario, state["hosts"])
+            testnet.adopt(hosts, self.record.seed, self._scenario, left.hosts)
             if all(host.phase is Phase.DEAD for host in hosts.all):
                 gone = "every host has ended"
         if gone or hosts is None:
             testnet.end_what_is_left(left.testnet)
         if gone:
-            self._clock.stop(left.at_ms)
+            self._clock.stop(left.clock.at_ms)
             testnet.hosts = None
             raise TestnetError(f"it died at height {left.height}, and its testnet is gone: {gone}")
         if hosts is None or self._stage is None:
             return None
-        self._stage.inject(partial(make, state["hosts"]["calls"]), UNKNOWN_ORDERS)
+        self._stage.inject(call_to_come(self._stage, Together(left.hosts.calls)), UNKNOWN_ORDERS)
         testnet.take_load_over(left.testnet.load, load_time_s(self._scenario, self._end.is_open))
         hear_from_all(hosts, self._watch, self._interrupts.checkpoint)
         self._audit.safety.heard.doubt(max((view or 0 for view in hosts.by_validator(Host.view)), default=0))
         heights, now_ms = (left.height, self._watch.height), self._clock.now_ms()
-        absence = absence_of(self.record.faults, left.at_ms, now_ms, heights, self._stage.agenda.fault_ms)
+        absence = absence_of(self.record.faults, left.clock.at_ms, now_ms, heights, self._stage.agenda.fault_ms)
         self.record.absences.append(absence)
         for line in (str(absence), *absence.late):
             self.on_notice(line)
@@ -458,19 +434,10 @@ class _LiveRun:
         hosts = self._testnet.start(
             load_time_s(self._scenario, self._end.is_open), self._make_hosts, self._look_at_start
         )
-        now_ms, height = self._clock.now_ms, partial(getattr, self._watch, "height")
+        api = api_for(self._scenario.planned_faults)
         # from now on, with every host up, faults may begin
-        stage = LiveStage(
-            self._scenario,
-            self.record.seed,
-            hosts,
-            now_ms,
-            height,
-            self.on_notice,
-            self._keep_blocks,
-            Leftovers(api_for(self._scenario.planned_faults), self.on_notice, self._testnet.note_leftovers),
-        )
-        self._stage, self.record.faults = stage, stage.engine.records
+        stage = make_stage(self, hosts, Leftovers(api, self.on_notice, self._testnet.note_leftovers))
+        self._stage = stage
         self._end.begin()
         self.on_notice(f"{len(hosts.all)} hosts are up after {self._clock.now_ms() / MILLISECONDS_PER_SECOND:.1f} s")
         return hosts, stage
@@ -709,11 +676,43 @@ class _LiveRun:
         self._audit.beside.finish(checkpoint)
 
 
-def outside_of(run: _LiveRun, hosts: Hosts | None) -> dict[str, object]:
-    """What a checkpoint does not have, but names."""
-    found: dict[str, object] = {"run": run, "record": run.record, "store": run.record.store}
-    found |= {"clock": run._clock, "notice": run.on_notice, "hosts": _Gone() if hosts is None else hosts}
-    return found | {"sightings": run._watch.sightings}
+def left_run(run: _LiveRun, phase: RunPhase, hosts: Hosts, stage: LiveStage) -> LeftRun:
+    """What another driver needs to go on. It has the run's own collections: not to be changed."""
+    return LeftRun(
+        version=VERSION,
+        commit=run.record.commit,
+        phase=phase,
+        clock=run._clock.state(),
+        scenario=run._scenario,
+        seed=run.record.seed,
+        height=run._watch.height,
+        stop_on_fail=run._end.on_fail,
+        testnet=run._testnet.state,
+        end=run._end.state,
+        record=LeftRecord.of(run.record),
+        watch=run._watch.state,
+        stage=state_of_stage(stage),
+        hosts=state_of_hosts(hosts),
+        audit=run._audit.state(),
+    )
+
+
+def make_stage(run: _LiveRun, hosts: Any, leftovers: Leftovers, left: LeftStage | None = None) -> LiveStage:
+    """The stage of a run whose hosts are up, or of what another driver ``left``; the record gets its faults."""
+    height = partial(getattr, run._watch, "height")
+    stage = LiveStage(
+        run._scenario,
+        run.record.seed,
+        hosts,
+        run._clock.now_ms,
+        height,
+        run.on_notice,
+        run._keep_blocks,
+        leftovers,
+        left,
+    )
+    run.record.faults = stage.engine.records
+    return stage
 
 
 def note_interruption(record: RunRecord, notice: Callable[[str], None]) -> None:

@@ -16,14 +16,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from cluster.faults.calls import Call, nothing, what_of
 from cluster.faults.link_faults import LinkCounts
+from cluster.faults.stage import Then
 from cluster.live.driver.node_watch import NodeWatch
 from cluster.live.driver.ray_session import Place, RaySession, RemoteProcessSignals, one_line
 from cluster.live.driver.supervised_host import Host, Phase, Totals
+from cluster.live.handover.calls import TakePlace
+from cluster.live.handover.left_hosts import LeftHosts
 from cluster.live.host.host import DATA_FOLDER, HostView, ValidatorAddress, ValidatorView
 from cluster.live.host.lag import LagSpan
 from cluster.live.injection import Injection, LastWords
@@ -86,7 +89,7 @@ class Orders:
         self._orders.append(_Order(dict(pending), then, time.monotonic() + timeout_s, on_failure))
 
     @property
-    def calls(self) -> list[Callable[[], None]]:
+    def calls(self) -> list[Then]:
         """What is to be called once the orders under way are complete."""
         return [order.then for order in self._orders]
 
@@ -154,12 +157,10 @@ class Hosts:
         self._folder = Path()
         """The run's; absolute once hosts are created."""
 
-    def create(
-        self, scenario: Scenario, seed: int, folder: Path, bind: str, left: Mapping[str, Any] | None = None
-    ) -> None:
+    def create(self, scenario: Scenario, seed: int, folder: Path, bind: str, left: LeftHosts | None = None) -> None:
         """Have Ray create every host, to listen at ``bind`` on a single node; :meth:`look` then brings them up.
 
-        Or supervise those that another driver has ``left`` (:func:`state_of`).
+        Or supervise those that another driver has ``left``.
         """
         section = scenario.validators
         scenario_json = scenario.model_dump_json()
@@ -174,11 +175,11 @@ class Hosts:
 
         self._start_actor = start_actor
         if left is not None:
-            self.all.extend(left["all"])
-            self._compiled = set(left["compiled"])
+            self.all.extend(map(Host.of, left.all))
+            self._compiled = {(Place(*place), code) for place, code in left.compiled}
             for host in self.all:
                 host.find(self._session.find_host, self._session.forget)
-            self.nodes.take_over(self.all, scenario, bind, self._start_anew, left["lost_nodes"])
+            self.nodes.take_over(self.all, scenario, bind, self._start_anew, left.lost_nodes)
             return
         for number, place in enumerate(self.nodes.place_all(scenario, bind, self._start_anew)):
             carried = [index for index in range(section.count) if section.host_of(index) == number]
@@ -299,11 +300,12 @@ class Hosts:
         self.resume(host)
         host.release = release
         host.is_held_down = True
+        then = Call(self.take_place, TakePlace(host.number))
         if not host.is_running:
-            self._take_place(host)
+            then()
             return
         host.phase = Phase.STOPPING
-        self._orders.give({host.actor.stop.remote(): host}, partial(self._take_place, host), STOP_TIMEOUT_S)
+        self._orders.give({host.actor.stop.remote(): host}, then, STOP_TIMEOUT_S)
 
     def pause(self, host: Host) -> bool:
         """Stop a host's process (SIGSTOP), if it has one. Returns whether it is stopped at this moment (state T)."""
@@ -363,8 +365,9 @@ class Hosts:
             self._signals[host.place] = self._session.signals(host.place)
         return self._signals[host.place]
 
-    def _take_place(self, host: Host) -> None:
+    def take_place(self, what: TakePlace) -> None:
         """End the last process, however far its shutdown came, and create another actor."""
+        host = self.all[what.host]
         if not host.is_placed:
             return  # the actor that it gets elsewhere has the other code
         self._session.ray.kill(host.actor, no_restart=True)
@@ -487,20 +490,12 @@ def allow_pruning(hosts: Iterable[Host], heights: Mapping[int, int]) -> None:
             host.actor.allow_pruning.remote(carried)
 
 
-def state_of(hosts: Hosts) -> dict[str, Any]:
+def state_of(hosts: Hosts) -> LeftHosts:
     """What another driver needs: what nobody has answered yet is asked anew."""
-    return {
-        "all": hosts.all,
-        "compiled": hosts._compiled,
-        "calls": hosts._orders.calls,
-        "lost_nodes": hosts.nodes.lost,
-    }
+    calls = [what for then in hosts._orders.calls if (what := what_of(then)) is not None]
+    return LeftHosts([host.left for host in hosts.all], sorted(hosts._compiled), calls, set(hosts.nodes.lost))
 
 
 def actors_so_far(hosts: Hosts) -> int:
     """Another number once a host has another actor, which another driver must know before validators start there."""
     return sum(host.processes.actors for host in hosts.all)
-
-
-def nothing() -> None:
-    """Nobody waits for an order."""

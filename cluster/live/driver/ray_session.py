@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 
 from cluster.common.checkout import check_working_directory
 from cluster.common.errors import BadInput, HarnessError, TestnetError
+from cluster.live.handover.left_run import KeptRay
 from cluster.live.host.host import ValidatorHost
 from cluster.live.nodes import loopback_node
 from cluster.live.nodes.ray_nodes import RayNode, read_nodes
@@ -81,21 +82,6 @@ FIRST_RELEASE: Final = Release()
 
 _token = secrets.token_hex(32)
 """Of every Ray that this process starts: the library reads it once."""
-
-
-class KeptRay(NamedTuple):
-    """A Ray that outlives its driver, as another driver finds it."""
-
-    address: str
-    namespace: str
-    """Of the run's actors."""
-    lease_s: float
-    """So long the hosts go on without a driver."""
-    folder: str | None = None
-    """Of a Ray that the run started itself."""
-    token: str | None = None
-    """Likewise."""
-    nodes: int = 1
 
 
 class Place(NamedTuple):

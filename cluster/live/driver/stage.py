@@ -16,17 +16,22 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from cluster.disks.bit_rot import draw_rot
+from cluster.faults import engine as engines
+from cluster.faults.calls import Call, nothing, what_of
 from cluster.faults.engine import FaultEngine
 from cluster.faults.impairment import PAUSE, SLOW_EXECUTION, Impairment, describe_delays
 from cluster.faults.link_faults import Seen
 from cluster.faults.stage import Recovery, Then
-from cluster.live.driver.hosts import Hosts, nothing
+from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.handover.calls import LiveCall, Prepared, TakePlace, Together
+from cluster.live.handover.left_stage import LeftAgenda, LeftCall, LeftInjection, LeftLooks, LeftPauses, LeftStage
 from cluster.live.host.host import NO_WORD
 from cluster.live.injection import Injection, LastWords
+from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, Uncordon
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.kubernetes.means import Means
 from cluster.live.processes.processes import Process
@@ -81,6 +86,18 @@ class Agenda:
         """The time of the next call."""
         return self._due[0].at_ms if self._due else None
 
+    @property
+    def state(self) -> LeftAgenda:
+        """For another driver. Raises :class:`TypeError` if a call cannot be written down."""
+        due = [LeftCall(each.at_ms, each.number, what_of(each.call)) for each in self._due]
+        return LeftAgenda(self._began_ms, self._count, due)
+
+    def take_over(self, left: LeftAgenda, call: Callable[[LiveCall | None], Then]) -> None:
+        """Go on with what another driver left; ``call`` makes a call to come of plain data."""
+        self._began_ms, self._count = left.began_ms, left.count
+        self._due = [_Due(each.at_ms, each.number, call(each.what)) for each in left.due]
+        heapq.heapify(self._due)
+
     def at(self, time_ms: int, label: str, call: Then) -> None:
         self._add(self._began_ms + time_ms, call)
 
@@ -106,6 +123,17 @@ class Pauses:
         self._paused: set[int] = set()
         self._seen: dict[tuple[int, Process], list[float]] = {}
         """By host and process, the times at which it was seen to be stopped."""
+
+    @property
+    def state(self) -> LeftPauses:
+        """For another driver."""
+        seen = [LeftLooks(host, process, seen_ms) for (host, process), seen_ms in self._seen.items()]
+        return LeftPauses(self._paused, seen)
+
+    def take_over(self, left: LeftPauses) -> None:
+        """Go on with what another driver left."""
+        self._paused = left.paused
+        self._seen = {(each.host, each.process): each.seen_ms for each in left.seen}
 
     def become(self, paused: set[int], among: Collection[int], now_ms: float) -> None:
         """From now on exactly these are paused, of some validators."""
@@ -154,9 +182,10 @@ class LiveStage:
         notice: Callable[[str], None],
         keep_blocks: Callable[[int, str], None],
         leftovers: Leftovers | None = None,
+        left: LeftStage | None = None,
     ) -> None:
         """``keep_blocks(index, url)`` asks a validator for its blocks, and takes as long as that takes. ``leftovers``
-        are those of faults of Kubernetes.
+        are those of faults of Kubernetes. With ``left`` it goes on with another driver's faults.
         """
         self.random = Random(f"{seed}/faults")
         self.agenda = Agenda(now_ms)
@@ -169,6 +198,7 @@ class LiveStage:
             hosts.link_counts,
             self.later,
             notice,
+            partial(make_call, self),
         )
         self.seen_on_links = self.means.seen_on_links
         self._names = scenario.validators.names
@@ -179,7 +209,10 @@ class LiveStage:
         self._pauses = Pauses(hosts)
         self._height_performed = 0
         self.engine = FaultEngine(scenario, self)
-        self.engine.schedule()
+        if left is None:
+            self.engine.schedule()
+        else:
+            take_over(self, left)
 
     # --- called by the driver -----------------------------------------------------------------------------------------
 
@@ -298,9 +331,9 @@ class LiveStage:
         self._hosts.kill(host, by_ray=isinstance(plan, KillFault) and plan.how == "actor")
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
-        self._hosts.prepare(
-            self._hosts.carrying(indices), located(release), partial(self.later, 0, "prepared", then), self.notice
-        )
+        what = what_of(then)
+        prepared = nothing if what is None else call_to_come(self, Prepared(what))
+        self._hosts.prepare(self._hosts.carrying(indices), located(release), prepared, self.notice)
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
         for host in self._hosts.carrying(indices):
@@ -354,6 +387,61 @@ class LiveStage:
         return str(rot)
 
 
+def state_of(stage: LiveStage) -> LeftStage:
+    """What another driver needs to go on. It has the stage's own collections: not to be changed.
+
+    Raises :class:`TypeError` if a call to come cannot be written down.
+    """
+    version, internal, gauss = stage.random.getstate()
+    injection = stage._injection
+    return LeftStage(
+        random=(version, internal, gauss),
+        agenda=stage.agenda.state,
+        means=stage.means.state,
+        injection=LeftInjection(injection.number, {**injection.links}, injection.impairments, {**injection.traps}),
+        pauses=stage._pauses.state,
+        height_performed=stage._height_performed,
+        engine=engines.state_of(stage.engine),
+    )
+
+
+def take_over(stage: LiveStage, left: LeftStage) -> None:
+    """Go on with another driver's faults, in place of the stage's own."""
+    stage.random.setstate(left.random)
+    engines.take_over(stage.engine, left.engine)
+    stage.agenda.take_over(left.agenda, partial(call_to_come, stage))
+    stage.means.take_over(left.means)
+    stage._pauses.take_over(left.pauses)
+    stage._height_performed = left.height_performed
+    links = {key: cast(LinkFault, plan) for key, plan in left.injection.links.items()}
+    traps = {
+        index: (number, cast(DiskFullFault | FailedSyncFault, plan))
+        for index, (number, plan) in left.injection.traps.items()
+    }
+    stage._injection = Injection(left.injection.number, links, left.injection.impairments, traps)
+
+
+def call_to_come(stage: LiveStage, what: LiveCall | None) -> Then:
+    """A call to come, of plain data."""
+    return nothing if what is None else Call(partial(make_call, stage), what)
+
+
+def make_call(stage: LiveStage, what: LiveCall) -> None:
+    """Make a call that was to come."""
+    match what:
+        case Prepared(then):
+            stage.later(0, "prepared", call_to_come(stage, then))
+        case TakePlace():
+            stage._hosts.take_place(what)
+        case Together(calls):
+            for each in calls:
+                make_call(stage, each)
+        case Uncordon() | Evict() | AwaitKill() | AwaitLinks() | AwaitStress():
+            stage.means.perform(what)
+        case _:
+            stage.engine.perform(what)
+
+
 def lose_node_of(hosts: Hosts, number: int, reason: str) -> None:
     """The Ray node of a host is about to go: its hosts are taken off it."""
     host = hosts.all[number]
@@ -369,12 +457,6 @@ def note_lost_node(stage: LiveStage, hosts: Sequence[Host], node: str, reason: s
         engine.on_loss(indices, f"node {node}", reason)
     for host in hosts:
         host.is_held_down |= any(map(engine.targets.is_held_down, host.validators))
-
-
-def make(calls: Sequence[Then]) -> None:
-    """Make calls one after the other."""
-    for call in calls:
-        call()
 
 
 def located(release: Release) -> Release:

@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from enum import Enum
 from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.ray_session import Place
+from cluster.live.handover.left_hosts import LeftCounts, LeftHost, LeftProcesses, LeftReports
 from cluster.live.host.host import HostView, ValidatorAddress
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.validator_loop import LoopState
@@ -18,6 +19,8 @@ from cluster.live.injection import DelayCounts
 from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import Release
 
+DiskOperation = Literal["wipe", "flip", "arrive"]
+"""A method of a host."""
 ARRIVE: Final = "arrive"
 """The method of a host that tells it whence a validator comes."""
 STALE_S: Final = 3.0
@@ -77,6 +80,26 @@ class ProcessHistory:
         self._is_death_noted = True
 
     @property
+    def left(self) -> LeftProcesses:
+        """For another driver."""
+        return LeftProcesses(
+            self.current,
+            self.last,
+            self.successor,
+            self.version,
+            self.code,
+            self.actors,
+            self.deaths,
+            self._is_death_noted,
+        )
+
+    def take_over(self, left: LeftProcesses) -> None:
+        """Go on with what another driver left."""
+        self.current, self.last, self.successor = left.current, left.last, left.successor
+        self.version, self.code = left.version, left.code
+        self.actors, self.deaths, self._is_death_noted = left.actors, left.deaths, left.is_death_noted
+
+    @property
     def known(self) -> list[Process]:
         """Those that may still run. One that was lost with its node is not among them: it was elsewhere."""
         return [process for process in (self.current, self.dying, self.successor) if process is not None]
@@ -119,6 +142,22 @@ class HostReports:
         self._lags: list[LagSpan] = []
         self._totals_before = Totals()
         """Of processes that are gone, as far as they reported."""
+
+    @property
+    def left(self) -> LeftReports:
+        """For another driver."""
+        counts = [
+            LeftCounts(process, index, delays, self._link_counts[process, index])
+            for (process, index), delays in self._delay_counts.items()
+        ]
+        return LeftReports(self.addresses, self.states, self.old_file_sizes, counts, self._lags, self._totals_before)
+
+    def take_over(self, left: LeftReports) -> None:
+        """Go on with what another driver left. When the host answered that one says nothing here."""
+        self.addresses, self.states, self.old_file_sizes = left.addresses, left.states, left.old_file_sizes
+        self._delay_counts = {(each.process, each.index): each.delays for each in left.counts}
+        self._link_counts = {(each.process, each.index): each.links for each in left.counts}
+        self._lags, self._totals_before = left.lags, Totals(*left.totals_before)
 
     @property
     def totals(self) -> Totals:
@@ -195,14 +234,41 @@ class Host:
         """Its validators are not to be started."""
         self.is_paused = False
         """Its process is stopped: it answers nothing, and is not lost for that."""
-        self.pending_disk_operations: list[tuple[str, tuple[Any, ...]]] = []
+        self.pending_disk_operations: list[tuple[DiskOperation, tuple[Any, ...]]] = []
         """Methods of the host and their arguments, for the next process before it starts validators."""
         self.processes = ProcessHistory()
         self.reports = HostReports()
 
-    def __getstate__(self) -> dict[str, Any]:
+    @property
+    def left(self) -> LeftHost:
         """For another driver: it asks anew, and finds the actor by its name, if there is any."""
-        return self.__dict__ | {"actor": self.is_placed or None, "question": None, "is_paused": False}
+        return LeftHost(
+            number=self.number,
+            place=self.place,
+            validators=self.validators,
+            late=self.late,
+            is_placed=self.is_placed,
+            moves=self.moves,
+            release=self.release,
+            phase=self.phase.value,
+            why_lost=self.why_lost,
+            is_held_down=self.is_held_down,
+            pending_disk_operations=[(method, list(found)) for method, found in self.pending_disk_operations],
+            processes=self.processes.left,
+            reports=self.reports.left,
+        )
+
+    @classmethod
+    def of(cls, left: LeftHost) -> Host:
+        """The host that another driver left. Its actor is to be found (:meth:`find`)."""
+        host = cls(left.number, Place(*left.place), left.validators, left.late)
+        host.actor = left.is_placed or None
+        host.moves, host.release, host.phase = left.moves, left.release, Phase(left.phase)
+        host.why_lost, host.is_held_down = left.why_lost, left.is_held_down
+        host.pending_disk_operations = [(method, tuple(found)) for method, found in left.pending_disk_operations]
+        host.processes.take_over(left.processes)
+        host.reports.take_over(left.reports)
+        return host
 
     def find(self, find: Callable[[str], Any], forget: Callable[[Any], None]) -> None:
         """Find the actor that another driver has left, by its name.
@@ -336,6 +402,7 @@ class Host:
         if self.reports.addresses and not is_on_its_way:
             self.moves += 1
             starts = self.processes.deaths
+            arrivals: list[tuple[DiskOperation, tuple[Any, ...]]]
             arrivals = [(ARRIVE, (index, self.moves, starts)) for index in self.validators]
             self.pending_disk_operations[:0] = arrivals
         self.place = place

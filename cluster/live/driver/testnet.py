@@ -8,16 +8,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
-
-import msgspec
+from typing import Any, Final, NamedTuple
 
 from cluster.common.errors import BadInput, TestnetError
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
+from cluster.faults.calls import nothing
 from cluster.live.driver.control_server import ControlServer
 from cluster.live.driver.faucet import Faucet
-from cluster.live.driver.hosts import Hosts, nothing
+from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.load_nodes import LoadNodes
 from cluster.live.driver.load_process import (
     LOG_FILE,
@@ -28,16 +27,17 @@ from cluster.live.driver.load_process import (
     record_of,
 )
 from cluster.live.driver.node_watch import Leases
-from cluster.live.driver.ray_session import KeptRay, RaySession, is_joining, one_line
+from cluster.live.driver.ray_session import RaySession, is_joining, one_line
 from cluster.live.driver.stage import located
 from cluster.live.driver.supervised_host import Phase
+from cluster.live.handover.left_hosts import LeftHosts
+from cluster.live.handover.left_run import LeftLoad, LeftTestnet
 from cluster.live.host.host import LOGS_FOLDER
 from cluster.live.kubernetes.names import LOAD_LISTEN_VARIABLE, LOAD_WORKERS_VARIABLE
 from cluster.live.nodes.ray_nodes import LOAD, RayNode, with_role
 from cluster.live.processes.cleanup_watchdog import CleanupWatchdog, end_run
-from cluster.live.processes.processes import Process
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
-from cluster.record.folder import CHECKPOINT_FILE, ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE, unjudged_result
+from cluster.record.folder import ENDPOINTS_FILE, FAUCET_TOKEN_FILE, TOKEN_FILE, unjudged_result
 from cluster.record.run import LoadRecord, RunRecord
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import UpgradeFault
@@ -48,61 +48,6 @@ START_TIMEOUT_S: Final = 90.0
 START_TIMEOUT_OF_EACH_S: Final = 2.0
 """More for each validator: 100 on ten hosts were up after 97 s on two processors."""
 STOP_TIMEOUT_S: Final = 5.0
-
-
-class LeftLoad(msgspec.Struct, frozen=True):
-    """The load of a driver that died, as another one finds it."""
-
-    process: Process | None = None
-    before: dict[str, Any] = msgspec.field(default_factory=dict)
-    """The counts of loads that ended earlier: a :class:`~loadgen.runplan.Statistics`."""
-    began_epoch_ms: int | None = None
-    is_over: bool = True
-    """It was told to stop, or there is none."""
-
-
-class LeftTestnet(msgspec.Struct, frozen=True):
-    """A testnet that outlives its driver, as another one finds it."""
-
-    served: tuple[str, int]
-    """Address and port of its endpoint."""
-    ray: KeptRay | None
-    load: LeftLoad
-    hosts: dict[int, str]
-    """The names of the actors, by the number of the host."""
-
-
-class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The header of a checkpoint: a run that outlives its driver, as another one finds it."""
-
-    version: Literal[2]
-    """Of these fields."""
-    phase: str
-    """Of :mod:`cluster.live.handover.handover`."""
-    at_ms: float
-    """When it was written, since the run began."""
-    written_epoch_s: float
-    """The same by the machine's clock."""
-    began_epoch_ms: float
-    clock: str
-    """The driver's reading of the machine's clock (:mod:`cluster.live.processes.steady_clock`)."""
-    machine: str
-    """The driver's."""
-    scenario: str
-    """As JSON, with the faults that were added."""
-    seed: int
-    commit: str
-    height: int
-    stop_on_fail: bool
-    testnet: LeftTestnet
-
-    @classmethod
-    def of(cls, header: Mapping[str, Any]) -> LeftRun:
-        """Raises :class:`BadInput` if a header does not fit."""
-        try:
-            return msgspec.convert(header, cls, strict=False)
-        except msgspec.ValidationError as error:
-            raise BadInput(f"{CHECKPOINT_FILE}: does not fit this version: {error}") from None
 
 
 class FoundHost(NamedTuple):
@@ -192,8 +137,7 @@ class Testnet:
         kept = None if self._session is None else self._session.kept
         load = LeftLoad()
         if self.load is not None:
-            before = self.load.before.model_dump()
-            load = LeftLoad(self.load.process, before, self.load.began_epoch_ms, self.load.was_told_to_stop)
+            load = LeftLoad(self.load.process, self.load.before, self.load.began_epoch_ms, self.load.was_told_to_stop)
         hosts = [] if self.hosts is None else [host for host in self.hosts.all if host.is_placed]
         served = (self._served.bind, self._served.port)
         return LeftTestnet(served, kept, load, {host.number: host.actor_name for host in hosts})
@@ -242,10 +186,10 @@ class Testnet:
         if self._watchdog is not None:
             self._watchdog.replace_others()
 
-    def adopt(self, hosts: Hosts, seed: int, scenario: Scenario, state: Mapping[str, Any]) -> None:
-        """Supervise the hosts of another driver (:func:`~cluster.live.driver.hosts.state_of`)."""
+    def adopt(self, hosts: Hosts, seed: int, scenario: Scenario, left: LeftHosts) -> None:
+        """Supervise the hosts of another driver."""
         self.hosts = hosts
-        hosts.create(scenario, seed, self._folder, self._served.bind, state)
+        hosts.create(scenario, seed, self._folder, self._served.bind, left)
         if self._leases is not None:
             self._leases.close()  # the hosts' own are renewed instead
 
@@ -280,15 +224,14 @@ class Testnet:
         """The load of another driver, if it runs."""
         if left.process is None:
             return None
-        before = Statistics.model_validate(left.before)
-        self.load = adopted = LoadProcess.adopt(self._folder, left.process, before, left.is_over)
+        self.load = adopted = LoadProcess.adopt(self._folder, left.process, left.before, left.is_over)
         if adopted is not None:
             adopted.began_epoch_ms = left.began_epoch_ms
         return adopted
 
     def _counts_of(self, left: LeftLoad) -> Statistics:
         """The counts of a load that has ended."""
-        return Statistics.model_validate(left.before).plus(read_statistics(self._folder / STATS_FILE))
+        return left.before.plus(read_statistics(self._folder / STATS_FILE))
 
     def _start_control(self) -> ControlServer:
         try:

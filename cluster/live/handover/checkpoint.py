@@ -5,80 +5,81 @@ line                  content
 ====================  ==============================================================================================
 1                     the format's name
 2                     BLAKE3 of all that follows, in hex
-3                     the header, a JSON object: what is needed to find the testnet
-rest                  the state, a pickle; objects outside of it (:data:`Outside`) stand in it by their names
+rest                  a :class:`~cluster.live.handover.left_run.LeftRun`, a JSON object in one line
 ====================  ==============================================================================================
 
-A pickle runs code when it is read. So the file is only its owner's to read and write, and one that belongs to somebody
-else, or that others may write, is refused. It is read by the same version of the code alone. What grows with a run is
-not in it: blocks and sightings are files of their own, to which rows are appended.
+The file holds the token of the run's Ray, so it is only its owner's to read and write, and one that belongs to somebody
+else, or that others may write, is refused. So is one of another version, or with anything that a
+:class:`~cluster.live.handover.left_run.LeftRun` does not have, or has otherwise. What grows with a run is not in it:
+blocks and sightings are files of their own, to which rows are appended.
 """
 
 from __future__ import annotations
 
-import io
-import json
 import os
-import pickle
 import stat
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import msgspec
 from blake3 import blake3
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from cluster.common.errors import BadInput
+from cluster.live.handover.left_run import VERSION, LeftRun
 from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE
+from cluster.scenario.sections.faults import BaseFault, Fault
 
-MAGIC: Final = b"stampede checkpoint 1\n"
+T = TypeVar("T")
+
+FORMAT: Final = b"stampede checkpoint "
+MAGIC: Final = FORMAT + b"2\n"
 FORBIDDEN_MODE: Final = stat.S_IWGRP | stat.S_IWOTH
 
-Outside = Mapping[str, object]
-"""Objects that are not part of a state, by the names that stand for them."""
+_ANY_FAULT: Final[TypeAdapter[Any]] = TypeAdapter(Fault)
 
 
 class Damaged(Exception):
     """A checkpoint that was not written to its end, or was changed. One line."""
 
 
-class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, outside: Outside) -> None:
-        super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._names = {id(each): name for name, each in outside.items()}
+class _About(msgspec.Struct, frozen=True):
+    """What every version has."""
 
-    def persistent_id(self, value: object) -> str | None:
-        return self._names.get(id(value))
+    version: int
+    commit: str
 
 
-class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, outside: Outside) -> None:
-        super().__init__(file)
-        self._outside = outside
-
-    def persistent_load(self, name: str) -> object:
-        return self._outside[name]
+def encode(left: object) -> bytes:
+    """A run, or a part of it, as a checkpoint has it: JSON."""
+    return msgspec.json.encode(left, enc_hook=_as_json)
 
 
-class Checkpoint:
-    """One that was read."""
-
-    def __init__(self, header: dict[str, Any], state: bytes) -> None:
-        self.header = header
-        self._state = state
-
-    def state(self, outside: Outside) -> Any:
-        """The state, made of these outside objects. Raises :class:`BadInput` if it is another version's."""
-        try:
-            return _Unpickler(io.BytesIO(self._state), outside).load()
-        except (pickle.UnpicklingError, AttributeError, ImportError, KeyError, TypeError, EOFError) as error:
-            raise BadInput(f"{CHECKPOINT_FILE}: cannot be read by this version: {error}") from None
+def decode_part(body: bytes, kind: type[T]) -> T:
+    """The inverse of :func:`encode`. Raises :class:`msgspec.DecodeError` if it is no such part."""
+    return msgspec.json.decode(body, type=kind, dec_hook=_from_json)
 
 
-def write(folder: Path, header: Mapping[str, Any], state: object, outside: Outside) -> None:
+def decode(body: bytes) -> LeftRun:
+    """The run of a checkpoint. Raises :class:`BadInput`, with one line, if it is not of this version."""
+    try:
+        about = msgspec.json.decode(body, type=_About)
+        if about.version != VERSION:
+            raise BadInput(
+                f"is of version {about.version}, written by commit {about.commit}; expected version {VERSION}:"
+                " attach with the code that began the run"
+            )
+        return decode_part(body, LeftRun)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"does not fit version {VERSION}: {error}; expected a run as this code writes it:"
+            " attach with the code that began the run"
+        ) from None
+
+
+def write(folder: Path, left: LeftRun) -> None:
     """Replace the checkpoint of a run; the last one stays as the one before. Raises :class:`OSError`."""
-    buffer = io.BytesIO()
-    _Pickler(buffer, outside).dump(state)
-    body = json.dumps(header, separators=(",", ":")).encode() + b"\n" + buffer.getvalue()
+    body = encode(left)
     target, temporary = folder / CHECKPOINT_FILE, folder / f".{CHECKPOINT_FILE}.{os.getpid()}"
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -95,16 +96,21 @@ def write(folder: Path, header: Mapping[str, Any], state: object, outside: Outsi
     _sync_folder(folder)
 
 
-def read(folder: Path) -> Checkpoint:
-    """The newest whole checkpoint of a run. Raises :class:`BadInput` if there is none."""
+def read(folder: Path) -> LeftRun:
+    """The newest whole checkpoint of a run. Changes nothing.
+
+    Raises :class:`BadInput` if there is none, or if that one is not of this version: an older one is not taken then.
+    """
     problems = []
     for name in (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE):
         try:
-            return _read(folder / name)
+            return decode(_read(folder / name))
         except FileNotFoundError:
             continue
         except (OSError, Damaged) as error:
             problems.append(f"{folder / name}: {error}")
+        except BadInput as error:
+            raise BadInput(f"{folder / name}: {error}") from None
     why = "; ".join(problems) or f"{folder}: has no checkpoint; expected a run that was started with --attachable"
     raise BadInput(why)
 
@@ -116,21 +122,45 @@ def remove(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _read(path: Path) -> Checkpoint:
+def _read(path: Path) -> bytes:
     about = path.stat()
     if about.st_uid != os.geteuid() or about.st_mode & FORBIDDEN_MODE:
         raise Damaged("belongs to somebody else, or others may write it; expected a file of yours, with mode 600")
     content = path.read_bytes()
+    name, _, rest = content.partition(b"\n")
+    if content.startswith(FORMAT) and name + b"\n" != MAGIC and name.removeprefix(FORMAT).isdigit():
+        number, expected = name.removeprefix(FORMAT).decode(), MAGIC.removeprefix(FORMAT).decode().strip()
+        raise BadInput(f"is of format {number}; expected format {expected}: attach with the code that began the run")
     if not content.startswith(MAGIC):
         raise Damaged("is no checkpoint of a run")
-    digest, _, body = content[len(MAGIC) :].partition(b"\n")
+    digest, _, body = rest.partition(b"\n")
     if blake3(body).hexdigest().encode() != digest:
         raise Damaged("is damaged: its checksum does not hold")
-    header, _, state = body.partition(b"\n")
+    return body
+
+
+def _as_json(value: Any) -> msgspec.Raw:
+    """What :mod:`msgspec` does not know: models of a scenario, or of a load."""
+    if not isinstance(value, BaseModel):
+        raise NotImplementedError(f"a checkpoint has no place for a {type(value).__name__}")
+    return msgspec.Raw(value.model_dump_json().encode())
+
+
+def _from_json(kind: type, value: Any) -> Any:
+    text = msgspec.json.encode(value)
     try:
-        return Checkpoint(json.loads(header), state)
-    except ValueError as error:
-        raise Damaged(f"has a header that is no JSON: {error}") from None
+        return _ANY_FAULT.validate_json(text) if kind is BaseFault else _model(kind).model_validate_json(text)
+    except ValidationError as error:
+        (first, *_) = error.errors()
+        where = ".".join(map(str, first["loc"]))
+        what = first["msg"].removeprefix("Value error, ")
+        raise ValueError(f"{where}: {what}" if where else what) from None
+
+
+def _model(kind: type) -> type[BaseModel]:
+    if not issubclass(kind, BaseModel):
+        raise NotImplementedError(f"a checkpoint has no place for a {kind.__name__}")
+    return kind
 
 
 def _sync_folder(folder: Path) -> None:

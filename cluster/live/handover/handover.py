@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, Literal
 
 from cluster.live.handover import checkpoint, told
-from cluster.live.handover.checkpoint import Outside
+from cluster.live.handover.left_run import LeftClock, LeftRun
 from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.told import TOLD_FILE, Told
 from cluster.live.processes.steady_clock import CLOCK
@@ -21,6 +21,7 @@ EVERY_S: Final = 2.0
 SHARE: Final = 50
 """A checkpoint is followed by a pause of so many times its length at least: the driver has other things to do."""
 
+RunPhase = Literal["following", "ending", "collected"]
 FOLLOWING: Final = "following"
 ENDING: Final = "ending"
 """The load was stopped for good, and the validators come to rest."""
@@ -48,6 +49,10 @@ class RunClock:
         CLOCK.take_over(reading)
         self.began_epoch_ms = began_epoch_ms
 
+    def state(self) -> LeftClock:
+        """The time now, for another driver."""
+        return LeftClock(self.now_ms(), self.began_epoch_ms, time.time(), CLOCK.reading, socket.gethostname())
+
     def stop(self, at_ms: float) -> None:
         """The run has ended at a moment."""
         self._stopped_ms = at_ms
@@ -56,10 +61,9 @@ class RunClock:
 class Handover:
     """Writes checkpoints every few seconds, and at once after a fault began or ended."""
 
-    def __init__(self, folder: Path, clock: RunClock, notice: Callable[[str], None]) -> None:
-        self.phase = FOLLOWING
+    def __init__(self, folder: Path, notice: Callable[[str], None]) -> None:
+        self.phase: RunPhase = FOLLOWING
         self._folder = folder
-        self._clock = clock
         self._notice = notice
         self._is_failing = False
         """The last checkpoint could not be written."""
@@ -74,7 +78,7 @@ class Handover:
         self.sightings = Sightings(self._folder / SIGHTINGS_FILE)
         self.told = Told(self._folder / TOLD_FILE)
 
-    def take_over(self, sightings: Sightings, told: Told, phase: str) -> None:
+    def take_over(self, sightings: Sightings, told: Told, phase: RunPhase) -> None:
         """Go on with the files of another driver."""
         self.sightings, self.told, self.phase = sightings, told, phase
 
@@ -95,14 +99,14 @@ class Handover:
                 if file is not None:
                     file.flush()
 
-    def write(self, header: Mapping[str, Any], state: object, store: FileBlocks, outside: Outside) -> None:
+    def write(self, left: LeftRun, store: FileBlocks) -> None:
         """Write a checkpoint, after all that it builds on.
 
         One that cannot be written, since the disk is full for a moment, ends no run: the one before is still whole, and
         the next is tried when it is due. The first of a row of failures is said.
         """
         try:
-            self._write(header, state, store, outside)
+            self._write(left, store)
             self._is_failing = False
         except OSError as error:
             if not self._is_failing:
@@ -110,15 +114,13 @@ class Handover:
                 reason = error.strerror or error
                 self._notice(f"{self._folder}: the checkpoint cannot be written: {reason}; it will be tried again")
 
-    def _write(self, header: Mapping[str, Any], state: object, store: FileBlocks, outside: Outside) -> None:
+    def _write(self, left: LeftRun, store: FileBlocks) -> None:
         store.sync()
         if self.sightings is not None:
             self.sightings.sync()
         if self.told is not None:
             self.told.flush()
-        about = {"phase": self.phase, "at_ms": self._clock.now_ms(), "began_epoch_ms": self._clock.began_epoch_ms}
-        written = {"written_epoch_s": time.time(), "machine": socket.gethostname(), "clock": CLOCK.reading}
-        checkpoint.write(self._folder, {**about, **written, **header}, state, outside)
+        checkpoint.write(self._folder, left)
 
     def close(self) -> None:
         for file in (self.sightings, self.told):

@@ -97,10 +97,6 @@ class KubernetesApi:
     def of_this_pod(cls) -> KubernetesApi:
         return cls(os.environ[NAMESPACE_VARIABLE], os.environ[INSTANCE_VARIABLE])
 
-    def __getstate__(self) -> dict[str, Any]:
-        """For another driver, which connects anew."""
-        return self.__dict__ | {"_client": None}
-
     def check(self) -> None:
         """See whether the API answers, and this pod may ask it."""
         self._call("list_namespaced_pod", self.namespace, label_selector=f"{INSTANCE_LABEL}={self.instance}", limit=1)

@@ -8,6 +8,7 @@ from typing import Any
 
 from cluster.live.kubernetes.api import KubernetesApi, KubernetesError
 from cluster.live.kubernetes.chaos import Deployment
+from cluster.live.kubernetes.left import LeftLeftovers
 
 
 def _nobody(facts: Mapping[str, Any]) -> None:
@@ -33,9 +34,17 @@ class Leftovers:
         self._cordoned: Counter[str] = Counter()
         """By node, how many faults keep pods away from it."""
 
-    def __getstate__(self) -> dict[str, Any]:
-        """For another driver, which has a watchdog of its own."""
-        return self.__dict__ | {"tell": _nobody}
+    @property
+    def state(self) -> LeftLeftovers:
+        """For another driver."""
+        api = None if self.api is None else (self.api.namespace, self.api.instance)
+        return LeftLeftovers(api, self._objects, dict(self._cordoned))
+
+    def take_over(self, left: LeftLeftovers) -> None:
+        """Go on with what another driver left. Its API is asked anew, unless this one has one already."""
+        if self.api is None and left.api is not None:
+            self.api = KubernetesApi(*left.api)
+        self._objects, self._cordoned = left.objects, Counter(left.cordoned)
 
     @property
     def deployment(self) -> Deployment:

@@ -13,15 +13,17 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import Final
+from typing import Final, assert_never
 
 from cluster.common.errors import BadInput
+from cluster.faults.calls import Call, FaultCall, what_of
 from cluster.faults.link_faults import LinkCounts, Seen, seen_on_links
 from cluster.faults.stage import Then
 from cluster.live.kubernetes import chaos
 from cluster.live.kubernetes.api import Eviction, KubernetesApi, KubernetesError, Pod, why_not_in_a_pod
+from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, MeansCall, Uncordon
 from cluster.live.kubernetes.chaos import NotByPods
+from cluster.live.kubernetes.left import LeftMeans
 from cluster.live.kubernetes.leftovers import Leftovers
 from cluster.live.kubernetes.stress import ALL_INJECTED, IN_FORCE_WITHIN_MS, TRY_EVERY_MS, Later, ProcessorStress
 from cluster.scenario import Scenario
@@ -65,9 +67,11 @@ class Means:
         link_counts: Callable[[int], LinkCounts],
         later: Later,
         notice: Callable[[str], None],
+        perform: Callable[[FaultCall], None],
     ) -> None:
         """``lose(host, reason)`` takes the hosts of the Ray node of a host off it, and holds them down, since the node
-        goes. ``link_counts(key)`` are the messages that a fault of links concerned in the transport.
+        goes. ``link_counts(key)`` are the messages that a fault of links concerned in the transport. ``perform`` makes
+        a call of the fault engine's.
         """
         self.leftovers = leftovers
         section = scenario.validators
@@ -77,6 +81,7 @@ class Means:
         self._link_counts = link_counts
         self.later = later
         self.notice = notice
+        self._perform = perform
         self._token = uuid.uuid4().hex[:TOKEN_LETTERS]
         """In the names of all objects: another run of this deployment has other ones."""
         self._count = 0
@@ -93,6 +98,61 @@ class Means:
     @property
     def api(self) -> KubernetesApi | None:
         return self.leftovers.api
+
+    # --- from driver to driver ----------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> LeftMeans:
+        """For another driver."""
+        return LeftMeans(
+            self.leftovers.state,
+            self._token,
+            self._count,
+            self._links,
+            self._seen,
+            self._otherwise,
+            self.stress.state,
+            self._words,
+        )
+
+    def take_over(self, left: LeftMeans) -> None:
+        """Go on with what another driver left."""
+        self.leftovers.take_over(left.leftovers)
+        self._token, self._count = left.token, left.count
+        self._links, self._seen, self._otherwise = left.links, left.seen, left.otherwise
+        self.stress.take_over(left.stress)
+        self._words = left.words
+
+    # --- calls to come ------------------------------------------------------------------------------------------------
+
+    def call(self, what: MeansCall) -> Then:
+        """A call to come."""
+        return Call(self.perform, what)
+
+    def again(self, what: MeansCall) -> None:
+        """Make a call in :data:`~cluster.live.kubernetes.stress.TRY_EVERY_MS`."""
+        self.later(TRY_EVERY_MS, "look at Kubernetes", self.call(what))
+
+    def go_on(self, what: FaultCall | None) -> None:
+        """Make a call now, if there is any."""
+        if what is not None:
+            self._perform(what)
+
+    def perform(self, what: MeansCall) -> None:
+        """Make a call that was to come."""
+        match what:
+            case Uncordon(node):
+                self.leftovers.uncordon(node)
+            case Evict(host, pod, tries_left):
+                self._evict(host, Pod(*pod), tries_left)
+            case AwaitKill(host, pod, name, tries_left):
+                self._await_kill(host, Pod(*pod), name, tries_left)
+            case AwaitLinks():
+                self._await_links(what)
+            case AwaitStress():
+                self.stress.look(what)
+            case _:
+                assert_never(what)
 
     # --- pods ---------------------------------------------------------------------------------------------------------
 
@@ -133,7 +193,7 @@ class Means:
 
     def _drain(self, host: int, pod: Pod, down_ms: int) -> None:
         if self.leftovers.cordon(pod.node):
-            self.later(down_ms, f"uncordon {pod.node}", partial(self.leftovers.uncordon, pod.node))
+            self.later(down_ms, f"uncordon {pod.node}", self.call(Uncordon(pod.node)))
         self._evict(host, pod, (down_ms - 1) // TRY_EVERY_MS, is_first=True)
 
     def _evict(self, host: int, pod: Pod, tries_left: int, *, is_first: bool = False) -> None:
@@ -148,7 +208,7 @@ class Means:
         elif answer is Eviction.GONE:
             self._fail(host, f"pod {pod.name} went before it could be evicted; the host may be in another one")
         elif tries_left > 0:
-            self.later(TRY_EVERY_MS, f"evict {pod.name}", partial(self._evict, host, pod, tries_left - 1))
+            self.again(Evict(host, pod, tries_left - 1))
         else:
             self._fail(host, f"a disruption budget kept pod {pod.name} on {pod.node} for the whole down time")
 
@@ -161,7 +221,7 @@ class Means:
         if self._is_injected(chaos.POD, name):
             self._lose(host, f"Chaos Mesh killed pod {pod.name} (podchaos {name})")
         elif tries_left > 0:
-            self.later(TRY_EVERY_MS, f"look at {name}", partial(self._await_kill, host, pod, name, tries_left - 1))
+            self.again(AwaitKill(host, pod, name, tries_left - 1))
             return
         else:
             self._fail(host, f"Chaos Mesh did not kill pod {pod.name} within the down time (podchaos {name})")
@@ -197,7 +257,8 @@ class Means:
         others = {key: plan for key, plan in faults.items() if key not in self._links}
         if not begun and not ended:
             return others, then
-        return others, partial(self._await_links, begun, ended, IN_FORCE_WITHIN_MS // TRY_EVERY_MS, then)
+        tries = IN_FORCE_WITHIN_MS // TRY_EVERY_MS
+        return others, self.call(AwaitLinks(begun, ended, tries, what_of(then)))
 
     def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
         """What a fault of links did, and by what means if not by the transport alone."""
@@ -224,16 +285,15 @@ class Means:
             raise
         return names
 
-    def _await_links(self, begun: list[int], ended: list[str], tries_left: int, then: Then) -> None:
-        for key in begun:
+    def _await_links(self, at: AwaitLinks) -> None:
+        for key in at.begun:
             names = self._links.get(key, [])
             if names and all(self._is_injected(chaos.NETWORK, name) for name in names):
                 self._seen[key] = Seen(True, f"in force on all pods by Chaos Mesh (networkchaos {', '.join(names)})")
-        left = [key for key in begun if key not in self._seen]
-        staying = [name for name in ended if self.leftovers.conditions_of(chaos.NETWORK, name) is not None]
-        if (left or staying) and tries_left > 0:
-            again = partial(self._await_links, left, staying, tries_left - 1, then)
-            self.later(TRY_EVERY_MS, "look at Chaos Mesh", again)
+        left = [key for key in at.begun if key not in self._seen]
+        staying = [name for name in at.ended if self.leftovers.conditions_of(chaos.NETWORK, name) is not None]
+        if (left or staying) and at.tries_left > 0:
+            self.again(AwaitLinks(left, staying, at.tries_left - 1, at.then))
             return
         for key in left:
             names = self._links.get(key, [])
@@ -242,7 +302,7 @@ class Means:
             )
         for name in staying:
             self.notice(f"networkchaos {name} is deleted, but Chaos Mesh has not taken it back yet")
-        then()
+        self.go_on(at.then)
 
     # --- Chaos Mesh ---------------------------------------------------------------------------------------------------
 

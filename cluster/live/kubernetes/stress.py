@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final, Protocol
 
+from cluster.faults.calls import FaultCall, what_of
 from cluster.faults.impairment import Impairment, Stress
 from cluster.faults.link_faults import Seen
 from cluster.faults.stage import Then
 from cluster.live.kubernetes import chaos
 from cluster.live.kubernetes.api import KubernetesError
+from cluster.live.kubernetes.calls import AwaitStress, MeansCall
 from cluster.live.kubernetes.chaos import NotByPods
+from cluster.live.kubernetes.left import LeftStress
 from cluster.live.kubernetes.leftovers import Leftovers
 
 TRY_EVERY_MS: Final = 250
@@ -37,7 +39,6 @@ class ChaosCluster(Protocol):
     """What is needed of a cluster and of a run."""
 
     leftovers: Leftovers
-    later: Later
     notice: Callable[[str], None]
 
     def chaos_problem(self) -> str:
@@ -45,6 +46,15 @@ class ChaosCluster(Protocol):
 
     def new_name(self) -> str:
         """Of an object."""
+
+    def call(self, what: MeansCall) -> Then:
+        """A call to come."""
+
+    def again(self, what: MeansCall) -> None:
+        """Make a call in :data:`TRY_EVERY_MS`."""
+
+    def go_on(self, what: FaultCall | None) -> None:
+        """Make a call now, if there is any."""
 
 
 class ProcessorStress:
@@ -60,6 +70,15 @@ class ProcessorStress:
         """The object of each host that Chaos Mesh stresses."""
         self._seen: dict[int, Seen] = {}
         """What became of the last object of each host; of others the executor did it."""
+
+    @property
+    def state(self) -> LeftStress:
+        """For another driver."""
+        return LeftStress(self._wanted, self._names, self._seen)
+
+    def take_over(self, left: LeftStress) -> None:
+        """Go on with what another driver left."""
+        self._wanted, self._names, self._seen = left.wanted, left.names, left.seen
 
     def set(self, impairments: Mapping[int, Impairment], then: Then) -> tuple[dict[int, Impairment], Then]:
         """Begin and end the stress of hosts. Returns what is left to be done otherwise, and what is to be called once
@@ -81,14 +100,15 @@ class ProcessorStress:
         left = {index: self._left(self._hosts[index], each) for index, each in impairments.items()}
         if not begun and not ended:
             return left, then
-        return left, partial(self._await, begun, ended, IN_FORCE_WITHIN_MS // TRY_EVERY_MS, then)
+        tries = IN_FORCE_WITHIN_MS // TRY_EVERY_MS
+        return left, self._cluster.call(AwaitStress(begun, ended, tries, what_of(then)))
 
     def seen(self, indices: Sequence[int], otherwise: Seen) -> Seen:
         """What a fault did to validators, which ends now; ``otherwise`` is what the executor did."""
         found = [self._seen.pop(host) for host in sorted({self._hosts[index] for index in indices} & self._seen.keys())]
         if not found:
             return otherwise
-        by_chaos = [each for each in found if each is not _BY_THE_EXECUTOR]
+        by_chaos = [each for each in found if each != _BY_THE_EXECUTOR]
         if len(by_chaos) < len(found):
             told = f"{otherwise.evidence} by the validators' executor, not Chaos Mesh"
             by_chaos.append(Seen(otherwise.took_effect, told))
@@ -119,26 +139,25 @@ class ProcessorStress:
             return replace(impairment, stress=None)
         return replace(impairment, job_ms=stress.job_ms, stress=None)
 
-    def _await(self, begun: Sequence[int], ended: Sequence[str], tries_left: int, then: Then) -> None:
+    def look(self, at: AwaitStress) -> None:
+        """See whether Chaos Mesh has done what it was to do, and go on then, or if it takes too long."""
         left = []
-        for host in begun:
+        for host in at.begun:
             name = self._names.get(host)
             if name is not None and (self._cluster.leftovers.conditions_of(chaos.STRESS, name) or {}).get(ALL_INJECTED):
                 self._seen[host] = Seen(True, f"host {host} was stressed by Chaos Mesh (stresschaos {name})")
             elif name is not None:
                 left.append(host)
-        staying = [name for name in ended if self._cluster.leftovers.conditions_of(chaos.STRESS, name) is not None]
-        if (left or staying) and tries_left > 0:
-            self._cluster.later(
-                TRY_EVERY_MS, "look at Chaos Mesh", partial(self._await, left, staying, tries_left - 1, then)
-            )
+        staying = [name for name in at.ended if self._cluster.leftovers.conditions_of(chaos.STRESS, name) is not None]
+        if (left or staying) and at.tries_left > 0:
+            self._cluster.again(AwaitStress(left, staying, at.tries_left - 1, at.then))
             return
         for host in left:
             told = f"Chaos Mesh did not put stresschaos {self._names[host]} in force on host {host}"
             self._seen[host] = Seen(False, told)
         for name in staying:
             self._cluster.notice(f"stresschaos {name} is deleted, but Chaos Mesh has not taken it back yet")
-        then()
+        self._cluster.go_on(at.then)
 
 
 _BY_THE_EXECUTOR: Final = Seen(False, "")

@@ -88,8 +88,8 @@ Target = Annotated[
 """A :data:`Member`, a list of them, or one of :data:`KEYWORDS`."""
 
 
-class _Fault(Section):
-    """A fault begins when the first validator has finalised a height, or at a time."""
+class BaseFault(Section):
+    """What every fault has: it begins when the first validator has finalised a height, or at a time."""
 
     at_height: Height | None = None
     """It begins once the first validator has finalised this height."""
@@ -99,7 +99,7 @@ class _Fault(Section):
     """With ``at_height``: it also waits until a quorum has sent such votes of one view (``nullify``: or timeouts)."""
 
     @model_validator(mode="after")
-    def _begins_once(self) -> _Fault:
+    def _begins_once(self) -> BaseFault:
         if (self.at_height is None) == (self.at_ms is None):
             raise ValueError("at_height: give either at_height or at_ms")
         if self.after_votes is not None and self.at_height is None:
@@ -117,7 +117,7 @@ class _Fault(Section):
         return ()
 
 
-class _Lasting(_Fault):
+class _Lasting(BaseFault):
     """A fault that ends after a time or at a height, whichever comes first."""
 
     for_ms: Duration | None = None
@@ -280,7 +280,7 @@ class LeaderDelayFault(_Lasting):
 # --- validators -----------------------------------------------------------------------------------------------------
 
 
-class _Down(_Targeted, _Fault):
+class _Down(_Targeted, BaseFault):
     down_ms: Milliseconds = 2_000
     """Minimum time for which it stays down."""
 
@@ -381,7 +381,7 @@ class ClockSkewFault(_Targeted, _Lasting):
         return self
 
 
-class UpgradeFault(_Fault):
+class UpgradeFault(BaseFault):
     """Validators get other code, one host after the other: each stops in good order and starts again from its disk.
 
     The next host follows when the validators of the last one have finalised ``heights_between`` heights with the new

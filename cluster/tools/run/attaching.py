@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
-from cluster.live.handover import checkpoint
 from cluster.live.processes.driver_lock import driving
 from cluster.record.folder import RESULT_FILE, read_result
 from cluster.record.run import RunRecord
-from cluster.scenario import Scenario
 from cluster.tools.console.terminal import Progress
 from cluster.tools.run.running import LiveOptions, run_in
 
@@ -29,22 +29,21 @@ def attach_run(folder: Path) -> ExitCode:
     if not folder.is_dir():
         raise BadInput(f"{folder}: no such folder; expected the folder of a live run")
     _refuse_ended(folder)
-    from cluster.live.driver.testnet import LeftRun
+    from cluster.live.handover import checkpoint
 
     with Interrupts() as interrupts, driving(folder) as lived_until_s:
         _refuse_ended(folder)
-        found = checkpoint.read(folder)
-        _refuse_other_code(folder, found.header.get("commit"))
-        left = LeftRun.of(found.header)
-        found.header["written_epoch_s"] = max(lived_until_s, left.written_epoch_s)
-        scenario = Scenario.model_validate_json(left.scenario)
+        left = checkpoint.read(folder)
+        _refuse_other_code(folder, left.commit)
+        clock = replace(left.clock, written_epoch_s=max(lived_until_s, left.clock.written_epoch_s))
+        found = replace(left, clock=clock)
 
         def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
             from cluster.live.driver.driver import attached_testnet
 
             return attached_testnet(found, folder, interrupts, progress.update, progress.notice)
 
-        return run_in(folder, True, interrupts, scenario, "live", perform, None, LiveOptions()).verdict.exit_code
+        return run_in(folder, True, interrupts, found.scenario, "live", perform, None, LiveOptions()).verdict.exit_code
 
 
 def _refuse_ended(folder: Path) -> None:
@@ -55,7 +54,7 @@ def _refuse_ended(folder: Path) -> None:
         raise BadInput(f"{folder}: that run has ended, with the verdict {result.get('verdict')}")
 
 
-def _refuse_other_code(folder: Path, started_by: object) -> None:
+def _refuse_other_code(folder: Path, started_by: str) -> None:
     commit = checkout_commit()
     if started_by != commit:
         raise BadInput(f"{folder}: was started by commit {started_by}, this is {commit}; expected the same code")

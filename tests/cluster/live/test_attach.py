@@ -73,7 +73,7 @@ class Driver:
         for _ in self.process.stdout:
             if kept_blocks(self._folder) >= count:
                 had_them_s = min(had_them_s, time.time())
-                if checkpoint.read(self._folder).header["written_epoch_s"] > had_them_s:
+                if checkpoint.read(self._folder).clock.written_epoch_s > had_them_s:
                     return
         pytest.fail(f"it ended before it had {count} blocks")
 

@@ -17,7 +17,7 @@ from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.live.audit import safety_watch as module
 from cluster.live.audit.live_audit import LiveAudit
-from cluster.live.audit.safety_watch import SafetyState, SafetyWatch
+from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.live.handover.told import Told
 from cluster.live.host import observations
 from cluster.live.host.observations import (
@@ -35,6 +35,7 @@ from cluster.scenario.genesis import validator_signer
 from consensus.keys import Ed25519Scheme
 from consensus.messages import Certificate, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
+from tests.cluster.live.handover.parts import written_and_read
 from tests.cluster.records import ChainMaker, make_chain, make_scenario
 from tests.consensus.bench import FINALIZE, NAMESPACE, NOTARIZE, NULLIFY, TIMEOUT, HotStuffBench
 from validator.chain.block import Block, header_hash
@@ -125,8 +126,7 @@ def test_another_driver_goes_on_with_what_was_evaluated_and_found() -> None:
     counts = dict(first.safety.log.counts)
     second = LiveAudit(record, lambda: 9.0)
     second.safety = watch_of(record)
-    state = msgspec.msgpack.decode(msgspec.msgpack.encode(first.safety.state()), type=SafetyState)
-    second.take_over({"known": {}, "safety": state})
+    second.take_over(written_and_read(first.state()))
     second.go_round()
     assert second.page["violations"]["safety"] == 1
     found = second.safety.record()

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.live.driver.test_take_over import LeftRun
+from tests.cluster.live.driver.test_take_over import FollowedRun
 
 
-def collecting(run: LeftRun, signals: int) -> list[str]:
+def collecting(run: FollowedRun, signals: int) -> list[str]:
     """Collect a run whose load takes a while to end, and send signals meanwhile. Returns what was said."""
     said: list[str] = []
     run.on_notice = said.append
@@ -36,7 +36,7 @@ def collecting(run: LeftRun, signals: int) -> list[str]:
 
 @pytest.mark.parametrize("signals", [0, 1, 2])
 def test_the_first_signal_while_a_run_is_collected_ends_nothing(tmp_path: Path, signals: int) -> None:
-    run = LeftRun(tmp_path)
+    run = FollowedRun(tmp_path)
     said = collecting(run, signals)
     assert run.record.interrupted == bool(signals)
     if signals < 2:

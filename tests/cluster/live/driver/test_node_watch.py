@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -28,6 +27,7 @@ from cluster.live.network.transport import PeerAddress
 from cluster.live.nodes.ray_nodes import HEAD_RESOURCE, RayNode
 from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
+from tests.cluster.live.handover.parts import written_and_read
 
 LEASES_ARE_OVER_S = LEASE_S + LEASE_SLACK_S
 
@@ -382,7 +382,7 @@ def test_another_driver_knows_that_a_host_waits_for_its_node(patch: pytest.Monke
     cluster.look()
     another = NodeWatch(cluster.session, cluster._lost, cluster.notices.append, cluster.wait)
     scenario = Scenario.model_validate({"name": "nodes", "validators": 4})
-    hosts: list[Host] = pickle.loads(pickle.dumps(cluster.hosts))
+    hosts = [Host.of(written_and_read(host.left)) for host in cluster.hosts]
     another.take_over(hosts, scenario, "127.0.0.1", cluster.start, cluster.watch.lost)
     cluster.now_s += 10 * NEW_NODE_PATIENCE_S
     another.look()
@@ -397,7 +397,7 @@ def test_another_driver_knows_that_a_host_waits_for_its_node(patch: pytest.Monke
 def test_a_node_that_is_lost_while_there_is_no_driver_is_a_loss(patch: pytest.MonkeyPatch, is_found: bool) -> None:
     """Not the end of its hosts, nor of the run if all were there."""
     cluster = Cluster(patch, {"count": 1}, nodes=1)
-    hosts: list[Host] = pickle.loads(pickle.dumps(cluster.hosts))
+    hosts = [Host.of(written_and_read(host.left)) for host in cluster.hosts]
     cluster.session.lose("n0")
     for host in hosts:
         host.find(lambda name: "actor" if is_found and name.endswith(".0") else None, lambda actor: None)

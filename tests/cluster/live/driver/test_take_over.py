@@ -16,19 +16,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.checks.run import check_run
 from cluster.common.errors import BadInput
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver import node_watch, ray_session
-from cluster.live.driver.driver import _LiveRun, attached_testnet, outside_of
+from cluster.live.driver.driver import _LiveRun, attached_testnet
 from cluster.live.driver.load_process import plan_load
-from cluster.live.driver.ray_session import KeptRay, Place, RaySession, core_of, why_gone
+from cluster.live.driver.ray_session import Place, RaySession, core_of, why_gone
 from cluster.live.driver.stage import LiveStage
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import FOLLOWING
+from cluster.live.handover.left_run import KeptRay, LeftLoad, LeftRun
 from cluster.live.handover.told import Told
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.observations import FinalSeen, VoteSent
@@ -55,7 +57,7 @@ CORE: list[tuple[str, list[str]]] = [
 FINAL = BlockFinal(Height(3), 3, Hash(b""), Hash(b""), 0, 0, 0, 0, 0, 0, 0, 0)
 
 
-class LeftRun(_LiveRun):
+class FollowedRun(_LiveRun):
     """A run as its driver has it while it follows a testnet, whose Ray does not exist."""
 
     def __init__(self, folder: Path) -> None:
@@ -95,7 +97,7 @@ def contradict(run: _LiveRun) -> None:
 def test_a_violation_that_was_seen_fails_the_run_though_the_testnet_is_gone(
     tmp_path: Path, is_in_the_checkpoint: bool
 ) -> None:
-    run = LeftRun(tmp_path)
+    run = FollowedRun(tmp_path)
     for block in make_chain(3).blocks:
         run.record.store.append(block)
     if is_in_the_checkpoint:
@@ -127,14 +129,13 @@ def test_another_actor_of_a_host_is_written_down_before_validators_start_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They start at the next look at the hosts at the earliest."""
-    run, written = LeftRun(tmp_path), list[int]()
+    run, written = FollowedRun(tmp_path), list[int]()
     hosts, stage = run._testnet.hosts, run._stage
     assert hosts is not None and stage is not None
 
     def look(height: int) -> None:
         if written:
-            state = checkpoint.read(tmp_path).state(outside_of(run, hosts))
-            written.append(state["hosts"]["all"][1].processes.actors)
+            written.append(checkpoint.read(tmp_path).hosts.all[1].processes.actors)
         else:
             written.append(hosts.all[1].processes.actors)
             hosts.all[1].processes.actors += 1
@@ -183,14 +184,18 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def left_by(folder: Path) -> checkpoint.Checkpoint:
+def left_by(folder: Path) -> LeftRun:
     """What a driver left that was killed."""
-    run = LeftRun(folder)
+    run = FollowedRun(folder)
     for block in make_chain(3).blocks:
         run.record.store.append(block)
     run._write_checkpoint(FOLLOWING)
     run.is_killed()
     return checkpoint.read(folder)
+
+
+def with_testnet(left: LeftRun, **changes: Any) -> LeftRun:
+    return replace(left, testnet=replace(left.testnet, **changes))
 
 
 def refusal(folder: Path) -> str:
@@ -229,35 +234,10 @@ def test_an_attach_that_cannot_be_done_now_leaves_everything(
     assert joined.left == 1
     run = checkpoint.read(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as busy:
-        run.header["testnet"]["served"] = ["127.0.0.1", busy.getsockname()[1]]
+        run = with_testnet(run, served=("127.0.0.1", busy.getsockname()[1]))
         with Interrupts() as interrupts, pytest.raises(BadInput, match="endpoint cannot be served on"):
             attached_testnet(run, tmp_path, interrupts).__enter__()
     assert core.poll() is None
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "problem"),
-    [
-        ("version", 1, "Invalid enum value 1 - at `$.version`"),
-        ("height", "high", "Expected `int`, got `str` - at `$.height`"),
-        ("testnet", {}, "Object missing required field `served` - at `$.testnet`"),
-        ("mood", "good", "Object contains unknown field `mood`"),
-        ("seed", None, "Object missing required field `seed`"),
-    ],
-)
-def test_a_header_that_does_not_fit_is_refused_in_one_line(
-    tmp_path: Path, field: str, value: object, problem: str
-) -> None:
-    found = left_by(tmp_path)
-    if value is None:
-        del found.header[field]
-    else:
-        found.header[field] = value
-    before = files_of(tmp_path)
-    with Interrupts() as interrupts, pytest.raises(BadInput) as refused:
-        attached_testnet(found, tmp_path, interrupts).__enter__()
-    assert str(refused.value) == f"driver.checkpoint: does not fit this version: {problem}"
-    assert files_of(tmp_path) == before
 
 
 def test_hosts_hold_their_leases_before_files_are_read(
@@ -315,7 +295,7 @@ def test_what_is_left_of_a_testnet_that_is_gone_ends(tmp_path: Path) -> None:
         subprocess.Popen(waits, stdin=subprocess.PIPE) as load,
     ):
         process = processes.find(load.pid)
-        left.header["testnet"]["load"] |= {"process": process, "is_over": False}
+        left = with_testnet(left, load=LeftLoad(process, is_over=False))
         with Interrupts() as interrupts, attached_testnet(left, tmp_path, interrupts) as record:
             assert "no process of its Ray is left" in record.problems[0]
             assert agent.wait(HANGS_AFTER_S) and load.wait(HANGS_AFTER_S)

@@ -1,79 +1,168 @@
-"""The checkpoint of a run: whole or refused, with what is outside of it by name."""
+"""The checkpoint of a run: whole and of this version, or refused in one line that says what would be right."""
 
 from __future__ import annotations
 
-from functools import partial
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from blake3 import blake3
+from msgspec.structs import replace
 
 from cluster.common.errors import BadInput
 from cluster.live.handover import checkpoint
-from cluster.live.handover.handover import RunClock
+from cluster.live.handover.left_run import VERSION, LeftRun
 from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE
+from tests.cluster.live.handover.parts import left_run
+
+ADVICE = "attach with the code that began the run"
 
 
-def test_the_state_comes_back_with_other_objects_outside(tmp_path: Path) -> None:
-    old, new = RunClock(), RunClock()
-    shared = [1]
-    state = {"one": shared, "other": shared, "call": partial(old.stop, 5.0)}
-    checkpoint.write(tmp_path, {"height": 7}, state, {"clock": old})
-    found = checkpoint.read(tmp_path)
-    assert found.header == {"height": 7}
-    again = found.state({"clock": new})
-    assert again["one"] is again["other"] and again["one"] == [1]
-    again["call"]()
-    assert new.now_ms() == 5.0 and old.now_ms() != 5.0
+def at_height(height: int) -> LeftRun:
+    return replace(left_run(), height=height)
+
+
+def write_body(folder: Path, body: bytes, magic: bytes = checkpoint.MAGIC) -> None:
+    """A whole file with this body."""
+    file = folder / CHECKPOINT_FILE
+    file.write_bytes(magic + blake3(body).hexdigest().encode() + b"\n" + body)
+    file.chmod(0o600)
+
+
+def changed(folder: Path, change: Callable[[Any], None]) -> None:
+    """Change a written checkpoint, which is whole afterwards."""
+    checkpoint.write(folder, at_height(7))
+    content = json.loads((folder / CHECKPOINT_FILE).read_bytes().split(b"\n", 2)[2])
+    change(content)
+    write_body(folder, json.dumps(content).encode())
+
+
+def refusal(folder: Path) -> str:
+    """Why the checkpoint of a run is refused. The files are the same afterwards."""
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(BadInput) as refused:
+        checkpoint.read(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert "\n" not in str(refused.value)
+    return str(refused.value)
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    left = left_run()
+    checkpoint.write(tmp_path, left)
+    assert checkpoint.read(tmp_path) == left
 
 
 def test_it_is_its_owners_alone(tmp_path: Path) -> None:
-    checkpoint.write(tmp_path, {}, None, {})
+    checkpoint.write(tmp_path, left_run())
     file = tmp_path / CHECKPOINT_FILE
     assert file.stat().st_mode & 0o777 == 0o600
     file.chmod(0o666)
-    with pytest.raises(BadInput, match="others may write it; expected a file of yours, with mode 600"):
-        checkpoint.read(tmp_path)
+    assert refusal(tmp_path).endswith("others may write it; expected a file of yours, with mode 600")
 
 
 @pytest.mark.parametrize("content", [b"", b"st", checkpoint.MAGIC + b"00\n{}\n", b"other\n"])
 def test_the_one_before_counts_if_the_newest_is_torn(tmp_path: Path, content: bytes) -> None:
     for height in (1, 2):
-        checkpoint.write(tmp_path, {"height": height}, [height], {})
-    assert checkpoint.read(tmp_path).header == {"height": 2}
+        checkpoint.write(tmp_path, at_height(height))
+    assert checkpoint.read(tmp_path).height == 2
     (tmp_path / CHECKPOINT_FILE).write_bytes(content)
-    assert checkpoint.read(tmp_path).state({}) == [1]
+    assert checkpoint.read(tmp_path).height == 1
     (tmp_path / CHECKPOINT_BEFORE_FILE).unlink()
-    with pytest.raises(BadInput, match=r"is damaged|is no checkpoint"):
-        checkpoint.read(tmp_path)
+    assert "is damaged" in refusal(tmp_path) or "is no checkpoint" in refusal(tmp_path)
 
 
 def test_every_torn_length_is_refused(tmp_path: Path) -> None:
-    checkpoint.write(tmp_path, {"height": 1}, list(range(9)), {})
+    checkpoint.write(tmp_path, left_run())
     file = tmp_path / CHECKPOINT_FILE
     whole = file.read_bytes()
-    for length in range(len(whole)):
+    for length in [*range(200), *range(200, len(whole), 97), len(whole) - 1]:
         file.write_bytes(whole[:length])
-        with pytest.raises(BadInput):
-            checkpoint.read(tmp_path)
+        assert refusal(tmp_path).startswith(f"{file}: is ")
 
 
 def test_without_one_the_way_to_have_one_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="has no checkpoint; expected a run that was started with --attachable"):
-        checkpoint.read(tmp_path)
+    assert refusal(tmp_path).endswith("has no checkpoint; expected a run that was started with --attachable")
 
 
-def test_another_versions_state_is_refused_in_one_line(tmp_path: Path) -> None:
-    state: Any = RunClock()
-    checkpoint.write(tmp_path, {}, state, {"gone": state})
-    with pytest.raises(BadInput, match="cannot be read by this version"):
-        checkpoint.read(tmp_path).state({})
+def test_another_version_is_refused_whatever_else_it_has(tmp_path: Path) -> None:
+    """The one before, which is older still, is not taken in its place."""
+    checkpoint.write(tmp_path, at_height(1))
+    (tmp_path / CHECKPOINT_FILE).rename(tmp_path / CHECKPOINT_BEFORE_FILE)
+    write_body(tmp_path, json.dumps({"mood": "good", "version": VERSION + 1, "commit": "fedcba987654"}).encode())
+    assert refusal(tmp_path) == (
+        f"{tmp_path / CHECKPOINT_FILE}: is of version {VERSION + 1}, written by commit fedcba987654; expected version"
+        f" {VERSION}: {ADVICE}"
+    )
+
+
+def test_the_format_of_before_is_refused(tmp_path: Path) -> None:
+    """Its rest was a pickle, which is not looked at."""
+    write_body(tmp_path, b'{"version":2}\n\x80\x05.', b"stampede checkpoint 1\n")
+    assert refusal(tmp_path) == f"{tmp_path / CHECKPOINT_FILE}: is of format 1; expected format 2: {ADVICE}"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        (["height"], "high", "Expected `int`, got `str` - at `$.height`"),
+        (["testnet"], {}, "Object missing required field `served` - at `$.testnet`"),
+        (["mood"], "good", "Object contains unknown field `mood`"),
+        (["seed"], None, "Expected `int`, got `null` - at `$.seed`"),
+        (["phase"], "asleep", "Invalid enum value 'asleep' - at `$.phase`"),
+        (["scenario", "validators"], "many", "validators: "),
+        (["record", "problems"], [1], "Expected `str`, got `int` - at `$.record.problems[0]`"),
+        (["watch", "heights"], ["one"], "Expected `int`, got `str` - at `$.watch.heights[0]`"),
+        (["stage", "agenda", "due"], [{"at_ms": 1, "number": 1, "what": {"type": "Remove"}}], "Invalid value 'Remove'"),
+        (["stage", "engine", "current"], [9], "planned fault 9 is not one of 0 - at `$.stage.engine`"),
+        (["stage", "injection", "links"], {"0": {"kind": "flood"}}, "kind: unknown fault 'flood'; known: kill, wipe, "),
+        (["stage", "random"], [3, [1], None], "state vector is the wrong size - at `$.stage`"),
+        (["audit", "safety", "rows"], 1.5, "Expected `int`, got `float` - at `$.audit.safety.rows`"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_refused_by_its_name(
+    tmp_path: Path, path: list[str], value: object, problem: str
+) -> None:
+    def change(content: Any) -> None:
+        for name in path[:-1]:
+            content = content[name]
+        content[path[-1]] = value
+
+    changed(tmp_path, change)
+    said = refusal(tmp_path)
+    assert said.startswith(f"{tmp_path / CHECKPOINT_FILE}: does not fit version {VERSION}: {problem}"), said
+    assert said.endswith(f"; expected a run as this code writes it: {ADVICE}")
+
+
+@pytest.mark.parametrize("part", ["seed", "end", "record", "watch", "stage", "hosts", "audit"])
+def test_a_part_that_is_missing_is_refused(tmp_path: Path, part: str) -> None:
+    def drop(content: Any) -> None:
+        del content[part]
+
+    changed(tmp_path, drop)
+    assert f"Object missing required field `{part}`" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b"\xff", b'{"version":3}', b'{"version":"3","commit":""}'])
+def test_what_is_no_run_is_refused(tmp_path: Path, body: bytes) -> None:
+    write_body(tmp_path, body)
+    assert f"does not fit version {VERSION}: " in refusal(tmp_path)
+
+
+def test_an_object_of_the_driver_cannot_be_written() -> None:
+    class Host:
+        pass
+
+    with pytest.raises(NotImplementedError, match="a checkpoint has no place for a Host"):
+        checkpoint.encode(replace(left_run(), hosts=Host()))
 
 
 def test_nothing_is_left_of_it_with_the_verdict(tmp_path: Path) -> None:
     """A driver was killed while it wrote one, too."""
     for height in (1, 2):
-        checkpoint.write(tmp_path, {"height": height}, [height], {})
+        checkpoint.write(tmp_path, at_height(height))
     (tmp_path / f".{CHECKPOINT_FILE}.4711").touch()
     checkpoint.remove(tmp_path)
     assert list(tmp_path.iterdir()) == []

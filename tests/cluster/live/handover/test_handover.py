@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from cluster.live.driver.ray_session import Place
-from cluster.live.driver.stage import LiveStage
+from cluster.live.driver.stage import LiveStage, state_of
 from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
 from cluster.live.handover.absence import absence_of
 from cluster.live.handover.append_file import AppendFile
 from cluster.live.handover.handover import Handover, RunClock
+from cluster.live.handover.left_stage import LeftStage
 from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.processes.processes import Process
@@ -25,6 +27,7 @@ from cluster.record.finalizations import Finalization
 from cluster.record.folder import CHECKPOINT_FILE
 from cluster.record.run import FaultRecord
 from cluster.scenario import Scenario
+from tests.cluster.live.handover.parts import left_run, written_and_read
 
 FAULTS = [
     {"kind": "degrade", "loss": 0.2, "at_height": 3, "for_ms": 1_000},
@@ -82,17 +85,13 @@ class Run:
         self.lines: list[str] = []
         self.tell = self.lines.append
 
-    def begin(self) -> LiveStage:
+    def begin(self, left: LeftStage | None = None) -> LiveStage:
         scenario = Scenario.model_validate({"name": "handover", "validators": 4, "faults": FAULTS})
         height = partial(getattr, self, "height")
-        return LiveStage(scenario, 1, self.hosts, self.clock.now_ms, height, self.tell, self.keep)
+        return LiveStage(scenario, 1, self.hosts, self.clock.now_ms, height, self.tell, self.keep, left=left)
 
     def keep(self, index: int, url: str) -> None:
         raise AssertionError
-
-    @property
-    def outside(self) -> dict[str, object]:
-        return {"run": self, "hosts": self.hosts, "clock": self.clock, "tell": self.tell}
 
     def reach(self, stage: LiveStage, height: int, now_ms: float) -> None:
         self.height = height
@@ -101,15 +100,15 @@ class Run:
         stage.perform()
 
 
-def test_faults_go_on_with_another_driver(tmp_path: Path) -> None:
+def test_faults_go_on_with_another_driver() -> None:
     old, new = Run(), Run()
     stage = old.begin()
     old.reach(stage, 3, 100.0)
     old.reach(stage, 4, 200.0)
     assert old.hosts.killed == [1]
-    checkpoint.write(tmp_path, {}, (stage, old.hosts.all), old.outside)
 
-    again, new.hosts.all[:] = checkpoint.read(tmp_path).state(new.outside)
+    new.hosts.all[:] = [Host.of(written_and_read(host.left)) for host in old.hosts.all]
+    again = new.begin(written_and_read(state_of(stage)))
     assert new.hosts.all[1].is_held_down and new.hosts.all[1].phase is Phase.DOWN
     again.inject(lambda: None, 1_000)
     (sent,) = new.hosts.injections
@@ -148,7 +147,7 @@ def test_late_faults_are_told_and_others_are_not() -> None:
 
 
 def test_a_checkpoint_is_written_at_once_when_a_fault_begins(tmp_path: Path) -> None:
-    handover, written = Handover(tmp_path, RunClock(), print), list[int]()
+    handover, written = Handover(tmp_path, print), list[int]()
     handover.look("a", lambda: written.append(1))
     handover.look("a", lambda: written.append(2))
     handover.look("b", lambda: written.append(3))
@@ -159,11 +158,11 @@ def test_a_checkpoint_is_written_at_once_when_a_fault_begins(tmp_path: Path) -> 
 def test_a_checkpoint_that_cannot_be_written_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is full for a moment, twice."""
     said = list[str]()
-    handover, store = Handover(tmp_path, RunClock(), said.append), FileBlocks(tmp_path / "blocks.part")
+    handover, store = Handover(tmp_path, said.append), FileBlocks(tmp_path / "blocks.part")
     handover.begin()
 
-    def write(state: str) -> None:
-        handover.write({}, state, store, {})
+    def write(commit: str) -> None:
+        handover.write(replace(left_run(), commit=commit), store)
 
     def is_full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -176,15 +175,15 @@ def test_a_checkpoint_that_cannot_be_written_ends_no_run(tmp_path: Path, monkeyp
             write("lost, too")
         line = f"{tmp_path}: the checkpoint cannot be written: No space left on device; it will be tried again"
         assert said == [line] * times, "said once in a row"
-        assert checkpoint.read(tmp_path).state({}) == "before"
+        assert checkpoint.read(tmp_path).commit == "before"
         write("after")
-        assert checkpoint.read(tmp_path).state({}) == "after"
+        assert checkpoint.read(tmp_path).commit == "after"
     handover.close()
     assert not list(tmp_path.glob(f".{CHECKPOINT_FILE}*")), "nothing half-done is left"
 
 
 def test_a_disk_that_is_full_while_a_look_is_kept_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    handover = Handover(tmp_path, RunClock(), print)
+    handover = Handover(tmp_path, print)
     handover.begin()
     assert handover.sightings is not None
     handover.sightings.finalized(Finalization(1.5, 0, 1))

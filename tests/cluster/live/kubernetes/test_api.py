@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import socket
 from pathlib import Path
 from typing import Any
@@ -168,10 +167,3 @@ def test_a_client_in_a_pod_uses_its_token(tmp_path: Path, monkeypatch: pytest.Mo
     assert found.host == "https://127.0.0.1:6443"
     assert found.get_api_key_with_prefix("authorization") == "bearer secret"
     assert found.retries is False, "attempts are counted here alone"
-
-
-def test_another_driver_connects_anew(cluster: FakeCluster) -> None:
-    monkey = KubernetesApi(NAMESPACE, INSTANCE)
-    monkey._client = cluster.api  # what cannot be pickled
-    found: KubernetesApi = pickle.loads(pickle.dumps(monkey))
-    assert (found.namespace, found.instance, found._client) == (NAMESPACE, INSTANCE, None)

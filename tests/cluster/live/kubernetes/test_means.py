@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.common.errors import BadInput
+from cluster.faults.calls import Call, FaultCall, InForce
 from cluster.faults.link_faults import LinkCounts, Seen
 from cluster.live.driver.stage import Agenda
 from cluster.live.kubernetes import api as api_module
@@ -22,6 +22,7 @@ from cluster.live.kubernetes.stress import IN_FORCE_WITHIN_MS, TRY_EVERY_MS
 from cluster.live.processes import cleanup_watchdog
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KillFault, LinkFault
+from tests.cluster.live.handover.parts import written_and_read
 from tests.cluster.live.kubernetes.api_server import FakeCluster, pod_of_host
 
 DOWN_MS = 1_000
@@ -43,7 +44,22 @@ class Run:
         self.in_force: list[str] = []
         self.told: list[Mapping[str, Any]] = []
         left = Leftovers(None if cluster is None else cluster.api(), self.notices.append, self.told.append)
-        self.means = Means(self.scenario, left, self.lose, self.link_counts, self.agenda.later, self.notices.append)
+        self.awaited: list[str] = []
+        """What is to be in force, by key."""
+        self.means = self.make_means(left)
+
+    def make_means(self, left: Leftovers) -> Means:
+        later, notice = self.agenda.later, self.notices.append
+        return Means(self.scenario, left, self.lose, self.link_counts, later, notice, self.perform)
+
+    def perform(self, what: FaultCall) -> None:
+        assert isinstance(what, InForce)
+        self.in_force.append(self.awaited[what.key])
+
+    def then(self, what: str) -> Call[FaultCall]:
+        """A call that says that something is in force."""
+        self.awaited.append(what)
+        return Call(self.perform, InForce(len(self.awaited) - 1))
 
     def lose(self, host: int, reason: str) -> None:
         self.lost.append((host, reason))
@@ -70,7 +86,7 @@ class Run:
     def set_links(self, what: str, *keys: int) -> list[int]:
         """Have some of the faults in force. Returns those that are the transport's."""
         wanted = {key: self.link_faults[key] for key in keys}
-        others, then = self.means.set_links(wanted, lambda: self.in_force.append(what))
+        others, then = self.means.set_links(wanted, self.then(what))
         then()  # the transport has its own
         return list(others)
 
@@ -399,10 +415,9 @@ def test_a_run_without_such_faults_asks_nobody(in_a_pod: FakeCluster) -> None:
 def test_another_driver_goes_on_with_what_is_there(cluster: FakeCluster) -> None:
     run = Run(cluster, PARTITION)
     run.set_links("begun", 0)
-    run.means._lose_node = run.means._link_counts = run.means.notice = run.means.later = None  # type: ignore[assignment]
-    run.means.leftovers.api = KubernetesApi("testnets", "smoke")
-    run.means.leftovers._notice = None  # type: ignore[assignment]
-    found: Means = pickle.loads(pickle.dumps(run.means))
+    found = run.make_means(Leftovers(None, run.notices.append))
+    found.take_over(written_and_read(run.means.state))
+    assert found.api is not None and (found.api.namespace, found.api.instance) == ("testnets", "smoke")
     found.leftovers.api = cluster.api()
     assert len(cluster.chaos) == 2
     found.leftovers.close()

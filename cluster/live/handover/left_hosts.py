@@ -1,0 +1,86 @@
+"""The hosts of a live run as one driver leaves them to another (:class:`~cluster.live.driver.hosts.Hosts`)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from cluster.disks.bit_rot import Rot
+from cluster.faults.link_faults import LinkCounts
+from cluster.live.handover.calls import LiveCall
+from cluster.live.host.host import ValidatorAddress
+from cluster.live.host.lag import LagSpan
+from cluster.live.host.validator_loop import LoopState
+from cluster.live.injection import DelayCounts
+from cluster.live.processes.processes import Process
+from cluster.scenario.sections.faults import Release
+
+LeftPlace = tuple[str, str, bool]
+"""Node, address to listen on, and whether the node is for this host alone
+(:class:`~cluster.live.driver.ray_session.Place`)."""
+
+
+class LeftCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The effects of faults on a validator, as one of its host's processes counted them."""
+
+    process: Process
+    index: int
+    """The validator's."""
+    delays: DelayCounts
+    links: dict[int, LinkCounts]
+    """By fault of links."""
+
+
+class LeftReports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The reports of a host's validators (:class:`~cluster.live.driver.supervised_host.HostReports`)."""
+
+    addresses: list[ValidatorAddress]
+    states: dict[int, LoopState]
+    old_file_sizes: dict[int, dict[str, int]]
+    counts: list[LeftCounts]
+    lags: list[LagSpan]
+    totals_before: tuple[int, int, int, float]
+    """Messages, bytes, messages that never left, and processor seconds of processes that are gone."""
+
+
+class LeftProcesses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The processes of a host (:class:`~cluster.live.driver.supervised_host.ProcessHistory`)."""
+
+    current: Process | None
+    last: Process | None
+    successor: Process | None
+    version: str
+    code: str
+    actors: int
+    deaths: int
+    is_death_noted: bool
+
+
+class LeftHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One host (:class:`~cluster.live.driver.supervised_host.Host`). Another driver asks it anew, and resumes it."""
+
+    number: int
+    place: LeftPlace
+    validators: list[int]
+    late: dict[int, int]
+    is_placed: bool
+    moves: int
+    release: Release
+    phase: Literal["down", "starting", "up", "stopping", "doubted", "dead"]
+    why_lost: str | None
+    is_held_down: bool
+    pending_disk_operations: list[tuple[Literal["wipe", "flip", "arrive"], list[int | Rot]]]
+    processes: LeftProcesses
+    reports: LeftReports
+
+
+class LeftHosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of them."""
+
+    all: list[LeftHost]
+    compiled: list[tuple[LeftPlace, str]]
+    """Places where code of other folders was compiled, or is being compiled."""
+    calls: list[LiveCall]
+    """What is to be called once the orders under way are complete. Another driver gives them anew."""
+    lost_nodes: set[str]

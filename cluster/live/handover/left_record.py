@@ -1,0 +1,183 @@
+"""What one driver of a live run saw, as it leaves it to another: the run's record, and the watches that fill it.
+
+Finalizations, proposals and blocks are not in it: they are in files of their own, to which rows are appended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from cluster.record.archive import BlockRecord, Reexecuted
+from cluster.record.chain_store import BlockStore, ServedBlocks, as_stored
+from cluster.record.message_trace import TraceState
+from cluster.record.resources import ResourceState
+from cluster.record.run import (
+    MAX_SAMPLES,
+    Absence,
+    DrillRecord,
+    JoinRecord,
+    Lag,
+    LoadRecord,
+    MonitorRecord,
+    PromiseRecord,
+    Reorg,
+    Resources,
+    RunRecord,
+    Sample,
+    Supply,
+    TraceRecord,
+    ValidatorRecord,
+)
+from cluster.scenario import Scenario
+from validator.node.events import BlockFinal
+
+
+class LeftBlocks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The blocks that a validator served (:class:`~cluster.record.chain_store.ServedBlocks`)."""
+
+    first_height: int
+    count: int
+    differing: dict[int, BlockRecord]
+
+    @classmethod
+    def of(cls, blocks: Sequence[BlockRecord], first_height: int) -> LeftBlocks:
+        if isinstance(blocks, ServedBlocks):
+            return cls(blocks.first_height, len(blocks), blocks.differing)
+        return cls(first_height, len(blocks), dict(enumerate(blocks, first_height)))
+
+    def again(self, store: BlockStore) -> Sequence[BlockRecord]:
+        """As far as they are known although the store may have lost its last ones."""
+        return as_stored(ServedBlocks.known(store, self.first_height, self.count, self.differing))
+
+
+class LeftValidator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All that was collected from one validator (:class:`~cluster.record.run.ValidatorRecord`)."""
+
+    name: str
+    index: int
+    blocks: LeftBlocks
+    first_height: int
+    status: dict[str, Any] | None
+    balances: dict[str, int]
+    pending_timers: dict[str, bool]
+    supply: Supply | None
+    trace: bytes
+    mutant: str | None
+    mutant_runs: int
+    byzantine: tuple[str, ...]
+
+    @classmethod
+    def of(cls, found: ValidatorRecord) -> LeftValidator:
+        blocks = LeftBlocks.of(found.blocks, found.first_height)
+        return cls(**{each.name: getattr(found, each.name) for each in fields(found)} | {"blocks": blocks})
+
+    def again(self, store: BlockStore) -> ValidatorRecord:
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        return ValidatorRecord(**values | {"blocks": self.blocks.again(store)})
+
+
+class LeftRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A run's record (:class:`~cluster.record.run.RunRecord`), without what is elsewhere (:data:`ELSEWHERE`)."""
+
+    scenario: Scenario
+    given: Scenario | None
+    former: list[Scenario]
+    validators: list[LeftValidator]
+    lost: list[LeftValidator]
+    samples: list[Sample]
+    trace: TraceRecord
+    resources: list[Resources]
+    lags: list[Lag]
+    joins: list[JoinRecord]
+    monitor: MonitorRecord | None
+    promises: PromiseRecord | None
+    reexecuted: Reexecuted | None
+    load: LoadRecord
+    duration_ms: float
+    stop_requested_at_height: int | None
+    interrupted: bool
+    time_up: str
+    absences: list[Absence]
+    problems: list[str]
+    digest: str | None
+    checkpoints: dict[int, str]
+    metrics: dict[str, int | float]
+    reorgs: list[Reorg]
+    drill: DrillRecord | None
+
+    @classmethod
+    def of(cls, record: RunRecord) -> LeftRecord:
+        """The record as it is now. It has the record's own lists: it is not to be changed."""
+        values = {name: getattr(record, name) for name in cls.__struct_fields__}
+        validators, lost = [[LeftValidator.of(each) for each in found] for found in (record.validators, record.lost)]
+        return cls(**values | {"validators": validators, "lost": lost, "samples": list(record.samples)})
+
+    def enter(self, record: RunRecord) -> None:
+        """Fill the record of another driver, whose store has the run's blocks again."""
+        for name in self.__struct_fields__:
+            setattr(record, name, getattr(self, name))
+        record.validators = [each.again(record.store) for each in self.validators]
+        record.lost = [each.again(record.store) for each in self.lost]
+        record.samples = deque(self.samples, maxlen=MAX_SAMPLES)
+
+
+ELSEWHERE: Final = frozenset(
+    {
+        "backend",  # it is live
+        "seed",  # in the LeftRun itself, as what follows
+        "commit",
+        "began_epoch_ms",
+        "genesis",  # made again, from scenario and seed
+        "scheme",
+        "kept_ledger",
+        "store",  # in files of their own, as what follows
+        "finalizations",
+        "proposals",
+        "faults",  # the stage's
+    }
+)
+"""The fields of a record that a :class:`LeftRecord` does not have."""
+
+
+class LeftWatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What was seen of the chain (:class:`~cluster.live.driver.chain_watch.ChainWatch`)."""
+
+    trace: TraceState
+    resources: ResourceState
+    heights: set[int]
+    newest: BlockFinal | None
+    fires: int
+    transactions: int
+
+
+class LeftSafety(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The findings about certificates and votes (:class:`~cluster.live.audit.safety_watch.SafetyWatch`)."""
+
+    counts: dict[str, int]
+    """Evaluations of what was told, by rule."""
+    violations: list[str]
+    rows: int
+    """So many rows of :class:`~cluster.live.handover.told.Told` were judged."""
+
+
+class LeftAudit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The books of a run (:class:`~cluster.live.audit.live_audit.LiveAudit`)."""
+
+    known: dict[int, LeftValidator]
+    safety: LeftSafety
+
+
+class LeftEnd(NamedTuple):
+    """The end of a run (:class:`~cluster.live.driver.driver.RunEnd`); times are milliseconds since it began."""
+
+    height: int | None
+    """At which the load stops; ``None`` if that is not known yet."""
+    deadline_ms: float | None
+    """When the run is given up; ``None`` if never."""
+    over_ms: float | None
+    """When its duration is over; ``None`` if it has none."""

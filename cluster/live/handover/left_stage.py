@@ -1,0 +1,73 @@
+"""The faults of a live run as one driver leaves them to another: in force, to come, and by what means."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from cluster.faults.impairment import Impairment
+from cluster.faults.state import EngineState
+from cluster.live.handover.calls import LiveCall
+from cluster.live.kubernetes.left import LeftMeans
+from cluster.live.processes.processes import Process
+from cluster.scenario.sections.faults import BaseFault
+
+
+class LeftCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A call to come."""
+
+    at_ms: float
+    """Since the run began."""
+    number: int
+    """Of calls at the same time the lower one comes first."""
+    what: LiveCall | None
+
+
+class LeftAgenda(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The calls to come (:class:`~cluster.live.driver.stage.Agenda`)."""
+
+    began_ms: float
+    """The moment from which times of faults count, since the run began."""
+    count: int
+    due: list[LeftCall]
+
+
+class LeftInjection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The faults in force on hosts (:class:`~cluster.live.injection.Injection`)."""
+
+    number: int
+    links: dict[int, BaseFault]
+    impairments: dict[int, Impairment]
+    traps: dict[int, tuple[int, BaseFault]]
+
+
+class LeftLooks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a host's process was seen to be stopped, in milliseconds since the run began."""
+
+    host: int
+    process: Process
+    seen_ms: list[float]
+
+
+class LeftPauses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The validators that are paused (:class:`~cluster.live.driver.stage.Pauses`)."""
+
+    paused: set[int]
+    seen: list[LeftLooks]
+
+
+class LeftStage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All of it (:class:`~cluster.live.driver.stage.LiveStage`)."""
+
+    random: tuple[int, tuple[int, ...], float | None]
+    """The state of the source of choices (:meth:`random.Random.getstate`)."""
+    agenda: LeftAgenda
+    means: LeftMeans
+    injection: LeftInjection
+    pauses: LeftPauses
+    height_performed: int
+    engine: EngineState
+
+    def __post_init__(self) -> None:
+        Random().setstate(self.random)  # a ValueError refuses it

@@ -1,0 +1,40 @@
+"""The means of faults as one driver leaves them to another: what was asked of Kubernetes and of Chaos Mesh."""
+
+from __future__ import annotations
+
+import msgspec
+
+from cluster.faults.impairment import Stress
+from cluster.faults.link_faults import Seen
+
+
+class LeftLeftovers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What faults have made in a Kubernetes cluster (:class:`~cluster.live.kubernetes.leftovers.Leftovers`)."""
+
+    api: tuple[str, str] | None
+    """Namespace and instance of the deployment; ``None`` if nothing needed its API so far."""
+    objects: dict[str, str]
+    """Kinds of the objects of Chaos Mesh, by name."""
+    cordoned: dict[str, int]
+    """By node, how many faults keep pods away from it."""
+
+
+class LeftStress(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The hosts that Chaos Mesh stresses (:class:`~cluster.live.kubernetes.stress.ProcessorStress`)."""
+
+    wanted: dict[int, Stress]
+    names: dict[int, str]
+    seen: dict[int, Seen]
+
+
+class LeftMeans(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """By what means faults are done (:class:`~cluster.live.kubernetes.means.Means`)."""
+
+    leftovers: LeftLeftovers
+    token: str
+    count: int
+    links: dict[int, list[str]]
+    seen: dict[int, Seen]
+    otherwise: dict[int, str]
+    stress: LeftStress
+    words: dict[int, str]

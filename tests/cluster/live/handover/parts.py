@@ -1,0 +1,96 @@
+"""Parts of a driver, as they go from one process to another, and all that is inside of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from functools import partial
+from random import Random
+from types import BuiltinFunctionType, FunctionType, MethodType, SimpleNamespace
+from typing import Any, TypeVar
+
+import msgspec
+from pydantic import BaseModel
+
+from cluster.faults.calls import Call
+from cluster.live.audit.live_audit import LiveAudit
+from cluster.live.driver.chain_watch import ChainWatch
+from cluster.live.driver.driver import RunEnd
+from cluster.live.driver.stage import LiveStage, state_of
+from cluster.live.handover import checkpoint
+from cluster.live.handover.handover import RunClock
+from cluster.live.handover.left_hosts import LeftHosts
+from cluster.live.handover.left_record import LeftRecord
+from cluster.live.handover.left_run import VERSION, LeftLoad, LeftRun, LeftTestnet
+from tests.cluster.records import make_record
+
+T = TypeVar("T")
+
+
+def written_and_read(left: T) -> T:
+    """A part's record, as another process reads it. It is the same."""
+    found = checkpoint.decode_part(checkpoint.encode(left), type(left))
+    assert found == left
+    return found
+
+
+def inside(value: Any, outside: Collection[object] = (), above: tuple[int, ...] = ()) -> Any:
+    """All that an object knows, attribute by attribute, as plain data that can be compared.
+
+    ``outside`` are names of attributes, and types, of which nothing is looked at. What leads back to something
+    ``above`` is named only.
+    """
+    if value is None or isinstance(value, bool | int | float | str | bytes | Enum):
+        return value
+    if id(value) in above or type(value) in outside:
+        return f"a {type(value).__name__}"
+    go = partial(inside, outside=outside, above=(*above, id(value)))
+    match value:
+        case Call():
+            return go(value.what)
+        case FunctionType() | MethodType() | BuiltinFunctionType() | partial():
+            return "a function"
+        case BaseModel():
+            return type(value).__name__, value.model_dump()
+        case Random():
+            return value.getstate()
+        case Mapping():
+            return sorted(((go(key), go(each)) for key, each in value.items()), key=repr)
+        case Set():
+            return sorted(map(go, value), key=repr)
+        case list() | tuple() | deque():
+            return [go(each) for each in value]
+    if isinstance(value, msgspec.Struct):
+        names = value.__struct_fields__
+    elif is_dataclass(value):
+        names = tuple(field.name for field in fields(value))
+    else:
+        names = tuple(vars(value))
+    return type(value).__name__, {name: go(getattr(value, name)) for name in names if name not in outside}
+
+
+def left_run() -> LeftRun:
+    """A run that has just begun."""
+    record = make_record(backend="live")
+    no_hosts: Any = SimpleNamespace(all=[], link_counts=None)
+    end = RunEnd(record.scenario, None, False, lambda: 0.0)
+    stage = LiveStage(record.scenario, 1, no_hosts, lambda: 0.0, lambda: 0, print, lambda index, url: None)
+    return LeftRun(
+        version=VERSION,
+        commit="0123456789ab",
+        phase="following",
+        clock=RunClock().state(),
+        scenario=record.scenario,
+        seed=1,
+        height=7,
+        stop_on_fail=False,
+        testnet=LeftTestnet(("127.0.0.1", 80), None, LeftLoad(), {}),
+        end=end.state,
+        record=LeftRecord.of(record),
+        watch=ChainWatch(record, 0.0).state,
+        stage=state_of(stage),
+        hosts=LeftHosts([], [], [], set()),
+        audit=LiveAudit(record).state(),
+    )

@@ -1,0 +1,442 @@
+"""What a driver saw, goes on with another one: record, watches, hosts and books, and all of it together."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import SimpleNamespace, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.common.interrupts import Interrupts
+from cluster.disks.bit_rot import Rot
+from cluster.faults.link_faults import LinkCounts
+from cluster.live.driver.chain_watch import HEIGHTS_REMEMBERED, ChainWatch, JoinWatch
+from cluster.live.driver.driver import RunEnd, _LiveRun
+from cluster.live.driver.hosts import state_of
+from cluster.live.driver.ray_session import Place
+from cluster.live.driver.supervised_host import Host, HostReports, Phase, ProcessHistory
+from cluster.live.handover import checkpoint
+from cluster.live.handover.calls import TakePlace
+from cluster.live.handover.handover import ENDING, FOLLOWING
+from cluster.live.handover.left_record import ELSEWHERE, LeftBlocks, LeftRecord, LeftValidator
+from cluster.live.host.host import HostView, ValidatorAddress, ValidatorView
+from cluster.live.host.lag import LagSpan
+from cluster.live.host.observations import FinalSeen, FirstSeen, ViewSeen
+from cluster.live.host.validator_loop import LoopState
+from cluster.live.injection import DelayCounts
+from cluster.live.network.transport import PeerAddress
+from cluster.live.processes.processes import Process, Use
+from cluster.live.web.addresses import ON_THE_LOOPBACK
+from cluster.record.archive import BlockRecord
+from cluster.record.chain_store import MemoryBlocks, ServedBlocks
+from cluster.record.message_trace import LiveTrace, MessageKind, Stamp, Windows
+from cluster.record.resources import MAX_LOOKS, ResourceLog
+from cluster.record.run import FaultRecord, LoadRecord, RunRecord, TracedMessage, ValidatorRecord
+from cluster.scenario import Scenario
+from cluster.scenario.sections.faults import Release
+from loadgen.runplan import Statistics
+from loadgen.workloads.measures import LoadTimeline, Sends
+from tests.cluster.live.driver.test_take_over import FollowedRun, contradict
+from tests.cluster.live.handover.parts import inside, left_run, written_and_read
+from tests.cluster.records import make_chain, make_record, make_scenario
+from validator.node.events import BlockFinal
+from validator.primitives.types import Hash, Height
+
+LATE = {"name": "late", "validators": {"count": 4, "nodes": [{}, {}, {}, {"joins_at_height": 5}]}}
+
+# --- the record -------------------------------------------------------------------------------------------------------
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+AMOUNTS = st.integers(0, 2**128 - 1)
+JSON = st.recursive(
+    st.none() | st.booleans() | AMOUNTS | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+PAGES = st.dictionaries(st.text(max_size=5), JSON, max_size=3)
+
+
+def sends() -> Sends:
+    found = Sends()
+    found.note("transfers", "00ff", 5, 9)
+    return found
+
+
+def timeline() -> LoadTimeline:
+    found = LoadTimeline()
+    found.requested(12.0)
+    found.answered(1_000.0, 3.0)
+    return found
+
+
+OF_TYPES: dict[type, st.SearchStrategy[Any]] = {
+    float: FINITE,
+    Scenario: st.just(make_scenario()),
+    Sends: st.builds(sends),
+    LoadTimeline: st.builds(timeline),
+}
+
+
+def of_type(kind: Any) -> st.SearchStrategy[Any]:
+    """Values of the type of a record's field."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind in OF_TYPES:
+        return OF_TYPES[kind]
+    if origin in (Union, UnionType):
+        return st.one_of(*map(of_type, arguments))
+    if origin in (list, deque):
+        return st.lists(of_type(arguments[0]), max_size=3).map(origin)
+    if origin is tuple and arguments[1:] == (...,):
+        return st.lists(of_type(arguments[0]), max_size=3).map(tuple)
+    if origin is dict:
+        return st.dictionaries(*map(of_type, arguments), max_size=3)
+    if is_dataclass(kind) or hasattr(kind, "_fields"):
+        return st.builds(kind, **{name: of_type(each) for name, each in get_type_hints(kind).items()})
+    return st.from_type(kind)
+
+
+KEPT = [field.name for field in fields(RunRecord) if field.name not in ELSEWHERE | {"validators", "lost", "drill"}]
+BLOCKS = st.builds(BlockRecord, st.binary(max_size=9), st.binary(max_size=9), st.binary(max_size=9))
+
+
+def validators() -> st.SearchStrategy[ValidatorRecord]:
+    hints = {name: kind for name, kind in get_type_hints(ValidatorRecord).items() if name != "blocks"}
+    given = {name: of_type(kind) for name, kind in hints.items() if name not in ("status", "balances")}
+    given |= {"status": st.none() | PAGES, "balances": st.dictionaries(st.text(max_size=5), AMOUNTS, max_size=3)}
+    return st.builds(ValidatorRecord, blocks=st.just([]), **given)
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_a_record_is_the_same_with_another_driver(data: st.DataObject) -> None:
+    hints, record, other = get_type_hints(RunRecord), make_record(backend="live"), make_record(backend="live")
+    record.validators.clear()
+    for name in KEPT:
+        setattr(record, name, data.draw(of_type(hints[name]), name))
+    for each in data.draw(st.lists(validators(), max_size=2), "validators"):
+        each.blocks = ServedBlocks.all_of(record.store)
+        each.first_height = 1
+        record.validators.append(each)
+    written_and_read(LeftRecord.of(record)).enter(other)
+    for name in KEPT:
+        assert inside(getattr(other, name)) == inside(getattr(record, name)), name
+    assert inside(other.validators, ("store",)) == inside(record.validators, ("store",))
+
+
+def test_every_field_of_a_record_is_written_or_stated_to_be_elsewhere() -> None:
+    assert set(LeftRecord.__struct_fields__) | ELSEWHERE == {field.name for field in fields(RunRecord)}
+    assert not ELSEWHERE & set(LeftRecord.__struct_fields__)
+    assert LeftValidator.__struct_fields__ == tuple(field.name for field in fields(ValidatorRecord))
+
+
+@given(st.integers(1, 5), st.lists(BLOCKS, min_size=1, max_size=6), st.integers(0, 6), st.data())
+def test_the_blocks_of_a_validator_are_the_stores_and_its_own(
+    first: int, stored: list[BlockRecord], differs_at: int, data: st.DataObject
+) -> None:
+    store = MemoryBlocks(stored)
+    blocks = ServedBlocks(store, min(first, len(stored)))
+    for height in range(blocks.first_height, len(stored) + 1):
+        own = BlockRecord(b"own", b"", b"") if height == differs_at else store.at(height)
+        blocks.append(own)
+    left = written_and_read(LeftBlocks.of(blocks, blocks.first_height))
+    assert inside(left.again(store)) == inside(blocks)
+    shorter = MemoryBlocks(stored[: data.draw(st.integers(0, len(stored)))])
+    known = left.again(shorter)
+    assert list(known) == list(blocks)[: len(known)], "the store may have lost its last ones"
+    assert list(LeftBlocks.of(list(blocks), blocks.first_height).again(MemoryBlocks())) == list(blocks)
+
+
+# --- watches ----------------------------------------------------------------------------------------------------------
+
+
+def final(height: int) -> FinalSeen:
+    block = BlockFinal(Height(height), height, Hash(b"\xff" * 32), Hash(b""), 1, 2, 0, 0, 0, 2**90, 0, 0, reorg_depth=1)
+    return FinalSeen(100.0 * height, block)
+
+
+def watched() -> tuple[RunRecord, ChainWatch]:
+    """A watch that saw everything that there is to see."""
+    record = make_record(scenario=Scenario.model_validate(LATE), backend="live")
+    record.validators.clear()
+    record.faults = [FaultRecord("kill", "validator-1", 3)]
+    watch = ChainWatch(record, 50.0)
+    for number in range(2 * MAX_LOOKS + 3):
+        view = ValidatorView(0, LoopState(messages_sent=number), [], disk_bytes=number, use=Use(1, 2.5, 3))
+        watch.take_use(1_000.0 * number, view)
+    watch.take(1, [FirstSeen(1, 70.0), ViewSeen(80.0, 4), *map(final, range(1, 40))])
+    record.faults[0].begun_ms = 600.0
+    watch.trace.windows.look(700.0, 39)
+    watch.trace.windows.keep(TracedMessage(0, 1, 650.0, 655.0, MessageKind.NOTARIZE, 4, 99))
+    head = b"\x91\x91\x01\xc4\x05\x93\x01\x01\x07"
+    stamps = [Stamp(700.0 + at_ms, at_ms % 2 == 0, None, head, 40, 7) for at_ms in range(9)]
+    watch.trace.take(0, stamps)
+    watch.trace.take(1, [stamp._replace(peer=0) for stamp in stamps])
+    for host in (0, None):
+        watch.take_lag(host, LagSpan(60.0, 90.0, 15.0))
+    watch.sample(900.0, [3, None], [4, None], ["up", "down"])
+    return record, watch
+
+
+def again(record: RunRecord, watch: ChainWatch) -> tuple[RunRecord, ChainWatch]:
+    """The same of another driver."""
+    other = make_record(scenario=Scenario.model_validate(LATE), backend="live")
+    found = ChainWatch(other, 50.0)
+    other.finalizations, other.proposals, other.faults = record.finalizations, record.proposals, record.faults
+    left = written_and_read(LeftRecord.of(record)), written_and_read(watch.state)
+    left[0].enter(other)
+    found.take_over(left[1])
+    return other, found
+
+
+OF_THE_PROCESS = ("lag", "busyness", "sightings", "genesis", "scheme", "store", "finalizations", "kept_ledger")
+
+
+def test_a_watch_goes_on() -> None:
+    one = watched()
+    other = again(*one)
+    assert inside(other, OF_THE_PROCESS) == inside(one, OF_THE_PROCESS)
+    for record, watch in (one, other):
+        watch.take(2, [ViewSeen(5_000.0, 9), *map(final, range(30, 60))])
+        record.faults[0].ended_ms = 5_100.0
+        watch.trace.windows.look(5_200.0, 59)
+        watch.take_use(10_000_000.0, ValidatorView(0, LoopState(), [], use=Use(4, 5.0, 6)))
+        watch.take_lag(0, LagSpan(6_000.0, 6_100.0, 50.0))
+        watch.sample(5_300.0, [9], [9], ["up"])
+        watch.trace.close(6_000.0)
+    assert inside(other, OF_THE_PROCESS) == inside(one, OF_THE_PROCESS)
+    (last,) = {watch.sample(0.0, []) for _, watch in (one, other)}
+    assert last.fires == 2 * 59 and last.basefee_cycle == 2**90
+
+
+def test_few_heights_are_remembered_by_the_next_driver_too() -> None:
+    record = make_record(backend="live")
+    watch = ChainWatch(record, 0.0)
+    watch.take(0, map(final, range(1, 3 * HEIGHTS_REMEMBERED)))
+    found = ChainWatch(make_record(backend="live"), 0.0)
+    found.take_over(written_and_read(watch.state))
+    assert found._heights == watch._heights and len(found._heights) <= 2 * HEIGHTS_REMEMBERED
+    assert written_and_read(ChainWatch(make_record(backend="live"), 0.0).state).trace.windows.open_until_ms is None
+
+
+@pytest.mark.parametrize(
+    ("part", "attribute"),
+    [
+        (ChainWatch, "_heights"),
+        (ChainWatch, "_transactions"),
+        (ChainWatch, "_newest"),
+        (LiveTrace, "_received"),
+        (LiveTrace, "_count"),
+        (Windows, "_begun"),
+        (Windows, "open_until_ms"),
+        (ResourceLog, "_last_ms"),
+        (ResourceLog, "_looks"),
+    ],
+)
+def test_a_watch_that_forgets_something_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, part: type[Any], attribute: str
+) -> None:
+    forget(monkeypatch, part, attribute)
+    one = watched()
+    assert inside(again(*one), OF_THE_PROCESS) != inside(one, OF_THE_PROCESS)
+
+
+def forget(monkeypatch: pytest.MonkeyPatch, part: type[Any], attribute: str) -> None:
+    """A part does not take an attribute over."""
+    take_over = part.take_over
+
+    def takes_over(self: Any, *arguments: Any) -> None:
+        before = getattr(self, attribute)
+        take_over(self, *arguments)
+        setattr(self, attribute, before)
+
+    monkeypatch.setattr(part, "take_over", takes_over)
+
+
+def test_who_joins_late_has_one_record_with_the_next_driver() -> None:
+    record = make_record(scenario=Scenario.model_validate(LATE), backend="live")
+    joins = JoinWatch(record, print)
+    record.joins[0].begin(5.0, 6)
+    record.joins[0].chunks = {2: 3}
+    other = make_record(scenario=Scenario.model_validate(LATE), backend="live")
+    found = JoinWatch(other, print)
+    written_and_read(LeftRecord.of(record)).enter(other)
+    found.take_over()
+    assert inside(found._joins) == inside(joins._joins)
+    assert found._joins[3] is other.joins[0]
+
+
+@pytest.mark.parametrize(("stop", "waits"), [({"height": 9}, False), ({"duration_s": 5}, False), ({"height": 9}, True)])
+def test_the_end_of_a_run_is_the_same_but_for_the_time_without_a_driver(stop: dict[str, Any], waits: bool) -> None:
+    scenario = Scenario.model_validate({"name": "end", "stop": stop})
+    event: Any = SimpleNamespace(is_set=lambda: False) if waits else None
+    end, other = (RunEnd(scenario, event, False, lambda: 0.0) for _ in range(2))
+    end.begin()
+    if waits:
+        end.set(7)
+    other.take_over(written_and_read(end.state), 0.0)
+    assert inside(other) == inside(end)
+    other.take_over(written_and_read(end.state), 1_500.0)
+    assert other._deadline_ms == end._deadline_ms + 1_500.0 or end._deadline_ms == math.inf
+
+
+# --- hosts ------------------------------------------------------------------------------------------------------------
+
+
+def busy_host() -> Host:
+    """One that went through everything."""
+    host = Host(2, Place("node-a", "127.0.0.1", True), [2, 6], {6: 40})
+    host.actor, host.moves, host.release, host.phase = object(), 3, Release("2", "/code", "mutant"), Phase.STOPPING
+    host.why_lost, host.is_held_down = "it burned", True
+    host.pending_disk_operations = [("arrive", (2, 3, 1)), ("wipe", (2,)), ("flip", (6, Rot("state.log", 4, 5)))]
+    first, second = Process(7, 11, "here"), Process(8, 22, "there")
+    host.processes.current, host.processes.actors = first, 4
+    host.processes.end()
+    host.processes.current, host.processes.successor = second, Process(9, 33)
+    host.processes.version, host.processes.code, host.processes.deaths = "2", "/code", 1
+    state = LoopState(9, True, 12, 3, False, 4, 10, 1_000, 6, {1: 5}, 2, 1.5)
+    for process in (first, second):
+        counts = LinkCounts(1, 2, 3, 4, 5, 6, 7, 8)
+        sizes = {"blocks.log": 99}
+        views = [
+            ValidatorView(index, state, [], [], 5, None, DelayCounts(1, 2, 3), {4: counts}, sizes) for index in (2, 6)
+        ]
+        view = HostView(process.pid, views, process.started, process.namespace, lags=[LagSpan(1.0, 2.0, 0.5)])
+        host.reports.started([ValidatorAddress(2, "validator-2", PeerAddress("127.0.0.1", 5), "http://x:6")])
+        host.reports.take(process, view)
+        host.reports.take_states(view)
+        if process is first:
+            host.reports.end()
+    return host
+
+
+ASKED_ANEW = ("actor", "question", "is_paused", "answered_s")
+
+
+def test_a_host_is_the_same_with_another_driver() -> None:
+    host = busy_host()
+    found = Host.of(written_and_read(host.left))
+    assert inside(found, ASKED_ANEW) == inside(host, ASKED_ANEW)
+    assert (found.is_placed, found.question, found.is_paused) == (True, None, False)
+    assert found.reports.totals == host.reports.totals and found.reports.delays(2, "slow_disk") == 2
+    host.lose_place()
+    assert not Host.of(written_and_read(host.left)).is_placed
+
+
+@pytest.mark.parametrize(
+    ("part", "attribute"),
+    [
+        (ProcessHistory, "last"),
+        (ProcessHistory, "actors"),
+        (ProcessHistory, "_is_death_noted"),
+        (HostReports, "_totals_before"),
+        (HostReports, "_lags"),
+        (HostReports, "_link_counts"),
+        (HostReports, "old_file_sizes"),
+    ],
+)
+def test_a_host_that_forgets_something_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, part: type[Any], attribute: str
+) -> None:
+    forget(monkeypatch, part, attribute)
+    host = busy_host()
+    assert inside(Host.of(written_and_read(host.left)), ASKED_ANEW) != inside(host, ASKED_ANEW)
+
+
+@pytest.mark.parametrize("phase", Phase)
+def test_every_phase_of_a_host_has_a_word(phase: Phase) -> None:
+    host = busy_host()
+    host.phase = phase
+    assert Host.of(written_and_read(host.left)).phase is phase
+
+
+# --- all of it --------------------------------------------------------------------------------------------------------
+
+MADE_AGAIN = (*ASKED_ANEW, *OF_THE_PROCESS, "_hosts", "_record", "_run")
+
+
+def taken_over(folder: Path) -> _LiveRun:
+    """What another driver has of a run, before it asks anybody."""
+    left = checkpoint.read(folder)
+    run = _LiveRun(left.scenario, left.seed, left.commit, folder, Interrupts(), None, ON_THE_LOOPBACK, lease_s=5.0)
+    run._read(left, None)
+    return run
+
+
+def busy_run(folder: Path) -> FollowedRun:
+    run = FollowedRun(folder)
+    for block in make_chain(3).blocks:
+        run.record.store.append(block)
+    for found in run._audit.known.values():
+        found.blocks = ServedBlocks.all_of(run.record.store)
+        found.status = {"height": 3, "supply": 2**100}
+    contradict(run)
+    run._audit.go_round()
+    run._watch.take(1, [ViewSeen(run._clock.began_epoch_ms + 9.0, 2)])
+    run._watch.sample(5.0, [3, None, 3, 3])
+    run._watch.take_lag(None, LagSpan(run._clock.began_epoch_ms, run._clock.began_epoch_ms + 9, 5.0))
+    run.record.problems.append("something")
+    run.record.metrics["startup_seconds"] = 1.5
+    run.record.load = LoadRecord(requests=5, sends=sends(), timeline=timeline())
+    hosts = run._testnet.hosts
+    assert hosts is not None
+    hosts.all[1] = busy_host()
+    hosts.all[1].number = 1
+    hosts._compiled.add((Place("node", "127.0.0.1"), "/code"))
+    hosts.nodes._lost.add("node-z")
+    return run
+
+
+def test_a_run_is_the_same_with_another_driver(tmp_path: Path) -> None:
+    run = busy_run(tmp_path)
+    run._write_checkpoint(FOLLOWING)
+    run.is_killed()
+    other = taken_over(tmp_path)
+    for name in ("_watch", "_joins", "_stage", "_scenario"):
+        assert inside(getattr(other, name), MADE_AGAIN) == inside(getattr(run, name), MADE_AGAIN), name
+    assert inside(other.record, MADE_AGAIN) == inside(run.record, MADE_AGAIN)
+    assert list(other.record.finalizations) == list(run.record.finalizations)
+    assert inside(other._audit.known, MADE_AGAIN) == inside(run._audit.known, MADE_AGAIN)
+    assert other._audit.safety.log.violations == run._audit.safety.log.violations != []
+    assert other._clock.began_epoch_ms == run._clock.began_epoch_ms
+    assert other.record.faults is other._stage.engine.records  # type: ignore[union-attr]
+    other._audit.close()
+
+
+def test_the_hosts_of_a_run_are_the_same_with_another_driver(tmp_path: Path) -> None:
+    run = busy_run(tmp_path)
+    hosts = run._testnet.hosts
+    assert hosts is not None and run._stage is not None
+    hosts.all[0].actor = SimpleNamespace(stop=SimpleNamespace(remote=lambda: "to come"))
+    hosts.replace(hosts.all[0], Release("3"))
+    left = written_and_read(state_of(hosts))
+    assert left.calls == [TakePlace(0)]
+    found = {host.actor_name: "its actor" for host in hosts.all}
+    session: Any = SimpleNamespace(ray=None, kept=None, nodes=list, find_host=found.get, forget=None)
+    other = run._make_hosts(session)
+    other.create(run._scenario, 1, tmp_path, "127.0.0.1", left)
+    assert other._compiled == hosts._compiled and other.nodes.lost == {"node-z"}
+    assert [host.left.reports for host in other.all] == [host.left.reports for host in hosts.all]
+    run.is_killed()
+
+
+def test_a_load_that_runs_is_known_by_its_process_and_its_start(tmp_path: Path) -> None:
+    run, process = FollowedRun(tmp_path), Process(4_711, 99, "here")
+    load: Any = SimpleNamespace(process=process, before=Statistics(requests=3), began_epoch_ms=5, was_told_to_stop=True)
+    run._testnet.load = load
+    run._write_checkpoint(ENDING)
+    run.is_killed()
+    left = checkpoint.read(tmp_path)
+    assert left.phase == ENDING
+    assert (left.testnet.load.process, left.testnet.load.before) == (process, Statistics(requests=3))
+    assert (left.testnet.load.began_epoch_ms, left.testnet.load.is_over) == (5, True)
+    assert left.testnet.ray == run._testnet._session.kept  # type: ignore[union-attr]
+
+
+def test_a_new_run_is_the_same() -> None:
+    written_and_read(left_run())

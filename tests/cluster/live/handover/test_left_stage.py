@@ -1,0 +1,315 @@
+"""Faults that another driver goes on with: whatever they know, and whenever it comes, nothing is forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from copy import copy
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.disks import PLANNED_FAILURE
+from cluster.faults import engine
+from cluster.faults.calls import (
+    Begin,
+    End,
+    EndThoseBack,
+    FaultCall,
+    InForce,
+    NoteEnd,
+    Restart,
+    StartValidator,
+    UpgradeNext,
+    UpgradeStart,
+    nothing,
+    what_of,
+)
+from cluster.faults.downtime import Downtime
+from cluster.faults.link_faults import Seen
+from cluster.faults.targets import Targets
+from cluster.faults.upgrade import RollingUpgrade
+from cluster.live.driver.hosts import Hosts as RealHosts
+from cluster.live.driver.stage import Agenda, LiveStage, Pauses, call_to_come, note_lost_node, state_of
+from cluster.live.driver.supervised_host import Host, Phase
+from cluster.live.handover import calls
+from cluster.live.handover.calls import LiveCall, Prepared, TakePlace, Together
+from cluster.live.handover.left_stage import LeftCall, LeftStage
+from cluster.live.host.validator_loop import LoopState
+from cluster.live.injection import LastWords
+from cluster.live.kubernetes.calls import AwaitKill, AwaitLinks, AwaitStress, Evict, Uncordon
+from cluster.live.kubernetes.leftovers import Leftovers
+from cluster.live.kubernetes.means import Means
+from cluster.live.kubernetes.stress import ProcessorStress
+from cluster.live.processes.processes import Process
+from cluster.scenario import Scenario
+from consensus.messages import VoteKind
+from tests.cluster.live.handover.parts import inside, written_and_read
+from tests.cluster.live.handover.test_handover import Hosts
+from tests.cluster.live.handover.test_handover import Run as Faulty
+
+FAULTS = [
+    {"kind": "degrade", "loss": 0.2, "at_height": 2, "until_height": 8},
+    {"kind": "partition", "groups": [["validator-3"]], "at_height": 3, "for_ms": 700},
+    {"kind": "kill", "target": "random", "at_height": 3, "down_ms": 900},
+    {"kind": "slow_disk", "target": "validator-2", "sync_ms": 50, "at_ms": 250, "for_ms": 500},
+    {"kind": "clock_skew", "target": "f", "clock_speed": 1.5, "at_height": 4, "for_ms": 2_000},
+    {"kind": "slow_execution", "target": "validator-2", "job_ms": 5, "at_height": 4, "for_ms": 300},
+    {"kind": "pause", "target": "validator-0", "at_height": 5, "for_ms": 400},
+    {"kind": "disk_full", "target": "validator-1", "at_height": 5, "down_ms": 300},
+    {"kind": "failed_sync", "target": "validator-3", "at_height": 6, "down_ms": 300},
+    {"kind": "bit_rot", "target": "validator-2", "at_height": 6, "down_ms": 500},
+    {"kind": "wipe", "target": "validator-3", "at_height": 7, "down_ms": 500},
+    {"kind": "upgrade", "version": "2", "at_height": 7, "down_ms": 200, "heights_between": 1},
+    {"kind": "kill", "target": "validator-0", "at_height": 8, "after_votes": "notarize", "down_ms": 100},
+    {"kind": "leader_delay", "delay_ms": 30, "at_height": 9, "for_ms": 100},
+    {"kind": "cut", "from": ["validator-0"], "to": ["validator-1"], "at_ms": 60_000, "for_ms": 100},
+]
+OUTSIDE = ("_hosts",)
+"""Found again."""
+
+
+class ForgottenError(Exception):
+    """A stage that was built again is not the same."""
+
+
+class SlowHosts(Hosts):
+    """Orders are complete when somebody says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.orders: list[Any] = []
+        self.addresses = [SimpleNamespace(index=index, url="") for index in range(4)]
+        self.nodes: Any = SimpleNamespace(hosts_on=lambda place: [])
+        for host in self.all:
+            host.reports.old_file_sizes = {host.number: {"blocks.log": 4_096}}
+
+    def inject(self, injection: Any, then: Any) -> None:
+        self.injections.append(injection)
+        self.orders.append(then)
+
+    def pause(self, host: Host) -> bool:
+        return host.phase is Phase.UP
+
+    def prepare(self, hosts: Any, release: Any, then: Any, on_failure: Any) -> None:
+        self.orders.append(then)
+
+    def replace(self, host: Host, release: Any) -> None:
+        host.release, host.is_held_down = release, True
+        host.went_down()
+
+    def answer(self) -> None:
+        orders, self.orders = self.orders, []
+        for then in orders:
+            then()
+
+    def revive(self) -> None:
+        """The next processes of hosts that may start are up."""
+        for host in self.all:
+            if host.phase is Phase.DOWN and not host.is_held_down:
+                host.processes.note_death()
+                host.pending_disk_operations.clear()
+                host.processes.current, host.phase = Process(7, 100 + host.processes.deaths), Phase.UP
+                host.reports.states = {host.number: LoopState(ready=True, height=9)}
+
+
+class Run(Faulty):
+    """A run with every kind of fault; ``goes_on`` with another stage after each step, or never."""
+
+    def __init__(self, goes_on: bool) -> None:
+        super().__init__()
+        self.hosts, self._goes_on = SlowHosts(), goes_on
+        self.stage = self.begin()
+
+    def begin(self, left: LeftStage | None = None) -> LiveStage:
+        scenario = Scenario.model_validate({"name": "handover", "validators": 4, "faults": FAULTS})
+        height = partial(getattr, self, "height")
+        stage = LiveStage(scenario, 1, self.hosts, self.clock.now_ms, height, self.tell, self.keep, left=left)
+        stage.means._token = "abc"
+        return stage
+
+    def keep(self, index: int, url: str) -> None:
+        self.lines.append(f"keep {index}")
+
+    def hand_over(self) -> None:
+        """Nothing that the stage knows is different afterwards, and records are no copies of each other."""
+        before, left = inside(self.stage, OUTSIDE), written_and_read(state_of(self.stage))
+        waiting = Together([what for then in self.hosts.orders if (what := what_of(then)) is not None])
+        again = self.begin(left)
+        self.hosts.orders = [call_to_come(again, what) for what in written_and_read(waiting).calls]
+        if inside(again, OUTSIDE) != before:
+            raise ForgottenError
+        assert state_of(again) == left
+        for active in again.engine._active:
+            assert any(active.record is record for record in again.engine.records)
+        self.stage = again
+
+    def step(self, number: int) -> None:
+        """One look of the driver, and what happens by itself meanwhile."""
+        self.height = 1 + number // 2
+        self.clock.stop(100.0 * number)
+        self.stage.perform()
+        if number % 3 == 0:
+            self.hosts.answer()
+        if number % 4 == 0:
+            self.hosts.revive()
+            self.stage.engine.on_up()
+        if number == 12:
+            self.stage.on_lost(self.hosts.all[1], LastWords(7, 1, f"{PLANNED_FAILURE}: no space"))
+            self.hosts.all[1].went_down()
+        if number == 17:
+            for sender in range(3):
+                self.stage.engine.on_vote(sender, 9, VoteKind.NOTARIZE)
+        if number == 20:
+            note_lost_node(self.stage, [self.hosts.all[2]], "n2", "its machine burned")
+        if self._goes_on:
+            self.hand_over()
+
+
+def test_a_run_that_is_taken_over_after_each_step_is_the_same_as_one_that_is_not() -> None:
+    one, other = Run(goes_on=False), Run(goes_on=True)
+    seen = set[str]()
+    for number in range(1, 60):
+        one.step(number)
+        other.step(number)
+        assert inside(one.stage, OUTSIDE) == inside(other.stage, OUTSIDE), f"step {number}"
+        seen |= {type(each.what).__name__ for each in state_of(other.stage).agenda.due}
+    assert one.lines == other.lines
+    assert inside(one.hosts.injections) == inside(other.hosts.injections)
+    assert all(record.begun_ms is not None for record in one.stage.engine.records[:-2]), "every kind of fault was there"
+    assert {"Begin", "End", "Restart", "EndThoseBack", "UpgradeNext", "UpgradeStart", "NoneType"} - seen == {"NoneType"}
+    (unplanned,) = [record for record in other.stage.engine.records if not record.is_planned]
+    assert "its machine burned" in unplanned.evidence or unplanned.ended_ms is None
+
+
+def go(run: Run) -> None:
+    for number in range(1, 60):
+        run.step(number)
+
+
+@pytest.mark.parametrize(
+    ("part", "attribute", "forgotten"),
+    [
+        (Downtime, "_lost", set()),
+        (Downtime, "_failures", {}),
+        (Downtime, "is_back", False),
+        (RollingUpgrade, "_left", []),
+        (engine, "_listening", []),
+        (Targets, "_held_down", Counter()),
+        (Agenda, "_began_ms", -1.0),
+        (Pauses, "_seen", {}),
+        (Means, "_count", -1),
+        (ProcessorStress, "_names", {9: "none"}),
+        (Leftovers, "_objects", {"none": ""}),
+    ],
+)
+def test_a_part_that_forgets_something_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, part: Any, attribute: str, forgotten: object
+) -> None:
+    """The faults that the test above would find: each is planted here."""
+    take_over = part.take_over
+
+    def takes_over(self: Any, *arguments: Any) -> None:
+        take_over(self, *arguments)
+        setattr(self, attribute, copy(forgotten))
+
+    run = Run(goes_on=True)
+    monkeypatch.setattr(part, "take_over", takes_over)
+    with pytest.raises(ForgottenError):
+        go(run)
+
+
+def test_a_fault_that_is_added_later_and_one_that_is_withdrawn_are_known_to_the_next_driver() -> None:
+    run = Run(goes_on=False)
+    for number in range(1, 5):
+        run.step(number)
+    added = {"kind": "kill", "target": "validator-1", "at_height": 30, "down_ms": 5}
+    run.stage.engine.adopt(Scenario.model_validate({"name": "x", "validators": 4, "faults": [added, *FAULTS[:-1]]}))
+    run.hand_over()
+    assert [planned.is_withdrawn for planned in run.stage.engine._ever_planned] == [False] * 14 + [True, False]
+    assert run.stage.engine.records[0].at_height == 30
+
+
+def test_what_waits_for_what_it_does_not_have_is_refused() -> None:
+    left = state_of(Run(goes_on=False).stage)
+    for change in ({"waiting": [15]}, {"current": [-1]}):
+        with pytest.raises(ValueError, match="is not one of 15"):
+            msgspec.structs.replace(left.engine, **change)
+
+
+# --- calls to come ----------------------------------------------------------------------------------------------------
+
+NUMBERS = st.integers(0, 99)
+TEXTS = st.text(max_size=9)
+POD = st.tuples(TEXTS, TEXTS, TEXTS)
+FAULT_CALLS: st.SearchStrategy[Any] = st.one_of(
+    *(st.builds(kind, NUMBERS) for kind in (Begin, End, InForce, NoteEnd, StartValidator, UpgradeNext)),
+    *(st.builds(kind, NUMBERS, st.lists(NUMBERS)) for kind in (Restart, UpgradeStart)),
+    st.just(EndThoseBack()),
+    *(
+        st.builds(kind, st.lists(NUMBERS), st.lists(TEXTS), NUMBERS, st.none() | st.builds(InForce, NUMBERS))
+        for kind in (AwaitLinks, AwaitStress)
+    ),
+    st.builds(TakePlace, NUMBERS),
+    st.builds(Uncordon, TEXTS),
+    st.builds(Evict, NUMBERS, POD, NUMBERS),
+    st.builds(AwaitKill, NUMBERS, POD, TEXTS, NUMBERS),
+)
+LIVE_CALLS: st.SearchStrategy[Any] = st.recursive(
+    FAULT_CALLS,
+    lambda inner: st.one_of(
+        st.builds(Prepared, inner),
+        st.builds(Together, st.lists(inner)),
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.lists(LIVE_CALLS))
+def test_a_call_to_come_is_the_same_after_it_was_written(made: list[LiveCall]) -> None:
+    written_and_read(Together(made))
+    for each in made:
+        written_and_read(LeftCall(1.5, 2, each))
+
+
+def test_every_kind_of_call_is_among_them() -> None:
+    kinds = {each.__name__ for each in LiveCall.__args__}
+    assert {each.__name__ for each in FaultCall.__args__} < kinds
+    types = [each for each in vars(calls).values() if isinstance(each, type)]
+    defined = {each.__name__ for each in types if issubclass(each, msgspec.Struct)}
+    assert defined <= kinds | {each.__name__ for each in FaultCall.__args__}
+
+
+def test_a_function_cannot_be_written_down() -> None:
+    assert what_of(nothing) is None
+    with pytest.raises(TypeError, match="a call to come that cannot be written down"):
+        what_of(lambda: None)
+
+
+def test_a_host_gets_its_other_code_from_another_driver() -> None:
+    hosts: Any = Hosts()
+    taken = list[int]()
+    hosts.take_place = lambda what: taken.append(what.host)
+    run = Faulty()
+    run.hosts = hosts
+    stage = run.begin()
+    call_to_come(stage, written_and_read(Together([TakePlace(2), Prepared(End(0))])))()
+    assert taken == [2]
+    (due,) = [each for each in state_of(stage).agenda.due if each.what == End(0)]
+    assert due.at_ms == 0.0
+    assert RealHosts.take_place.__name__ == "take_place"
+
+
+def test_what_chaos_mesh_was_asked_for_is_known_to_the_next_driver() -> None:
+    run = Run(goes_on=False)
+    means = run.stage.means
+    means._count, means._links, means._seen = 3, {0: ["a", "b"]}, {1: Seen(True, "in force")}
+    means._otherwise, means._words = {2: "no Chaos Mesh"}, {1: "pod deleted"}
+    means.stress._names, means.stress._seen = {1: "c"}, {1: Seen(False, "")}
+    means.leftovers._objects, means.leftovers._cordoned["n1"] = {"a": "networkchaos"}, 2
+    run.hand_over()
+    assert run.stage.means.stress.seen([1], Seen(True, "9 slow jobs")).evidence.startswith("9 slow jobs by the")
