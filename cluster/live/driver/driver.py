@@ -39,9 +39,9 @@ from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
 from cluster.live.handover.absence import absence_of
 from cluster.live.handover.calls import Together
-from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock, RunPhase
+from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock
 from cluster.live.handover.left_record import LeftEnd, LeftRecord
-from cluster.live.handover.left_run import VERSION, LeftRun
+from cluster.live.handover.left_run import VERSION, LeftRun, RunPhase
 from cluster.live.handover.left_stage import LeftStage
 from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.told import TOLD_FILE, Told

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from enum import Enum
 from functools import reduce
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cluster.faults.link_faults import LinkCounts
 from cluster.live.driver.ray_session import Place
-from cluster.live.handover.left_hosts import LeftCounts, LeftHost, LeftProcesses, LeftReports
+from cluster.live.handover.left_hosts import DiskOperation, LeftCounts, LeftHost, LeftProcesses, LeftReports
 from cluster.live.host.host import HostView, ValidatorAddress
 from cluster.live.host.lag import LagSpan
 from cluster.live.host.validator_loop import LoopState
@@ -19,8 +19,6 @@ from cluster.live.injection import DelayCounts
 from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import Release
 
-DiskOperation = Literal["wipe", "flip", "arrive"]
-"""A method of a host."""
 ARRIVE: Final = "arrive"
 """The method of a host that tells it whence a validator comes."""
 STALE_S: Final = 3.0

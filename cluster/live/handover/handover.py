@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from cluster.live.handover import checkpoint, told
-from cluster.live.handover.left_run import LeftClock, LeftRun
+from cluster.live.handover.left_run import LeftClock, LeftRun, RunPhase
 from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.told import TOLD_FILE, Told
 from cluster.live.processes.steady_clock import CLOCK
@@ -21,7 +21,6 @@ EVERY_S: Final = 2.0
 SHARE: Final = 50
 """A checkpoint is followed by a pause of so many times its length at least: the driver has other things to do."""
 
-RunPhase = Literal["following", "ending", "collected"]
 FOLLOWING: Final = "following"
 ENDING: Final = "ending"
 """The load was stopped for good, and the validators come to rest."""

@@ -21,6 +21,10 @@ LeftPlace = tuple[str, str, bool]
 (:class:`~cluster.live.driver.ray_session.Place`)."""
 
 
+DiskOperation = Literal["wipe", "flip", "arrive"]
+"""A method of a host."""
+
+
 class LeftCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The effects of faults on a validator, as one of its host's processes counted them."""
 
@@ -70,7 +74,7 @@ class LeftHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase: Literal["down", "starting", "up", "stopping", "doubted", "dead"]
     why_lost: str | None
     is_held_down: bool
-    pending_disk_operations: list[tuple[Literal["wipe", "flip", "arrive"], list[int | Rot]]]
+    pending_disk_operations: list[tuple[DiskOperation, list[int | Rot]]]
     processes: LeftProcesses
     reports: LeftReports
 

@@ -23,6 +23,9 @@ VERSION: Final[Literal[3]] = 3
 
 class KeptRay(NamedTuple):
     """A Ray that outlives its driver, as another driver finds it."""
+RunPhase = Literal["following", "ending", "collected"]
+"""Of :mod:`cluster.live.handover.handover`."""
+
 
     address: str
     namespace: str
@@ -78,8 +81,7 @@ class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: Literal[3]
     """:data:`VERSION`."""
     commit: str
-    phase: Literal["following", "ending", "collected"]
-    """Of :mod:`cluster.live.handover.handover`."""
+    phase: RunPhase
     clock: LeftClock
     scenario: Scenario
     """With the faults that were added."""
