@@ -77,8 +77,11 @@ def decode(body: bytes) -> LeftRun:
         ) from None
 
 
-def write(folder: Path, left: LeftRun) -> None:
-    """Replace the checkpoint of a run; the last one stays as the one before. Raises :class:`OSError`."""
+def write(folder: Path, left: LeftRun) -> int:
+    """Replace the checkpoint of a run; the last one stays as the one before. Returns how many bytes it has.
+
+    Raises :class:`OSError`.
+    """
     body = encode(left)
     target, temporary = folder / CHECKPOINT_FILE, folder / f".{CHECKPOINT_FILE}.{os.getpid()}"
     try:
@@ -94,6 +97,7 @@ def write(folder: Path, left: LeftRun) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(folder)
+    return len(body)
 
 
 def read(folder: Path) -> LeftRun:

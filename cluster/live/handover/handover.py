@@ -20,6 +20,8 @@ from cluster.record.folder import WATCHDOG_FILE
 EVERY_S: Final = 2.0
 SHARE: Final = 50
 """A checkpoint is followed by a pause of so many times its length at least: the driver has other things to do."""
+MAX_BYTES_PER_S: Final = 400_000
+"""The same for its size: a long run's has megabytes, and the validators need the disk, too."""
 
 FOLLOWING: Final = "following"
 ENDING: Final = "ending"
@@ -68,6 +70,8 @@ class Handover:
         """The last checkpoint could not be written."""
         self.sightings: Sightings | None = None
         self.told: Told | None = None
+        self._size = 0
+        """Of the last checkpoint that was written, in bytes."""
         self._due_s = 0.0
         """Monotonic."""
         self._mark: Hashable = None
@@ -89,7 +93,7 @@ class Handover:
             begun_s = time.monotonic()
             write()
             now_s = time.monotonic()
-            self._due_s = now_s + max(EVERY_S, SHARE * (now_s - begun_s))
+            self._due_s = now_s + max(EVERY_S, SHARE * (now_s - begun_s), self._size / MAX_BYTES_PER_S)
 
     def keep(self) -> None:
         """From now on what was seen outlives this process, unless the disk is full: that ends no run."""
@@ -119,7 +123,7 @@ class Handover:
             self.sightings.sync()
         if self.told is not None:
             self.told.flush()
-        checkpoint.write(self._folder, left)
+        self._size = checkpoint.write(self._folder, left)
 
     def close(self) -> None:
         for file in (self.sightings, self.told):

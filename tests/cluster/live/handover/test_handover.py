@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
 from cluster.live.handover.absence import absence_of
 from cluster.live.handover.append_file import AppendFile
-from cluster.live.handover.handover import Handover, RunClock
+from cluster.live.handover.handover import MAX_BYTES_PER_S, Handover, RunClock
 from cluster.live.handover.left_stage import LeftStage
 from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.host.validator_loop import LoopState
@@ -153,6 +154,29 @@ def test_a_checkpoint_is_written_at_once_when_a_fault_begins(tmp_path: Path) -> 
     handover.look("b", lambda: written.append(3))
     handover.close()
     assert written == [1, 3]
+
+
+def test_a_large_checkpoint_is_followed_by_a_longer_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a long run's do not take the disk from its validators."""
+    handover, store = Handover(tmp_path, print), FileBlocks(tmp_path / "blocks.part")
+    now_s, written = 0.0, list[float]()
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    left = left_run()
+    left.record.problems.append("x" * 7 * MAX_BYTES_PER_S)
+
+    def write() -> None:
+        written.append(now_s)
+        handover.write(left, store)
+
+    for second in range(10):
+        now_s = float(second)
+        handover.look("a", write)
+        if not second:
+            left.record.problems.clear()  # the next one is small
+    assert written == [0.0, 8.0]
+    now_s = 10.0
+    handover.look("a", write)
+    assert written == [0.0, 8.0, 10.0]
 
 
 def test_a_checkpoint_that_cannot_be_written_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
