@@ -17,56 +17,56 @@ from cluster.faults.stage import Then
 T = TypeVar("T")
 
 
-class Begin(msgspec.Struct, frozen=True, tag=True):
+class Begin(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A planned fault begins."""
 
     planned: int
     """Its number among all that were ever planned."""
 
 
-class End(msgspec.Struct, frozen=True, tag=True):
+class End(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A fault ends."""
 
     key: int
     """Its number among all that began; so in what follows."""
 
 
-class InForce(msgspec.Struct, frozen=True, tag=True):
+class InForce(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A fault is in force everywhere."""
 
     key: int
 
 
-class NoteEnd(msgspec.Struct, frozen=True, tag=True):
+class NoteEnd(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A fault is taken back everywhere."""
 
     key: int
 
 
-class Restart(msgspec.Struct, frozen=True, tag=True):
+class Restart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A fault lets validators run again."""
 
     key: int
     indices: list[int]
 
 
-class StartValidator(msgspec.Struct, frozen=True, tag=True):
+class StartValidator(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A validator gets another disk, and is started."""
 
     index: int
 
 
-class EndThoseBack(msgspec.Struct, frozen=True, tag=True):
+class EndThoseBack(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """The faults end whose validators are up again."""
 
 
-class UpgradeNext(msgspec.Struct, frozen=True, tag=True):
+class UpgradeNext(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """An upgrade goes on with its next host."""
 
     key: int
 
 
-class UpgradeStart(msgspec.Struct, frozen=True, tag=True):
+class UpgradeStart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """An upgrade starts the validators of a host with the new code."""
 
     key: int

@@ -26,6 +26,7 @@ from blake3 import blake3
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from cluster.common.errors import BadInput
+from cluster.common.wording import printable
 from cluster.live.handover.left_run import VERSION, LeftRun
 from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE
 from cluster.scenario.sections.faults import BaseFault, Fault
@@ -66,13 +67,13 @@ def decode(body: bytes) -> LeftRun:
         about = msgspec.json.decode(body, type=_About)
         if about.version != VERSION:
             raise BadInput(
-                f"is of version {about.version}, written by commit {about.commit}; expected version {VERSION}:"
-                " attach with the code that began the run"
+                f"is of version {about.version}, written by commit {printable(about.commit)};"
+                f" expected version {VERSION}: attach with the code that began the run"
             )
         return decode_part(body, LeftRun)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadInput(
-            f"does not fit version {VERSION}: {error}; expected a run as this code writes it:"
+            f"does not fit version {VERSION}: {printable(str(error))}; expected a run as this code writes it:"
             " attach with the code that began the run"
         ) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Annotated
 
 import msgspec
 
@@ -12,6 +13,9 @@ from cluster.live.handover.calls import LiveCall
 from cluster.live.kubernetes.left import LeftMeans
 from cluster.live.processes.processes import Process
 from cluster.scenario.sections.faults import BaseFault
+
+Word = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
+"""Of the state of a source of choices."""
 
 
 class LeftCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,6 +35,11 @@ class LeftAgenda(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The moment from which times of faults count, since the run began."""
     count: int
     due: list[LeftCall]
+
+    def __post_init__(self) -> None:
+        numbers = {each.number for each in self.due}
+        if len(numbers) < len(self.due) or max(numbers, default=0) > self.count:
+            raise ValueError(f"calls to come have numbers of their own, of which none is above {self.count}")
 
 
 class LeftInjection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +69,7 @@ class LeftPauses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LeftStage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All of it (:class:`~cluster.live.driver.stage.LiveStage`)."""
 
-    random: tuple[int, tuple[int, ...], float | None]
+    random: tuple[int, tuple[Word, ...], float | None]
     """The state of the source of choices (:meth:`random.Random.getstate`)."""
     agenda: LeftAgenda
     means: LeftMeans

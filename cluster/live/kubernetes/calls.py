@@ -7,13 +7,13 @@ import msgspec
 from cluster.faults.calls import FaultCall
 
 
-class Uncordon(msgspec.Struct, frozen=True, tag=True):
+class Uncordon(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A node of Kubernetes carries new pods again."""
 
     node: str
 
 
-class Evict(msgspec.Struct, frozen=True, tag=True):
+class Evict(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A pod is to be evicted, which a disruption budget forbade so far."""
 
     host: int
@@ -22,7 +22,7 @@ class Evict(msgspec.Struct, frozen=True, tag=True):
     tries_left: int
 
 
-class AwaitKill(msgspec.Struct, frozen=True, tag=True):
+class AwaitKill(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Chaos Mesh is to kill a pod."""
 
     host: int
@@ -32,7 +32,7 @@ class AwaitKill(msgspec.Struct, frozen=True, tag=True):
     tries_left: int
 
 
-class AwaitLinks(msgspec.Struct, frozen=True, tag=True):
+class AwaitLinks(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Chaos Mesh is to put faults of links in force, by their keys, and to take objects back."""
 
     begun: list[int]
@@ -42,7 +42,7 @@ class AwaitLinks(msgspec.Struct, frozen=True, tag=True):
     """``None`` if nobody waits for it."""
 
 
-class AwaitStress(msgspec.Struct, frozen=True, tag=True):
+class AwaitStress(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """Chaos Mesh is to stress hosts, and to take objects back."""
 
     begun: list[int]

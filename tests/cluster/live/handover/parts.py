@@ -18,7 +18,9 @@ from cluster.faults.calls import Call
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.chain_watch import ChainWatch
 from cluster.live.driver.driver import RunEnd
+from cluster.live.driver.ray_session import Place
 from cluster.live.driver.stage import LiveStage, state_of
+from cluster.live.driver.supervised_host import Host
 from cluster.live.handover import checkpoint
 from cluster.live.handover.handover import RunClock
 from cluster.live.handover.left_hosts import LeftHosts
@@ -91,6 +93,6 @@ def left_run() -> LeftRun:
         record=LeftRecord.of(record),
         watch=ChainWatch(record, 0.0).state,
         stage=state_of(stage),
-        hosts=LeftHosts([], [], [], set()),
+        hosts=LeftHosts([Host(each, Place("", ""), [each], {}).left for each in range(4)], [], [], set()),
         audit=LiveAudit(record).state(),
     )

@@ -18,6 +18,12 @@ from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE
 from tests.cluster.live.handover.parts import left_run
 
 ADVICE = "attach with the code that began the run"
+JOIN = {"target": "validator-3", "at_height": 5}
+
+
+def call(number: int, **what: Any) -> dict[str, Any]:
+    """A call to come, as a checkpoint has it."""
+    return {"at_ms": 1.0, "number": number, "what": what or {"type": "EndThoseBack"}}
 
 
 def at_height(height: int) -> LeftRun:
@@ -119,11 +125,18 @@ def test_the_format_of_before_is_refused(tmp_path: Path) -> None:
         (["stage", "engine", "current"], [9], "planned fault 9 is not one of 0 - at `$.stage.engine`"),
         (["stage", "injection", "links"], {"0": {"kind": "flood"}}, "kind: unknown fault 'flood'; known: kill, wipe, "),
         (["stage", "random"], [3, [1], None], "state vector is the wrong size - at `$.stage`"),
+        (["stage", "random"], [3, [-1], None], "Expected `int` >= 0 - at `$.stage.random[1][0]`"),
+        (["stage", "agenda", "due"], [call(5)], "calls to come have numbers of their own, of which none is above 0"),
+        (["seed"], -1, "seed: -1 is not between 0 and 18446744073709551615"),
+        (["clock", "reading"], "this-machine 1x", "could not convert string to float: '1x' - at `$.clock`"),
+        (["mo\nod"], "good", "Object contains unknown field `mo\\nod`"),
+        (["record", "joins"], [JOIN], "record.joins: there are 1; expected 0, one for each validator that joins later"),
+        (["hosts", "all", 0, "number"], 1, "hosts: their numbers are [1, 1, 2, 3]; expected [0, 1, 2, 3]"),
         (["audit", "safety", "rows"], 1.5, "Expected `int`, got `float` - at `$.audit.safety.rows`"),
     ],
 )
 def test_a_field_that_does_not_fit_is_refused_by_its_name(
-    tmp_path: Path, path: list[str], value: object, problem: str
+    tmp_path: Path, path: list[Any], value: object, problem: str
 ) -> None:
     def change(content: Any) -> None:
         for name in path[:-1]:
@@ -134,6 +147,49 @@ def test_a_field_that_does_not_fit_is_refused_by_its_name(
     said = refusal(tmp_path)
     assert said.startswith(f"{tmp_path / CHECKPOINT_FILE}: does not fit version {VERSION}: {problem}"), said
     assert said.endswith(f"; expected a run as this code writes it: {ADVICE}")
+
+
+@pytest.mark.parametrize(
+    ("what", "problem"),
+    [
+        ({"type": "Begin", "planned": 0}, "planned fault 0"),
+        ({"type": "End", "key": -1}, "fault -1"),
+        ({"type": "Restart", "key": 0, "indices": []}, "downtime of fault 0"),
+        ({"type": "StartValidator", "index": 4}, "validator 4"),
+        ({"type": "Prepared", "then": {"type": "UpgradeStart", "key": 2, "group": []}}, "upgrade of fault 2"),
+        ({"type": "Together", "calls": [{"type": "TakePlace", "host": 4}]}, "host 4"),
+        ({"type": "AwaitKill", "host": 9, "pod": ["", "", ""], "name": "", "tries_left": 1}, "host 9"),
+        (
+            {"type": "AwaitLinks", "begun": [], "ended": [], "tries_left": 1, "then": {"type": "NoteEnd", "key": 3}},
+            "fault 3",
+        ),
+    ],
+)
+@pytest.mark.parametrize("place", ["agenda", "hosts"])
+def test_a_call_to_come_for_what_is_not_there_is_refused(
+    tmp_path: Path, what: dict[str, Any], problem: str, place: str
+) -> None:
+    def add(content: Any) -> None:
+        if place == "hosts":
+            content["hosts"]["calls"] = [what]
+        else:
+            content["stage"]["agenda"] |= {"count": 1, "due": [call(1, **what)]}
+
+    changed(tmp_path, add)
+    assert f": a call to come is for {problem}, which is not there; expected" in refusal(tmp_path)
+
+
+def test_an_unknown_field_of_a_call_is_refused(tmp_path: Path) -> None:
+    def add(content: Any) -> None:
+        content["hosts"]["calls"] = [{"type": "TakePlace", "host": 0, "mood": "good"}]
+
+    changed(tmp_path, add)
+    assert "Object contains unknown field `mood` - at `$.hosts.calls[0]`" in refusal(tmp_path)
+
+
+def test_what_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    write_body(tmp_path, b'{"version":3,"commit":"","mood":' + b"[" * 100_000)
+    assert "maximum recursion depth" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize("part", ["seed", "end", "record", "watch", "stage", "hosts", "audit"])
@@ -156,7 +212,7 @@ def test_an_object_of_the_driver_cannot_be_written() -> None:
         pass
 
     with pytest.raises(NotImplementedError, match="a checkpoint has no place for a Host"):
-        checkpoint.encode(replace(left_run(), hosts=Host()))
+        checkpoint.encode(replace(left_run(), end=Host()))
 
 
 def test_nothing_is_left_of_it_with_the_verdict(tmp_path: Path) -> None:
