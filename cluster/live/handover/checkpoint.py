@@ -16,6 +16,7 @@ blocks and sightings are files of their own, to which rows are appended.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -53,7 +54,11 @@ class _About(msgspec.Struct, frozen=True):
 
 def encode(left: object) -> bytes:
     """A run, or a part of it, as a checkpoint has it: JSON."""
-    return msgspec.json.encode(left, enc_hook=_as_json)
+    try:
+        return msgspec.json.encode(left, enc_hook=_plain)
+    except UnicodeEncodeError:  # half a surrogate pair, of a file's name or of what a validator served
+        plain = msgspec.to_builtins(left, str_keys=True, enc_hook=_plain)
+        return json.dumps(plain, ensure_ascii=False).encode(errors="replace")
 
 
 def decode_part(body: bytes, kind: type[T]) -> T:
@@ -144,11 +149,11 @@ def _read(path: Path) -> bytes:
     return body
 
 
-def _as_json(value: Any) -> msgspec.Raw:
+def _plain(value: Any) -> Any:
     """What :mod:`msgspec` does not know: models of a scenario, or of a load."""
     if not isinstance(value, BaseModel):
         raise NotImplementedError(f"a checkpoint has no place for a {type(value).__name__}")
-    return msgspec.Raw(value.model_dump_json().encode())
+    return value.model_dump(mode="json")
 
 
 def _from_json(kind: type, value: Any) -> Any:

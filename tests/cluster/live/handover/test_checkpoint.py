@@ -192,6 +192,16 @@ def test_what_is_nested_without_end_is_refused(tmp_path: Path) -> None:
     assert "maximum recursion depth" in refusal(tmp_path)
 
 
+def test_a_text_that_is_no_unicode_is_written_as_far_as_it_is(tmp_path: Path) -> None:
+    """Of the name of a folder, or of what a validator served."""
+    left = left_run()
+    left.record.problems.append("see runs/\udcff")
+    checkpoint.write(tmp_path, left)
+    found = checkpoint.read(tmp_path)
+    assert found.record.problems == ["see runs/?"]
+    assert replace(found, record=replace(found.record, problems=left.record.problems)) == left
+
+
 @pytest.mark.parametrize("part", ["seed", "end", "record", "watch", "stage", "hosts", "audit"])
 def test_a_part_that_is_missing_is_refused(tmp_path: Path, part: str) -> None:
     def drop(content: Any) -> None:
