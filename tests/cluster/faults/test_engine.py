@@ -622,6 +622,25 @@ def test_an_upgrade_goes_from_host_to_host() -> None:
     assert record.impaired == () and record.problem == ""
 
 
+def test_of_two_upgrades_each_goes_on_with_its_own_hosts() -> None:
+    later = {"target": ["validator-2", "validator-3"], "version": "3", "at_height": 6}
+    prepared = list[Callable[[], None] | None]()
+    engine, stage = make(UPGRADE | {"target": ["validator-0", "validator-1"]}, UPGRADE | later)
+    stage.prepares_at_once = False
+    for height in (5, 6):
+        reach(engine, stage, height)
+        prepared.append(stage.goes_on)
+    for goes_on in prepared:
+        assert goes_on is not None
+        goes_on()
+    assert stage.log == ["replace 0", "replace 2"]
+    for index in (2, 3, 0, 1):
+        come_back(engine, stage, index)
+    assert engine.are_over
+    versions = [stage.releases[index].version for index in range(4)]
+    assert versions == ["2", "2", "3", "3"]
+
+
 def test_nobody_is_replaced_before_the_other_code_is_prepared() -> None:
     engine, stage = make(UPGRADE)
     stage.prepares_at_once = False

@@ -39,6 +39,7 @@ from cluster.live.processes import processes
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.chain_store import FileBlocks
 from cluster.record.folder import STORE_FILE
+from cluster.scenario import Scenario
 from consensus.types import View
 from tests.cluster.records import make_chain, make_scenario
 from tests.consensus.bench import NOTARIZE
@@ -60,8 +61,9 @@ FINAL = BlockFinal(Height(3), 3, Hash(b""), Hash(b""), 0, 0, 0, 0, 0, 0, 0, 0)
 class FollowedRun(_LiveRun):
     """A run as its driver has it while it follows a testnet, whose Ray does not exist."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(make_scenario(), 1, "0123456789ab", folder, Interrupts(), None, ON_THE_LOOPBACK, lease_s=5.0)
+    def __init__(self, folder: Path, scenario: Scenario | None = None) -> None:
+        of = scenario or make_scenario()
+        super().__init__(of, 1, "0123456789ab", folder, Interrupts(), None, ON_THE_LOOPBACK, lease_s=5.0)
         folder.mkdir(parents=True, exist_ok=True)
         self.record.store = FileBlocks(folder / STORE_FILE)
         self._audit = self._new_audit()

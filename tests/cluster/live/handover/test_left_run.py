@@ -408,6 +408,22 @@ def test_a_run_is_the_same_with_another_driver(tmp_path: Path) -> None:
     other._audit.close()
 
 
+def test_joins_sightings_and_the_end_of_a_run_go_on_with_another_driver(tmp_path: Path) -> None:
+    run = FollowedRun(tmp_path, Scenario.model_validate(LATE | {"stop": {"duration_s": 5}}))
+    run._end.begin()
+    run._end.set(40)
+    run.record.joins[0].begin(5.0, 6)
+    run._write_checkpoint(FOLLOWING)
+    run.is_killed()
+    other = taken_over(tmp_path)
+    assert other._joins._joins[3] is other.record.joins[0] and other.record.joins[0].begun_ms == 5.0
+    assert (other._end.height, other._end.state.over_ms) == (40, run._end.state.over_ms)
+    assert other._end._deadline_ms > run._end._deadline_ms, "the time without a driver does not count"
+    assert other._handover is not None and other._watch.sightings is other._handover.sightings is not None
+    assert other._audit.safety.backlog.told is other._handover.told is not None
+    other._audit.close()
+
+
 def test_the_hosts_of_a_run_are_the_same_with_another_driver(tmp_path: Path) -> None:
     run = busy_run(tmp_path)
     hosts = run._testnet.hosts
