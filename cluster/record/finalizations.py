@@ -117,6 +117,11 @@ class Finalizations:
         """Those of all validators but some."""
         return (seen for seen in self if seen.validator not in left_out)
 
+    def times_of(self, validator: int) -> npt.NDArray[np.float64]:
+        """The moments at which a validator finalised heights, in milliseconds, ascending."""
+        mine = np.frombuffer(self._validators, np.uint16) == validator
+        return np.sort(np.frombuffer(self._at_ms, np.float64)[mine])
+
     def earliest(self, left_out: Collection[int] = NOBODY) -> Mapping[int, float]:
         """When each height was first final at any validator but some, in ascending order of heights."""
         without = frozenset(left_out)

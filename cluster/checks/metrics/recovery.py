@@ -5,16 +5,22 @@ finalised something new once all of them were over. Which committee is active fo
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from cluster.audit.books import Books
 from cluster.record.finalizations import FinalMoments
 from cluster.record.run import FaultRecord, RunRecord
 from cluster.scenario.genesis import validators_of
-from consensus.leader import ELECTIONS
+from consensus.leader import ELECTIONS, LeaderElection
 from consensus.pacing import Pacing
 from consensus.types import View, fault_bound, quorum
+
+_Integers = npt.NDArray[np.int64]
 
 VIEWS_UNTIL_FINAL: Final = 8
 """So many views at most may be current at once: the newest one, and that of a block that becomes final by it."""
@@ -74,22 +80,51 @@ def longest_view_change_ms(books: Books) -> int:
 def longest_timeouts(books: Books) -> int:
     """The highest factor that an honest validator's timeouts can have reached (:class:`consensus.pacing.Pacing`).
 
-    Views between two final blocks, and from the last one to the newest that was seen, count as failed: rather too many
-    than too few.
+    Views from one finalization to the next count as failed: rather too many than too few. They are those between two
+    final blocks, and those that a validator entered until it learned what was final, which may be later. The one that
+    ended with the certificate counts only in a row that is too long without it.
     """
-    record, pacing, highest, before = books.record, Pacing(), 1, 0
+    record = books.record
     validators, namespace = validators_of(record.genesis, record.scheme), record.genesis.chain_id.encode()
     election = ELECTIONS[record.scenario.consensus.leader_election](validators, namespace)
     honest = {validator.index for validator in books.judged}
     newest = record.samples[-1].views if record.samples else ()
-    entered = [view for index, view in enumerate(newest) if view is not None and index in honest]
-    final = [view for _, view in sorted(books.views.items())]
-    for view in [*final, max(entered, default=0)]:
-        for _ in range(view - before - 1):
+    entered = max((view for index, view in enumerate(newest) if view is not None and index in honest), default=0)
+    final = np.array([0, *sorted(books.views.values()), entered], np.int64)
+    rows = [(np.diff(final) - 1, final[1:])]
+    for index in honest:
+        seen = sorted((each.at_ms, each.view) for each in record.trace.views if each.validator == index)
+        if len(seen) > 1:
+            rows.append(_failed_of(seen, record.finalizations.times_of(index)))
+    return max(_highest_factor(counts, views, election) for counts, views in rows)
+
+
+def _failed_of(
+    entered: Sequence[tuple[float, int]], moments_ms: npt.NDArray[np.float64]
+) -> tuple[_Integers, _Integers]:
+    """How many views of a validator can have failed from each of some moments to the next, and to the end, and the view
+    that was current then.
+
+    ``entered`` has the moments at which it entered views, and the views, ascending. Of a long run each so manieth view
+    is known; those that it jumped over never are.
+    """
+    times_ms, views = (np.array(column) for column in zip(*entered, strict=True))
+    steps = np.diff(views)
+    step = int(min(steps[steps > 0], default=1))
+    places = np.append(np.maximum(np.searchsorted(times_ms, moments_ms, side="right") - 1, 0), len(views) - 1)
+    return step * (np.diff(places, prepend=0) - 1), views[places]
+
+
+def _highest_factor(counts: _Integers, views: _Integers, election: LeaderElection) -> int:
+    """The highest factor of timeouts if so many views failed before each finalization, about these views."""
+    pacing, highest = Pacing(), 1
+    for count, view in zip(counts.tolist(), views.tolist(), strict=True):
+        row = election.longest_row(View(view))
+        for _ in range(count + (count > row)):
             pacing.enter_view()
             pacing.waited()
-            pacing.left(given_up=True, longest_row=election.longest_row(View(view)))
-        highest, before = max(highest, pacing.factor), view
+            pacing.left(given_up=True, longest_row=row)
+        highest = max(highest, pacing.factor)
         pacing.waited()
         pacing.finalized()
     return highest

@@ -10,8 +10,8 @@ If another driver may take the run over, the watchdog waits for one as long as h
 lock may yet refuse the run, or be killed: as long as one has it, the watchdog waits, and then the whole time again. It
 leaves the run alone when another watchdog, of a driver that took the run over, says in a file that it watches
 everything, or when the run has got its verdict. A run without a checkpoint cannot be taken over: nothing is waited for.
-The watchdog has the run's lock while it cleans up. The lock of a driver that was killed can outlive it: for a moment,
-or longer in a child that inherited it. So a lock whose file names the dead driver is nobody else's.
+The watchdog has the run's lock while it cleans up, and removes it. The lock of a driver that was killed can outlive it:
+for a moment, or longer in a child that inherited it. So a lock whose file names the dead driver is nobody else's.
 """
 
 from __future__ import annotations
@@ -120,7 +120,10 @@ def _end_watch(run: Path, facts: dict[str, Any]) -> None:
         if _watches_all(run) == processes.own():
             (run / WATCHDOG_FILE).unlink(missing_ok=True)
     elif lease_s is None or not _can_be_taken_over(run):
-        _clean_up(**facts)
+        with ExitStack() as lock:
+            with suppress(BadInput, OSError):  # the folder is gone, or somebody has the lock, for whatever reason
+                lock.enter_context(driver_lock.driving(run))
+            _clean_up(**facts)
     else:
         _wait_and_clean_up(run, lease_s, Process(*dead), facts)
 

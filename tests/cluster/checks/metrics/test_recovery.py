@@ -8,13 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from cluster.audit.books import keep_books
-from cluster.checks.metrics.recovery import recovery_of
+from cluster.checks.metrics.recovery import longest_timeouts, recovery_of
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver.driver import _LiveRun
 from cluster.live.driver.supervised_host import Phase
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.finalizations import Finalization, Finalizations
-from cluster.record.run import FaultRecord
+from cluster.record.run import FaultRecord, RunRecord, ViewEntered
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from tests.cluster.records import make_record, with_kill
@@ -105,3 +105,35 @@ def test_a_live_run_goes_on_to_a_height_above_what_was_final_when_the_last_fault
     assert run._is_over(hosts)
     hosts.all.append(host_at(6))
     assert not run._is_over(hosts), "one of them has not got so far"
+
+
+# --- how long timeouts can have become --------------------------------------------------------------------------------
+
+
+def seen_record() -> RunRecord:
+    """A record with the views of validator 0: it enters each one a millisecond before the block is final."""
+    record = with_kill(make_record())
+    moments, views = record.first_finalizations, keep_books(record).views
+    record.trace.views = [ViewEntered(moments[height] - 1.0, 0, views[height]) for height in sorted(views)]
+    return record
+
+
+def test_who_learns_late_what_is_final_saw_more_views_fail() -> None:
+    """Peers keep certificates from a validator that is cut off from all others: blocks are final meanwhile."""
+    record = seen_record()
+    assert longest_timeouts(keep_books(record)) == 1
+    end_ms = max(seen.at_ms for seen in record.finalizations)
+    learns = [replace(seen, at_ms=end_ms) if seen.validator == 0 else seen for seen in record.finalizations]
+    record.finalizations = Finalizations(learns)
+    late = longest_timeouts(keep_books(record))
+    assert late > 1
+    record.trace.views = record.trace.views[::2]
+    assert longest_timeouts(keep_books(record)) >= late / 2, "of a long run some views are known"
+
+
+def test_views_that_a_validator_jumped_over_did_not_fail_for_it() -> None:
+    record = seen_record()
+    end_ms = max(seen.at_ms for seen in record.finalizations)
+    record.finalizations = Finalizations(replace(seen, at_ms=end_ms) for seen in record.finalizations)
+    record.trace.views = [*record.trace.views[:2], *record.trace.views[-1:]]
+    assert longest_timeouts(keep_books(record)) == 1

@@ -122,5 +122,7 @@ def test_nobody_is_waited_for_if_there_is_no_checkpoint(
 ) -> None:
     """The driver was killed before it wrote one, or after the verdict, while it kept the testnet."""
     (tmp_path / CHECKPOINT_FILE).unlink()
+    (tmp_path / driver_lock.LOCK_FILE).touch()  # of the driver that was killed
     assert watch(monkeypatch, facts, {}) == 0
+    assert not (tmp_path / driver_lock.LOCK_FILE).exists()
     assert "nobody_came" not in json.loads((tmp_path / RESULT_FILE).read_text())
