@@ -1,7 +1,7 @@
 # `make run` and `make test` do everything from a clean clone. Nothing is installed outside .venv, nothing needs root.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install install-dev run test test-slow test-all test-k8s fuzz check ci soak soak-live shadow lint format lock image sbom clean
+.PHONY: help install install-dev run test test-slow test-all test-k8s fuzz check ci soak soak-live soak-handover shadow lint format lock image sbom clean
 
 # The first interpreter that is new enough and can make virtual environments (some distributions package that apart).
 # `make PYTHON=/path/to/python …` chooses another.
@@ -24,6 +24,7 @@ SOAK_SEEDS ?= 10000
 SOAK_DRAWN ?= $(shell expr $(SOAK_SEEDS) + $(SOAK_SEEDS) / 33 + 1)
 SOAK_OUT ?= runs/soak-$(shell git describe --always --dirty --abbrev=12 --exclude='*' 2>/dev/null || echo unknown)
 SOAK_MINUTES ?= 60
+SOAK_HANDOVERS ?= 100
 SOAK_PROGRAMS ?= 100000
 SOAK_PROCESSES ?= 1
 SOAK_CLIMBS ?= 100000
@@ -48,6 +49,7 @@ help:
 	@echo "              the dearest ones (hours; all go on where they were interrupted; SOAK_PROCESSES=N for programs), and the tests"
 	@echo "              marked soak"
 	@echo "make soak-live  a live testnet under load and rolling faults for $(SOAK_MINUTES) minutes: roots agree, nothing grows, nothing is left"
+	@echo "make soak-handover  $(SOAK_HANDOVERS) live runs whose drivers are killed at any moment: each gets its verdict, nothing is left"
 	@echo "make shadow   execute a run's blocks again (RUN=$(RUN)) under every other Python (SHADOW='PATH …' chooses)"
 	@echo "make lint     ruff and mypy;  make format  lets ruff rewrite"
 	@echo "make lock     resolve the dependencies anew (needs uv)"
@@ -102,6 +104,9 @@ SHADOW_PACKAGES := blake3 cffi llvmlite msgspec numba numpy pycparser pycryptodo
 SHADOW ?= $(foreach version,3.11 3.12 3.13,$(shell python$(version) -c '' 2>/dev/null && command -v python$(version)))
 SHADOW_VENVS := .shadow
 RUN ?= runs/latest
+
+soak-handover: install-dev
+	$(BIN)/python -m tests.cluster.live.soak_handover 0:$(SOAK_HANDOVERS) --out runs/soak-handover
 
 shadow: install
 	@test -n '$(SHADOW)' || { echo "no other Python is on PATH; name some with: make shadow SHADOW='/path/to/python ...'" >&2; exit 2; }
