@@ -115,9 +115,13 @@ def check_promises(books: Books) -> Check:
 
 
 def _is_heard(record: RunRecord, validator: ValidatorRecord) -> bool:
-    """Whether no fault of the links cut a validator off: then its messages may have reached nobody."""
+    """Whether a validator's messages surely reached others while they compared them.
+
+    No fault of the links cut it off, and no uplink makes its votes wait behind blocks that are as large as it likes.
+    """
+    has_uplink = any(scenario.links.uplink_kbps is not None for scenario in (*record.former, record.scenario))
     cuts = (fault for fault in record.faults if fault.begun_ms is not None and fault.kind in CUTTING)
-    return not any(validator.name in fault.impaired for fault in cuts)
+    return not has_uplink and not any(validator.name in fault.impaired for fault in cuts)
 
 
 def _is_what(record: RunRecord, index: int | None) -> str:

@@ -145,6 +145,13 @@ def test_what_a_byzantine_validator_shows_is_no_evidence() -> None:
     assert found(record, "evidence").verdict is PASS
 
 
+def test_votes_that_waited_for_an_uplink_may_have_come_too_late_to_be_compared() -> None:
+    record = byzantine_record()
+    links = record.scenario.links.model_copy(update={"uplink_kbps": 500})
+    record.scenario = record.scenario.model_copy(update={"links": links})
+    assert found(record, "evidence").verdict is INCONCLUSIVE
+
+
 def test_who_was_cut_off_told_perhaps_nobody() -> None:
     record = byzantine_record()
     assert found(record, "evidence").verdict is FAIL
