@@ -162,13 +162,17 @@ class NodeWatch:
     ) -> None:
         """Watch the hosts of another driver; ``lost`` are the nodes that were lost by then. Those that were lost
         since are lost now. Hosts without a place get one once every lease that the other driver may have given is over.
+        If their last process had surely ended, they get one at once: a later actor that the other driver may have
+        created carries no validator.
         """
         self._begin(scenario, bind, start)
         self._lost = set(lost)
         self._is_needed = len(self._session.nodes()) > 1
-        may_start_s = time.monotonic() + self._lease_s + LEASE_SLACK_S
-        homeless = [host for host in hosts if not host.is_placed and host.phase is not Phase.DEAD]
-        self._homeless = [_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S) for host in homeless]
+        now_s, lease_s = time.monotonic(), self._lease_s + LEASE_SLACK_S
+        for host in hosts:
+            if not host.is_placed and host.phase is not Phase.DEAD:
+                may_start_s = now_s + (0.0 if host.has_surely_ended else lease_s)
+                self._homeless.append(_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S))
         self.watch(hosts)
         if self._is_needed:
             self._look_at(self._session.nodes())
@@ -294,7 +298,7 @@ class NodeWatch:
         for host in hosts:
             if host.is_placed:
                 self._session.forget(host.actor)
-            host.lose_place()
+            host.lose_place(is_certain)
             may_start_s = now_s + (0.0 if is_certain else self._lease_s + LEASE_SLACK_S)
             self._homeless.append(_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S))
         self._session.replace_node()

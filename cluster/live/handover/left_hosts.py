@@ -69,6 +69,7 @@ class LeftHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     validators: list[int]
     late: dict[int, int]
     is_placed: bool
+    has_surely_ended: bool
     moves: int
     release: Release
     phase: Literal["down", "starting", "up", "stopping", "doubted", "dead"]

@@ -233,7 +233,7 @@ def test_a_host_of_a_lost_node_starts_elsewhere_and_is_no_failure(
     monkeypatch.setattr(hosts.nodes, "is_lost", lambda each: each is host)
     watched.look()
     assert (host.phase, watched.told) == (Phase.UP, []), "it is taken off its node at the next look"
-    host.lose_place()
+    host.lose_place(is_certain=False)
     watched.look()
     assert (host.phase, host.processes.deaths, host.is_placed) == (Phase.DOWN, 1, False)
     assert watched.signals.gone == set(), "nobody asks a lost node for its processes"
@@ -289,7 +289,7 @@ def test_a_host_that_ended_with_its_node_is_no_failure(watched: Watched, monkeyp
     assert (watched.host.phase, watched.told) == (Phase.DOUBTED, []), "asked again and again"
     doubted.is_node_lost = True
     watched.look()
-    watched.host.lose_place()
+    watched.host.lose_place(is_certain=False)
     watched.look(2)
     assert (watched.host.phase, watched.host.processes.deaths, watched.told) == (Phase.DOWN, 1, [])
 

@@ -412,6 +412,27 @@ def test_a_node_that_is_lost_while_there_is_no_driver_is_a_loss(patch: pytest.Mo
     assert [host.place.node_id for host in hosts] == ["n9"]
 
 
+@pytest.mark.parametrize("is_certain", [True, False])
+def test_a_lost_host_waits_for_leases_of_a_dead_driver_only_if_it_may_be_alive(
+    patch: pytest.MonkeyPatch, is_certain: bool
+) -> None:
+    cluster = Cluster(patch, {"count": 4})
+    cluster.session.lose("n1")
+    cluster.hosts[1].lose_place(is_certain)
+    cluster.hosts[1].actor = None
+    hosts = [Host.of(written_and_read(host.left)) for host in cluster.hosts]
+    another = NodeWatch(cluster.session, cluster._lost, cluster.notices.append, cluster.wait)
+    scenario = Scenario.model_validate({"name": "nodes", "validators": 4})
+    another.take_over(hosts, scenario, "127.0.0.1", cluster.start, {"n1"})
+    cluster.session.join("n9")
+    another.look()
+    assert hosts[1].is_placed == is_certain
+    cluster.now_s += LEASES_ARE_OVER_S
+    another.look()
+    assert hosts[1].place.node_id == "n9"
+    assert not hosts[1].has_surely_ended, "it starts there"
+
+
 class FakeRay:
     """Hosts answer with their logs, or do not."""
 

@@ -69,7 +69,7 @@ class Hosts:
         gone = self.hosts_on(place)
         self.on_lost(gone, place.node_id, reason)
         for host in gone:
-            host.lose_place()
+            host.lose_place(is_certain=False)
 
 
 def four_hosts() -> Any:

@@ -252,7 +252,7 @@ def test_an_actor_that_the_other_driver_created_last_takes_the_place_of_the_one_
 
 def test_an_actor_that_the_other_driver_created_last_on_another_node_ends_and_its_name_is_not_used_again() -> None:
     host, ended = placed_host(), list[object]()
-    host.lose_place()
+    host.lose_place(is_certain=False)
     host.find({"host-3.2": "elsewhere"}.get, ended.append)
     assert (host.is_placed, host.phase, ended) == (False, Phase.DOWN, ["elsewhere"])
     assert host.name_of(host.processes.actors + 1) == "host-3.3"

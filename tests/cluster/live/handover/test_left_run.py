@@ -324,8 +324,9 @@ def test_a_host_is_the_same_with_another_driver() -> None:
     assert inside(found, ASKED_ANEW) == inside(host, ASKED_ANEW)
     assert (found.is_placed, found.question, found.is_paused) == (True, None, False)
     assert found.reports.totals == host.reports.totals and found.reports.delays(2, "slow_disk") == 2
-    host.lose_place()
-    assert not Host.of(written_and_read(host.left)).is_placed
+    host.lose_place(is_certain=True)
+    found = Host.of(written_and_read(host.left))
+    assert (found.is_placed, found.has_surely_ended) == (False, True)
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ def test_a_host_that_went_to_the_drivers_node_has_left_no_id_there(bystander: Pr
     """Not even one of this namespace: the process of that id was lost with its node."""
     host = Host(0, Place("elsewhere", ""), [0], {})
     host.actor, host.phase, host.processes.current = "actor", Phase.UP, bystander
-    host.lose_place()
+    host.lose_place(is_certain=False)
     host.move(HERE)
     host.actor = "another actor"
     assert host.processes.last == bystander, "it is still told who was there"
