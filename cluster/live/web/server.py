@@ -32,6 +32,8 @@ from validator.node.executor.queries import AMOUNT_FIELDS
 log = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES: Final = 64 * 1024
+MAX_INCOMPLETE_BYTES: Final = 2 * MAX_HEADER_BYTES
+"""Of a head that has not arrived as a whole; what separates headers is not counted among their bytes."""
 """Of the request line and the headers. What arrives in pieces is refused by the parser already when it is longer."""
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 MAX_REQUESTS_IN_FLIGHT: Final = 128
@@ -354,6 +356,7 @@ async def serve(app: ASGIApp, host: str = "127.0.0.1", port: int = 0) -> HttpSer
         server_header=False,
         backlog=LISTEN_BACKLOG,
         timeout_graceful_shutdown=MAX_SHUTDOWN_SECONDS,
+        h11_max_incomplete_event_size=MAX_INCOMPLETE_BYTES,
     )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="http server")

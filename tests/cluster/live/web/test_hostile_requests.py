@@ -284,6 +284,15 @@ def test_headers_that_arrive_at_once_may_not_be_longer_either(
         ask_with_headers(validator.port, 65_600, 431)
 
 
+def test_headers_may_arrive_in_pieces(validator: Served) -> None:
+    request = get("/status", b"A: " + b"x" * 65_000)
+    with socket.create_connection(("127.0.0.1", validator.port), HANGS_AFTER_S) as connection:
+        connection.sendall(request[:40_000])
+        ask_with_headers(validator.port, 10, 200)  # by its end the first piece was read
+        connection.sendall(request[40_000:])
+        assert connection.recv(12) == b"HTTP/1.1 200"
+
+
 # --- floods of connections --------------------------------------------------------------------------------------------
 
 HEAD = b"POST /%b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
