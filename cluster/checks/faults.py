@@ -61,12 +61,13 @@ def _check_fault(books: Books, number: int, fault: FaultRecord, progress: Progre
 
 def check_recovery(books: Books) -> Check:
     """Once all faults are over, a quorum finalises a new height within the scenario's bound."""
-    record, limit_ms = books.record, recovery_limit_ms(books)
+    record = books.record
     if not any(fault.begun_ms is not None for fault in record.faults):
         return Check.without_cause("recovery", "no fault began")
     found = recovery_of(books)
     if found is None:
         return Check("recovery", Outcome.INCONCLUSIVE, "not all faults were over at the end")
+    limit_ms = recovery_limit_ms(books, found.healed_ms)
     since = f"{found.last.title} was over at height {found.healed_height}"
     if found.took_ms is None:
         within, waited_ms = Outcome.INCONCLUSIVE, record.duration_ms - found.healed_ms

@@ -59,13 +59,14 @@ def recovery_of(books: Books) -> NetworkRecovery | None:
     return NetworkRecovery(last, healed_ms, healed_height, None if recovered_ms is None else recovered_ms - healed_ms)
 
 
-def recovery_limit_ms(books: Books) -> int:
-    """:attr:`~cluster.record.run.RunRecord.recovery_ms`, with timeouts as long as they can have become.
+def recovery_limit_ms(books: Books, healed_ms: float = 0.0) -> int:
+    """:attr:`~cluster.record.run.RunRecord.recovery_ms`, with timeouts as long as they can have become; ``healed_ms``:
+    if validators learned late until then what was final.
 
     Timeouts that shrank too early cost ``2 f + 2`` views more. A limit that the scenario states holds as it is.
     """
     record = books.record
-    factor = 1 if record.scenario.success.recovery_ms is not None else longest_timeouts(books)
+    factor = 1 if record.scenario.success.recovery_ms is not None else longest_timeouts(books, healed_ms)
     if factor == 1:
         return record.recovery_ms
     views = 2 * fault_bound(record.scenario.validators.count) + 2
@@ -77,12 +78,12 @@ def longest_view_change_ms(books: Books) -> int:
     return books.record.view_change_ms * longest_timeouts(books)
 
 
-def longest_timeouts(books: Books) -> int:
+def longest_timeouts(books: Books, late_until_ms: float = 0.0) -> int:
     """The highest factor that an honest validator's timeouts can have reached (:class:`consensus.pacing.Pacing`).
 
-    Views from one finalization to the next count as failed: rather too many than too few. They are those between two
-    final blocks, and those that a validator entered until it learned what was final, which may be later. The one that
-    ended with the certificate counts only in a row that is too long without it.
+    Views from one finalization to the next count as failed, but for one: rather too many than too few. They are those
+    between two final blocks, and, until a moment, those that a validator entered before it learned what was final,
+    which may be later.
     """
     record = books.record
     validators, namespace = validators_of(record.genesis, record.scheme), record.genesis.chain_id.encode()
@@ -92,18 +93,19 @@ def longest_timeouts(books: Books) -> int:
     entered = max((view for index, view in enumerate(newest) if view is not None and index in honest), default=0)
     final = np.array([0, *sorted(books.views.values()), entered], np.int64)
     rows = [(np.diff(final) - 1, final[1:])]
-    for index in honest:
+    for index in honest if late_until_ms else ():
         seen = sorted((each.at_ms, each.view) for each in record.trace.views if each.validator == index)
+        moments_ms = record.finalizations.times_of(index)
         if len(seen) > 1:
-            rows.append(_failed_of(seen, record.finalizations.times_of(index)))
+            rows.append(_failed_of(seen, moments_ms[moments_ms <= late_until_ms]))
     return max(_highest_factor(counts, views, election) for counts, views in rows)
 
 
 def _failed_of(
     entered: Sequence[tuple[float, int]], moments_ms: npt.NDArray[np.float64]
 ) -> tuple[_Integers, _Integers]:
-    """How many views of a validator can have failed from each of some moments to the next, and to the end, and the view
-    that was current then.
+    """How many views of a validator can have failed from each of some moments to the next, and the view that was
+    current then.
 
     ``entered`` has the moments at which it entered views, and the views, ascending. Of a long run each so manieth view
     is known; those that it jumped over never are.
@@ -111,7 +113,7 @@ def _failed_of(
     times_ms, views = (np.array(column) for column in zip(*entered, strict=True))
     steps = np.diff(views)
     step = int(min(steps[steps > 0], default=1))
-    places = np.append(np.maximum(np.searchsorted(times_ms, moments_ms, side="right") - 1, 0), len(views) - 1)
+    places = np.maximum(np.searchsorted(times_ms, moments_ms, side="right") - 1, 0)
     return step * (np.diff(places, prepend=0) - 1), views[places]
 
 
@@ -119,11 +121,10 @@ def _highest_factor(counts: _Integers, views: _Integers, election: LeaderElectio
     """The highest factor of timeouts if so many views failed before each finalization, about these views."""
     pacing, highest = Pacing(), 1
     for count, view in zip(counts.tolist(), views.tolist(), strict=True):
-        row = election.longest_row(View(view))
-        for _ in range(count + (count > row)):
+        for _ in range(count):
             pacing.enter_view()
             pacing.waited()
-            pacing.left(given_up=True, longest_row=row)
+            pacing.left(given_up=True, longest_row=election.longest_row(View(view)))
         highest = max(highest, pacing.factor)
         pacing.waited()
         pacing.finalized()

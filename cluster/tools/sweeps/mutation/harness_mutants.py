@@ -172,9 +172,9 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
         ),
         HarnessMutant(
             "effect-without-observation",
-            "a fault of links counts as having taken effect, whatever was observed",
+            "a fault that takes nobody down counts as having taken effect, whatever was observed",
             KnownAnswer(Detection("idle-fault", ()), "faults", Outcome.INCONCLUSIVE),
-            _always_answers(FaultEngine, "_observe_links", Seen(True, "it was there")),
+            _always_answers(FaultEngine, "_observe", Seen(True, "it was there")),
         ),
     )
 }
