@@ -171,7 +171,7 @@ class NodeWatch:
         now_s, lease_s = time.monotonic(), self._lease_s + LEASE_SLACK_S
         for host in hosts:
             if not host.is_placed and host.phase is not Phase.DEAD:
-                may_start_s = now_s + (0.0 if host.has_surely_ended else lease_s)
+                may_start_s = now_s + (0.0 if host.processes.have_surely_ended else lease_s)
                 self._homeless.append(_Homeless(host, may_start_s, may_start_s + NEW_NODE_PATIENCE_S))
         self.watch(hosts)
         if self._is_needed:

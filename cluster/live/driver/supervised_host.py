@@ -75,6 +75,8 @@ class ProcessHistory:
         """Actors that it had so far."""
         self.deaths = 0
         """Processes that are known to be gone."""
+        self.have_surely_ended = False
+        """Its node is lost, and they are known to be gone: another may start elsewhere at once."""
         self._is_death_noted = True
 
     @property
@@ -88,6 +90,7 @@ class ProcessHistory:
             self.code,
             self.actors,
             self.deaths,
+            self.have_surely_ended,
             self._is_death_noted,
         )
 
@@ -96,6 +99,7 @@ class ProcessHistory:
         self.current, self.last, self.successor = left.current, left.last, left.successor
         self.version, self.code = left.version, left.code
         self.actors, self.deaths, self._is_death_noted = left.actors, left.deaths, left.is_death_noted
+        self.have_surely_ended = left.have_surely_ended
 
     @property
     def known(self) -> list[Process]:
@@ -219,8 +223,6 @@ class Host:
         """Those of them that join later, and the heights at which they do."""
         self.actor: Any = None
         """``None`` while it has no place: its node is lost."""
-        self.has_surely_ended = False
-        """It has no place, and its last process is known to be gone: it may start elsewhere at once."""
         self.moves = 0
         """How often it went to another node and started validators there, or is about to."""
         self.release = Release()
@@ -248,7 +250,6 @@ class Host:
             validators=self.validators,
             late=self.late,
             is_placed=self.is_placed,
-            has_surely_ended=self.has_surely_ended,
             moves=self.moves,
             release=self.release,
             phase=self.phase.value,
@@ -264,7 +265,6 @@ class Host:
         """The host that another driver left. Its actor is to be found (:meth:`find`)."""
         host = cls(left.number, Place(*left.place), left.validators, left.late)
         host.actor = left.is_placed or None
-        host.has_surely_ended = left.has_surely_ended
         host.moves, host.release, host.phase = left.moves, left.release, Phase(left.phase)
         host.why_lost, host.is_held_down = left.why_lost, left.is_held_down
         host.pending_disk_operations = [(method, tuple(found)) for method, found in left.pending_disk_operations]
@@ -392,7 +392,7 @@ class Host:
 
     def lose_place(self, is_certain: bool) -> None:
         """Its node is lost, and its process with it. ``is_certain``: that one is known to be gone."""
-        self.has_surely_ended = is_certain
+        self.processes.have_surely_ended = is_certain
         if self.phase is not Phase.DOWN:
             self.went_down()
         self.why_lost, self.question, self.actor = None, None, None
@@ -408,7 +408,7 @@ class Host:
             arrivals: list[tuple[DiskOperation, tuple[Any, ...]]]
             arrivals = [(ARRIVE, (index, self.moves, starts)) for index in self.validators]
             self.pending_disk_operations[:0] = arrivals
-        self.place, self.has_surely_ended = place, False
+        self.place, self.processes.have_surely_ended = place, False
 
     def revive(self) -> None:
         """It had not gone down: its last process answers."""

@@ -58,6 +58,7 @@ class LeftProcesses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: str
     actors: int
     deaths: int
+    have_surely_ended: bool
     is_death_noted: bool
 
 
@@ -69,7 +70,6 @@ class LeftHost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     validators: list[int]
     late: dict[int, int]
     is_placed: bool
-    has_surely_ended: bool
     moves: int
     release: Release
     phase: Literal["down", "starting", "up", "stopping", "doubted", "dead"]

@@ -430,7 +430,7 @@ def test_a_lost_host_waits_for_leases_of_a_dead_driver_only_if_it_may_be_alive(
     cluster.now_s += LEASES_ARE_OVER_S
     another.look()
     assert hosts[1].place.node_id == "n9"
-    assert not hosts[1].has_surely_ended, "it starts there"
+    assert not hosts[1].processes.have_surely_ended, "it starts there"
 
 
 class FakeRay:

@@ -326,7 +326,7 @@ def test_a_host_is_the_same_with_another_driver() -> None:
     assert found.reports.totals == host.reports.totals and found.reports.delays(2, "slow_disk") == 2
     host.lose_place(is_certain=True)
     found = Host.of(written_and_read(host.left))
-    assert (found.is_placed, found.has_surely_ended) == (False, True)
+    assert (found.is_placed, found.processes.have_surely_ended) == (False, True)
 
 
 @pytest.mark.parametrize(
