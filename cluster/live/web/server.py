@@ -32,7 +32,7 @@ from validator.node.executor.queries import AMOUNT_FIELDS
 log = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES: Final = 64 * 1024
-MAX_INCOMPLETE_BYTES: Final = 2 * MAX_HEADER_BYTES
+MAX_INCOMPLETE_BYTES: Final = MAX_HEADER_BYTES + 2 * 1024
 """Of a head that has not arrived as a whole; what separates headers is not counted among their bytes."""
 """Of the request line and the headers. What arrives in pieces is refused by the parser already when it is longer."""
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
