@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -71,6 +72,8 @@ class Connection(H11Protocol):
         """The input that the client is to send: the state of the conversation, and the request before or concerned."""
         self._deadline: asyncio.TimerHandle | None = None
         """When it is due."""
+        self._due_s = 0.0
+        """The same, by a finer clock: that of the loop counts milliseconds, in which several connections can begin."""
         self._abort_timer: asyncio.TimerHandle | None = None
         """While the client has to take something: when it is looked whether it does."""
         self._slow_since: float | None = None
@@ -193,6 +196,7 @@ class Connection(H11Protocol):
         if awaited is not None:
             seconds = MAX_HEADER_SECONDS if state is h11.IDLE else MAX_UNREAD_BODY_SECONDS
             self._deadline = self.loop.call_later(seconds, self._give_up)
+            self._due_s = time.monotonic() + seconds
 
     def _give_up(self) -> None:
         """The client did not send in time what it owes."""
@@ -222,7 +226,7 @@ class Connection(H11Protocol):
         if self._is_closing or sends_on:
             return 0, 0.0
         if self._deadline is not None:
-            return 1, self._deadline.when()
+            return 1, self._due_s
         return None if self._sends_since is None else (2, self._sends_since)
 
     def drop(self) -> None:
