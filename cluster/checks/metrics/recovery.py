@@ -5,6 +5,7 @@ finalised something new once all of them were over. Which committee is active fo
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -93,11 +94,13 @@ def longest_timeouts(books: Books, late_until_ms: float = 0.0) -> int:
     entered = max((view for index, view in enumerate(newest) if view is not None and index in honest), default=0)
     final = np.array([0, *sorted(books.views.values()), entered], np.int64)
     rows = [(np.diff(final) - 1, final[1:])]
-    for index in honest if late_until_ms else ():
-        seen = sorted((each.at_ms, each.view) for each in record.trace.views if each.validator == index)
+    seen: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
+    for each in record.trace.views if late_until_ms else ():
+        seen[each.validator].append((each.at_ms, each.view))
+    for index in honest & seen.keys():
         moments_ms = record.finalizations.times_of(index)
-        if len(seen) > 1:
-            rows.append(_failed_of(seen, moments_ms[moments_ms <= late_until_ms]))
+        if len(seen[index]) > 1:
+            rows.append(_failed_of(sorted(seen[index]), moments_ms[moments_ms <= late_until_ms]))
     return max(_highest_factor(counts, views, election) for counts, views in rows)
 
 
