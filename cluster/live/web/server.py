@@ -32,9 +32,9 @@ from validator.node.executor.queries import AMOUNT_FIELDS
 log = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES: Final = 64 * 1024
+"""Of the request line and the headers."""
 MAX_INCOMPLETE_BYTES: Final = MAX_HEADER_BYTES + 2 * 1024
-"""Of a head that has not arrived as a whole; what separates headers is not counted among their bytes."""
-"""Of the request line and the headers. What arrives in pieces is refused by the parser already when it is longer."""
+"""Of a head that arrives in pieces: the parser refuses it when it is longer. It counts what separates headers, too."""
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 MAX_REQUESTS_IN_FLIGHT: Final = 128
 """One more turns away the one whose body has been arriving for longest; if none arrives, it is turned away itself."""
