@@ -25,11 +25,12 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+import msgspec
 import yaml
 
 from cluster.common.checkout import ROOT
@@ -44,6 +45,7 @@ from cluster.record.folder import (
     RESULT_FILE,
 )
 from cluster.tools.sweeps.commands import seed_range
+from cluster.tools.sweeps.log import LineLog
 from tests.cluster.live.soak import left_behind
 from tests.cluster.live.test_live_run import SCENARIO
 from tests.hangs import HANGS_AFTER_S
@@ -195,8 +197,7 @@ class Driver:
         return self.process.wait(HANGS_AFTER_S)
 
 
-@dataclass
-class Row:
+class Row(msgspec.Struct):
     """What came of one run."""
 
     number: int
@@ -207,6 +208,20 @@ class Row:
     seconds: float
 
 
+class RunLog(LineLog):
+    """The rows of a soak, on disk."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open or begin the folder's log. Raises :class:`BadInput` if it cannot be read."""
+        super().__init__(folder / "runs.jsonl", "soak")
+        rows = [self._decoded(number, line, Row) for number, line in enumerate(self._whole_lines(), 1)]
+        self.rows = {row.number: row for row in rows}
+
+    def add(self, row: Row) -> None:
+        self.rows[row.number] = row
+        self._write(msgspec.json.encode(row))
+
+
 def run(plan: Plan, folder: Path) -> Row:
     """Do what a plan says. ``folder`` is that of the run; it must not be there."""
     began_s = time.monotonic()
@@ -214,8 +229,7 @@ def run(plan: Plan, folder: Path) -> Row:
     try:
         drivers = _drive(plan, folder, temporary)
         verdict, why = verdict_of(folder)
-        wrong = [plan.problem(verdict, why)] if plan.problem(verdict, why) else []
-        wrong += left(folder, temporary)
+        wrong = [text for text in (plan.problem(verdict, why), *left(folder, temporary)) if text]
         if wrong:
             said = [line for driver in drivers for line in driver.said]
             folder.with_suffix(".log").write_text("".join(said), encoding="utf-8")
@@ -278,26 +292,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("numbers", type=seed_range, metavar="A:B")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     options = parser.parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    log = options.out / "runs.jsonl"
-    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
-    rows = {row.number: row for row in (Row(**json.loads(line)) for line in lines)}
+    log = RunLog(options.out)
     for number in options.numbers:
-        if number in rows:
+        if number in log.rows:
             continue
         folder = options.out / f"run-{number}"
         shutil.rmtree(folder, ignore_errors=True)  # of a soak that was interrupted
-        row = rows[number] = run(Plan.draw(number), folder)
-        with log.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(row)) + "\n")
-        print(
-            f"{number}: {row.plan}: {row.verdict}, {row.seconds:.0f} s" + "".join(f"\n  {each}" for each in row.wrong)
-        )
+        row = run(Plan.draw(number), folder)
+        log.add(row)
+        wrong = "".join(f"\n  {each}" for each in row.wrong)
+        print(f"{number}: {row.plan}: {row.verdict}, {row.seconds:.0f} s{wrong}")
         if not row.wrong:
             shutil.rmtree(folder)
-    (options.out / "table.md").write_text(table(list(rows.values())), encoding="utf-8")
-    bad = [row.number for row in rows.values() if row.wrong]
-    print(f"{len(rows)} runs, {len(bad)} wrong" + (f": {', '.join(map(str, bad))}" if bad else ""))
+    (options.out / "table.md").write_text(table(list(log.rows.values())), encoding="utf-8")
+    bad = [row.number for row in log.rows.values() if row.wrong]
+    print(f"{len(log.rows)} runs, {len(bad)} wrong" + (f": {', '.join(map(str, bad))}" if bad else ""))
     return 1 if bad else 0
 
 

@@ -77,6 +77,8 @@ def test_an_interrupted_soak_goes_on_and_fails_where_one_run_was_wrong(
 
     monkeypatch.setattr(soak_handover, "_drive", drive)
     assert main(["0:2", "--out", str(tmp_path)]) == 0
+    with (tmp_path / "runs.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"number": 3, "pl')  # it was killed while it wrote
     assert main(["0:4", "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "4 runs, 1 wrong: 2"
     assert (tmp_path / "table.md").read_text().count("\n") == 2 + 4
