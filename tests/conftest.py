@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from hypothesis import HealthCheck, settings
 
+import cluster  # noqa: F401 - from here on, this process collects as the harness does
 from tests.tiers.spreading import ModulesScheduling, order
 
 # How fast inputs are drawn, and how long one takes, says how busy the machine is, and nothing of what is tested.
@@ -20,3 +23,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> ModulesSc
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     place = order([item.nodeid for item in items])
     items.sort(key=lambda item: place(item.nodeid))
+
+
+def pytest_collection_finish() -> None:
+    """Set apart what lives: the modules, the tests and their sources, which no test needs to have looked through."""
+    gc.collect()
+    gc.freeze()

@@ -7,15 +7,12 @@ the validators as events of virtual time, without HTTP.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import Final
 
 from cluster.common.errors import BadInput
-from cluster.common.limits import COLLECTOR_THRESHOLDS
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MICROSECONDS_PER_SECOND
 from cluster.disks.installed_kernels import use_installed_kernels
 from cluster.disks.memory import MemoryDisk
@@ -145,13 +142,12 @@ class Simulation:
 
     def run(self) -> RunRecord:
         """Run to the scenario's end, in virtual time; what was reached is recorded even if it stops short."""
-        with collecting_rarely():
-            self._run()
-            if self._end_height is None:
-                self.record.stop_requested_at_height = self._best_height
-            for fork in self._given.forks[self._forks_taken :]:
-                self.record.problems.append(f"the fork at height {fork.at_height} was never reached")
-            self._recorder.collect(self.links, self.watches)
+        self._run()
+        if self._end_height is None:
+            self.record.stop_requested_at_height = self._best_height
+        for fork in self._given.forks[self._forks_taken :]:
+            self.record.problems.append(f"the fork at height {fork.at_height} was never reached")
+        self._recorder.collect(self.links, self.watches)
         return self.record
 
     def _run(self) -> None:
@@ -466,23 +462,6 @@ class Simulation:
     def _notice(self, text: str) -> None:
         if self._on_notice is not None:
             self._on_notice(text)
-
-
-@contextmanager
-def collecting_rarely() -> Iterator[None]:
-    """Call Python's cyclic collector less often.
-
-    Messages, effects and the records of a block are made by the hundred thousand, none of them in a cycle: reference
-    counts free them. With its usual thresholds the collector walks the states of all validators again and again
-    meanwhile (measured: a tenth of an idle run's time, a quarter of one with full blocks). Cycles that do arise are
-    still collected.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _ignore(index: int, effect: Effect) -> None:

@@ -32,7 +32,6 @@ import uvloop
 
 from cluster.common.checkout import ROOT
 from cluster.common.files import write_atomically
-from cluster.common.limits import COLLECTOR_THRESHOLDS
 from cluster.disks.bit_rot import Rot
 from cluster.disks.directory import DirectoryDisk
 from cluster.disks.faulty import FaultyDisk, flip_bit
@@ -548,19 +547,13 @@ async def _recover(validator: ValidatorLoop, on_crash: Callable[[BaseException],
     if not state.ready:
         log.info("%s: gave its join up", name)
         return
-    log.info("%s: recovered at height %d; %d objects are set apart", name, state.height, tame_collector())
+    log.info("%s: recovered at height %d; %d objects are set apart", name, state.height, set_heap_apart())
 
 
-def tame_collector() -> int:
-    """Set everything that lives now apart, and look for cycles less often. Returns how many objects were set apart.
-
-    Executing a block makes hundreds of thousands of tuples, none of them in a cycle: reference counts free them. With
-    its usual thresholds Python's cyclic collector still walks the whole heap again and again meanwhile, which shows as
-    spikes of latency (measured: a block with 100,000 allocations took twice as long).
-    """
+def set_heap_apart() -> int:
+    """Take everything that lives now out of the cyclic collector's sight. Returns how many objects that are."""
     gc.collect()  # what is garbage already would stay for good
     gc.freeze()
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
     return gc.get_freeze_count()
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
-from cluster.common.limits import COLLECTOR_THRESHOLDS
-from cluster.simulation.driver import collecting_rarely
 from consensus.keys import KeyedHashScheme
 from consensus.messages import CertificateRequest
 from consensus.messages import encode as encode_consensus
@@ -80,10 +76,3 @@ def test_the_oldest_good_signatures_are_forgotten(monkeypatch: pytest.MonkeyPatc
     for message in (b"1", b"2", b"3", b"3", b"2", b"1"):
         assert scheme.verify(signer.public_key, message, signer.sign(message))
     assert counting.asked == 4, "the first one twice"
-
-
-def test_the_collector_is_as_it_was_afterwards() -> None:
-    before = gc.get_threshold()
-    with collecting_rarely():
-        assert gc.get_threshold() == COLLECTOR_THRESHOLDS
-    assert gc.get_threshold() == before

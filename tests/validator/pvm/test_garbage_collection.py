@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cluster.common.limits import COLLECTOR_THRESHOLDS
+from cluster import COLLECTOR_THRESHOLDS
 from tests.validator.pvm.running import load, new_context, observe, program
 from validator.execution.handler_context import HandlerContext
 from validator.pvm.compiler.programs import compiled

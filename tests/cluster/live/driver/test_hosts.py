@@ -512,7 +512,7 @@ def test_validators_that_recover_or_join_come_to_rest(
 ) -> None:
     for name in ("_log_to", "logging.shutdown"):
         monkeypatch.setattr(f"{host_module.__name__}.{name}", lambda *_: None)
-    monkeypatch.setattr(host_module, "tame_collector", lambda: 0)
+    monkeypatch.setattr(host_module, "set_heap_apart", lambda: 0)
     for number, is_ready in ((0, True), (3, False)):
         host = ValidatorHost(str(tmp_path), SCENARIO.model_dump_json(), 3, number, "127.0.0.1")
         (address,) = host.start(JOINS_AT)
