@@ -17,7 +17,7 @@ block with 100,000 allocations took twice as long). Cycles are still collected, 
 import gc
 from typing import Final
 
-COLLECTOR_THRESHOLDS: Final = (50_000, 20, 100)
+COLLECTOR_THRESHOLDS: Final = (50_000, 10, 5)
 """New containers before Python's cyclic collector looks at the youngest, and rounds before it looks at the next older
 ones; its own first threshold is 700 or 2,000, by version."""
 

@@ -78,7 +78,7 @@ class Downtime:
         held_down = [index for index in fault.targets if self._targets.is_held_down(index)]
         self._note_snapshots()
         self._targets.hold_down(fault.hit)
-        for index in were_running:  # all are asked before the first is gone: they may share a machine
+        for index in (*were_running, *held_down):  # all are asked before the first is gone: they may share a machine
             if index in fault.targets and loses_disk(plan):
                 stage.keep_blocks(index)
         for index in (each for each in fault.hit if each in were_running or each in held_down):

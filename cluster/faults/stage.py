@@ -92,7 +92,7 @@ class Stage(Protocol):
         """Whether it computed another state than the others, and stands still."""
 
     def keep_blocks(self, index: int) -> None:
-        """Keep the blocks that it serves: its disk is about to be lost."""
+        """Keep the blocks that it serves, or served while it was up: its disk is about to be lost."""
 
     def crash(self, index: int, plan: DownFault) -> None:
         """Take it down at once; others on its host may go down with it."""

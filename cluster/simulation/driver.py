@@ -130,7 +130,7 @@ class Simulation:
             join=self._join,
             best_height=lambda: self._best_height,
             notice=self._notice,
-            keep_blocks=lambda index: self.record.lost.append(self._recorder.record_of(self.machines[index])),
+            keep_blocks=lambda index: self._recorder.lose(self.machines[index]),
         )
         self.stage.durable_sizes.expect(scenario.planned_faults)
         self.faults = FaultEngine(scenario, self.stage)

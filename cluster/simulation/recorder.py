@@ -117,6 +117,12 @@ class Recorder:
             kept = self._kept[machine.index] = ServedBlocks(self.record.store, first)
         executor.allow_pruning(min(_taken(machine.validator, kept).tip, self.lowest_tip()))
 
+    def lose(self, machine: Machine) -> None:
+        """Keep what a machine serves of its disk, which is about to be lost. Nobody prunes until the next has blocks."""
+        if machine.validator is not None:
+            self.record.lost.append(self.record_of(machine))
+        self._kept.pop(machine.index, None)
+
     def lowest_tip(self) -> int:
         """The height up to which every machine has the final blocks, also one that is down and will come back."""
         late = self.record.scenario.validators.late

@@ -154,6 +154,7 @@ class Hosts:
         """Places where code of other folders was compiled, or is being compiled."""
         self._signals: dict[Place, ProcessSignals | RemoteProcessSignals] = {}
         self._start_actor: Callable[[Host], Any]
+        self._planned_deaths: Callable[[Host], int]
         self._folder = Path()
         """The run's; absolute once hosts are created."""
 
@@ -169,10 +170,11 @@ class Hosts:
         def start_actor(host: Host) -> Any:
             arguments = (str(self._folder), scenario_json, seed, host.number, host.place.bind)
             hash_seed = seed * HASH_SEEDS_PER_RUN + host.number + 1
-            planned = planned_deaths(scenario, host.validators)
+            planned = self._planned_deaths(host)
             named = host.release, host.actor_name, self.nodes.lease_s
             return self._session.start_host(host.place, planned, hash_seed, arguments, *named)
 
+        self._planned_deaths = lambda host: planned_deaths(scenario, host.validators)
         self._start_actor = start_actor
         if left is not None:
             self.all.extend(map(Host.of, left.all))
@@ -263,18 +265,26 @@ class Hosts:
     def kill(self, host: Host, by_ray: bool) -> None:
         """Kill a host's process, by Ray or by a signal. Ray starts another one, which is held down.
 
-        Ray asks the process to end, which a stopped process cannot do.
+        Ray asks the process to end, which a stopped process cannot do. Ray restarts an actor for each death that the
+        scenario plans, and a few times more. A kill that it does not plan takes none of these: the host gets another
+        actor.
         """
         process = host.processes.current
         if process is None:
             return
+        is_planned = host.processes.kills < self._planned_deaths(host)
         if by_ray and not host.is_paused:
-            self._session.ray.kill(host.actor, no_restart=False)
+            if is_planned:
+                self._session.ray.kill(host.actor, no_restart=False)
         else:
             self._signals_for(host).kill(process)
             self._signals_for(host).resume(process)
         host.is_held_down = True
-        host.went_down()
+        if is_planned:
+            host.processes.kills += 1
+            host.went_down()
+        else:
+            self.take_place(TakePlace(host.number))
 
     def prepare(
         self, hosts: Sequence[Host], release: Release, then: Callable[[], None], on_failure: Callable[[str], None]
@@ -376,6 +386,7 @@ class Hosts:
 
     def _start_anew(self, host: Host) -> None:
         host.processes.actors += 1
+        host.processes.kills = 0
         host.actor = self._start_actor(host)
 
     def _note_deaths(self) -> None:

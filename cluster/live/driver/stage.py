@@ -314,8 +314,9 @@ class LiveStage:
         return self._hosts.host_of(index).processes.deaths
 
     def keep_blocks(self, index: int) -> None:
-        (url,) = [address.url for address in self._hosts.addresses if address.index == index]
-        self._keep_blocks(index, url)
+        for address in self._hosts.addresses:
+            if address.index == index:
+                self._keep_blocks(index, address.url)
 
     def crash(self, index: int, plan: DownFault) -> None:
         host, nodes = self._hosts.host_of(index), self._hosts.nodes

@@ -73,6 +73,8 @@ class ProcessHistory:
         """The code of the newest process: the version, and the folder."""
         self.actors = 0
         """Actors that it had so far."""
+        self.kills = 0
+        """Processes of the newest actor that were killed on purpose."""
         self.deaths = 0
         """Processes that are known to be gone."""
         self.have_surely_ended = False
@@ -89,6 +91,7 @@ class ProcessHistory:
             self.version,
             self.code,
             self.actors,
+            self.kills,
             self.deaths,
             self.have_surely_ended,
             self._is_death_noted,
@@ -98,8 +101,8 @@ class ProcessHistory:
         """Go on with what another driver left."""
         self.current, self.last, self.successor = left.current, left.last, left.successor
         self.version, self.code = left.version, left.code
-        self.actors, self.deaths, self._is_death_noted = left.actors, left.deaths, left.is_death_noted
-        self.have_surely_ended = left.have_surely_ended
+        self.actors, self.kills, self.have_surely_ended = left.actors, left.kills, left.have_surely_ended
+        self.deaths, self._is_death_noted = left.deaths, left.is_death_noted
 
     @property
     def known(self) -> list[Process]:

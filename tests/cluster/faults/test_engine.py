@@ -401,9 +401,9 @@ def test_a_lost_disk_takes_what_a_validator_kept_on_it_that_another_fault_holds_
     engine, _ = make(KILL, lost, stage=stage)
     reach(engine, stage, 5)
     reach(engine, stage, 6)
-    assert stage.log == ["crash 1", "keep 0", "crash 0", "lose 0", "lose 1"]
+    assert stage.log == ["crash 1", "keep 0", "keep 1", "crash 0", "lose 0", "lose 1"]
     stage.advance(1_000)
-    assert stage.log[5:] == ["start 0", "start 1"]
+    assert stage.log[6:] == ["start 0", "start 1"]
     stage.up |= {0, 1}
     engine.on_up()
     stage.advance(0)

@@ -78,6 +78,16 @@ def test_peers_keep_what_a_validator_that_is_down_will_need() -> None:
 
 
 @pytest.mark.slow
+def test_peers_keep_what_a_validator_needs_that_joined_and_stopped() -> None:
+    """It stops as soon as it has the state of an old height, and stays down while its peers make ten blocks."""
+    names = [f"validator-{index}" for index in range(4)]
+    stops = {"kind": "failed_sync", "of": "state", "target": names, "at_height": 20, "down_ms": 9_000}
+    record = run(stops, {"kind": "wipe", "target": "validator-2", "at_height": 20, "down_ms": 1_500}, height=90)
+    assert "joined by the snapshot of height 16" in record.faults[1].evidence
+    assert not record.problems
+
+
+@pytest.mark.slow
 def test_a_validator_whose_peers_have_pruned_what_it_needs_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     """The driver gave it up, and then it came back."""
     monkeypatch.setattr(Recorder, "lowest_tip", lambda _: 10**9)

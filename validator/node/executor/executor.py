@@ -159,8 +159,8 @@ class Executor:
 
     def allow_pruning(self, height: int) -> None:
         """The auditor has every block up to a height, and so has whoever would catch up from here: as far as they are
-        concerned the blocks may go."""
-        self.prunable_height = max(self.prunable_height, height)
+        concerned the blocks may go. The newest call counts: one that comes back without its disk needs older ones."""
+        self.prunable_height = height
 
     def close(self) -> None:
         self._store.close()

@@ -95,6 +95,7 @@ def hosts_of(phases: list[Phase]) -> tuple[Hosts, list[FakeActor]]:
     hosts = Hosts(
         session, lambda view: None, lambda host: None, lambda host, why, words: None, lambda problem: None, nodes
     )
+    hosts._planned_deaths = lambda host: 1
     for number, (phase, actor) in enumerate(zip(phases, actors, strict=True)):
         host = Host(number, Place("node", "127.0.0.1"), [0, 1], {1: JOINS_AT})
         host.actor, host.phase, host.processes.current = actor, phase, Process(PID, 0)
@@ -189,6 +190,33 @@ def test_a_host_that_was_killed_is_up_again_once_it_is_let(watched: Watched) -> 
     watched.look(3)
     assert (host.phase, host.pid, host.processes.last) == (Phase.UP, 8, Process(PID, 0))
     assert watched.told == ["up"]
+
+
+@pytest.mark.parametrize("by_ray", [True, False])
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_a_kill_that_nobody_planned_takes_no_restart_of_rays(watched: Watched, by_ray: bool, is_paused: bool) -> None:
+    host, kills = watched.host, 8
+    for kill in range(kills):
+        actor = FakeActor(HostView(PID + kill + 1, []))
+        watched.ray.actors[id(actor)] = actor
+        watched.hosts._start_actor = lambda host, actor=actor: actor  # type: ignore[misc]
+        watched.ray.killed.clear()
+        killed, pid = host.actor, host.pid
+        host.is_paused = is_paused
+        watched.hosts.kill(host, by_ray)
+        is_planned = kill % 2 == 0  # one kill of each actor is
+        assert (host.actor is killed) == is_planned
+        if by_ray and not is_paused:
+            assert watched.ray.killed == [(id(killed), not is_planned)]
+        else:
+            assert watched.ray.killed == ([] if is_planned else [(id(killed), True)])
+        assert (Process(pid or 0, 0) in watched.signals.gone) == (is_paused or not by_ray)
+        assert (host.phase, host.is_held_down, host.is_paused) == (Phase.DOWN, True, False)
+        watched.answer_as(PID + kill + 1, actor=host.actor)
+        host.is_held_down = False
+        watched.look(3)
+        assert (host.phase, host.pid, host.processes.deaths) == (Phase.UP, PID + kill + 1, kill + 1)
+    assert host.processes.actors == kills // 2
 
 
 def test_a_killed_process_is_gone_before_another_one_answers(watched: Watched) -> None:

@@ -1,4 +1,7 @@
-"""What workers run in tests: numbers that end well, that kill their worker, and that want much memory."""
+"""What workers run in tests: numbers that end well, that kill their worker, and that want much memory.
+
+All leave some memory in a cycle.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,14 @@ from typing import Final
 DEADLY: Final = 3
 GREEDY: Final = 4
 MIB: Final = 2**20
+LEFT_MIB: Final = 50
+"""Ten of them are more than a worker may have."""
 
 
 def run(number: int, leaves: Path) -> str:
     """The result says what came of it; an odd number leaves a file."""
+    left: list[object] = [bytearray(LEFT_MIB * MIB)]
+    left.append(left)
     if number == DEADLY:
         os._exit(1)
     if number == GREEDY:
