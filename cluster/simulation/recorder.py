@@ -118,7 +118,10 @@ class Recorder:
         executor.allow_pruning(min(_taken(machine.validator, kept).tip, self.lowest_tip()))
 
     def lose(self, machine: Machine) -> None:
-        """Keep what a machine serves of its disk, which is about to be lost. Nobody prunes until the next has blocks."""
+        """Keep what a machine serves of its disk, which is about to be lost.
+
+        Nobody prunes until the machine has blocks on its next disk.
+        """
         if machine.validator is not None:
             self.record.lost.append(self.record_of(machine))
         self._kept.pop(machine.index, None)
