@@ -154,7 +154,6 @@ class Hosts:
         """Places where code of other folders was compiled, or is being compiled."""
         self._signals: dict[Place, ProcessSignals | RemoteProcessSignals] = {}
         self._start_actor: Callable[[Host], Any]
-        self._planned_deaths: Callable[[Host], int]
         self._folder = Path()
         """The run's; absolute once hosts are created."""
 
@@ -170,11 +169,10 @@ class Hosts:
         def start_actor(host: Host) -> Any:
             arguments = (str(self._folder), scenario_json, seed, host.number, host.place.bind)
             hash_seed = seed * HASH_SEEDS_PER_RUN + host.number + 1
-            planned = self._planned_deaths(host)
+            planned = host.processes.planned_kills = planned_deaths(scenario, host.validators)
             named = host.release, host.actor_name, self.nodes.lease_s
             return self._session.start_host(host.place, planned, hash_seed, arguments, *named)
 
-        self._planned_deaths = lambda host: planned_deaths(scenario, host.validators)
         self._start_actor = start_actor
         if left is not None:
             self.all.extend(map(Host.of, left.all))
@@ -272,7 +270,7 @@ class Hosts:
         process = host.processes.current
         if process is None:
             return
-        is_planned = host.processes.kills < self._planned_deaths(host)
+        is_planned = host.processes.planned_kills > 0
         if by_ray and not host.is_paused:
             if is_planned:
                 self._session.ray.kill(host.actor, no_restart=False)
@@ -281,7 +279,7 @@ class Hosts:
             self._signals_for(host).resume(process)
         host.is_held_down = True
         if is_planned:
-            host.processes.kills += 1
+            host.processes.planned_kills -= 1
             host.went_down()
         else:
             self.take_place(TakePlace(host.number))
@@ -386,7 +384,6 @@ class Hosts:
 
     def _start_anew(self, host: Host) -> None:
         host.processes.actors += 1
-        host.processes.kills = 0
         host.actor = self._start_actor(host)
 
     def _note_deaths(self) -> None:

@@ -73,8 +73,8 @@ class ProcessHistory:
         """The code of the newest process: the version, and the folder."""
         self.actors = 0
         """Actors that it had so far."""
-        self.kills = 0
-        """Processes of the newest actor that were killed on purpose."""
+        self.planned_kills = 0
+        """How many more processes of the newest actor the scenario may kill."""
         self.deaths = 0
         """Processes that are known to be gone."""
         self.have_surely_ended = False
@@ -91,7 +91,7 @@ class ProcessHistory:
             self.version,
             self.code,
             self.actors,
-            self.kills,
+            self.planned_kills,
             self.deaths,
             self.have_surely_ended,
             self._is_death_noted,
@@ -101,8 +101,9 @@ class ProcessHistory:
         """Go on with what another driver left."""
         self.current, self.last, self.successor = left.current, left.last, left.successor
         self.version, self.code = left.version, left.code
-        self.actors, self.kills, self.have_surely_ended = left.actors, left.kills, left.have_surely_ended
+        self.actors, self.planned_kills = left.actors, left.planned_kills
         self.deaths, self._is_death_noted = left.deaths, left.is_death_noted
+        self.have_surely_ended = left.have_surely_ended
 
     @property
     def known(self) -> list[Process]:

@@ -57,7 +57,7 @@ class LeftProcesses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: str
     code: str
     actors: int
-    kills: int
+    planned_kills: int
     deaths: int
     have_surely_ended: bool
     is_death_noted: bool

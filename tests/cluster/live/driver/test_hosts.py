@@ -95,10 +95,10 @@ def hosts_of(phases: list[Phase]) -> tuple[Hosts, list[FakeActor]]:
     hosts = Hosts(
         session, lambda view: None, lambda host: None, lambda host, why, words: None, lambda problem: None, nodes
     )
-    hosts._planned_deaths = lambda host: 1
     for number, (phase, actor) in enumerate(zip(phases, actors, strict=True)):
         host = Host(number, Place("node", "127.0.0.1"), [0, 1], {1: JOINS_AT})
         host.actor, host.phase, host.processes.current = actor, phase, Process(PID, 0)
+        host.processes.planned_kills = 1
         host.reports.addresses = [ValidatorAddress(index, str(index), PeerAddress("", 0), "") for index in (0, 1)]
         hosts.all.append(host)
     return hosts, actors
@@ -196,10 +196,15 @@ def test_a_host_that_was_killed_is_up_again_once_it_is_let(watched: Watched) -> 
 @pytest.mark.parametrize("is_paused", [True, False])
 def test_a_kill_that_nobody_planned_takes_no_restart_of_rays(watched: Watched, by_ray: bool, is_paused: bool) -> None:
     host, kills = watched.host, 8
+
+    def start_actor(host: Host) -> FakeActor:
+        host.processes.planned_kills = 1
+        return actor
+
+    watched.hosts._start_actor = start_actor
     for kill in range(kills):
         actor = FakeActor(HostView(PID + kill + 1, []))
         watched.ray.actors[id(actor)] = actor
-        watched.hosts._start_actor = lambda host, actor=actor: actor  # type: ignore[misc]
         watched.ray.killed.clear()
         killed, pid = host.actor, host.pid
         host.is_paused = is_paused
