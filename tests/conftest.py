@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 from hypothesis import HealthCheck, settings
 
-import cluster  # noqa: F401 - from here on, this process collects as the harness does
+from cluster import set_heap_apart
 from tests.tiers.spreading import ModulesScheduling, order
 
 # How fast inputs are drawn, and how long one takes, says how busy the machine is, and nothing of what is tested.
@@ -27,5 +25,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Set apart what lives: the modules, the tests and their sources, which no test needs to have looked through."""
-    gc.collect()
-    gc.freeze()
+    set_heap_apart()

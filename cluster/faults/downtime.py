@@ -78,10 +78,11 @@ class Downtime:
         held_down = [index for index in fault.targets if self._targets.is_held_down(index)]
         self._note_snapshots()
         self._targets.hold_down(fault.hit)
-        for index in (*were_running, *held_down):  # all are asked before the first is gone: they may share a machine
+        concerned = [index for index in fault.hit if index in were_running or index in held_down]
+        for index in concerned:  # all are asked before the first is gone: they may share a machine
             if index in fault.targets and loses_disk(plan):
                 stage.keep_blocks(index)
-        for index in (each for each in fault.hit if each in were_running or each in held_down):
+        for index in concerned:
             if index in were_running:
                 stage.crash(index, plan)
             if index not in fault.targets:

@@ -270,19 +270,18 @@ class Hosts:
         process = host.processes.current
         if process is None:
             return
-        is_planned = host.processes.planned_kills > 0
-        if by_ray and not host.is_paused:
-            if is_planned:
-                self._session.ray.kill(host.actor, no_restart=False)
-        else:
+        by_signal = host.is_paused or not by_ray
+        if by_signal:
             self._signals_for(host).kill(process)
             self._signals_for(host).resume(process)
         host.is_held_down = True
-        if is_planned:
-            host.processes.planned_kills -= 1
-            host.went_down()
-        else:
+        if not host.processes.planned_kills:
             self.take_place(TakePlace(host.number))
+            return
+        host.processes.planned_kills -= 1
+        if not by_signal:
+            self._session.ray.kill(host.actor, no_restart=False)
+        host.went_down()
 
     def prepare(
         self, hosts: Sequence[Host], release: Release, then: Callable[[], None], on_failure: Callable[[str], None]

@@ -13,7 +13,6 @@ one.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import shutil
@@ -30,6 +29,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 import uvloop
 
+from cluster import set_heap_apart
 from cluster.common.checkout import ROOT
 from cluster.common.files import write_atomically
 from cluster.disks.bit_rot import Rot
@@ -548,13 +548,6 @@ async def _recover(validator: ValidatorLoop, on_crash: Callable[[BaseException],
         log.info("%s: gave its join up", name)
         return
     log.info("%s: recovered at height %d; %d objects are set apart", name, state.height, set_heap_apart())
-
-
-def set_heap_apart() -> int:
-    """Take everything that lives now out of the cyclic collector's sight. Returns how many objects that are."""
-    gc.collect()  # what is garbage already would stay for good
-    gc.freeze()
-    return gc.get_freeze_count()
 
 
 async def _serve_near(validator: ValidatorLoop, bind: str, port: int) -> HttpServer:

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import psutil
 
+from cluster import set_heap_apart
 from cluster.tools.sweeps.folders import packed
 
 WORKER_MEMORY_MIB: Final = 2_048
@@ -43,19 +44,18 @@ def run_batch(run: Run[Any], numbers: Sequence[int], folder: str | None, memory:
     bound_memory(memory)
     for number in numbers:
         started = time.monotonic()
+        name = seed_folder(number)
         if folder is not None:
-            result = run(number, Path(folder) / seed_folder(number))
+            result = run(number, Path(folder) / name)
             seconds = time.monotonic() - started
-            free_memory()
-            yield Finished(number, result, seconds)
-            continue
-        leaves = Path(tempfile.gettempdir()) / f"stampede-{seed_folder(number)}-{uuid.uuid4().hex}"
-        try:
-            result = run(number, leaves)
-            seconds = time.monotonic() - started
-            yield from packed(leaves)
-        finally:
-            shutil.rmtree(leaves, ignore_errors=True)
+        else:
+            leaves = Path(tempfile.gettempdir()) / f"stampede-{name}-{uuid.uuid4().hex}"
+            try:
+                result = run(number, leaves)
+                seconds = time.monotonic() - started
+                yield from packed(leaves)
+            finally:
+                shutil.rmtree(leaves, ignore_errors=True)
         free_memory()
         yield Finished(number, result, seconds)
 
@@ -70,9 +70,10 @@ def free_memory() -> None:
 
     What lives after the first number are modules, which no collection needs to look through again.
     """
-    gc.collect()
-    if not gc.get_freeze_count():
-        gc.freeze()
+    if gc.get_freeze_count():
+        gc.collect()
+    else:
+        set_heap_apart()
 
 
 def bound_memory(memory: int) -> None:
