@@ -8,7 +8,7 @@ The run fails if any check fails, is inconclusive if any other is inconclusive, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cluster.audit.books import Books, keep_books
@@ -22,8 +22,8 @@ from cluster.checks.metrics.metrics import run_metrics
 from cluster.checks.progress import check_load, check_no_problems, check_progress
 from cluster.checks.safety import check_byzantine, check_evidence, check_promises, check_safety
 from cluster.checks.timers_and_amounts import check_bounds, check_conservation, check_timers
-from cluster.checks.verdict import Check, Verdict
-from cluster.common.outcome import worst
+from cluster.checks.verdict import Check, Verdict, examples
+from cluster.common.outcome import Outcome, worst
 from cluster.record.run import RunRecord
 
 CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
@@ -73,11 +73,19 @@ def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None
     metrics = run_metrics(books, actors, latencies)
     checks = tuple(check_criteria(books, metrics) if check is check_criteria else check(books) for check in CHECKS)
     evaluations = count_evaluations(books, checks)
-    checks = (*checks, check_coverage(evaluations))
+    checks = tuple(_with_seen(record, check) for check in (*checks, check_coverage(evaluations)))
     if judge is not None:
         checks = judge(books, checks)
     verdict = Verdict(worst(check.verdict for check in checks), checks, evaluations, tuple(books.bisections))
     return Judged(books, actors, use_by_class(actors), latencies, metrics, verdict)
+
+
+def _with_seen(record: RunRecord, check: Check) -> Check:
+    """A check that fails by what was told while the run went on, if not by what is known at the end."""
+    seen = record.seen_violations.get(check.name)
+    if not seen or check.verdict is Outcome.FAIL:
+        return check
+    return replace(check, verdict=Outcome.FAIL, detail=f"told while it ran: {examples(seen)}", applies=True)
 
 
 def check_run(record: RunRecord, books: Books | None = None, judge: Judge | None = None) -> Verdict:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from cluster.common.errors import BadInput
 from cluster.common.files import write_atomically
 from cluster.common.limits import is_seed
-from cluster.common.outcome import Outcome
+from cluster.common.outcome import Outcome, worst
 from cluster.record.archive import (
     BLOCKS_FILE,
     GENESIS_FILE,
@@ -121,16 +121,25 @@ def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
 # --- completing -----------------------------------------------------------------------------------------------------
 
 
-def unjudged_result(scenario_name: str, backend: str, seed: int, commit: str, why: str) -> dict[str, Any]:
-    """The content of ``result.json`` of a run whose driver wrote none: the verdict *inconclusive*, and why."""
-    verdict = Outcome.INCONCLUSIVE.value
+def unjudged_result(
+    scenario_name: str, backend: str, seed: int, commit: str, why: str, seen_violations: Mapping[str, list[str]] = {}
+) -> dict[str, Any]:
+    """The content of ``result.json`` of a run whose driver wrote none: the verdict *inconclusive*, and why; *fail*
+    if it had told violations (:attr:`~cluster.record.run.RunRecord.seen_violations`).
+    """
+    outcomes = [("no_problems", Outcome.INCONCLUSIVE, why)]
+    outcomes += [(check, Outcome.FAIL, "; ".join(words)) for check, words in seen_violations.items()]
+    verdict = worst(outcome for _, outcome, _ in outcomes)
     return {
         "scenario": scenario_name,
         "backend": backend,
         "seed": seed,
         "commit": commit,
-        "verdict": verdict,
-        "checks": [{"name": "no_problems", "verdict": verdict, "detail": why, "applies": True}],
+        "verdict": verdict.value,
+        "checks": [
+            {"name": name, "verdict": outcome.value, "detail": detail, "applies": True}
+            for name, outcome, detail in outcomes
+        ],
         "metrics": {},
         "validators": [],
     }

@@ -437,6 +437,9 @@ class RunRecord:
     """Everybody's progress when the run's time was up; empty if it ended by itself."""
     absences: list[Absence] = field(default_factory=list)
     """When it had no driver, of a live run that another one took over."""
+    seen_violations: dict[str, list[str]] = field(default_factory=dict)
+    """By check, violations that were told while it ran: the first ones of each. They fail the check, whatever is known
+    at the end."""
     problems: list[str] = field(default_factory=list)
     """Problems around the run, one line each (a validator that never answered, Locust that died, …)."""
     digest: str | None = None

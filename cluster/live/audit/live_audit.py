@@ -49,6 +49,8 @@ LEDGER_STEP: Final = 256
 """Blocks that the ledger is fed in a round."""
 MAX_TOLD: Final = 100
 """Violations kept in words; all are counted."""
+MAX_SEEN: Final = 10
+"""Of each check, those that stay in the run's record."""
 ROUNDS_SKIPPED: Final = 4
 """A validator that did not answer is left alone for so many rounds."""
 
@@ -95,15 +97,19 @@ def take_blocks(client: ValidatorClient, found: ValidatorRecord, store: BlockSto
 
 
 class _Findings:
-    """Violations: all are counted, the first :data:`MAX_TOLD` kept in words."""
+    """Violations: all are counted, the first :data:`MAX_TOLD` kept in words, and the first of each in a record."""
 
-    def __init__(self) -> None:
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
         self.counts: Counter[str] = Counter(dict.fromkeys(WATCHED, 0))
         self.words: list[str] = []
         self._taken = 0
 
     def tell(self, check: str, what: str) -> None:
         self.counts[check] += 1
+        seen = self._record.seen_violations.setdefault(check, [])
+        if len(seen) < MAX_SEEN and what not in seen:
+            seen.append(what)
         if len(self.words) < MAX_TOLD:
             self.words.append(f"{check}: {what}")
 
@@ -130,7 +136,7 @@ class LiveAudit:
         section = record.scenario.validators
         self.known = {index: nothing_yet(record, index) for index in range(section.count)}
         self.kept = KeptLedger(ServedBlocks(record.store), Ledger(record.genesis))
-        self._findings = _Findings()
+        self._findings = _Findings(record)
         self._urls: Mapping[int, str] = {}
         self._seen_in_ledger = 0
         self._seen_roots = 0

@@ -490,6 +490,9 @@ class _LiveRun:
         answered_s = min((host.reports.answered_s for host in running), default=0.0)
         self._audit.safety.heard.note_hosts({(host.number, host.pid) for host in running}, answered_s)
         told = self._audit.look(urls, diverged)
+        if told:  # it outlives this process before it is told
+            self._testnet.note_violations()
+            self._write_checkpoint(FOLLOWING)
         for violation in told:
             self.on_notice(f"height {self._watch.height}: violation: {violation}")
         if told and self._end.on_fail:

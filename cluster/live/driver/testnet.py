@@ -348,6 +348,11 @@ class Testnet:
         if self._watchdog is not None:
             self._watchdog.watch_kubernetes(facts)
 
+    def note_violations(self) -> None:
+        """From now on the run fails though its driver is killed, since its record has violations."""
+        if self._watchdog is not None:
+            self._watchdog.replace_result(_result_of_a_killed_driver(self._record))
+
     # --- end ----------------------------------------------------------------------------------------------------------
 
     def finish_load(self, checkpoint: Callable[[], None]) -> None:
@@ -389,4 +394,5 @@ def _load_layout() -> list[str]:
 
 def _result_of_a_killed_driver(record: RunRecord) -> dict[str, Any]:
     """The content of ``result.json`` if the driver could not write it."""
-    return unjudged_result(record.scenario.name, record.backend, record.seed, record.commit, "the driver was killed")
+    about = (record.scenario.name, record.backend, record.seed, record.commit)
+    return unjudged_result(*about, "the driver was killed", record.seen_violations)

@@ -103,6 +103,7 @@ class LeftRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interrupted: bool
     time_up: str
     absences: list[Absence]
+    seen_violations: dict[str, list[str]]
     problems: list[str]
     digest: str | None
     checkpoints: dict[int, str]

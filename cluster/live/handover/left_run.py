@@ -21,7 +21,7 @@ from cluster.live.processes.processes import Process
 from cluster.scenario import Scenario
 from loadgen.runplan import Statistics
 
-VERSION: Final[Literal[4]] = 4
+VERSION: Final[Literal[5]] = 5
 
 RunPhase = Literal["following", "ending", "collected"]
 """Of :mod:`cluster.live.handover.handover`."""
@@ -84,7 +84,7 @@ class LeftClock(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LeftRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run that outlives its driver, as another one finds it."""
 
-    version: Literal[4]
+    version: Literal[5]
     """:data:`VERSION`."""
     commit: str
     phase: RunPhase

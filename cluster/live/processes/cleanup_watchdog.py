@@ -3,8 +3,9 @@
 A driver that is killed (``kill -9``, the system's out-of-memory killer) ends nothing that it started and writes no
 result. The watchdog reads a pipe from the driver: one line of JSON for each thing to clean up, and a last line when the
 run is over. If the pipe ends without that line, the watchdog ends the processes of the run, takes back what faults left
-in a Kubernetes cluster, removes the folder of the run's Ray, writes ``result.json`` with the verdict *inconclusive*,
-and prints one line on the standard error that it shares with the driver. As long as the driver lives, it does nothing.
+in a Kubernetes cluster, removes the folder of the run's Ray, writes ``result.json`` with the verdict *inconclusive*
+(*fail* if the driver had told violations), and prints one line on the standard error that it shares with the driver. As
+long as the driver lives, it does nothing.
 
 If another driver may take the run over, the watchdog waits for one as long as hosts do. A driver that has the run's
 lock may yet refuse the run, or be killed: as long as one has it, the watchdog waits, and then the whole time again. It
@@ -61,6 +62,10 @@ class CleanupWatchdog:
         assert self._process.stdin is not None
         self._pipe = self._process.stdin
         self._send(run=str(run_folder.absolute()), result=result)
+
+    def replace_result(self, result: dict[str, Any]) -> None:
+        """Another content of ``result.json``."""
+        self._send(result=result)
 
     def watch_ray(self, folder: Path) -> None:
         """Watch the run's own Ray: the processes that use its folder."""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
+from cluster.common.outcome import Outcome
 from cluster.live.processes.driver_lock import driving
 from cluster.record.folder import RESULT_FILE, read_result
 from cluster.record.run import RunRecord
@@ -35,6 +36,8 @@ def attach_run(folder: Path) -> ExitCode:
         _refuse_ended(folder)
         left = checkpoint.read(folder)
         _refuse_other_code(folder, left.commit)
+        for check, words in _failed_checks(folder).items():  # a full disk may have kept them out of the checkpoint
+            left.record.seen_violations.setdefault(check, words)
         clock = replace(left.clock, written_epoch_s=max(lived_until_s, left.clock.written_epoch_s))
         found = replace(left, clock=clock)
 
@@ -44,6 +47,14 @@ def attach_run(folder: Path) -> ExitCode:
             return attached_testnet(found, folder, interrupts, progress.update, progress.notice)
 
         return run_in(folder, True, interrupts, found.scenario, "live", perform, None, LiveOptions()).verdict.exit_code
+
+
+def _failed_checks(folder: Path) -> dict[str, list[str]]:
+    """What a cleanup watchdog wrote of violations that the driver had told, by check."""
+    if not (folder / RESULT_FILE).exists():
+        return {}
+    checks = read_result(folder)["checks"]
+    return {check["name"]: [check["detail"]] for check in checks if check["verdict"] == Outcome.FAIL}
 
 
 def _refuse_ended(folder: Path) -> None:

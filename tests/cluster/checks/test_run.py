@@ -20,6 +20,15 @@ def test_a_right_run_passes_every_check() -> None:
     assert all(any(character.isdigit() for character in check.detail) for check in verdict.checks[:8])
 
 
+def test_what_was_told_while_it_ran_fails_its_check() -> None:
+    record = with_kill(make_record())
+    record.seen_violations["state_roots"] = ["validator-0 executed a final block to another result, and stopped"]
+    verdict = check_run(record)
+    assert verdict.outcome is FAIL
+    (failed,) = [check for check in verdict.checks if check.verdict is not PASS]
+    assert failed.name == "state_roots" and failed.detail.startswith("told while it ran: validator-0 executed")
+
+
 def test_fail_outweighs_inconclusive_and_inconclusive_outweighs_pass() -> None:
     assert worst([PASS, INCONCLUSIVE, FAIL]) is FAIL
     assert worst([PASS, INCONCLUSIVE]) is INCONCLUSIVE

@@ -164,6 +164,16 @@ def test_who_says_that_it_diverged_is_told_once(network: Network) -> None:
     assert network.look(frozenset({1})) == []
 
 
+def test_the_record_has_the_first_violations_of_each_check_once(network: Network) -> None:
+    for number in range(30):
+        network.audit._tell("chain", f"problem {number % 15}")
+    network.look(frozenset({1}))
+    assert network.audit.counts["chain"] == 30
+    seen = network.record.seen_violations
+    assert seen["chain"] == [f"problem {number}" for number in range(module.MAX_SEEN)]
+    assert len(seen["state_roots"]) == 1
+
+
 def test_the_ledger_waits_for_those_who_are_behind(network: Network) -> None:
     network.served[2].blocks[7:] = []
     network.look()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -19,7 +20,7 @@ import pytest
 from msgspec.structs import replace
 
 from cluster.checks.run import check_run
-from cluster.common.errors import BadInput
+from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver import node_watch, ray_session
@@ -36,10 +37,12 @@ from cluster.live.host.host import ValidatorView
 from cluster.live.host.observations import FinalSeen, VoteSent
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.processes import processes
+from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.chain_store import FileBlocks
-from cluster.record.folder import STORE_FILE
+from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, STORE_FILE, read_result
 from cluster.scenario import Scenario
+from cluster.tools.run import attaching
 from consensus.types import View
 from tests.cluster.records import make_chain, make_scenario
 from tests.consensus.bench import NOTARIZE
@@ -115,6 +118,55 @@ def test_a_violation_that_was_seen_fails_the_run_though_the_testnet_is_gone(
         assert "and its testnet is gone" in problem and record.interrupted and len(record.store) == 3
         found = check_run(record).check("safety")
     assert found.verdict is Outcome.FAIL and "validator-2 notarizes view 3, and did so before" in found.detail
+
+
+class Diverged(FollowedRun):
+    """Its host says that a validator diverged. The driver is killed as soon as it has told that."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        hosts = self._testnet.hosts
+        assert hosts is not None
+        self._write_checkpoint(FOLLOWING)
+        hosts.all[0].reports.states = {0: LoopState(diverged=True)}
+        self.watchdog = self._testnet._watchdog = CleanupWatchdog(folder, {"verdict": "inconclusive", "checks": []})
+        self.on_notice = self._is_told
+        with pytest.raises(KeyboardInterrupt):
+            self._must_stop(hosts)
+        self.watchdog._pipe.close()
+        self.watchdog._process.wait(HANGS_AFTER_S)
+        self.is_killed()
+
+    def _is_told(self, line: str) -> None:
+        assert "violation: state_roots: validator-0 executed" in line
+        raise KeyboardInterrupt
+
+
+def test_a_violation_that_was_told_is_kept_though_nobody_comes(tmp_path: Path) -> None:
+    run = Diverged(tmp_path)
+    result = read_result(tmp_path)
+    assert result["verdict"] == Outcome.FAIL
+    verdicts = {check["name"]: check["verdict"] for check in result["checks"]}
+    assert verdicts == {"no_problems": Outcome.INCONCLUSIVE, "state_roots": Outcome.FAIL}
+
+    with Interrupts() as interrupts, attached_testnet(checkpoint.read(tmp_path), tmp_path, interrupts) as record:
+        found = check_run(record).check("state_roots")
+    assert found.verdict is Outcome.FAIL and found.detail.startswith("told while it ran: validator-0 executed a final")
+    assert len(run.record.seen_violations) == 1
+
+
+def test_what_only_the_watchdog_knows_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, file = checkpoint.write, tmp_path / CHECKPOINT_FILE
+    with monkeypatch.context() as full:
+        full.setattr(checkpoint, "write", lambda *left: os.write(-1, b"") if file.exists() else write(*left))
+        Diverged(tmp_path)
+    assert not checkpoint.read(tmp_path).record.seen_violations
+    result = read_result(tmp_path) | {attaching.NOBODY_CAME: True}
+    (tmp_path / RESULT_FILE).write_text(json.dumps(result))
+    monkeypatch.setattr(attaching, "checkout_commit", lambda: "0123456789ab")
+    assert attaching.attach_run(tmp_path) is ExitCode.FAIL
+    details = {check["name"]: check["detail"] for check in read_result(tmp_path)["checks"]}
+    assert details["state_roots"].startswith("told while it ran: validator-0 executed a final block")
 
 
 @pytest.fixture
