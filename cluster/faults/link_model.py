@@ -4,8 +4,9 @@ Pure: given the bytes' number and the time, it says when each copy arrives. A di
 around it, shares of messages that are lost, doubled or held back so that later ones overtake them, and a bandwidth: its
 bytes leave one after the other, and what does not fit into its queue is lost. A validator's uplink has a bandwidth and
 a queue, too, which everything that it sends passes first. What lies between two validators is their link, be it
-one of the scenario's or a path over several (:mod:`cluster.scenario.network`). Links change by :meth:`Links.change`,
-which gives the ones it is called for other parameters, or cuts them; what is under way already arrives as it was to.
+one of the scenario's or a path over several (:mod:`cluster.scenario.topology.network`). Links change by
+:meth:`Links.change`, which gives the ones it is called for other parameters, or cuts them; what is under way already
+arrives as it was to.
 
 Every number is drawn from the random source that the caller gives, in the order of the messages: one for all links, or
 one for each link if messages have no order among each other.
@@ -19,7 +20,7 @@ from random import Random
 from typing import Final
 
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MICROSECONDS_PER_SECOND
-from cluster.scenario.network import Network, Quality
+from cluster.scenario.topology.network import Network, Quality
 
 BYTES_PER_KILOBIT: Final = 125
 LINK_QUEUE_BYTES: Final = 4 << 20

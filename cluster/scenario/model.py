@@ -10,7 +10,6 @@ from cluster.common.limits import MAX_DURATION_S, MAX_HEIGHTS, MAX_SECONDS
 from cluster.common.suggestions import instead
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario.genesis import check_genesis
-from cluster.scenario.network import Network
 from cluster.scenario.overrides import Change, apply_changes
 from cluster.scenario.problems import describe
 from cluster.scenario.sections.base import Height, Name, Section
@@ -34,6 +33,7 @@ from cluster.scenario.sections.kubernetes import KubernetesSection
 from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.sections.success import SuccessSection
 from cluster.scenario.sections.validators import ValidatorsSection
+from cluster.scenario.topology.network import Network
 from consensus.leader import DRAWN_IN_A_ROW
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan

@@ -556,7 +556,7 @@ def _start_own(ray: Any, cpus: int, on_folder: Callable[[Path], None]) -> RaySes
     on_folder(folder)
     with _environment(), _hang_ups_held_back():
         try:
-            with loopback_node.loopback_stays():
+            with loopback_node.small_node():
                 _connect(
                     ray,
                     TestnetError,

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND, MILLISECONDS_PER_SECOND
 from cluster.faults.link_faults import LinkFaultInForce
 from cluster.live.kubernetes.names import HOST_LABEL, INSTANCE_LABEL, instance_labels
-from cluster.scenario.network import Network
 from cluster.scenario.sections.faults import DegradeFault, LinkFault
+from cluster.scenario.topology.network import Network
 
 API_VERSION: Final = "chaos-mesh.org/v1alpha1"
 NETWORK: Final = "networkchaos"

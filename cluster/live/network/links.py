@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 from cluster.common.units import MICROSECONDS_PER_SECOND
 from cluster.faults.link_faults import LinkFaults
 from cluster.faults.link_model import Links
-from cluster.scenario.network import Network
 from cluster.scenario.sections.faults import LinkFault
+from cluster.scenario.topology.network import Network
 
 MAX_WAITING_MESSAGES: Final = 65_536
 """Messages that are under way from one validator to all others; what comes then is lost."""

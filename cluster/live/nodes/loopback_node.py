@@ -1,8 +1,12 @@
-"""Ray's nodes on loopback: ``python -m cluster.live.nodes.loopback_node start --node-ip-address=127.0.0.1 …``.
+"""A testnet's own Ray nodes: ``python -m cluster.live.nodes.loopback_node start --node-ip-address=127.0.0.1 …``.
 
 ``ray start`` and ``ray.init`` replace a loopback address by one of the machine's. Ray's servers then listen on all
 interfaces. On 127.0.0.1 they listen there alone, as those of a Ray that the library starts by itself. Who joins such a
 Ray has to keep to that address, too.
+
+A head starts processes that a testnet does not use, and that take more processor time to start than a validator: the
+autoscaler, the server of the dashboard and of jobs, and on each node the one that sends log files to drivers. They are
+left out.
 """
 
 from __future__ import annotations
@@ -13,6 +17,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final
 
 MODULE: Final = "cluster.live.nodes.loopback_node"
+LEFT_OUT: Final = ("start_monitor", "start_api_server", "start_log_monitor")
+"""Methods of Ray's node that start processes."""
 PROBE_TIMEOUT_S: Final = 5.0
 
 
@@ -27,6 +33,22 @@ def loopback_stays() -> Iterator[None]:
         yield
     finally:
         services.resolve_ip_for_localhost = resolve
+
+
+@contextmanager
+def small_node() -> Iterator[None]:
+    """Within, Ray starts a node with what a testnet needs alone, and takes a loopback address as it is."""
+    from ray._private.node import Node
+
+    methods = {name: getattr(Node, name) for name in LEFT_OUT}
+    for name in LEFT_OUT:
+        setattr(Node, name, lambda node, **options: None)
+    try:
+        with loopback_stays():
+            yield
+    finally:
+        for name, method in methods.items():
+            setattr(Node, name, method)
 
 
 def joining(address: str) -> AbstractContextManager[None]:
@@ -48,7 +70,7 @@ def main() -> None:
     """Entry of the process."""
     from ray.scripts.scripts import main as ray_command
 
-    with loopback_stays():
+    with small_node():
         ray_command()
 
 

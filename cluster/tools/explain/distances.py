@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
-from cluster.scenario.network import Network
+from cluster.scenario.topology.network import Network
 
 MAX_MEMBERS: Final = 10
 """With more validators, all are one row."""

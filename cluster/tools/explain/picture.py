@@ -15,8 +15,8 @@ from math import cos, pi, sin
 from typing import Final
 
 from cluster.scenario import Scenario
-from cluster.scenario.network import Network
 from cluster.scenario.sections.links import AnyTopology, StarTopology
+from cluster.scenario.topology.network import Network
 from cluster.tools.explain.distances import Table, distances
 from cluster.tools.explain.outline import own_settings
 

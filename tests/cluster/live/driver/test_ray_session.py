@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -144,6 +145,7 @@ def test_a_ray_of_our_own_listens_on_loopback_alone(nodes: int, lease_s: float |
     try:
         session.ray.get(session.ray.remote(lambda: None).remote())
         ours = processes.with_descendants(processes.using(folders[0]))
+        lines = [" ".join(psutil.Process(process.pid).cmdline()) for process in ours]
         listening = {
             (processes.command(process), connection.laddr.ip)
             for process in ours
@@ -154,6 +156,7 @@ def test_a_ray_of_our_own_listens_on_loopback_alone(nodes: int, lease_s: float |
     finally:
         session.close([])
     assert {name for name, _ in listening} >= {"gcs_server", "raylet"}
+    assert [line for line in lines if re.search(r"(monitor|dashboard)\.py", line)] == [], "nothing that nobody uses"
     assert [found for found in sorted(listening) if not ip_address(found[1].removeprefix("::ffff:")).is_loopback] == []
     assert not processes.using(folders[0]) and not folders[0].exists()
 

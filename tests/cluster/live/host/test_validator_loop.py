@@ -44,10 +44,10 @@ from cluster.record.run import RunRecord
 from cluster.record.status import Counted, Tally
 from cluster.scenario import Scenario
 from cluster.scenario.genesis import build_genesis, validator_set, validator_signer
-from cluster.scenario.network import Network
 from cluster.scenario.node_setup import Pace, node_config
 from cluster.scenario.sections.faults import LeaderDelayFault, PartitionFault
 from cluster.scenario.sections.links import LinksSection
+from cluster.scenario.topology.network import Network
 from consensus.certificates import verify_finalization
 from consensus.keys import Ed25519Scheme, ValidatorSet
 from consensus.messages import VoteKind

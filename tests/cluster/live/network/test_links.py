@@ -11,9 +11,9 @@ from cluster.faults.link_faults import seen_on_links
 from cluster.live.network import links as links_module
 from cluster.live.network.links import OutgoingLinks
 from cluster.scenario import Scenario
-from cluster.scenario.network import Network
 from cluster.scenario.sections.faults import AnyFault, LinkFault
 from cluster.scenario.sections.links import LinksSection
+from cluster.scenario.topology.network import Network
 
 NAMES = ["a", "b", "c", "d"]
 CLEAR = {"latency_ms": 0.0, "jitter_ms": 0.0}

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.scenario import Scenario
-from cluster.scenario.network import Network
 from cluster.scenario.sections.latencies import MATRICES
 from cluster.scenario.sections.links import LinksSection
+from cluster.scenario.topology.network import Network
 from tests.hangs import HANGS_AFTER_S
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def network(count: int = 6, seed: int = 1, regions: dict[str, list[str]] | None = None, **fields: Any) -> Network:
@@ -117,7 +117,7 @@ def test_of_equally_fast_paths_the_shortest_counts() -> None:
 def test_no_path_is_shorter_than_the_one_taken(topology: Any, count: int, seed: int) -> None:
     found = network(count, seed, topology=topology)
     assert found.graph is not None
-    lengths = dict(nx.all_pairs_shortest_path_length(found.graph))
+    lengths = dict(nx.all_pairs_shortest_path_length(found.graph.links))
     for sender in range(count):
         for receiver in range(count):
             if sender != receiver:
@@ -145,7 +145,7 @@ def test_what_is_drawn_follows_from_the_seed_and_is_connected(topology: dict[str
 def test_every_node_of_a_random_regular_graph_has_its_degree() -> None:
     found = network(10, topology={"kind": "random-regular", "degree": 3})
     assert found.graph is not None
-    assert {degree for _, degree in found.graph.degree} == {3}
+    assert {degree for _, degree in found.graph.links.degree} == {3}
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""Which validators have a link, the paths over those links, and their quality."""
