@@ -76,7 +76,9 @@ LATE: Final = ("ending", "collecting", "judging")
 COMERS: Final = (0, 1, 1, 2)
 """How many other drivers come, one after the other."""
 DISTURBANCES: Final = ("", "", "two at once", "clock", "disk")
-LEFT_FILES: Final = (LOCK_FILE, CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE)
+CHECKPOINTS: Final = (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE)
+"""A driver that is killed between two renames leaves the second alone."""
+LEFT_FILES: Final = (LOCK_FILE, *CHECKPOINTS)
 DRIVER: Final = """
 import sys
 from pathlib import Path
@@ -248,7 +250,7 @@ def _drive(plan: Plan, folder: Path, temporary: Path) -> list[Driver]:
     if plan.comers == 0:
         drivers[0].end()
     for comer in range(max(plan.comers, 1)):
-        if not (folder / CHECKPOINT_FILE).exists():
+        if not any((folder / name).exists() for name in CHECKPOINTS):
             break
         attaching = [Driver(temporary, plan.disturbance, "attach", str(folder))]
         if plan.disturbance == "two at once":
