@@ -27,8 +27,8 @@ from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
+from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.outcome import judge
-from cluster.tools.sweeps.random_scenario import random_scenario
 
 SEED = 1
 COMMIT = "benchmark"

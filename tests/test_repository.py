@@ -781,6 +781,7 @@ WIDE = {
     "Simulation": "puts one run together: an attribute for each part (clock, links, machines, stage, watches)",
     "Machine": "a machine's parts, and the calls by which the simulation hears of them, as fields",
     "HandlerContext": "an actor's view of the chain: one field for each thing that a handler may read or change",
+    "Scenario": "a field for each section of a file, and the rules between sections",
     "BiddingRound": "the rules and inputs of a block's queries, one field each",
 }
 """Classes with more methods or attributes than others may have, each with its reason."""

@@ -37,6 +37,7 @@ from cluster.scenario.topology.network import Network
 from consensus.leader import DRAWN_IN_A_ROW
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
+from validator.node.pool.limits import DEFAULT_LIMITS, MOST_TRANSACTIONS, PoolLimits
 from validator.pvm.deployment import refusal
 from validator.transition.genesis_block import GenesisError
 
@@ -59,6 +60,32 @@ class StorageSection(Section):
                 " that joins by a snapshot needs the blocks above it"
             )
         return self
+
+
+class LimitsSection(Section):
+    """The limits of a validator's mempool."""
+
+    max_transactions: Annotated[int, Field(ge=1, le=MOST_TRANSACTIONS)] = DEFAULT_LIMITS.max_transactions
+    """Transactions that wait at most."""
+    max_bytes: Annotated[int, Field(ge=1_024, le=2**30)] = DEFAULT_LIMITS.max_bytes
+    """Bytes of all that wait. What is longer is never taken."""
+    max_nonces: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LIMITS.max_nonces
+    """Nonces from the account's on that a sender may use."""
+    near_nonces: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LIMITS.near_nonces
+    """A sender's first nonces, with which it can push others out of a full pool."""
+    max_sender_bytes: Annotated[int, Field(ge=1_024, le=2**30)] = DEFAULT_LIMITS.max_sender_bytes
+    """Bytes of one sender that wait."""
+    max_evictions: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_LIMITS.max_evictions
+    """Transactions that could run in the next block, and leave for one newcomer."""
+    max_idle_senders: Annotated[int, Field(ge=0, le=1_000_000)] = DEFAULT_LIMITS.max_idle_senders
+    """Senders without a waiting transaction whose accounts are remembered."""
+    max_blocks_refused: Annotated[int, Field(ge=0, le=10_000)] = DEFAULT_LIMITS.max_blocks_refused
+    """Final blocks for which a sender comes last, of whom a builder could run nothing."""
+    max_blocks_waiting: Annotated[int, Field(ge=1, le=100_000)] = DEFAULT_LIMITS.max_blocks_waiting
+    """Final blocks after which a transaction that no block took is dropped."""
+
+    def pool(self) -> PoolLimits:
+        return PoolLimits(**self.model_dump())
 
 
 class StopSection(Section):
@@ -99,6 +126,7 @@ class Scenario(Section):
     consensus: ConsensusSection = ConsensusSection()
     links: LinksSection = LinksSection()
     storage: StorageSection = StorageSection()
+    limits: LimitsSection = LimitsSection()
     load: LoadPlan = LoadPlan()
     faults: list[Fault] = []
     """The faults of the run."""

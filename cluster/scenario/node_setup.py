@@ -65,6 +65,7 @@ def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name
         engine=engine,
         election=section.leader_election,
         block_interval_ms=section.block_interval_ms,
+        pool=scenario.limits.pool(),
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from validator.chain.genesis import Genesis
 from validator.chain.records import Account
 from validator.chain.transactions import Transaction
-from validator.node.pool import mempool as rules
+from validator.node.pool.limits import DEFAULT_LIMITS, PoolLimits
 from validator.primitives.types import Address, Hash
 from validator.transition.transition import PreparedTransaction
 
@@ -42,6 +42,7 @@ class NaiveMempool:
 
     genesis: Genesis
     accounts: dict[Address, Account]
+    limits: PoolLimits = DEFAULT_LIMITS
     basefees: tuple[int, int] = (1_000_000, 1_000_000)
     height: int = 0
     arrivals: int = 0
@@ -60,7 +61,7 @@ class NaiveMempool:
             return "already_known"
         if transaction.nonce < account.nonce:
             return "stale_nonce"
-        if transaction.nonce - account.nonce >= rules.MAX_NONCES:
+        if transaction.nonce - account.nonce >= self.limits.max_nonces:
             return "nonce_too_high"
         limits = (transaction.max_fee_per_cycle, transaction.max_fee_per_cell)
         least = self.genesis.parameters.min_basefee
@@ -69,7 +70,7 @@ class NaiveMempool:
         if any(not replaces(transaction, row.transaction) for row in same):
             return "replacement_underpriced"
         own = [row.prepared for row in others if row.sender == transaction.sender] + [prepared]
-        if sum(len(one.wire) for one in own) > rules.MAX_SENDER_BYTES:
+        if sum(len(one.wire) for one in own) > self.limits.max_sender_bytes:
             return "sender_limit"
         if sum(most_it_takes(one.transaction) for one in own) > account.balance:
             return "unaffordable"
@@ -84,10 +85,10 @@ class NaiveMempool:
     def _leaving(self, new: Row, others: list[Row]) -> list[Row] | None:
         """Which of the others have to leave for a new one, the worst first."""
         left, leaving = list(others), list[Row]()
-        while len(left) >= rules.MAX_TRANSACTIONS or size_of([*left, new]) > rules.MAX_BYTES:
+        while len(left) >= self.limits.max_transactions or size_of([*left, new]) > self.limits.max_bytes:
             last = [row for row in left if not any(r.sender == row.sender and r.nonce > row.nonce for r in left)]
             runnable = sum(self.place(row, self.rows) != NOWHERE for row in leaving)
-            if not last or runnable == rules.MAX_EVICTIONS:
+            if not last or runnable == self.limits.max_evictions:
                 return None
             worst = min(last, key=lambda row: (self.place(row, self.rows), -row.number))
             if self.place(worst, self.rows) >= self.place(new, [*others, new]):
@@ -100,7 +101,8 @@ class NaiveMempool:
         first = self.accounts[row.sender].nonce
         before = {r.nonce: self.tip(r.transaction) for r in rows if r.sender == row.sender and r.nonce <= row.nonce}
         tips = [before.get(nonce, -1) for nonce in range(first, row.nonce + 1)]
-        return NOWHERE if min(tips) < 0 else (True, row.nonce < first + rules.NEAR_NONCES, min(tips), first - row.nonce)
+        is_near = row.nonce < first + self.limits.near_nonces
+        return NOWHERE if min(tips) < 0 else (True, is_near, min(tips), first - row.nonce)
 
     def tip(self, transaction: Transaction) -> int:
         cycle, cell = self.basefees
@@ -124,7 +126,7 @@ class NaiveMempool:
                 departed.append((own.pop().prepared.hash, "unaffordable"))
             gone = {digest for digest, _ in departed}
             self.rows = [row for row in self.rows if row.prepared.hash not in gone]
-        old = [row for row in self.rows if height - row.height > rules.MAX_BLOCKS_WAITING]
+        old = [row for row in self.rows if height - row.height > self.limits.max_blocks_waiting]
         self.rows = [row for row in self.rows if row not in old]
         return departed + [(row.prepared.hash, "expired") for row in old]
 
@@ -143,7 +145,7 @@ class NaiveMempool:
         return taken
 
     def _comes_last(self, row: Row) -> bool:
-        if row.sender in self.refused and self.height <= self.refused[row.sender] + rules.MAX_BLOCKS_REFUSED:
+        if row.sender in self.refused and self.height <= self.refused[row.sender] + self.limits.max_blocks_refused:
             return True
         return self.place(row, self.rows) == NOWHERE
 

@@ -21,6 +21,7 @@ from validator.chain.messages import ConsensusMessage, PeerMessage, decode_messa
 from validator.node.assembly import Parts, Validator, open_validator
 from validator.node.events import Dropped, Effect, EvidenceFound, PeerFault, ReplaceJournal, Reply, Submit, SubmitResult
 from validator.node.node import NodeConfig
+from validator.node.pool.limits import DEFAULT_LIMITS, PoolLimits
 from validator.primitives.codec import CodecError
 from validator.transition.transition import Transition
 
@@ -56,6 +57,7 @@ class Network:
     count: int = 4
     latency_ms: int = 5
     sync_retry_ms: int = 250
+    pool: PoolLimits = DEFAULT_LIMITS
     scheme: SignatureScheme = field(default_factory=KeyedHashScheme)
     transitions: dict[int, type[Transition]] = field(default_factory=dict)
     tap: Tap = lambda _sender, _target, payload: payload
@@ -80,7 +82,7 @@ class Network:
         voting = VotingConfig(
             leader_timeout_ms=200, advance_timeout_ms=300, rebroadcast_ms=100, max_body_bytes=MAX_BLOCK_BYTES
         )
-        config = NodeConfig(voting, block_interval_ms=10, sync_retry_ms=self.sync_retry_ms)
+        config = NodeConfig(voting, block_interval_ms=10, sync_retry_ms=self.sync_retry_ms, pool=self.pool)
 
         def boot(disk: MemoryDisk) -> Validator:
             kind = self.transitions.get(index, Transition)

@@ -46,6 +46,7 @@ from validator.node.blocks.verification import Verification
 from validator.node.executor import jobs
 from validator.node.outbox import Outbox
 from validator.node.peer_service import PeerService
+from validator.node.pool.limits import DEFAULT_LIMITS, PoolLimits
 from validator.node.pool.mempool import Mempool, Refusal
 from validator.node.pool.offers import Offers
 from validator.primitives.codec import CodecError, encode
@@ -69,6 +70,7 @@ class NodeConfig:
     """Least time from being asked for a proposal to building it."""
     sync_retry_ms: int = 250
     """How long to wait for an answer to a request for blocks before the next peer is asked."""
+    pool: PoolLimits = DEFAULT_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ class Node:
         )
         self._engine_events: deque[engine_border.Event] = deque()
         self.diverged: events.Diverged | None = None
-        self.mempool = self.mempool_class(identity.genesis)
+        self.mempool = self.mempool_class(identity.genesis, config.pool)
         self._offers = self.offers_class(self.mempool)
         self._tree = tree = BlockTree(start.digest, start.height, start.view)
         for body in journal.bodies:

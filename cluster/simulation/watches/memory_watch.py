@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from cluster.scenario.model import LimitsSection
 from consensus.interface import VotingConfig
 from consensus.voting import Sizes
 from validator.node.pool.mempool import PoolSizes
@@ -13,9 +14,6 @@ VOTES_PER_SIGNER: Final = 3
 """Votes that one signer has in one view: one of each kind that its protocol has."""
 WINDOWS: Final = VotingConfig()
 """The windows of views in which a validator keeps things: no scenario changes them."""
-
-POOL_BOUNDS: Final = PoolSizes(transactions=20_000, transaction_bytes=64 << 20, idle_senders=20_000)
-"""The most that a mempool keeps (``docs/protocol.md``)."""
 
 
 def bounds(view: int, final_view: int, signers: int) -> Sizes:
@@ -29,6 +27,11 @@ def bounds(view: int, final_view: int, signers: int) -> Sizes:
         own=open_views,
         certificates=open_views + WINDOWS.retained_views,
     )
+
+
+def pool_bounds(limits: LimitsSection) -> PoolSizes:
+    """The most that a mempool keeps (``docs/protocol.md``)."""
+    return PoolSizes(limits.max_transactions, limits.max_bytes, limits.max_idle_senders)
 
 
 def excesses(kept: Sizes | PoolSizes, most: Sizes | PoolSizes) -> Iterator[str]:

@@ -32,9 +32,10 @@ from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import PromiseRule as Rule
 from cluster.record.run import PromiseRecord
+from cluster.scenario.model import LimitsSection
 from validator.node.blocks.proposals import MAX_CANDIDATES
 from validator.node.executor.executor import MAX_BLOCK_PAYLOAD_BYTES, MAX_BLOCK_TRANSACTIONS
-from validator.node.pool.mempool import MAX_BLOCKS_WAITING, MAX_BYTES, MAX_TRANSACTIONS, Departure
+from validator.node.pool.mempool import Departure
 
 HASH_DIGITS: Final = 16
 
@@ -102,8 +103,15 @@ class _Memory:
 class PromiseWatch:
     """One run's, over all validators that are to be honest."""
 
-    def __init__(self, names: Sequence[str], ledger: Callable[[], Ledger], now_ms: Callable[[], float]) -> None:
-        """``ledger`` gives the books of final blocks."""
+    def __init__(
+        self,
+        names: Sequence[str],
+        ledger: Callable[[], Ledger],
+        now_ms: Callable[[], float],
+        limits: LimitsSection,
+    ) -> None:
+        """``ledger`` gives the books of final blocks; ``limits`` are those of each mempool."""
+        self._limits = limits
         self._names = names
         self._ledger = ledger
         self._log = RuleLog(now_ms)
@@ -260,8 +268,8 @@ class PromiseWatch:
         if reason == Departure.REPLACED:
             return sum(one.nonce == offered.nonce for one in others) > 1
         if reason == Departure.EVICTED:
-            return self._seen >= MAX_TRANSACTIONS or self._seen_bytes >= MAX_BYTES
-        return reason == Departure.EXPIRED and height - promise.height > MAX_BLOCKS_WAITING
+            return self._seen >= self._limits.max_transactions or self._seen_bytes >= self._limits.max_bytes
+        return reason == Departure.EXPIRED and height - promise.height > self._limits.max_blocks_waiting
 
     # --- books and words ----------------------------------------------------------------------------------------------
 

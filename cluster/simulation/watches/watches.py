@@ -13,7 +13,7 @@ from cluster.scenario.sections.consensus import ConsensusSection
 from cluster.simulation.machine import Machine
 from cluster.simulation.watches.answer_watch import AnswerWatch
 from cluster.simulation.watches.durable_journal import votes_in
-from cluster.simulation.watches.memory_watch import POOL_BOUNDS, bounds, excesses
+from cluster.simulation.watches.memory_watch import bounds, excesses, pool_bounds
 from cluster.simulation.watches.pacing_watch import PacingWatch, Timeouts
 from cluster.simulation.watches.patience_watch import PatienceWatch
 from cluster.simulation.watches.promise_watch import PromiseWatch
@@ -45,7 +45,7 @@ class Watches:
         log = RuleLog(now_ms)
         self.monitor = SafetyMonitor(CertifiedChain(validators, namespace, leader, log), genesis, log)
         self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
-        self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms)
+        self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms, scenario.limits)
         self.answers = AnswerWatch(names, self.monitor.log.look)
         self.restraint = RestraintWatch(names, validators, leader, self.monitor.log.look)
         self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips)
@@ -150,7 +150,7 @@ class Watches:
             node = machine.validator.node
             excess = [
                 *excesses(node.consensus_sizes, bounds(view, node.final_view, count)),
-                *excesses(node.mempool.sizes, POOL_BOUNDS),
+                *excesses(node.mempool.sizes, pool_bounds(scenario.limits)),
             ]
             what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
             self.monitor.log.look(SafetyRule.BOUNDED, not excess, what)

@@ -86,7 +86,7 @@ def _sweep(options: Any) -> int:
 
 
 def _fuzz(options: Any) -> int:
-    from cluster.tools.sweeps.random_scenario import check_installed
+    from cluster.tools.sweeps.drawing.random_scenario import check_installed
     from cluster.tools.sweeps.tasks import FuzzTask
 
     check_installed()

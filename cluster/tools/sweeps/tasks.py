@@ -12,7 +12,7 @@ from blake3 import blake3
 
 from cluster.scenario import Scenario, change_scenario, load_scenario
 from cluster.scenario.overrides import Change, options_of, options_text
-from cluster.tools.sweeps.random_scenario import random_scenario
+from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 
 NAMED_DIGITS: Final = 12
 """Hex digits of a scenario's hash in a task's title."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
 from nacl.signing import SigningKey
 
 from cluster.checks.run import check_run
@@ -17,7 +16,6 @@ from consensus.keys import KeyedHashScheme
 from validator.chain.messages import TransactionsMessage, encode_message
 from validator.chain.transactions import Transaction, Transfer, address_of, sign
 from validator.node.events import Effect, Reply, TransactionDropped, TransactionRefused
-from validator.node.pool import mempool
 
 FLOODED: dict[str, Any] = {
     "name": "flooded",
@@ -77,9 +75,9 @@ class Flood(Simulation):
         super()._observe(index, effect)
 
 
-def test_a_flood_of_what_never_runs_does_not_stop_those_who_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mempool, "MAX_TRANSACTIONS", 50)
-    flood = Flood(Scenario.model_validate(FLOODED), 5, "test", scheme=KeyedHashScheme())
+def test_a_flood_of_what_never_runs_does_not_stop_those_who_pay() -> None:
+    scenario = {**FLOODED, "limits": {"max_transactions": 50}}
+    flood = Flood(Scenario.model_validate(scenario), 5, "test", scheme=KeyedHashScheme())
     record = flood.run()
     verdict = check_run(record)
     assert verdict.outcome is Outcome.PASS, verdict

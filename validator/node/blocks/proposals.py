@@ -13,10 +13,11 @@ from validator.node.blocks.block_tree import BlockState, BlockTree
 from validator.node.events import Run, SetTimer, TimerName
 from validator.node.executor.jobs import Build, Built
 from validator.node.outbox import Outbox
-from validator.node.pool.mempool import MAX_TRANSACTIONS, Mempool
+from validator.node.pool.limits import MOST_TRANSACTIONS
+from validator.node.pool.mempool import Mempool
 from validator.primitives.types import Hash
 
-MAX_CANDIDATES: Final = MAX_TRANSACTIONS
+MAX_CANDIDATES: Final = MOST_TRANSACTIONS
 """Mempool transactions offered to a block builder: all of them, for a block may have no room for any number of them."""
 PROPOSE_TIMER: Final = TimerName("propose")
 

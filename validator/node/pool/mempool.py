@@ -10,13 +10,13 @@ those that pay.
    deployer. ``gas_limit`` and ``cells_limit`` cover what is charged before the transaction does anything
    (:func:`_first_charge`), and lie within their lanes. Otherwise a block would carry the bytes of a payload that nobody
    pays for.
-2. The nonce lies in the window of ``MAX_NONCES`` from the account's nonce on. The window bounds how many transactions
+2. The nonce lies in the window of ``max_nonces`` from the account's nonce on. The window bounds how many transactions
    of one sender wait.
 3. Both fee limits reach the floor: ``MIN_BASEFEE``, below which no basefee falls, and the newest final block's basefee
    divided by ``FEE_FLOOR_DIVISOR``, to which it falls in six blocks at the earliest.
 4. If another transaction with this nonce waits, both fees per cycle are at least ``PRICE_BUMP_PERCENT`` higher, and
    the fee per cell is not lower.
-5. The sender's transactions are at most ``MAX_SENDER_BYTES`` long together.
+5. The sender's transactions are at most ``max_sender_bytes`` long together.
 6. The account's balance covers the most that all of the sender's waiting transactions can take together:
    ``value + gas_limit * max_fee_per_cycle + cells_limit * max_fee_per_cell`` each. That bound does not move with the
    basefees: what was affordable once stays so until the account changes.
@@ -26,13 +26,13 @@ State here is the last final state, not that of a block under way: it does not d
 taken back.
 
 **Eviction.** In a full pool a transaction has a *place*, compared from left to right: whether it could run in the next
-block after those before it; whether it is less than ``NEAR_NONCES`` ahead of the account; the least tip per cycle that
+block after those before it; whether it is less than ``near_nonces`` ahead of the account; the least tip per cycle that
 it and those of its sender before it pay at the newest basefee; how few nonces it is ahead of the account. A newcomer
 gets in if the pool's worst have lesser places than its own, which leave for it; of equals the youngest goes first. At
-most ``MAX_EVICTIONS`` of those that leave could have run. Those that could not do not count: they may never pay, so
+most ``max_evictions`` of those that leave could have run. Those that could not do not count: they may never pay, so
 they must not hold the room that a large transaction needs. Only the last transaction of a sender is ever evicted, so
 that no queue is torn. To push out an honest transaction takes one that is funded and in turn, and that pays more, or as
-much from a sender with fewer before it. No sender can push out with more than ``NEAR_NONCES`` at a time, and at equal
+much from a sender with fewer before it. No sender can push out with more than ``near_nonces`` at a time, and at equal
 tips every sender gets its first in before another has a second.
 
 **Leaving.** Of what was taken and does not become final, each leaves for one reason (:class:`Departure`). When a block
@@ -66,28 +66,13 @@ from validator.chain.transactions import (
     parse,
     transaction_hash,
 )
+from validator.node.pool.limits import DEFAULT_LIMITS, PoolLimits
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, Hash
 from validator.pvm.deployment import byte_cycles
 from validator.transition.transition import PreparedTransaction
 
-MAX_TRANSACTIONS: Final = 20_000
-MAX_BYTES: Final = 64 * 1024 * 1024
-MAX_NONCES: Final = 256
-"""Nonces from the account's on that a sender may use; so many of its transactions wait at most."""
-NEAR_NONCES: Final = 16
-"""A sender's first nonces: with these it can push others out of a full pool; those beyond are pushed out first."""
-MAX_SENDER_BYTES: Final = 4 * 1024 * 1024
 FEE_FLOOR_DIVISOR: Final = 2
-MAX_EVICTIONS: Final = 16
-"""Transactions that could run in the next block, and leave for one newcomer."""
-MAX_IDLE_SENDERS: Final = 20_000
-"""Senders without a waiting transaction whose accounts are remembered."""
-MAX_BLOCKS_REFUSED: Final = 16
-"""For so many final blocks a refused sender comes after the others."""
-MAX_BLOCKS_WAITING: Final = 128
-"""After so many final blocks a transaction that no block took is dropped."""
-
 NOT_RUNNABLE: Final = -1
 """In the place of a tip: a block that came next could not hold the transaction."""
 
@@ -219,8 +204,9 @@ class _Worst(NamedTuple):
 class Mempool:
     """The pool of one validator."""
 
-    def __init__(self, genesis: Genesis) -> None:
+    def __init__(self, genesis: Genesis, limits: PoolLimits = DEFAULT_LIMITS) -> None:
         self._genesis = genesis
+        self._limits = limits
         self._height = 0
         initial = genesis.parameters.initial_basefee
         self._basefee_cycle, self._basefee_cell = initial, initial
@@ -283,7 +269,7 @@ class Mempool:
         if former is not None:
             _require_bump(transaction, former.transaction)
         waiting = _Waiting(prepared, self._arrivals, self._height, _cost(transaction))
-        _require_share(waiting, former, sender)
+        _require_share(waiting, former, sender, self._limits.max_sender_bytes)
         leaving = self._room_for(waiting, former, sender)
         departed = [self._drop(one, Departure.EVICTED) for one in leaving]
         if former is not None:
@@ -315,7 +301,7 @@ class Mempool:
             )
 
     def _require_in_window(self, transaction: Transaction, account: Account) -> None:
-        nonce, first, last = transaction.nonce, account.nonce, account.nonce + MAX_NONCES - 1
+        nonce, first, last = transaction.nonce, account.nonce, account.nonce + self._limits.max_nonces - 1
         if nonce < first:
             raise Refused(Refusal.STALE_NONCE, f"nonce: {nonce} is spent, the account is at {first}")
         if nonce > last:
@@ -334,8 +320,8 @@ class Mempool:
 
     def _room_for(self, waiting: _Waiting, former: _Waiting | None, sender: _Sender) -> list[_Waiting]:
         """The transactions that leave for a newcomer in the place of ``former``. Raises :class:`Refused`."""
-        count = len(self._by_hash) + (former is None) - MAX_TRANSACTIONS
-        size = self._bytes + waiting.size - (0 if former is None else former.size) - MAX_BYTES
+        count = len(self._by_hash) + (former is None) - self._limits.max_transactions
+        size = self._bytes + waiting.size - (0 if former is None else former.size) - self._limits.max_bytes
         if count <= 0 and size <= 0:
             return []
         leaving = self._worst_below(self._place(waiting.transaction, sender), count, size, former)
@@ -363,7 +349,7 @@ class Mempool:
         if tip == NOT_RUNNABLE:
             return NOWHERE
         ahead = transaction.nonce - sender.account.nonce
-        return Place(True, ahead < NEAR_NONCES, tip, -ahead)
+        return Place(True, ahead < self._limits.near_nonces, tip, -ahead)
 
     def _worst_below(self, place: Place, count: int, size: int, former: _Waiting | None) -> list[_Waiting] | None:
         """The worst that free so many transactions and bytes; ``None`` if these do not all stand below a place."""
@@ -382,7 +368,7 @@ class Mempool:
             if waiting is None or not self._is_current(worst, waiting, gone):
                 continue
             popped.append(worst)
-            if worst.place >= place or runnable == MAX_EVICTIONS:
+            if worst.place >= place or runnable == self._limits.max_evictions:
                 break
             found.append(waiting)
             runnable += worst.place.is_runnable
@@ -395,7 +381,7 @@ class Mempool:
 
     def _worst_first(self) -> list[_Worst]:
         """The heap; made anew if it is outdated, or mostly so."""
-        if self._worst is None or len(self._worst) > 2 * (len(self._senders) + MAX_NONCES):
+        if self._worst is None or len(self._worst) > 2 * (len(self._senders) + self._limits.max_nonces):
             self._worst = []
             for sender in self._senders.values():
                 self._note_last(sender)
@@ -452,7 +438,7 @@ class Mempool:
         return departed
 
     def _expired(self) -> list[_Waiting]:
-        oldest = self._height - MAX_BLOCKS_WAITING
+        oldest = self._height - self._limits.max_blocks_waiting
         return list(takewhile(lambda waiting: waiting.height < oldest, self._by_hash.values()))
 
     # --- offer --------------------------------------------------------------------------------------------------------
@@ -462,7 +448,7 @@ class Mempool:
         for address in senders:
             sender = self._senders.get(address)
             if sender is not None and sender.queue:
-                sender.refused_through = self._height + MAX_BLOCKS_REFUSED
+                sender.refused_through = self._height + self._limits.max_blocks_refused
 
     def candidates(self, most: int) -> tuple[PreparedTransaction, ...]:
         """Up to ``most`` transactions to try, each sender's in the order of nonces."""
@@ -520,7 +506,7 @@ class Mempool:
         self._note_last(sender)
         if not sender.queue:
             self._idle[address] = None
-            if len(self._idle) > MAX_IDLE_SENDERS:
+            if len(self._idle) > self._limits.max_idle_senders:
                 oldest = next(iter(self._idle))
                 del self._idle[oldest], self._senders[oldest]
 
@@ -563,15 +549,13 @@ def _require_bump(transaction: Transaction, former: Transaction) -> None:
             )
 
 
-def _require_share(waiting: _Waiting, former: _Waiting | None, sender: _Sender) -> None:
+def _require_share(waiting: _Waiting, former: _Waiting | None, sender: _Sender, most_bytes: int) -> None:
     """Whether the sender's transactions stay within its share of the pool and within its balance."""
     size, cost = sender.size + waiting.size, sender.cost + waiting.cost
     if former is not None:
         size, cost = size - former.size, cost - former.cost
-    if size > MAX_SENDER_BYTES:
-        raise Refused(
-            Refusal.SENDER_LIMIT, f"{size} bytes of this sender would wait, expected at most {MAX_SENDER_BYTES}"
-        )
+    if size > most_bytes:
+        raise Refused(Refusal.SENDER_LIMIT, f"{size} bytes of this sender would wait, expected at most {most_bytes}")
     if cost > sender.account.balance:
         raise Refused(
             Refusal.UNAFFORDABLE,

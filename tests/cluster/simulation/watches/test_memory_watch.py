@@ -11,10 +11,9 @@ from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.simulation.watches import watches
-from cluster.simulation.watches.memory_watch import POOL_BOUNDS, bounds, excesses
+from cluster.simulation.watches.memory_watch import bounds, excesses, pool_bounds
 from consensus.voting import Sizes
 from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, HotStuffBench
-from validator.node.pool import mempool
 from validator.node.pool.mempool import PoolSizes
 
 VIEWS = 90
@@ -70,10 +69,6 @@ def test_an_engine_that_lets_nothing_go_is_told_of(name: str, first: str) -> Non
     assert counter.runs > 0
 
 
-def test_a_mempools_bounds_are_those_of_the_mempool() -> None:
-    assert PoolSizes(mempool.MAX_TRANSACTIONS, mempool.MAX_BYTES, mempool.MAX_IDLE_SENDERS) == POOL_BOUNDS
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PoolSizes._fields)
 def test_a_mempool_that_keeps_more_is_told_of(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -81,7 +76,7 @@ def test_a_mempool_that_keeps_more_is_told_of(monkeypatch: pytest.MonkeyPatch, n
     load = {"users": [{"workload": "transfer", "count": 4, "interval_ms": 100}]}
     scenario = Scenario.model_validate({"name": "kept", "load": load, "stop": {"height": 8}})
     assert not any("keeps too much" in each for each in violations_of(scenario))
-    monkeypatch.setattr(watches, "POOL_BOUNDS", POOL_BOUNDS._replace(**{name: 0}))
+    monkeypatch.setattr(watches, "pool_bounds", lambda limits: pool_bounds(limits)._replace(**{name: 0}))
     assert any("keeps too much in view" in each and f"{name} " in each for each in violations_of(scenario))
 
 

@@ -11,6 +11,7 @@ from cluster.checks.run import check_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.run import LoadRecord, PromiseRecord
+from cluster.scenario.model import LimitsSection
 from cluster.simulation.watches import promise_watch
 from cluster.simulation.watches.promise_watch import PromiseWatch
 from tests.cluster.records import CHAIN_ID, FUNDS, OTHER, PRICE, USER, USER_ADDRESS, ChainMaker, make_record
@@ -26,10 +27,11 @@ TAKER = 1
 class Bench:
     """A watch over four validators, and a chain that it is told of."""
 
-    def __init__(self) -> None:
+    def __init__(self, **limits: int) -> None:
         self.maker = ChainMaker()
         self.ledger = Ledger(self.maker.genesis)
-        self.watch = PromiseWatch([f"v{i}" for i in range(4)], lambda: self.ledger, lambda: 7.0)
+        names = [f"v{i}" for i in range(4)]
+        self.watch = PromiseWatch(names, lambda: self.ledger, lambda: 7.0, LimitsSection(**limits))
 
     def offer(self, nonce: int = 0, **changes: Any) -> bytes:
         """The bytes of a transaction of the rich user."""
@@ -211,8 +213,8 @@ def test_a_transaction_that_is_dropped_for_no_reason_is_told(reason: str) -> Non
     assert bench.told[0].endswith(f"from a client and dropped it as {reason}, of which nothing shows")
 
 
-def test_reasons_that_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench()
+def test_reasons_that_show() -> None:
+    bench = Bench(max_transactions=5)
     bench.maker.transfer(5)
     bench.watch.drops(TAKER, bench.take(bench.offer()), Departure.STALE_NONCE)
     bench.watch.drops(TAKER, bench.take(bench.offer(2)), Departure.REPLACED)
@@ -220,16 +222,14 @@ def test_reasons_that_show(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.seal()
     assert (bench.told, bench.counts["dropped"]) == ([], 2)
     bench.watch.drops(TAKER, bench.take(bench.offer(3, value=FUNDS)), Departure.UNAFFORDABLE)
-    monkeypatch.setattr(promise_watch, "MAX_TRANSACTIONS", 5)
     bench.watch.drops(TAKER, bench.take(bench.offer(4)), Departure.EVICTED)
     bench.seal()
     assert (bench.told, bench.counts["dropped"]) == ([], 4)
 
 
 @pytest.mark.parametrize(("heights", "is_told"), [(3, True), (4, False)])
-def test_expired_is_what_waited_for_long(heights: int, is_told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(promise_watch, "MAX_BLOCKS_WAITING", 3)
-    bench = Bench()
+def test_expired_is_what_waited_for_long(heights: int, is_told: bool) -> None:
+    bench = Bench(max_blocks_waiting=3)
     digest = bench.take(bench.offer(7))
     for height in range(1, heights + 1):
         if height == heights:

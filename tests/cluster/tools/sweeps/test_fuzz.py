@@ -26,9 +26,9 @@ from cluster.scenario.sections.faults import (
     loses_disk,
 )
 from cluster.simulation.driver import simulate
-from cluster.tools.sweeps import random_scenario as generator
+from cluster.tools.sweeps.drawing import random_scenario as generator
+from cluster.tools.sweeps.drawing.random_scenario import ED25519_EVERY, FORGERIES, LIES, random_scenario
 from cluster.tools.sweeps.outcome import judge
-from cluster.tools.sweeps.random_scenario import ED25519_EVERY, FORGERIES, LIES, random_scenario
 from cluster.tools.sweeps.tasks import FuzzTask
 from consensus.types import fault_bound
 from validator.state.log import StateLog
@@ -41,7 +41,7 @@ assert FOUND, "seeds that found something are kept there"
 """Scenarios that once failed, as they were drawn."""
 FINGERPRINT = """
 from blake3 import blake3
-from cluster.tools.sweeps.random_scenario import random_scenario
+from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 print(blake3("".join(random_scenario(seed, "simplex").model_dump_json() for seed in range(50)).encode()).hexdigest())
 """
 

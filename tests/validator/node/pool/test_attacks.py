@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import pytest
 from nacl.signing import SigningKey
@@ -25,12 +25,13 @@ from validator.node.blocks import proposals
 from validator.node.executor import executor
 from validator.node.executor.jobs import Build, Built
 from validator.node.pool import mempool as module
+from validator.node.pool.limits import PoolLimits
 from validator.node.pool.mempool import Departed, Departure, Mempool, Place, Refusal, Refused
 from validator.primitives.codec import pack_uint
 from validator.primitives.types import ZERO_HASH
 from validator.transition.transition import NotAdmitted, Outcome, PreparedTransaction, Transition
 
-LIMITS: Final = {"MAX_TRANSACTIONS": 60, "MAX_NONCES": 10, "NEAR_NONCES": 3, "MAX_EVICTIONS": 2}
+LIMITS: Final = {"max_transactions": 60, "max_nonces": 10, "near_nonces": 3, "max_evictions": 2}
 """So small that some hundred transactions are a flood."""
 KEYS: Final = [SigningKey(bytes([number + 1]) * 32) for number in range(120)]
 SENDERS: Final = [address_of(bytes(key.verify_key)) for key in KEYS]
@@ -63,7 +64,8 @@ def call(payload: bytes, **fields: Any) -> dict[str, Any]:
 class Siege:
     """A mempool between honest senders and an attacker."""
 
-    pool: Mempool = field(default_factory=lambda: Mempool(GENESIS))
+    limits: ClassVar[PoolLimits] = PoolLimits(**LIMITS)
+    pool: Mempool = field(default_factory=lambda: Mempool(GENESIS, Siege.limits))
     departed: list[Departed] = field(default_factory=list)
     height: int = 0
 
@@ -74,7 +76,7 @@ class Siege:
             self.departed += self.pool.add(prepared, self.pool.account_of(prepared.transaction.sender) or account)
         except Refused as refusal:
             return refusal.reason
-        assert len(self.pool) <= module.MAX_TRANSACTIONS and self.pool._bytes <= module.MAX_BYTES
+        assert len(self.pool) <= self.limits.max_transactions and self.pool._bytes <= self.limits.max_bytes
         return None
 
     def settle(self, *final: bytes, basefee: int = PRICE, **accounts: Account) -> None:
@@ -109,8 +111,8 @@ class Siege:
 
 def one_sender_fills_the_pool() -> None:
     siege = Siege()
-    taken = [siege.offer(wire(0, nonce, tip=99)) for nonce in range(LIMITS["MAX_TRANSACTIONS"])]
-    assert taken.count(None) == LIMITS["MAX_NONCES"] and taken.count(Refusal.NONCE_TOO_HIGH) == len(taken) - 10
+    taken = [siege.offer(wire(0, nonce, tip=99)) for nonce in range(LIMITS["max_transactions"])]
+    assert taken.count(None) == LIMITS["max_nonces"] and taken.count(Refusal.NONCE_TOO_HIGH) == len(taken) - 10
     assert [siege.offer(wire(sender)) for sender in HONEST] == [None] * len(HONEST)
 
 
@@ -205,8 +207,8 @@ def fee_escalation() -> None:
             siege.offer(wire(sender, nonce))
     assert len(siege.pool) == 60
     taken = [siege.offer(wire(0, nonce, tip=99)) for nonce in range(10)]
-    assert taken.count(None) == LIMITS["NEAR_NONCES"] == len(siege.departed)
-    assert siege.honest_in() == 60 - LIMITS["NEAR_NONCES"]
+    assert taken.count(None) == LIMITS["near_nonces"] == len(siege.departed)
+    assert siege.honest_in() == 60 - LIMITS["near_nonces"]
     assert [sender for sender, nonce in siege.waiting(*HONEST) if nonce == 0] == list(HONEST[:30])
 
 
@@ -347,25 +349,25 @@ class Case(NamedTuple):
     attack: Callable[..., None]
     limits: dict[str, int]
     """Beside :data:`LIMITS`."""
-    plant: tuple[Any, str, Any] | type[Transition]
-    """The fault: an attribute and its wrong value, or a builder."""
+    plant: tuple[Any, str, Any] | type[Transition] | dict[str, int]
+    """The fault: an attribute and its wrong value, a builder, or limits that are none."""
 
 
 CASES: Final = [
-    Case(one_sender_fills_the_pool, {}, (module, "MAX_NONCES", 10**6)),
-    Case(one_sender_fills_the_bytes, {"MAX_SENDER_BYTES": 160_000}, (module, "MAX_SENDER_BYTES", 10**9)),
+    Case(one_sender_fills_the_pool, {}, {"max_nonces": 10**6}),
+    Case(one_sender_fills_the_bytes, {"max_sender_bytes": 160_000}, {"max_sender_bytes": 10**9}),
     Case(sybils_at_the_going_tip, {}, (Mempool, "_place", place_without_its_depth)),
     Case(sybils_above_the_going_tip, {}, (Mempool, "_worst_below", lambda *_: None)),
     Case(nonce_gaps_crowd_out_what_can_run, {}, (Mempool, "_place", place_by_its_tip_alone)),
     Case(low_fee_limits_crowd_out_what_can_run, {}, (Mempool, "_place", place_by_its_tip_alone)),
     Case(
         small_gaps_keep_a_large_transaction_out,
-        {"MAX_BYTES": 180_000},
+        {"max_bytes": 180_000},
         (Mempool, "_place", place_that_counts_like_one_that_runs),
     ),
-    Case(a_large_transaction_pushes_many_out, {"MAX_BYTES": 180_000}, (module, "MAX_EVICTIONS", 10**6)),
+    Case(a_large_transaction_pushes_many_out, {"max_bytes": 180_000}, {"max_evictions": 10**6}),
     Case(replacement_churn, {}, (wires, "PRICE_BUMP_PERCENT", 0)),
-    Case(fee_escalation, {}, (module, "NEAR_NONCES", 10**6)),
+    Case(fee_escalation, {}, {"near_nonces": 10**6}),
     Case(senders_that_cannot_pay, {}, (module, "_require_share", lambda *_: None)),
     Case(a_drained_sender_pushed_others_out, {}, (Mempool, "_recheck", lambda *_: [])),
     Case(early_nonces_are_pushed_out, {}, (module, "_last_but", first_but)),
@@ -380,30 +382,26 @@ def named(case: Case) -> str:
     return case.attack.__name__.replace("_", " ")
 
 
-@pytest.fixture
-def limits(monkeypatch: pytest.MonkeyPatch) -> Callable[[Case], None]:
-    def lower(case: Case) -> None:
-        for name, value in {**LIMITS, **case.limits}.items():
-            monkeypatch.setattr(module, name, value)
-
-    return lower
+def limit(monkeypatch: pytest.MonkeyPatch, **others: int) -> None:
+    monkeypatch.setattr(Siege, "limits", PoolLimits(**{**LIMITS, **others}))
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_the_mempool_withstands(case: Case, limits: Callable[[Case], None]) -> None:
-    limits(case)
+def test_the_mempool_withstands(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(monkeypatch, **case.limits)
     case.attack()
 
 
 @pytest.mark.parametrize("case", CASES, ids=named)
-def test_without_its_rule_the_attack_is_seen(
-    case: Case, limits: Callable[[Case], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits(case)
-    if isinstance(case.plant, tuple):
-        monkeypatch.setattr(*case.plant)
-        arguments: tuple[Any, ...] = ()
-    else:
-        arguments = (case.plant,)
+def test_without_its_rule_the_attack_is_seen(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit(monkeypatch, **case.limits)
+    arguments: tuple[Any, ...] = ()
+    match case.plant:
+        case tuple() as change:
+            monkeypatch.setattr(*change)
+        case dict() as limits:
+            limit(monkeypatch, **{**case.limits, **limits})
+        case builder:
+            arguments = (builder,)
     with pytest.raises(AssertionError):
         case.attack(*arguments)

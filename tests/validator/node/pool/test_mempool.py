@@ -25,23 +25,16 @@ from validator.chain.transactions import (
     sign,
     transaction_hash,
 )
-from validator.node.pool import mempool as module
-from validator.node.pool.mempool import (
-    MAX_BLOCKS_WAITING,
-    MAX_NONCES,
-    NEAR_NONCES,
-    Departed,
-    Departure,
-    Mempool,
-    Refusal,
-    Refused,
-)
+from validator.node.pool.limits import DEFAULT_LIMITS, PoolLimits
+from validator.node.pool.mempool import Departed, Departure, Mempool, Refusal, Refused
 from validator.node.pool.offers import MAX_OFFERED_TRANSACTIONS
 from validator.primitives.codec import pack_uint, tagged_hash
 from validator.primitives.types import ZERO_HASH, Address, Hash
 from validator.transition.transition import PreparedTransaction
 
 TO = bytes(range(20))
+MAX_NONCES, NEAR_NONCES = DEFAULT_LIMITS.max_nonces, DEFAULT_LIMITS.near_nonces
+MAX_BLOCKS_WAITING = DEFAULT_LIMITS.max_blocks_waiting
 GENESIS = make_genesis(system_deployers=(USERS[3],))
 PARAMETERS = GENESIS.parameters
 FUNDED = Account(RICH, 0)
@@ -69,8 +62,8 @@ def add(pool: Mempool, data: bytes, account: Account = FUNDED) -> list[Departed]
     return pool.add(prepared, pool.account_of(prepared.transaction.sender) or account)
 
 
-def filled(*wires: bytes, account: Account = FUNDED) -> Mempool:
-    pool = Mempool(GENESIS)
+def filled(*wires: bytes, account: Account = FUNDED, **limits: int) -> Mempool:
+    pool = Mempool(GENESIS, PoolLimits(**limits))
     for item in wires:
         assert add(pool, item, account) == []
     return pool
@@ -198,9 +191,8 @@ def test_a_senders_transactions_must_be_paid_for_together() -> None:
     assert [reason for _, reason in add(pool, cheaper)] == [Departure.REPLACED]
 
 
-def test_a_senders_share_of_the_bytes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = filled(wire(nonce=0), wire(nonce=1))
-    monkeypatch.setattr(module, "MAX_SENDER_BYTES", 3 * len(wire(nonce=0)) - 1)
+def test_a_senders_share_of_the_bytes_is_bounded() -> None:
+    pool = filled(wire(nonce=0), wire(nonce=1), max_sender_bytes=3 * len(wire(nonce=0)) - 1)
     assert refusal(pool, wire(nonce=2))[0] is Refusal.SENDER_LIMIT
     assert add(pool, wire(1, nonce=0)) == [], "it is each sender's own"
 
@@ -230,15 +222,8 @@ def test_a_replacement_always_pays_more(fee: int) -> None:
 # --- a full pool ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Room for three."""
-    monkeypatch.setattr(module, "MAX_TRANSACTIONS", 3)
-
-
-@pytest.mark.usefixtures("small")
 def test_a_better_payer_gets_into_a_full_pool_and_the_worst_leaves() -> None:
-    pool = filled(wire(0, tip=5), wire(1, tip=7), wire(2, tip=5))
+    pool = filled(wire(0, tip=5), wire(1, tip=7), wire(2, tip=5), max_transactions=3)
     assert refusal(pool, wire(3, tip=5))[0] is Refusal.MEMPOOL_FULL
     assert add(pool, wire(3, tip=6)) == [Departed(transaction_hash(wire(2, tip=5)), Departure.EVICTED)], "the younger"
     assert offered(pool) == [(1, 0), (3, 0), (0, 0)]
@@ -246,10 +231,9 @@ def test_a_better_payer_gets_into_a_full_pool_and_the_worst_leaves() -> None:
     assert refusal(pool, wire(0, tip=5))[0] is Refusal.MEMPOOL_FULL
 
 
-@pytest.mark.usefixtures("small")
 def test_a_promise_that_no_block_takes_up_evicts_nothing() -> None:
     """A high tip over a low limit, a missing nonce before it, or a cheap transaction before it."""
-    pool = filled(wire(0, tip=5), wire(1, tip=5), wire(2, tip=6))
+    pool = filled(wire(0, tip=5), wire(1, tip=5), wire(2, tip=6), max_transactions=3)
     low: dict[str, Any] = {"max_fee_per_cycle": PRICE - 1}
     for data in (wire(3, tip=900, **low), wire(3, nonce=1, tip=900), wire(3, tip=900, max_fee_per_cell=PRICE - 1)):
         assert refusal(pool, data)[0] is Refusal.MEMPOOL_FULL
@@ -262,18 +246,17 @@ def test_a_promise_that_no_block_takes_up_evicts_nothing() -> None:
     assert refusal(pool, wire(0, tip=6))[0] is Refusal.MEMPOOL_FULL
 
 
-@pytest.mark.usefixtures("small")
 def test_what_cannot_run_now_leaves_first_and_a_queue_is_not_torn() -> None:
-    pool = filled(wire(0, nonce=0, tip=1), wire(0, nonce=1, tip=90), wire(1, nonce=3, tip=99))
+    pool = filled(wire(0, nonce=0, tip=1), wire(0, nonce=1, tip=90), wire(1, nonce=3, tip=99), max_transactions=3)
     assert add(pool, wire(2, tip=1)) == [Departed(transaction_hash(wire(1, nonce=3, tip=99)), Departure.EVICTED)]
     assert [departed.hash for departed in add(pool, wire(3, tip=2))] == [transaction_hash(wire(0, nonce=1, tip=90))]
     assert add(pool, wire(1, tip=2)) == [Departed(transaction_hash(wire(2, tip=1)), Departure.EVICTED)]
     assert offered(pool) == [(3, 0), (1, 0), (0, 0)]
 
 
-def test_a_sender_holds_few_places_while_others_want_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_TRANSACTIONS", NEAR_NONCES + 4)
-    pool = filled(*[wire(0, nonce, tip=90) for nonce in range(NEAR_NONCES + 4)])
+def test_a_sender_holds_few_places_while_others_want_one() -> None:
+    most = NEAR_NONCES + 4
+    pool = filled(*[wire(0, nonce, tip=90) for nonce in range(most)], max_transactions=most)
     assert refusal(pool, wire(0, NEAR_NONCES + 4, tip=99))[0] is Refusal.MEMPOOL_FULL
     for nonce in range(4):
         left = wire(0, NEAR_NONCES + 3 - nonce, tip=90)
@@ -282,25 +265,23 @@ def test_a_sender_holds_few_places_while_others_want_one(monkeypatch: pytest.Mon
     assert refusal(pool, wire(0, NEAR_NONCES, tip=99))[0] is Refusal.MEMPOOL_FULL, "nor are others pushed out by it"
 
 
-def test_room_in_bytes_is_made_by_a_few_of_the_worst_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = filled(wire(0, 0, tip=3), wire(0, 1, tip=3), wire(1, 0, tip=4), wire(2, 0, tip=9))
+def test_room_in_bytes_is_made_by_a_few_of_the_worst_or_not_at_all() -> None:
     size = len(wire(0, 0, tip=3))
-    monkeypatch.setattr(module, "MAX_BYTES", 4 * size + 10)
-    monkeypatch.setattr(module, "MAX_EVICTIONS", 2)
+    wires = wire(0, 0, tip=3), wire(0, 1, tip=3), wire(1, 0, tip=4), wire(2, 0, tip=9)
+    pool = filled(*wires, max_bytes=4 * size + 10, max_evictions=2)
     large = PreparedTransaction(Hash(b"l" * 32), bytes(2 * size + 11), transaction(3, tip=8))
     with pytest.raises(Refused, match="full"):
         pool.add(large, FUNDED)
     assert len(pool) == 4, "three would have to leave"
-    monkeypatch.setattr(module, "MAX_EVICTIONS", 3)
+    pool = filled(*wires, max_bytes=4 * size + 10, max_evictions=3)
     departed = pool.add(large, FUNDED)
     assert [item.hash for item in departed] == [
         transaction_hash(item) for item in (wire(0, 1, tip=3), wire(0, 0, tip=3), wire(1, 0, tip=4))
     ]
 
 
-def test_what_was_not_replaced_for_want_of_room_can_still_be_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = filled(wire(0, tip=1), wire(1, tip=9))
-    monkeypatch.setattr(module, "MAX_BYTES", 2 * len(wire(0, tip=1)))
+def test_what_was_not_replaced_for_want_of_room_can_still_be_evicted() -> None:
+    pool = filled(wire(0, tip=1), wire(1, tip=9), max_bytes=2 * len(wire(0, tip=1)))
     dearer = transaction(0, tip=2, max_fee_per_cycle=2 * 10**9)
     larger = PreparedTransaction(Hash(b"l" * 32), bytes(2 * len(wire(0, tip=1))), dearer)
     with pytest.raises(Refused, match="full"):
@@ -308,7 +289,6 @@ def test_what_was_not_replaced_for_want_of_room_can_still_be_evicted(monkeypatch
     assert add(pool, wire(2, tip=5)) == [Departed(transaction_hash(wire(0, tip=1)), Departure.EVICTED)]
 
 
-@pytest.mark.usefixtures("small")
 def test_who_is_refused_for_want_of_room_makes_no_look_at_all_senders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before each offer of an unknown sender its account is read, and the header that is the newest comes with it."""
     places: list[Transaction] = []
@@ -319,7 +299,7 @@ def test_who_is_refused_for_want_of_room_makes_no_look_at_all_senders(monkeypatc
         return place(pool, looked_at, sender)
 
     monkeypatch.setattr(Mempool, "_place", noted)
-    pool = filled(wire(0, tip=5), wire(1, tip=7), wire(2, tip=6))
+    pool = filled(wire(0, tip=5), wire(1, tip=7), wire(2, tip=6), max_transactions=3)
     counts = []
     for _ in range(3):
         pool.note_final(header(1))
@@ -329,9 +309,8 @@ def test_who_is_refused_for_want_of_room_makes_no_look_at_all_senders(monkeypatc
     assert counts == [5, 2, 2], "its own and the worst; and once all of them"
 
 
-def test_twenty_requests_of_unfunded_senders_leave_the_pool_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_TRANSACTIONS", 40)
-    pool = Mempool(GENESIS)
+def test_twenty_requests_of_unfunded_senders_leave_the_pool_open() -> None:
+    pool = filled(max_transactions=40)
     for nonce in range(20):
         for user in range(1, 4):
             assert refusal(pool, wire(user, nonce, tip=10**6), Account())[0] is Refusal.UNAFFORDABLE
@@ -378,7 +357,7 @@ def test_refused_senders_come_after_all_others_for_a_while() -> None:
     settle(pool, 1, accounts={USERS[1]: FUNDED})
     assert offered(pool) == [(1, 0), (0, 0)], "its account changed"
     pool.refuse([USERS[1]])
-    settle(pool, 2 + module.MAX_BLOCKS_REFUSED)
+    settle(pool, 2 + DEFAULT_LIMITS.max_blocks_refused)
     assert offered(pool) == [(1, 0), (0, 0)], "some blocks have passed"
 
 
@@ -417,9 +396,8 @@ def test_what_waits_too_long_expires() -> None:
     assert len(pool) == 0
 
 
-def test_only_so_many_idle_senders_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_IDLE_SENDERS", 1)
-    pool = filled(wire(0), wire(1), wire(2))
+def test_only_so_many_idle_senders_are_remembered() -> None:
+    pool = filled(wire(0), wire(1), wire(2), max_idle_senders=1)
     settle(pool, 1, wire(1), accounts={USERS[1]: Account(RICH, 1)})
     settle(pool, 2, wire(0), accounts={USERS[0]: Account(RICH, 1)})
     known = [pool.account_of(user) for user in USERS]
@@ -435,23 +413,24 @@ def test_the_documents_have_every_reason_and_number() -> None:
     served = (docs / "http.md").read_text()
     for reason in [*Refusal, *Departure]:
         assert f"`{reason}`" in rules and f"`{reason}`" in served, reason
-    for number in (module.MAX_TRANSACTIONS, MAX_NONCES, NEAR_NONCES, MAX_BLOCKS_WAITING, MAX_OFFERED_TRANSACTIONS):
+    most = (DEFAULT_LIMITS.max_transactions, MAX_OFFERED_TRANSACTIONS)
+    for number in (*most, MAX_NONCES, NEAR_NONCES, MAX_BLOCKS_WAITING):
         assert f"{number:,} " in rules
     assert f"{PRICE_BUMP_PERCENT} %" in rules
 
 
 # --- against a naive model --------------------------------------------------------------------------------------------
 
-LIMITS = {
-    "MAX_TRANSACTIONS": 7,
-    "MAX_BYTES": 1_500,
-    "MAX_NONCES": 5,
-    "NEAR_NONCES": 2,
-    "MAX_SENDER_BYTES": 900,
-    "MAX_EVICTIONS": 2,
-    "MAX_BLOCKS_REFUSED": 2,
-    "MAX_BLOCKS_WAITING": 4,
-}
+LIMITS = PoolLimits(
+    max_transactions=7,
+    max_bytes=1_500,
+    max_nonces=5,
+    near_nonces=2,
+    max_sender_bytes=900,
+    max_evictions=2,
+    max_blocks_refused=2,
+    max_blocks_waiting=4,
+)
 """So small that a few transactions meet every one."""
 
 
@@ -508,33 +487,30 @@ def test_the_play_meets_every_rule() -> None:
 def play(random: Random, steps: int) -> Counter[str]:
     """Both pools side by side. Counts what happened."""
     seen: Counter[str] = Counter()
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in LIMITS.items():
-            patch.setattr(module, name, value)
-        model = NaiveMempool(GENESIS, dict.fromkeys(USERS, FUNDED))
-        pool = Mempool(GENESIS)
-        for number in range(steps):
-            if random.random() < 0.85:
-                drawn = some_transaction(random, model, number)
-                expected = model.add(drawn)
-                got = added(pool, drawn, model.accounts[drawn.transaction.sender])
-                seen[expected if isinstance(expected, str) else "added"] += 1
-            elif random.random() < 0.7:
-                basefees = (random.choice((PRICE, PRICE + 1, 2 * PRICE)), random.choice((PRICE, PRICE, 2 * PRICE)))
-                final, changed = some_final_block(random, model)
-                block = header(model.height + 1, *basefees)
-                got = list(pool.settle(block, final, changed))
-                expected = model.settle(block.height, basefees, final, changed)
-            else:
-                user = random.choice(USERS)
-                pool.refuse([user])
-                model.refuse(user)
-                expected = got = []
-            assert got == expected
-            if not isinstance(expected, str):
-                seen.update(f"left {reason}" for _, reason in expected)
-            assert [item.hash for item in pool.candidates(99)] == model.candidates(99)
-            assert [item.hash for item in pool.candidates(3)] == model.candidates(3)
+    model = NaiveMempool(GENESIS, dict.fromkeys(USERS, FUNDED), LIMITS)
+    pool = Mempool(GENESIS, LIMITS)
+    for number in range(steps):
+        if random.random() < 0.85:
+            drawn = some_transaction(random, model, number)
+            expected = model.add(drawn)
+            got = added(pool, drawn, model.accounts[drawn.transaction.sender])
+            seen[expected if isinstance(expected, str) else "added"] += 1
+        elif random.random() < 0.7:
+            basefees = (random.choice((PRICE, PRICE + 1, 2 * PRICE)), random.choice((PRICE, PRICE, 2 * PRICE)))
+            final, changed = some_final_block(random, model)
+            block = header(model.height + 1, *basefees)
+            got = list(pool.settle(block, final, changed))
+            expected = model.settle(block.height, basefees, final, changed)
+        else:
+            user = random.choice(USERS)
+            pool.refuse([user])
+            model.refuse(user)
+            expected = got = []
+        assert got == expected
+        if not isinstance(expected, str):
+            seen.update(f"left {reason}" for _, reason in expected)
+        assert [item.hash for item in pool.candidates(99)] == model.candidates(99)
+        assert [item.hash for item in pool.candidates(3)] == model.candidates(3)
     return seen
 
 

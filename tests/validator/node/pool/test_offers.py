@@ -25,8 +25,8 @@ from validator.node.events import (
     TransactionRefused,
 )
 from validator.node.executor.jobs import AccountsRead, Finalized, ReadAccounts
-from validator.node.pool import mempool as mempool_module
 from validator.node.pool import offers as module
+from validator.node.pool.limits import PoolLimits
 from validator.node.pool.mempool import Mempool, Refusal
 from validator.node.pool.offers import Offers
 
@@ -238,11 +238,8 @@ def unfunded(number: int) -> bytes:
 
 
 @pytest.mark.parametrize("by_gossip", [False, True])
-def test_requests_of_unfunded_senders_leave_the_pool_open_for_one_who_pays(
-    by_gossip: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(mempool_module, "MAX_TRANSACTIONS", 16)
-    network = Network().start()
+def test_requests_of_unfunded_senders_leave_the_pool_open_for_one_who_pays(by_gossip: bool) -> None:
+    network = Network(pool=PoolLimits(max_transactions=16)).start()
     for request in range(UNFUNDED_REQUESTS):
         wires = tuple(unfunded(1_000 * request + number) for number in range(4))
         if by_gossip:

@@ -21,7 +21,8 @@ from blake3 import blake3
 from cluster.common.errors import BadInput
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario import Scenario
-from cluster.tools.sweeps.strains import PROGRAMS, aim, crowd, govern, hurry, keep_little, run_programs, storm
+from cluster.tools.sweeps.drawing.small_worlds import shrink
+from cluster.tools.sweeps.drawing.strains import PROGRAMS, aim, crowd, govern, hurry, keep_little, run_programs, storm
 from consensus.types import fault_bound
 from loadgen.workloads.actor_program import FOLDER, NAMES
 
@@ -187,6 +188,7 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/old nullifications")
         if random.random() < SLANDERERS:
             _recall_failures(self, random, fields)
+        shrink(Random(f"{self.seed}/{self.protocol}/small world"), fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------

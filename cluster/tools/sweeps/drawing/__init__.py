@@ -1,0 +1,1 @@
+"""Random scenarios for ``stampede fuzz``."""

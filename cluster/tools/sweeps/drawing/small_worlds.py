@@ -1,0 +1,131 @@
+"""Parameters of the chain and limits of mempools for random scenarios, most so small that a run comes to their ends
+several times.
+
+With its defaults a chain has windows of a thousand blocks and epochs of an hour, and a mempool room for thousands of
+transactions. A random scenario has some forty blocks and a few users: nothing would ever happen at the end of a window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from validator.primitives.params import DEFAULTS
+
+Fields = dict[str, Any]
+
+SMALL: Final = 0.75
+"""Share of the seeds with parameters of their own; the others keep the defaults, as far as nothing else draws them. The
+same share, drawn apart, has limits of its own.
+"""
+DRAWN: Final = 0.5
+"""Share of the groups, or of the limits, in such a seed."""
+
+
+def shrink(random: Random, fields: Fields) -> None:
+    """Draw parameters and limits, in place. A group of which something was given already is left out."""
+    params = fields["chain"]["params"]
+    are_small = random.random() < SMALL
+    for group in GROUPS:
+        drawn, is_drawn = group(random), random.random() < DRAWN
+        if are_small and is_drawn and not drawn.keys() & params.keys():
+            params |= drawn
+    limits = _limits(random)
+    if random.random() < SMALL:
+        fields["limits"] = {name: value for name, value in limits.items() if random.random() < DRAWN}
+
+
+def _limits(random: Random) -> Fields:
+    return {
+        "max_transactions": random.choice([4, 10, 40]),
+        "max_bytes": random.randint(5_000, 50_000),
+        "max_nonces": random.randint(2, 20),
+        "near_nonces": random.randint(1, 8),
+        "max_sender_bytes": random.randint(3_000, 20_000),
+        "max_evictions": random.randint(1, 4),
+        "max_idle_senders": random.randint(0, 3),
+        "max_blocks_refused": random.randint(0, 3),
+        "max_blocks_waiting": random.randint(2, 15),
+    }
+
+
+def _calendar(random: Random) -> Fields:
+    epoch = random.randint(2, 10)
+    ring = epoch + random.choice([0, 1, random.randint(2, 10)])
+    return {"RING_BUFFER_SIZE": ring, "EPOCH_LENGTH": epoch, "EPOCH_HORIZON": random.randint(1, 5)}
+
+
+def _window(random: Random) -> Fields:
+    return {"FAIRNESS_WINDOW_BLOCKS": random.randint(1, 13)}
+
+
+def _expiry(random: Random) -> Fields:
+    return {"MAX_TTL": random.randint(14, 40)}
+
+
+def _lane(random: Random) -> Fields:
+    fire = random.choice([50_000, 100_000, 300_000])
+    lane = {"LANE_TIMER_CYCLES": round(fire * random.uniform(1, 8))}
+    return lane | {"MAX_CYCLES_PER_FIRE": fire, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": random.choice([50_000, fire])}
+
+
+def _cells(random: Random) -> Fields:
+    return {"MAX_CELLS_PER_FIRE": random.choice([5_000, 20_000]), "LANE_TIMER_CELLS": random.randint(20_000, 60_000)}
+
+
+def _removals(random: Random) -> Fields:
+    scanned = random.randint(1, 30)
+    least = 2 * scanned * DEFAULTS.gc_cycles_per_removal
+    return {"SCAN_LIMIT": scanned, "TIMER_GC_CYCLES": round(least * random.choice([1, 1, random.uniform(1, 3)]))}
+
+
+def _agents(random: Random) -> Fields:
+    budget = random.choice([DEFAULTS.gba_max_cycles, 3 * DEFAULTS.gba_max_cycles, DEFAULTS.gba_budget_cycles])
+    queries = {"GBA_QUERIES_PER_ACTOR": random.randint(1, 4), "GBA_UNPAID_PAUSE": random.randint(1, 8)}
+    return queries | {"GBA_BUDGET_CYCLES": budget}
+
+
+def _lane_price(random: Random) -> Fields:
+    multiplier = random.choice([0, 1, 500, 1_000, 3_000, 10_000])
+    return {"LANE_BASEFEE_SLOPE": random.randint(1, 8), "LANE_FEE_MULTIPLIER_MILLI": multiplier}
+
+
+def _prices(random: Random) -> Fields:
+    """Basefees that move a lot, and soon meet their bounds."""
+    initial = random.choice([8, 1_000, DEFAULTS.initial_basefee])
+    bounds = {"MIN_BASEFEE": max(1, round(initial * random.choice([0.1, 0.8, 1.0])))}
+    bounds["MAX_BASEFEE"] = round(initial * random.choice([1.0, 1.3, 20.0]))
+    target = random.choice([20_000, 100_000, 500_000])
+    return {"INITIAL_BASEFEE": initial, **bounds, "BLOCK_CYCLES_TARGET": target}
+
+
+def _order(random: Random) -> Fields:
+    tiers = [random.randint(0, 100) for _ in range(len(DEFAULTS.priority_tiers))]
+    rules = {"TIE_BREAK": random.choice(["id", "aged"]), "P50_WEIGHT": random.choice(["fires", "cycles"])}
+    return {"PRIORITY_TIERS": tiers, "PRIORITY_FLOOR": random.choice([0, 1, 10**6]), **rules}
+
+
+def _deferred(random: Random) -> Fields:
+    return {"LANE_DEFERRED_CYCLES": round(DEFAULTS.message_cycles * random.uniform(1, 3))}
+
+
+def _many_timers(random: Random) -> Fields:
+    return {"MAX_TIMERS_PER_ACTOR": random.randint(20, 100)}
+
+
+GROUPS: Final[tuple[Callable[[Random], Fields], ...]] = (
+    _calendar,
+    _window,
+    _expiry,
+    _lane,
+    _cells,
+    _removals,
+    _agents,
+    _lane_price,
+    _prices,
+    _order,
+    _deferred,
+    _many_timers,
+)
+"""Parameters that are drawn together: each group holds to the rules among its own, whatever the others are."""
