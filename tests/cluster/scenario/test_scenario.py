@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, get_args
@@ -17,14 +18,18 @@ from pydantic.fields import FieldInfo
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.strict_yaml import MAX_NESTED
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
+from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario, load_scenario
 from cluster.scenario.files import find_scenario, scenario_text
+from cluster.scenario.model import LimitsSection
+from cluster.scenario.node_setup import node_config
 from cluster.scenario.sections.latencies import MATRICES
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.validators import ValidatorsSection
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.program import ProgramCall
+from validator.node.pool.limits import PoolLimits
 from validator.primitives.params import DEFAULTS, GOVERNED, P50Weight, TieBreak, integer_range
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -535,6 +540,14 @@ def test_explicit_parameters_override_the_preset(tmp_path: Path) -> None:
     text = "name: a\nchain: {preset: hardened, params: {PRIORITY_FLOOR: 5}}"
     parameters = load_scenario(scenario_file(tmp_path, text)).chain.parameters()
     assert (parameters.priority_floor, parameters.default_tip_cap) == (5, 8)
+
+
+def test_each_limit_is_that_of_every_mempool() -> None:
+    limits = {name: 2_000 + number for number, name in enumerate(LimitsSection.model_fields)}
+    limits["max_evictions"] = 7
+    plan = Scenario.model_validate({"name": "a", "limits": limits})
+    assert asdict(node_config(plan, 2, RunCounter()).pool) == limits
+    assert node_config(Scenario(name="a"), 0, RunCounter()).pool == PoolLimits()
 
 
 def test_merge_keys_and_anchors_work(tmp_path: Path) -> None:
