@@ -4,9 +4,9 @@
 interfaces. On 127.0.0.1 they listen there alone, as those of a Ray that the library starts by itself. Who joins such a
 Ray has to keep to that address, too.
 
-A head starts processes that a testnet does not use, and that take more processor time to start than a validator: the
-autoscaler, the server of the dashboard and of jobs, and on each node the one that sends log files to drivers. They are
-left out.
+A head starts processes that a testnet does not use, and that together take as much processor time to start as a
+validator: the autoscaler, the server of the dashboard and of jobs, and on each node the one that sends log files to
+drivers. They are left out.
 """
 
 from __future__ import annotations
