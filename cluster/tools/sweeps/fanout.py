@@ -317,10 +317,17 @@ class FanOut:
         for stream in self._running:
             with suppress(ray.exceptions.RayError):
                 ray.cancel(stream)
-        for stream in self._running:
-            with suppress(ray.exceptions.RayError, StopIteration):
-                while ray.wait([stream], timeout=max(0.0, deadline - time.monotonic()))[0]:
-                    ray.get(next(stream))
-        for stream in self._running:
+        hanging = [stream for stream in self._running if not _ends(ray, stream, deadline)]
+        for stream in hanging:  # a task that has ended is not to be ended again: Ray's own checks may fail then
             with suppress(ray.exceptions.RayError):
                 ray.cancel(stream, force=True)
+
+
+def _ends(ray: Any, stream: Any, deadline: float) -> bool:
+    """Whether a stream that was cancelled has ended by a monotonic time."""
+    try:
+        while ray.wait([stream], timeout=max(0.0, deadline - time.monotonic()))[0]:
+            ray.get(next(stream))
+    except (ray.exceptions.RayError, StopIteration):
+        return True
+    return False

@@ -55,9 +55,18 @@ def run_batch(run: Run[Any], numbers: Sequence[int], folder: str | None, memory:
                 seconds = time.monotonic() - started
                 yield from packed(leaves)
             finally:
-                shutil.rmtree(leaves, ignore_errors=True)
+                _remove(leaves)
         free_memory()
         yield Finished(number, result, seconds)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder, also if the task is cancelled meanwhile, which Ray does once."""
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def seed_folder(number: int) -> str:

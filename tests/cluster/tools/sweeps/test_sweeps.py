@@ -8,7 +8,9 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -377,6 +379,32 @@ def test_a_seed_that_breaks_off_is_one_line(temporary: Path, tmp_path: Path) -> 
     with Interrupts() as interrupts, pytest.raises(HarnessError, match=r"seed 4 crashed: .*seed 4 is broken"):
         list(FanOut(_broken, [4], interrupts, tmp_path, 1).results())
     assert list(temporary.iterdir()) == []
+
+
+class Cancelled(Exception):
+    """What a stream raises that was cancelled."""
+
+
+@pytest.mark.parametrize("ends", [StopIteration, Cancelled, None])
+def test_only_a_cancelled_stream_that_does_not_end_is_forced_to(tmp_path: Path, ends: type[Exception] | None) -> None:
+    """Ray's own checks may fail if a task is ended twice, and end this process."""
+    answers: list[bytes | Exception] = [b"one", *([] if ends is None else [ends()])]
+    forced: list[bool] = []
+
+    def get(_: Any) -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    ray = SimpleNamespace(exceptions=SimpleNamespace(RayError=Cancelled), get=get)
+    ray.cancel = lambda stream, force=False: forced.append(force)
+    ray.wait = lambda streams, timeout: (streams if answers else [], [])
+    with Interrupts() as interrupts:
+        running = FanOut(_broken, [4], interrupts, tmp_path, 1)
+        running._running = {repeat(None): SimpleNamespace()}  # type: ignore[dict-item]
+        running._abandon(SimpleNamespace(is_ours=False, ray=ray))  # type: ignore[arg-type]
+    assert forced == ([False] if ends else [False, True])
 
 
 def test_the_summary_names_what_to_repeat() -> None:
