@@ -36,6 +36,8 @@ STORE_FILE: Final = "blocks.part"
 CHECKPOINT_FILE: Final = "driver.checkpoint"
 """The state of a live run that another driver may take over (:mod:`cluster.live.handover.checkpoint`)."""
 CHECKPOINT_BEFORE_FILE: Final = "driver.checkpoint.before"
+CHECKPOINT_FILES: Final = (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE)
+"""The newest first; a driver that is killed between two renames leaves the second alone."""
 WATCHDOG_FILE: Final = "driver.watchdog"
 """Names the cleanup watchdog of the newest driver that took a live run over."""
 RUNS_FOLDER: Final = Path("runs")

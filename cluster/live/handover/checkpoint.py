@@ -29,7 +29,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from cluster.common.errors import BadInput
 from cluster.common.wording import printable
 from cluster.live.handover.left_run import VERSION, LeftRun
-from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE
+from cluster.record.folder import CHECKPOINT_BEFORE_FILE, CHECKPOINT_FILE, CHECKPOINT_FILES
 from cluster.scenario.sections.faults import BaseFault, Fault
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ def read(folder: Path) -> LeftRun:
     Raises :class:`BadInput` if there is none, or if that one is not of this version: an older one is not taken then.
     """
     problems = []
-    for name in (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE):
+    for name in CHECKPOINT_FILES:
         try:
             return decode(_read(folder / name))
         except FileNotFoundError:
@@ -128,7 +128,7 @@ def read(folder: Path) -> LeftRun:
 def remove(folder: Path) -> None:
     """The run has its verdict: nobody takes it over any more. Raises :class:`OSError`."""
     half_done = folder.glob(f".{CHECKPOINT_FILE}.*")  # of drivers that were killed while they wrote
-    for path in (folder / CHECKPOINT_FILE, folder / CHECKPOINT_BEFORE_FILE, *half_done):
+    for path in (*(folder / name for name in CHECKPOINT_FILES), *half_done):
         path.unlink(missing_ok=True)
 
 

@@ -32,8 +32,7 @@ from cluster.common.files import write_atomically
 from cluster.live.processes import driver_lock, processes
 from cluster.live.processes.processes import Process
 from cluster.record.folder import (
-    CHECKPOINT_BEFORE_FILE,
-    CHECKPOINT_FILE,
+    CHECKPOINT_FILES,
     RESULT_FILE,
     WATCHDOG_FILE,
     complete_folder,
@@ -124,7 +123,7 @@ def _end_watch(run: Path, facts: dict[str, Any]) -> None:
     if "done" in facts:
         if _watches_all(run) == processes.own():
             (run / WATCHDOG_FILE).unlink(missing_ok=True)
-    elif lease_s is None or not _can_be_taken_over(run):
+    elif lease_s is None or not can_be_taken_over(run):
         with ExitStack() as lock:
             with suppress(BadInput, OSError):  # the folder is gone, or somebody has the lock, for whatever reason
                 lock.enter_context(driver_lock.driving(run))
@@ -133,8 +132,9 @@ def _end_watch(run: Path, facts: dict[str, Any]) -> None:
         _wait_and_clean_up(run, lease_s, Process(*dead), facts)
 
 
-def _can_be_taken_over(run: Path) -> bool:
-    return any((run / name).exists() for name in (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE))
+def can_be_taken_over(run: Path) -> bool:
+    """Whether a driver left a checkpoint of a run."""
+    return any((run / name).exists() for name in CHECKPOINT_FILES)
 
 
 def _watches_all(run: Path) -> Process | None:
@@ -150,7 +150,7 @@ def _wait_and_clean_up(run: Path, lease_s: float, dead: Process, facts: dict[str
     myself, deadline = processes.own(), time.monotonic() + lease_s + SLACK_S
     with ExitStack() as lock:
         while True:
-            if _watches_all(run) not in (None, myself) or not _can_be_taken_over(run):
+            if _watches_all(run) not in (None, myself) or not can_be_taken_over(run):
                 return  # somebody else sees to it, or has given it its verdict
             if driver_lock.is_driven(run, dead):
                 deadline = time.monotonic() + lease_s + SLACK_S

@@ -32,6 +32,7 @@ BOUND_TO_THE_PAST: Final = {
     "seed": "the validators' and users' keys follow from it; the fork has its own seed (--seed)",
     "chain": "the genesis holds the chain's policy and parameters",
     "validators": "the validators are those that the chain began with",
+    "limits": "validators keep those that they started with",
     "load": "the genesis holds the users' accounts and actors",
     "consensus": "validators agree on it from the genesis on",
     "forks": "a fork changes settings, not other forks",

@@ -41,6 +41,7 @@ class Watches:
         election = ELECTIONS[scenario.consensus.leader_election](validators, namespace)
         leader = election.leader
         self._mutants = [scenario.validators.node(index).mutant for index in range(len(names))]
+        self._pool_bounds = pool_bounds(scenario.limits)
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
         self.monitor = SafetyMonitor(CertifiedChain(validators, namespace, leader, log), genesis, log)
@@ -150,7 +151,7 @@ class Watches:
             node = machine.validator.node
             excess = [
                 *excesses(node.consensus_sizes, bounds(view, node.final_view, count)),
-                *excesses(node.mempool.sizes, pool_bounds(scenario.limits)),
+                *excesses(node.mempool.sizes, self._pool_bounds),
             ]
             what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
             self.monitor.log.look(SafetyRule.BOUNDED, not excess, what)

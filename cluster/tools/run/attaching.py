@@ -33,10 +33,10 @@ def attach_run(folder: Path) -> ExitCode:
     from cluster.live.handover import checkpoint
 
     with Interrupts() as interrupts, driving(folder) as lived_until_s:
-        _refuse_ended(folder)
+        failed = _refuse_ended(folder)
         left = checkpoint.read(folder)
         _refuse_other_code(folder, left.commit)
-        for check, words in _failed_checks(folder).items():  # a full disk may have kept them out of the checkpoint
+        for check, words in failed.items():  # a full disk may have kept them out of the checkpoint
             left.record.seen_violations.setdefault(check, words)
         clock = replace(left.clock, written_epoch_s=max(lived_until_s, left.clock.written_epoch_s))
         found = replace(left, clock=clock)
@@ -49,20 +49,15 @@ def attach_run(folder: Path) -> ExitCode:
         return run_in(folder, True, interrupts, found.scenario, "live", perform, None, LiveOptions()).verdict.exit_code
 
 
-def _failed_checks(folder: Path) -> dict[str, list[str]]:
-    """What a cleanup watchdog wrote of violations that the driver had told, by check."""
+def _refuse_ended(folder: Path) -> dict[str, list[str]]:
+    """Raise :class:`BadInput` if a run has ended. Returns what a cleanup watchdog wrote of violations that the driver
+    had told, by check."""
     if not (folder / RESULT_FILE).exists():
         return {}
-    checks = read_result(folder)["checks"]
-    return {check["name"]: [check["detail"]] for check in checks if check["verdict"] == Outcome.FAIL}
-
-
-def _refuse_ended(folder: Path) -> None:
-    if not (folder / RESULT_FILE).exists():
-        return
     result = read_result(folder)
     if not result.get(NOBODY_CAME):
         raise BadInput(f"{folder}: that run has ended, with the verdict {result.get('verdict')}")
+    return {check["name"]: [check["detail"]] for check in result["checks"] if check["verdict"] == Outcome.FAIL}
 
 
 def _refuse_other_code(folder: Path, started_by: str) -> None:

@@ -37,10 +37,10 @@ from cluster.common.checkout import ROOT
 from cluster.common.outcome import Outcome
 from cluster.live.handover import checkpoint
 from cluster.live.processes import processes
+from cluster.live.processes.cleanup_watchdog import can_be_taken_over
 from cluster.live.processes.driver_lock import LOCK_FILE
 from cluster.record.folder import (
-    CHECKPOINT_BEFORE_FILE,
-    CHECKPOINT_FILE,
+    CHECKPOINT_FILES,
     ENDPOINTS_FILE,
     RESULT_FILE,
 )
@@ -76,9 +76,7 @@ LATE: Final = ("ending", "collecting", "judging")
 COMERS: Final = (0, 1, 1, 2)
 """How many other drivers come, one after the other."""
 DISTURBANCES: Final = ("", "", "two at once", "clock", "disk")
-CHECKPOINTS: Final = (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE)
-"""A driver that is killed between two renames leaves the second alone."""
-LEFT_FILES: Final = (LOCK_FILE, *CHECKPOINTS)
+LEFT_FILES: Final = (LOCK_FILE, *CHECKPOINT_FILES)
 DRIVER: Final = """
 import sys
 from pathlib import Path
@@ -250,7 +248,7 @@ def _drive(plan: Plan, folder: Path, temporary: Path) -> list[Driver]:
     if plan.comers == 0:
         drivers[0].end()
     for comer in range(max(plan.comers, 1)):
-        if not any((folder / name).exists() for name in CHECKPOINTS):
+        if not can_be_taken_over(folder):
             break
         attaching = [Driver(temporary, plan.disturbance, "attach", str(folder))]
         if plan.disturbance == "two at once":
