@@ -4,7 +4,7 @@ The state of an older height is the final one with the blocks above it undone, a
 were active then, which key came before which, and the nodes above twigs that have changed since. The log says all of
 that, because entries name those that they replaced. Of a twig's entry tree the engine keeps the roots of the groups of
 32 entries; a group is hashed again from the log when it is asked for, and must lead to the root that was kept. So a
-proof costs the hashes of one group, and those above the groups. The last few twigs are remembered.
+proof costs the hashes of one group, and those above the groups. The last few twigs and groups are remembered.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from validator.state.snapshot import CHUNK_TWIGS, Manifest, encode_twig, known_n
 from validator.storage.disk import DiskError
 
 REMEMBERED_TWIGS: Final = 64
+REMEMBERED_GROUPS: Final = REMEMBERED_TWIGS * TWIG_GROUPS
 
 
 @dataclass
@@ -85,27 +86,64 @@ class _Group(NamedTuple):
     def root(self) -> bytes:
         return self.nodes[-NODE_BYTES:]
 
+    def entry(self, place: int) -> bytes:
+        """The encoded entry at a place of the group."""
+        return self.data[self.ends[place - 1] if place else 0 : self.ends[place]]
 
-class _Twig:
-    """A twig's entry tree up to some position; its groups are read as they are asked for."""
 
-    def __init__(self, engine: Engine, log: StateLog, index: int, after: int) -> None:
+class _Groups:
+    """The groups of entries, read as they are asked for."""
+
+    def __init__(self, engine: Engine, log: StateLog) -> None:
         self._engine = engine
         self._log = log
-        self._first = index * TWIG_ENTRIES
+        self._read: OrderedDict[tuple[int, int], _Group] = OrderedDict()
+        """By the positions where they begin and end. A whole group never changes."""
+
+    def entry(self, position: int) -> bytes:
+        """The encoded entry at a position."""
+        return self.group(position // GROUP_ENTRIES, self._engine.next_position).entry(position % GROUP_ENTRIES)
+
+    def group(self, number: int, end: int) -> _Group:
+        """A group as it was when the log had ``end`` entries. Raises :class:`DiskError` if the log does not lead to its
+        root."""
+        first = number * GROUP_ENTRIES
+        after = min(first + GROUP_ENTRIES, end)
+        found = self._read.get((first, after))
+        if found is not None:
+            return found
+        data = self._log.entries(first, after, self._engine.entry_ends)
+        try:
+            found = _Group(data, *self._engine.group_nodes(data, after - first))
+        except ValueError:
+            raise _lost(self._log, first, after) from None
+        if after - first == GROUP_ENTRIES:
+            index, at = first >> TWIG_LEVELS, number % TWIG_GROUPS * NODE_BYTES
+            if found.root != self._engine.tree.group_roots(index)[at : at + NODE_BYTES]:
+                raise _lost(self._log, first, after)
+        self._read[first, after] = found
+        if len(self._read) > REMEMBERED_GROUPS:
+            self._read.popitem(last=False)
+        return found
+
+
+class _Twig:
+    """A twig's entry tree up to some position."""
+
+    def __init__(self, engine: Engine, groups: _Groups, index: int, after: int) -> None:
+        self._groups = groups
+        self._first_group = index * TWIG_GROUPS
         self._after = after
-        self._groups: dict[int, _Group] = {}
-        full = (after - self._first) // GROUP_ENTRIES
-        self._roots = engine.tree.group_roots(index)[: full * NODE_BYTES]
+        full = (after - index * TWIG_ENTRIES) // GROUP_ENTRIES
+        roots = engine.tree.group_roots(index)[: full * NODE_BYTES]
         rest = [ABSENT_ENTRY_NODES[GROUP_LEVELS]] * (TWIG_GROUPS - full)
-        if (after - self._first) % GROUP_ENTRIES:
+        if after % GROUP_ENTRIES:
             rest[0] = self._group(full).root
-        self._nodes = engine.twig_nodes(b"".join((self._roots, *rest)))
+        self._nodes = engine.twig_nodes(b"".join((roots, *rest)))
 
     def entry(self, offset: int) -> bytes:
         """The encoded entry at an offset."""
-        group, place = self._group(offset // GROUP_ENTRIES), offset % GROUP_ENTRIES
-        return group.data[group.ends[place - 1] if place else 0 : group.ends[place]]
+        return self._group(offset // GROUP_ENTRIES).entry(offset % GROUP_ENTRIES)
 
     def node(self, level: int, index: int) -> bytes:
         """A node of the entry tree."""
@@ -122,21 +160,7 @@ class _Twig:
         return _path_of(self._group(group).nodes, _GROUP_STARTS, place) + _path_of(self._nodes, _TWIG_STARTS, group)
 
     def _group(self, number: int) -> _Group:
-        """A group. Raises :class:`DiskError` if the log does not lead to its root."""
-        found = self._groups.get(number)
-        if found is None:
-            first = self._first + number * GROUP_ENTRIES
-            after = min(first + GROUP_ENTRIES, self._after)
-            data = self._log.entries(first, after, self._engine.entry_ends)
-            try:
-                found = _Group(data, *self._engine.group_nodes(data, after - first))
-            except ValueError:
-                raise _lost(self._log, first, after) from None
-            is_full = after - first == GROUP_ENTRIES
-            if is_full and found.root != self._roots[number * NODE_BYTES : (number + 1) * NODE_BYTES]:
-                raise _lost(self._log, first, after)
-            self._groups[number] = found
-        return found
+        return self._groups.group(self._first_group + number, self._after)
 
 
 def _path_of(nodes: bytes, starts: Sequence[int], place: int) -> list[bytes]:
@@ -178,6 +202,7 @@ class Prover:
         self._engine = engine
         self._log = log
         self._origin = origin
+        self._groups = _Groups(engine, log)
         self._twigs: OrderedDict[tuple[int, int], _Twig | _SnapshotTwig] = OrderedDict()
         self._last_chunk: tuple[Hash | None, int, bytes] = (None, 0, b"")
         """State root, number and content of the chunk that was asked for last: it may be given piece by piece."""
@@ -203,8 +228,7 @@ class Prover:
                 entry = decode_entry(encoded)
                 self._note(past, entry.key, None if entry.previous == NO_POSITION else entry.previous)
             for position in section.deleted():
-                twig = self._twig(position >> TWIG_LEVELS, section.first_position)
-                self._note(past, decode_entry(twig.entry(position & (TWIG_ENTRIES - 1))).key, position)
+                self._note(past, decode_entry(self._entry(position)).key, position)
         past.upper = self._changed_upper(past)
         assert state_root(past.next_position, past.live, past.upper[-1][0]) == past.root, "the log says what it led to"
 
@@ -241,6 +265,17 @@ class Prover:
         twig = self._twig(index, past.next_position)
         count = min(past.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
         return encode_twig(self._bits(index, past), count, twig.entry, twig.node)
+
+    def _entry(self, position: int) -> bytes:
+        """The encoded entry at a position."""
+        index, offset = divmod(position, TWIG_ENTRIES)
+        if self._came_with_snapshot(index):
+            return self._twig(index, self._engine.next_position).entry(offset)
+        return self._groups.entry(position)
+
+    def _came_with_snapshot(self, index: int) -> bool:
+        """Whether a twig has entries that the log does not hold."""
+        return self._origin is not None and index * TWIG_ENTRIES < self._origin.next_position
 
     def _note(self, past: PastState, key: bytes, position: int | None) -> None:
         """A block changed this key, which had its entry at ``position`` before. In whichever order blocks are noted: an
@@ -296,8 +331,8 @@ class Prover:
     def _read_twig(self, index: int, after: int) -> _Twig | _SnapshotTwig:
         """A twig up to a position, from the log, and from the snapshot with which that begins."""
         origin, first = self._origin, index * TWIG_ENTRIES
-        if origin is None or first >= origin.next_position:
-            return _Twig(self._engine, self._log, index, after)
+        if origin is None or not self._came_with_snapshot(index):
+            return _Twig(self._engine, self._groups, index, after)
         chunk = (index - origin.first_twig) // CHUNK_TWIGS
         data = self._log.disk.read(chunk_name(self._log.folder, chunk))
         known, found = known_nodes(origin, chunk, data)[index]
