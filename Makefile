@@ -13,6 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
+COMPILED := $(VENV)/.compiled
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SCENARIO ?= scenarios/smoke.yaml
 # What else pytest is given.
@@ -29,13 +30,16 @@ SOAK_PROGRAMS ?= 100000
 SOAK_PROCESSES ?= 1
 SOAK_CLIMBS ?= 100000
 
-# The stamp holds the folder that was installed: an environment that was moved, copied along with the tree (it would run the
+# The stamps hold the folder that was installed: an environment that was moved, copied along with the tree (it would run the
 # code of the other tree) or lost its interpreter does not count as installed.
 ifneq ($(shell test -x $(BIN)/python && cat $(INSTALLED) 2>/dev/null),$(CURDIR))
 .PHONY: $(INSTALLED)
 endif
 ifneq ($(shell cat $(INSTALLED_DEV) 2>/dev/null),$(CURDIR))
 .PHONY: $(INSTALLED_DEV)
+endif
+ifneq ($(shell cat $(COMPILED) 2>/dev/null),$(CURDIR))
+.PHONY: $(COMPILED)
 endif
 
 help:
@@ -121,27 +125,27 @@ shadow: install
 		options="$$options --python $$place/bin/python"; \
 	done; $(BIN)/stampede verify-run $(RUN) $$options
 
-lint: install-dev
+lint: $(INSTALLED_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: install-dev
+format: $(INSTALLED_DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-install: $(INSTALLED)
+install: $(INSTALLED) $(COMPILED)
 
-install-dev: $(INSTALLED_DEV)
+install-dev: $(INSTALLED_DEV) $(COMPILED)
 
 # No process of a testnet loads these: Ray's classes for Java, the pages of its dashboard (which needs ray[default]), and the tests
 # of packages. Together they are some 70 MB.
 UNUSED := \( -path '*/ray/jars' -o -path '*/ray/dashboard/client' -o -name tests \)
 
-# The stamp goes first and comes last, so that an interrupted install leaves nothing that counts as installed. Bytecode is compiled
-# when a module is first imported: most modules of the packages never are.
+# A stamp goes first and comes last, so that an interrupted install leaves nothing that counts as installed. Bytecode of packages is
+# compiled when a module is first imported: most of them never are.
 $(INSTALLED): requirements.lock pyproject.toml
-	@rm -f $@ $(INSTALLED_DEV)
+	@rm -f $@ $(INSTALLED_DEV) $(COMPILED)
 	@'$(or $(PYTHON),false)' -c '$(PYTHON_WORKS)' || { echo "stampede needs Python 3.11, 3.12 or 3.13 with venv and ensurepip" \
 		"(Debian: python3-venv); name one with: make PYTHON=/path/to/python $(MAKECMDGOALS)" >&2; exit 2; }
 	@echo "Building $(VENV) with $(PYTHON) and the packages of requirements.lock (about 500 MB on disk; a minute or two)."
@@ -149,13 +153,18 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@$(PIP) install --quiet --no-compile --require-hashes --requirement requirements.lock
 	@find $(VENV)/lib/python*/site-packages -type d $(UNUSED) -prune -exec rm -rf {} +
 	@$(PIP) install --quiet --no-build-isolation --no-deps --editable .
-	@$(BIN)/python -m cluster.tools.cli.warm_up
 	@printf '%s' '$(CURDIR)' > $@
 
 $(INSTALLED_DEV): $(INSTALLED) requirements-dev.lock
 	@rm -f $@
 	@echo "Adding the packages of requirements-dev.lock for tests, lint and types (about 200 MB on disk)."
 	@$(PIP) install --quiet --no-compile --require-hashes --requirement requirements-dev.lock
+	@printf '%s' '$(CURDIR)' > $@
+
+# With `make -j2` it goes on beside all that needs no compiled code, which is lint.
+$(COMPILED): $(INSTALLED)
+	@rm -f $@
+	@$(BIN)/python -m cluster.tools.cli.warm_up
 	@printf '%s' '$(CURDIR)' > $@
 
 # The environment's lock; the same versions with the development tools; and the image's, which has Ray's job server.
