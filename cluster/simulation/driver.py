@@ -31,6 +31,7 @@ from cluster.simulation.clock import VirtualClock
 from cluster.simulation.load import Load
 from cluster.simulation.machine import USUAL_PACE, Machine
 from cluster.simulation.recorder import Recorder
+from cluster.simulation.shared_executions import SharedExecutions
 from cluster.simulation.stage import SimulatedStage
 from cluster.simulation.watches.watches import Watches
 from consensus.keys import SCHEMES, SignatureScheme
@@ -76,8 +77,10 @@ class Simulation:
         scheme: SignatureScheme | None = None,
         checkpoint: Callable[[], None] | None = None,
         pace: Pace = USUAL_PACE,
+        shares_executions: bool = False,
     ) -> None:
-        """``pace`` is how long every machine's own work takes.
+        """``pace`` is how long every machine's own work takes. With ``shares_executions`` the validators execute each
+        block once for all of them (:mod:`cluster.simulation.shared_executions`); the digest is the same.
 
         Raises :class:`BadInput` for a fault that the simulator cannot perform.
         """
@@ -102,6 +105,7 @@ class Simulation:
         self._on_notice = on_notice
         scheme = SCHEMES[scenario.consensus.signatures]() if scheme is None else scheme
         self._reader = SharedReader()
+        self.executions = SharedExecutions() if shares_executions else None
         self.validators = validator_set(RememberingScheme(scheme), scenario, seed)
         genesis = build_genesis(scenario, seed, self.validators)
         self.record = RunRecord(scenario, "sim", seed, commit, genesis, scheme)
@@ -254,6 +258,8 @@ class Simulation:
         def boot(disk: MemoryDisk) -> Validator:
             mutant = self.machines[index].release.mutant
             parts = parts_of(self.scenario, index, counter, mutant)
+            if self.executions is not None:
+                parts = self.executions.for_parts(parts)
             config = node_config(self.scenario, index, counter, mutant)
             return open_validator(disk, self.record.genesis, index, signer, self.validators, config, parts)
 
@@ -481,12 +487,16 @@ def simulate(
     on_notice: Callable[[str], None] | None = None,
     checkpoint: Callable[[], None] | None = None,
     stop_on_fail: bool = False,
+    shares_executions: bool = False,
 ) -> RunRecord:
-    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
+    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests, also where the
+    validators share executions.
 
     ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run early. With
     ``stop_on_fail`` the first violation of a rule that is seen while it runs ends it.
     """
-    run = Simulation(scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint)
+    run = Simulation(
+        scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint, shares_executions=shares_executions
+    )
     run.stops_on_fail = stop_on_fail
     return run.run()

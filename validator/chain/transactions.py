@@ -9,6 +9,7 @@ checked form that the state transition works on; it knows nothing of keys and si
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -32,6 +33,8 @@ from validator.primitives.types import (
 
 SIGNING_DOMAIN: Final = b"stampede/transaction/v1"
 MAX_TRANSACTION_BYTES: Final = 2 * 1024 * 1024
+REMEMBERED_ADDRESSES: Final = 4_096
+"""Public keys whose addresses are not computed again."""
 U64_LIMIT: Final = 2**64
 
 BUILTIN: Final = "builtin:"
@@ -150,6 +153,7 @@ class Transaction:
         return type(self.action).__name__.lower()
 
 
+@lru_cache(maxsize=REMEMBERED_ADDRESSES)
 def address_of(public_key: bytes) -> Address:
     """The account that a public key owns."""
     return Address(keccak256(public_key)[12:])

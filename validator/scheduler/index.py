@@ -161,11 +161,15 @@ class SchedulerIndex:
 
     def redo(self, height: int, changes: Sequence[Change]) -> None:
         """Move to a child that was executed before."""
+        self.begin_again(height, changes)
+        self.advance(changes)
+
+    def begin_again(self, height: int, changes: Sequence[Change]) -> None:
+        """Prepare for a child whose changes are known."""
         dropped: list[Fires] = [
             change.before for change in changes if isinstance(change.before, Fires) and change.after is None
         ]
         self.begin(height, dropped)
-        self.advance(changes)
 
     def retreat(self, changes: Sequence[Change]) -> None:
         """Move back to the parent of the block that made these changes."""

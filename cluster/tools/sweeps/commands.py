@@ -51,6 +51,11 @@ def _add_options(command: argparse.ArgumentParser) -> None:
         metavar="MIB",
         help="memory of a worker (default: 2,048); a node runs as many as fit",
     )
+    command.add_argument(
+        "--own-executions",
+        action="store_true",
+        help="let every validator execute every block itself, as in each hundredth seed: to find nondeterminism",
+    )
     command.add_argument("--stop-on-fail", action="store_true", help="stop at the first seed that fails")
     command.add_argument(
         "--min-passed",
@@ -82,7 +87,8 @@ def seed_range(text: str) -> range:
 def _sweep(options: Any) -> int:
     from cluster.tools.sweeps.tasks import ScenarioTask
 
-    return run_task(ScenarioTask.load(options.scenario, options.changes), f"sweep-{options.scenario.stem}", options)
+    task = ScenarioTask.load(options.scenario, options.changes, shares=not options.own_executions)
+    return run_task(task, f"sweep-{options.scenario.stem}", options)
 
 
 def _fuzz(options: Any) -> int:
@@ -90,7 +96,7 @@ def _fuzz(options: Any) -> int:
     from cluster.tools.sweeps.tasks import FuzzTask
 
     check_installed()
-    return run_task(FuzzTask(options.protocol), f"fuzz-{options.protocol}", options)
+    return run_task(FuzzTask(options.protocol, shares=not options.own_executions), f"fuzz-{options.protocol}", options)
 
 
 def run_task(task: Any, name: str, options: Any) -> int:

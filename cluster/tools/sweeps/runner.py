@@ -35,7 +35,7 @@ from cluster.tools.console.terminal import can_redraw
 from cluster.tools.sweeps.fanout import FanOut, default_workers
 from cluster.tools.sweeps.log import SweepLog
 from cluster.tools.sweeps.outcome import SeedOutcome, broken_off, crashed, judge
-from cluster.tools.sweeps.tasks import AnyTask
+from cluster.tools.sweeps.tasks import AnyTask, shares_executions
 from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, seed_folder
 
 TRACEBACK_FILE: Final = "traceback.txt"
@@ -136,7 +136,7 @@ def run_seed(task: AnyTask, folder: str, commit: str, seed: int, leaves: Path) -
 
     started = time.monotonic()
     try:
-        record = simulate(task.scenario(seed), seed, commit)
+        record = simulate(task.scenario(seed), seed, commit, shares_executions=shares_executions(task, seed))
         outcome, judged = judge(record, time.monotonic() - started)
         if outcome.failed:
             finish_run(record, leaves, judged=judged, known_as=Path(folder) / seed_folder(seed))

@@ -17,6 +17,8 @@ from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 NAMED_DIGITS: Final = 12
 """Hex digits of a scenario's hash in a task's title."""
 SWEEP: Final = "sweep"
+OWN_EXECUTIONS_EVERY: Final = 100
+"""Each seed that is a multiple of this shares no executions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +31,14 @@ class ScenarioTask:
     """The scenario with the changes made."""
     changes: tuple[str, ...] = ()
     """As shell text, for the same command."""
+    shares: bool = True
+    """Whether the validators of a run share executions, in most seeds (:func:`shares_executions`)."""
 
     @staticmethod
-    def load(path: Path, changes: Sequence[Change] = ()) -> ScenarioTask:
+    def load(path: Path, changes: Sequence[Change] = (), shares: bool = True) -> ScenarioTask:
         """The task of a scenario file, with some fields set anew. Raises :class:`~cluster.common.errors.BadInput`."""
         scenario = change_scenario(load_scenario(path), changes, f"{path} with {options_of(changes)}")
-        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(options_text(changes)))
+        return ScenarioTask(str(path), scenario.model_dump_json(), tuple(options_text(changes)), shares)
 
     @property
     def title(self) -> str:
@@ -60,6 +64,8 @@ class FuzzTask:
     """A random scenario for each seed."""
 
     protocol: str
+    shares: bool = True
+    """Whether the validators of a run share executions, in most seeds (:func:`shares_executions`)."""
 
     @property
     def title(self) -> str:
@@ -75,11 +81,17 @@ class FuzzTask:
 
     def command(self, seed: int) -> str:
         """The one command that runs a seed again."""
-        return f"stampede fuzz --protocol {self.protocol} --seeds {seed}:{seed + 1}"
+        own = "" if self.shares else " --own-executions"
+        return f"stampede fuzz --protocol {self.protocol} --seeds {seed}:{seed + 1}{own}"
 
 
 AnyTask = ScenarioTask | FuzzTask
 """The task of a sweep. Plain data, since it is sent to worker processes."""
+
+
+def shares_executions(task: AnyTask, seed: int) -> bool:
+    """Whether a seed's validators share executions (:mod:`cluster.simulation.shared_executions`)."""
+    return task.shares and seed % OWN_EXECUTIONS_EVERY != 0
 
 
 def scenario_name(title: str) -> str:

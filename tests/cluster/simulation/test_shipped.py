@@ -66,7 +66,7 @@ def scenario(name: str, protocol: str) -> Scenario:
 
 
 def watch(plan: Scenario, seed: int = SEED) -> Watched:
-    return Watched(plan, seed, "test", scheme=KeyedHashScheme())
+    return Watched(plan, seed, "test", scheme=KeyedHashScheme(), shares_executions=True)
 
 
 def run(plan: Scenario) -> Seen:

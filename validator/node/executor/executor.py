@@ -38,7 +38,7 @@ from validator.storage.finality_proof import find_proof
 from validator.transition.genesis_block import genesis_batch, genesis_header
 from validator.transition.receipt_bound import require_receipts_fit
 from validator.transition.trace import BlockTrace, StepRecorder, traced, writes_of
-from validator.transition.transition import BlockContext, NotAdmitted, PreparedTransaction, Transition
+from validator.transition.transition import BlockContext, NotAdmitted, Outcome, PreparedTransaction, Transition
 
 GENESIS_FILE: Final = "genesis"
 MAX_BLOCK_TRANSACTIONS: Final = 4_096
@@ -89,8 +89,6 @@ class Executor:
         self._disk = disk
         self._keep_blocks = storage.keep_blocks
         self._genesis_header = self._open_genesis(disk)
-        self._accounts: dict[int, Address] = {}
-        """Accounts of validators that proposed, by their index."""
         self._vm = PythonVm()
         final = self._header_at(self._store.final.height)
         self._check_final_state(final)
@@ -222,7 +220,7 @@ class Executor:
             transition = self._transition_on(
                 Hash(block.header.parent_hash), Height(block.header.height), block.header.proposer
             )
-            outcome = transition.apply(prepared)
+            outcome = self._apply(digest, transition, prepared)
         except _Invalid as error:
             branches.invalid[digest] = RejectedBlock(block, str(error))
             return str(error)
@@ -239,6 +237,10 @@ class Executor:
             return reason
         branches.add(digest, block, outcome)
         return None
+
+    def _apply(self, digest: Hash, transition: Transition, prepared: Sequence[PreparedTransaction]) -> Outcome:
+        """The outcome of the block with this digest; the index is begun for it. Raises :class:`NotAdmitted`."""
+        return transition.apply(prepared)
 
     def _finalize(self, job: jobs.Finalize) -> jobs.Finalized | jobs.FinalizedInvalid:
         invalid = self._branches.invalid.get(job.digest)
@@ -321,14 +323,8 @@ class Executor:
         make = self._transition if transition is None else transition
         executed = self._branches.executed(parent)
         view = self._store.final if executed is None else executed.outcome.view
-        account = self._account_of(proposer)
+        account = address_of(self._genesis.validators[proposer])
         return make(view, self._branches.index, BlockContext(height, account, self._genesis), self._vm)
-
-    def _account_of(self, proposer: int) -> Address:
-        account = self._accounts.get(proposer)
-        if account is None:
-            account = self._accounts[proposer] = address_of(self._genesis.validators[proposer])
-        return account
 
     # --- checks -------------------------------------------------------------------------------------------------------
 

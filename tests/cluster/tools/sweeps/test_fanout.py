@@ -187,7 +187,9 @@ def test_nodes_without_the_code_get_it(tmp_path: Path) -> None:
     outcome = copied / "cluster" / "tools" / "sweeps" / "outcome.py"
     outcome.write_text(outcome.read_text().replace("crashed: ", "crashed here: "))
     driver = copied / "cluster" / "simulation" / "driver.py"
-    driver.write_text(driver.read_text() + "\n\ndef simulate(*_: object) -> None:\n    raise ValueError('sent')\n")
+    driver.write_text(
+        driver.read_text() + "\n\ndef simulate(*_: object, **__: object) -> None:\n    raise ValueError('sent')\n"
+    )
     bare = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     with ray_cluster(0, 1, environment=bare) as cluster, start_sweep(cluster, tmp_path / "in", copied) as sweep:
         said, _ = sweep.communicate(timeout=HANGS_AFTER_S)

@@ -160,7 +160,7 @@ def test_outcomes_of_two_commits_are_not_mixed(tmp_path: Path) -> None:
 
 
 def test_a_seed_that_breaks_off_fails_and_leaves_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise AssertionError("two\nlines")
 
     monkeypatch.setattr(driver, "simulate", broken)

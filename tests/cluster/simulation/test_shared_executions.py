@@ -1,0 +1,121 @@
+"""Validators of a simulated run share executions: nothing that can be seen changes, except nondeterminism."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.misbehaviour.mutants.registry import MUTANTS
+from cluster.scenario import Scenario
+from cluster.simulation.driver import Simulation
+from cluster.tools.sweeps.drawing.random_scenario import random_scenario
+from cluster.tools.sweeps.outcome import SeedOutcome, judge
+from cluster.tools.sweeps.runner import run_seed
+from cluster.tools.sweeps.tasks import ScenarioTask
+from validator.execution.timer_phase import TimerPhase
+from validator.node.assembly import PRODUCTION
+from validator.node.executor.executor import Executor
+from validator.primitives.types import Hash
+from validator.transition.transition import Outcome, Transition
+
+SEED = 3
+PLAN = {
+    "name": "shared",
+    "consensus": {"block_interval_ms": 100, "signatures": "keyed-hash"},
+    "load": {"users": [{"workload": "flood", "count": 2, "interval_ms": 400, "options": {"timers": 3}}]},
+    "faults": [{"kind": "kill", "target": "validator-2", "at_height": 8, "down_ms": 1_000}],
+    "stop": {"height": 40, "drain_blocks": 2},
+    "success": {"transactions": 0, "fires": 0},
+}
+BY_BUILDER_AND_FIRST = 2
+"""Executions of a block when nothing has been taken over: the proposer's own, and the first of the others'."""
+
+
+@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+@pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (11, 12))])
+def test_nothing_that_can_be_seen_changes(protocol: str, seed: int) -> None:
+    plan = random_scenario(seed, protocol)
+    alone, shared = Simulation(plan, seed, "test"), Simulation(plan, seed, "test", shares_executions=True)
+    runs = [each.run() for each in (alone, shared)]
+    assert alone.executions is None
+    assert shared.executions is not None and shared.executions.taken_over > 40
+    assert runs[0].digest == runs[1].digest
+    outcomes = [judge(run, 0.0)[0] for run in runs]
+    assert outcomes[0] == outcomes[1]
+
+
+def test_all_but_the_proposer_and_the_first_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    executed: Counter[Hash] = Counter()
+    finish = Transition.finish
+
+    def counted(self: Transition) -> Outcome:
+        executed[self.parent.root] += 1
+        return finish(self)
+
+    monkeypatch.setattr(Transition, "finish", counted)
+    plan = Scenario.model_validate(PLAN | {"faults": []})
+    Simulation(plan, SEED, "test", shares_executions=True).run()
+    assert set(executed.values()) == {BY_BUILDER_AND_FIRST}
+
+
+def test_broken_code_shares_nothing() -> None:
+    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shares_executions=True)
+    executions = simulation.executions
+    assert executions is not None
+    assert executions.for_parts(PRODUCTION).executor is executions.executor
+    broken = [mutant.parts(RunCounter()) for mutant in MUTANTS.values() if mutant.parts is not None]
+    executing = [each for each in broken if each.executor is not Executor or each.transition is not Transition]
+    assert len(executing) > 10
+    assert all(executions.for_parts(each) is each for each in executing)
+
+
+def test_who_comes_to_another_root_executes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = Simulation(Scenario.model_validate(PLAN), SEED, "test", shares_executions=True)
+    executions = simulation.executions
+    assert executions is not None
+    find = executions.find
+
+    def without_last_change(parent_root: Hash, digest: Hash) -> Outcome | None:
+        known = find(parent_root, digest)
+        return known and replace(known, changes=known.changes[:-1])
+
+    monkeypatch.setattr(executions, "find", without_last_change)
+    record = simulation.run()
+    assert executions.taken_over == 0
+    outcome, _ = judge(record, 0.0)
+    assert not outcome.failed, outcome.why
+    assert outcome.heights >= 40
+
+
+class TestNondeterminism:
+    """A transition that gives something else from its third execution of a block on."""
+
+    @pytest.fixture(autouse=True)
+    def planted(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        executed: Counter[Hash] = Counter()
+        close = Transition.close
+
+        def nondeterministic(self: Transition, phase: TimerPhase) -> int:
+            executed[self.parent.root] += 1
+            if executed[self.parent.root] > BY_BUILDER_AND_FIRST and self.context.height > 10:
+                self.world.credit(self.context.proposer, 1)
+            return close(self, phase)
+
+        monkeypatch.setattr(Transition, "close", nondeterministic)
+
+    @pytest.mark.parametrize(("seed", "shares"), [(100, True), (101, False)])
+    def test_it_is_found_where_nothing_is_shared(self, seed: int, shares: bool, tmp_path: Path) -> None:
+        assert run(seed, shares, tmp_path).failed
+
+    def test_it_is_not_seen_otherwise(self, tmp_path: Path) -> None:
+        assert not run(101, True, tmp_path).failed
+
+
+def run(seed: int, shares: bool, folder: Path) -> SeedOutcome:
+    plan = json.dumps(PLAN | {"faults": []})
+    return run_seed(ScenarioTask("a.yaml", plan, shares=shares), str(folder), "test", seed, folder / "seed")
