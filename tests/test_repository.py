@@ -99,7 +99,7 @@ AUDITOR = (
     "cluster/audit/served_chains.py",
     "cluster/audit/ledger/accounts.py",
     "cluster/audit/ledger/agent_queries.py",
-    "cluster/audit/ledger/block_metrics.py",
+    "cluster/audit/block_metrics.py",
     "cluster/audit/ledger/chain_rules.py",
     "cluster/audit/ledger/context.py",
     "cluster/audit/ledger/jobs.py",

@@ -32,16 +32,37 @@ class Basefees(NamedTuple):
         return cls(header.basefee_cycle, header.basefee_cell, header.basefee_lane_timer)
 
 
-def following_basefees(header: Header, parameters: Parameters, is_auctioned: bool) -> Basefees:
-    """Those of the block behind ``header``, in which ``parameters`` were in force (SPEC §7, §13)."""
+class Market(NamedTuple):
+    """A basefee in a block, and what the block used of its resource."""
+
+    basefee: int
+    used: int
+    target: int
+    slope: int
+
+    @property
+    def step(self) -> int:
+        """How far the basefee moves behind the block, before it is bounded."""
+        return _step(*self)
+
+
+def markets(header: Header, parameters: Parameters, is_auctioned: bool) -> tuple[Market, ...]:
+    """Those of cycles and cells, and of the lane if it runs the auction (SPEC §7, §13)."""
     before, p = Basefees.of(header), parameters
     cycles, cells = header.user_cycles + header.lane_cycles, header.user_cells + header.lane_cells
-    cycle = _moved(before.cycle, cycles, p.block_cycles_target, USUAL_SLOPE, p)
-    cell = _moved(before.cell, cells, p.block_cells_target, USUAL_SLOPE, p)
+    usual = (
+        Market(before.cycle, cycles, p.block_cycles_target, USUAL_SLOPE),
+        Market(before.cell, cells, p.block_cells_target, USUAL_SLOPE),
+    )
     if not is_auctioned:
-        return Basefees(cycle, cell, cycle)
-    target = p.lane_timer_cycles // 2
-    return Basefees(cycle, cell, _moved(before.lane_timer, header.lane_cycles, target, p.lane_basefee_slope, p))
+        return usual
+    return *usual, Market(before.lane_timer, header.lane_cycles, p.lane_timer_cycles // 2, p.lane_basefee_slope)
+
+
+def following_basefees(header: Header, parameters: Parameters, is_auctioned: bool) -> Basefees:
+    """Those of the block behind ``header``, in which ``parameters`` were in force (SPEC §7, §13)."""
+    cycle, cell, *lane = (_moved(*market, parameters) for market in markets(header, parameters, is_auctioned))
+    return Basefees(cycle, cell, *lane or [cycle])
 
 
 def risen(basefee: int, used: int, target: int, slope: int, p: Parameters) -> int:
@@ -81,17 +102,23 @@ class FairnessWindow:
     """``r``; actors without any are absent."""
     divisor: int = MIN_DIVISOR
     """``D`` of the block that is entered."""
+    actors: int = 0
+    """Of whose fires that was the median."""
+    pruned: int = 0
+    """Blocks that it lost with the block that is entered."""
     _blocks: deque[tuple[int, Counter[bytes]]] = field(default_factory=deque)
 
     def begin_block(self, height: int, window: int) -> None:
         """Fires older than the window are dropped for good."""
+        before = len(self._blocks)
         while self._blocks and self._blocks[0][0] < height - window:
             for actor, count in self._blocks.popleft()[1].items():
                 self.recent[actor] -= count
                 if not self.recent[actor]:
                     del self.recent[actor]
+        self.pruned = before - len(self._blocks)
         ascending = sorted(self.recent.values())
-        count = len(ascending)
+        count = self.actors = len(ascending)
         median_twice = ascending[(count - 1) // 2] + ascending[count // 2] if count else 0
         self.divisor = max(MIN_DIVISOR, median_twice)
 

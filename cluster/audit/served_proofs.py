@@ -241,7 +241,7 @@ def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> M
         violations += each.violations
         for rule, count in each.counts.items():
             counts[rule] += count
-    return MonitorRecord(violations, before.counts | counts)
+    return MonitorRecord(violations, before.counts | counts, before.reached)
 
 
 def _headers(chain: Sequence[BlockRecord]) -> list[Header]:

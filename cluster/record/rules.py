@@ -1,4 +1,6 @@
-"""The names of the rules whose evaluations are counted: a rule that was never evaluated shows nothing."""
+"""The names of what is counted: evaluations of rules, since a rule that was never evaluated shows nothing, and the
+mechanisms that a run reached.
+"""
 
 from __future__ import annotations
 
@@ -82,3 +84,89 @@ class PromiseRule(StrEnum):
     PASSED_ON = "passed_on"
     KEPT = "kept"
     DROPPED = "dropped"
+
+
+class Mechanism(StrEnum):
+    """What a run may or may not reach: ends of windows, epochs, limits.
+
+    A run shows nothing of a mechanism that it never reached. Those of the chain are seen in blocks and receipts
+    (:mod:`cluster.audit.ledger.mechanisms`), those of nodes in what validators serve and what the driver saw
+    (:mod:`cluster.checks.metrics.reached`). The names stay: they are part of a sweep's summary.
+    """
+
+    # of the chain
+    BACKLOG = "backlog"
+    """A timer waits beyond its trigger height."""
+    TIMERS_CANCELLED = "timers_cancelled"
+    TIMERS_EXTENDED = "timers_extended"
+    TIMERS_EXPIRED = "timers_expired"
+    TIMERS_EXPIRED_WAITING = "timers_expired_waiting"
+    """A timer expired that passed the gate until its end, and never had room."""
+    TIMERS_INSUFFICIENT_FUNDS = "timers_insufficient_funds"
+    EXPIRED_CARRIED_OVER = "expired_carried_over"
+    """Expired timers stay, since the budget of a block for them is used up."""
+    GC_BUDGET_USED_UP = "gc_budget_used_up"
+    SCAN_LIMIT_REACHED = "scan_limit_reached"
+    LANE_CYCLES_FULL = "lane_cycles_full"
+    """A timer waits because its cycles do not fit into the lane."""
+    LANE_CELLS_FULL = "lane_cells_full"
+    EPOCH_ENTERED = "epoch_entered"
+    OVERFLOW_CUT = "overflow_cut"
+    """An epoch comes within the horizon for which timers wait in the overflow tree."""
+    WINDOW_PRUNED = "window_pruned"
+    """Fires leave the fairness window."""
+    WINDOW_MEDIAN_ODD = "window_median_odd"
+    """The median of the fires of an odd number of actors, three or more."""
+    WINDOW_MEDIAN_EVEN = "window_median_even"
+    TIP_MEDIAN_ODD = "tip_median_odd"
+    """The median of the tips of an odd number of fires, three or more."""
+    TIP_MEDIAN_EVEN = "tip_median_even"
+    BASEFEE_AT_FLOOR = "basefee_at_floor"
+    """A basefee is at ``MIN_BASEFEE`` behind a block that used less than its target."""
+    BASEFEE_AT_CAP = "basefee_at_cap"
+    """A basefee is at ``MAX_BASEFEE`` behind a block that used more than its target."""
+    BASEFEE_LEAST_STEP = "basefee_least_step"
+    """A basefee rises by 1, though its share of the step is less (SPEC §7)."""
+    AUCTION_BEGAN = "auction_began"
+    PARAMETERS_CHANGED = "parameters_changed"
+    AGENT_QUERIES = "agent_queries"
+    QUERIES_FAILED = "queries_failed"
+    QUERIES_UNPAID = "queries_unpaid"
+    QUERY_BUDGET_USED_UP = "query_budget_used_up"
+    BID_REMEMBERED = "bid_remembered"
+    """A timer is priced by an answer that its agent gave in an earlier block."""
+    TRANSACTIONS_REVERTED = "transactions_reverted"
+    FIRES_REVERTED = "fires_reverted"
+    MESSAGES = "messages"
+    DEFERRED_LANE_FULL = "deferred_lane_full"
+    """A message waits because its cycles do not fit into the deferred lane."""
+    CALLBACKS = "callbacks"
+
+    # of nodes
+    BRANCH_GIVEN_UP = "branch_given_up"
+    """A validator gives up an executed block of another branch."""
+    DEEP_BRANCH_GIVEN_UP = "deep_branch_given_up"
+    """It gives up two or more of them at once."""
+    EPOCH_ROLLED_BACK = "epoch_rolled_back"
+    """The branch that is given up had entered an epoch."""
+    WINDOW_ROLLED_BACK = "window_rolled_back"
+    """Fires had left the fairness window in the branch that is given up."""
+    POOL_FULL = "pool_full"
+    POOL_SENDER_LIMIT = "pool_sender_limit"
+    POOL_NONCE_TOO_HIGH = "pool_nonce_too_high"
+    POOL_UNAFFORDABLE = "pool_unaffordable"
+    POOL_UNDERPRICED = "pool_underpriced"
+    POOL_REPLACED = "pool_replaced"
+    POOL_EVICTED = "pool_evicted"
+    POOL_EXPIRED = "pool_expired"
+    TIMEOUTS_LENGTHENED = "timeouts_lengthened"
+    TIMEOUTS_LEVEL_AGAIN = "timeouts_level_again"
+    """A validator's timeouts were longer, and are the configured ones again."""
+    STUCK_PEER_ANSWERED = "stuck_peer_answered"
+    """A validator has to answer a peer in a view that it left."""
+    BLOCKS_REPLAYED = "blocks_replayed"
+    """A validator executes archived blocks again when it starts."""
+    SNAPSHOT_JOINED = "snapshot_joined"
+    SNAPSHOT_JOINED_ACROSS_EPOCH = "snapshot_joined_across_epoch"
+    """The chain enters an epoch while a validator joins by a snapshot."""
+    ARCHIVE_PRUNED = "archive_pruned"

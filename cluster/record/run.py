@@ -18,6 +18,7 @@ from cluster.common.wording import first_few
 from cluster.record.archive import BlockRecord, Reexecuted
 from cluster.record.chain_store import BlockStore, MemoryBlocks
 from cluster.record.finalizations import Finalizations
+from cluster.record.rules import Mechanism
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import EVERYBODY, RECOVERED_BY_SNAPSHOT, UpgradeFault
 from consensus.keys import Ed25519Scheme, SignatureScheme
@@ -107,6 +108,11 @@ class Reorg:
     validator: int
     height: int
     depth: int
+
+    @property
+    def heights(self) -> range:
+        """Of the blocks that it gave up."""
+        return range(self.height, self.height + self.depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +241,8 @@ class MonitorRecord:
     """In words, each with its time."""
     counts: dict[str, int]
     """How often each rule was evaluated."""
+    reached: tuple[Mechanism, ...] = ()
+    """The mechanisms that a validator reached, of those that are watched."""
 
 
 @dataclass(frozen=True, slots=True)

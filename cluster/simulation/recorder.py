@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from cluster.audit.books import KeptLedger, final_queries, ledger_of
@@ -89,7 +90,7 @@ class Recorder:
         self.look()
         self.trace.windows.close(self._clock.now_ms)
         record.metrics["events"] = self._clock.events
-        record.monitor = watches.monitor.record()
+        record.monitor = replace(watches.monitor.record(), reached=tuple(sorted(watches.pacing.reached)))
         record.promises = watches.promises.record()
         record.metrics["messages_sent"] = links.sent
         record.metrics["messages_dropped"] = links.dropped

@@ -142,7 +142,7 @@ class QueryAudit:
                 asked = short(query.timer_id)
                 yield f"timer {asked} was asked about where the turn was that of timer {short(timer_id)}"
                 return
-            spent += _spent_by(query)
+            spent += spent_by(query)
             if query.outcome == UNPAID:
                 unpaid.add(actor)
         if left:
@@ -211,10 +211,11 @@ class QueryAudit:
         self._asked.add(query.timer_id)
         self._by_actor[query.actor] += 1
         self._queried_heights[query.actor] = self._height
-        self._spent += _spent_by(query)
+        self._spent += spent_by(query)
         if query.outcome == UNPAID:
             self._unpaid_heights[query.actor] = self._height
 
 
-def _spent_by(query: QueryReceipt) -> int:
+def spent_by(query: QueryReceipt) -> int:
+    """What a query takes of a block's budget for queries, in cycles (SPEC §9)."""
     return UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import BlockReceipts, Header, TransactionBody
 from cluster.audit.fee_market import Basefees
+from cluster.record.rules import Mechanism
 from validator.primitives.params import Parameters
 
 CHAIN: Final = "chain"
@@ -18,6 +19,8 @@ BOUNDS: Final = "bounds"
 
 MAX_VIOLATIONS: Final = 1_000
 """Violations kept."""
+MAX_HEIGHTS_REACHED: Final = 1_000
+"""Heights kept of each mechanism."""
 
 Bodies = tuple[tuple[bytes, TransactionBody], ...]
 """Sender and body of each transaction."""
@@ -40,6 +43,8 @@ class AuditLog:
     violations: list[Violation] = field(default_factory=list)
     evaluated: Counter[str] = field(default_factory=Counter)
     """How often each of :class:`~cluster.record.rules.LedgerRule` was evaluated."""
+    reached: dict[Mechanism, deque[int]] = field(default_factory=dict)
+    """The heights at which the chain reached a mechanism, ascending; the newest :data:`MAX_HEIGHTS_REACHED` of each."""
 
     def found(self, check: str, height: int, what: str) -> None:
         if len(self.violations) < MAX_VIOLATIONS:
@@ -90,6 +95,12 @@ class BlockContext:
     def evaluate(self, rule: str, times: int = 1) -> None:
         """Count evaluations of a rule."""
         self.log.evaluated[rule] += times
+
+    def reach(self, mechanism: Mechanism) -> None:
+        """Note that the block reaches a mechanism."""
+        heights = self.log.reached.setdefault(mechanism, deque(maxlen=MAX_HEIGHTS_REACHED))
+        if not heights or heights[-1] != self.height:
+            heights.append(self.height)
 
 
 class Part(NamedTuple):

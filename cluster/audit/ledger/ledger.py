@@ -12,6 +12,7 @@ Parameters are the genesis's and what system instructions changed, in force from
 
 from __future__ import annotations
 
+from cluster.audit.block_metrics import BlockColumns, BlockMetrics
 from cluster.audit.chain_codec import (
     Block,
     BlockReceipts,
@@ -34,10 +35,10 @@ from cluster.audit.chain_codec import (
 )
 from cluster.audit.ledger.accounts import Accounts, check_charge, check_own_payer, check_result, check_sources
 from cluster.audit.ledger.agent_queries import Agents
-from cluster.audit.ledger.block_metrics import BlockColumns, BlockMetrics
 from cluster.audit.ledger.chain_rules import ChainRules, Instructions, check_lanes
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, AuditLog, BlockContext, Part, short
 from cluster.audit.ledger.jobs import JobBooks, Run
+from cluster.audit.ledger.mechanisms import ChainMechanisms, RunReceipt
 from cluster.audit.ledger.messages import MessageBooks
 from cluster.audit.ledger.phase_rules import PhaseRules, check_fire_limits
 from cluster.audit.ledger.timer_ids import handler_input
@@ -70,6 +71,7 @@ class Ledger:
         self._agents = agents
         self._phase = PhaseRules(genesis, self.turns, agents, self.timers, self.accounts)
         self._mailboxes = MessageBooks()
+        self._mechanisms = ChainMechanisms(genesis.parameters, self.turns, self.timers.pending)
 
     # --- feeding ----------------------------------------------------------------------------------------------------
 
@@ -166,8 +168,9 @@ class Ledger:
         header, outcome = context.header, context.receipts
         if header is None:
             return
-        receipts: tuple[TransactionReceipt | FireReceipt | CallbackReceipt | MessageReceipt, ...]
+        receipts: tuple[RunReceipt, ...]
         receipts = (*outcome.transactions, *outcome.fires, *outcome.callbacks, *outcome.messages)
+        self._mechanisms.enter(context, receipts, self._mailboxes.holds_back)
         self.blocks.append(
             BlockMetrics(
                 height=context.height,

@@ -45,6 +45,11 @@ class MessageBooks:
         """Callbacks are through."""
         self._older = len(self._waiting)
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether a message waits that was sent before the phase of messages began."""
+        return self._older > 0
+
     def sent_problems(self, run: Run, effects: Effects, parameters: Parameters) -> Iterator[str]:
         """Enter the messages that a run sent; yields problems of them and of their payment."""
         if not effects.messages:

@@ -28,6 +28,7 @@ from cluster.audit.chain_codec import Bid, DestroyedReceipt, FireReceipt, QueryR
 from cluster.audit.fee_market import FairnessWindow, median_tip
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import BlockContext
+from cluster.record.rules import Mechanism
 from validator.chain.genesis import Genesis
 from validator.primitives.params import TieBreak
 from validator.primitives.types import PRICE_LIMIT
@@ -165,7 +166,7 @@ class TurnAudit:
         """By actor and agent, the last good answer."""
         self._answers: dict[bytes, Bid | None] = {}
         """By timer, what this block's queries came to."""
-        self._window = FairnessWindow()
+        self.window = FairnessWindow()
         self._told: set[bytes] = set()
         self.p50_tip = 0
         """In force in the block that comes next."""
@@ -184,7 +185,7 @@ class TurnAudit:
 
     def begin_phase(self, context: BlockContext) -> None:
         """The timers of a height are due now."""
-        self._window.begin_block(context.height, context.parameters.fairness_window_blocks)
+        self.window.begin_block(context.height, context.parameters.fairness_window_blocks)
         self._answers.clear()
         while self._coming and self._coming[0][0] <= context.height:
             waiting = heapq.heappop(self._coming)[3]
@@ -374,7 +375,7 @@ class TurnAudit:
         self.p50_tip = 0
         if phase.context.is_auctioned:
             self.p50_tip = median_tip(fires, phase.context.parameters.p50_weight)
-            self._window.enter(phase.context.height, Counter(fire.actor for fire in fires))
+            self.window.enter(phase.context.height, Counter(fire.actor for fire in fires))
 
     # --- prices -------------------------------------------------------------------------------------------------------
 
@@ -382,7 +383,10 @@ class TurnAudit:
         if waiting.timer_id in self._answers:
             return self._answers[waiting.timer_id]
         agent = self._agents.agent_of(waiting.actor, waiting.timer_id)
-        return None if agent is None else self._last_bids.get((waiting.actor, agent))
+        remembered = None if agent is None else self._last_bids.get((waiting.actor, agent))
+        if remembered is not None and self.phase is not None:
+            self.phase.context.reach(Mechanism.BID_REMEMBERED)
+        return remembered
 
     def _offer(self, waiting: TimerLife, phase: Phase) -> Offer:
         terms, context, p = waiting.terms, phase.context, phase.context.parameters
@@ -391,7 +395,7 @@ class TurnAudit:
         if context.is_auctioned:
             max_fee, priority = self._fees(waiting, phase)
             tip = min(priority, max_fee - context.lane_price)
-            score = self._window.score(waiting.actor, tip, p)
+            score = self.window.score(waiting.actor, tip, p)
             order = (-score, waiting.timer_id if p.tie_break is TieBreak.ID else b"", waiting.turn)
         per_cycle = context.basefees.cycle + context.lane_price + tip
         max_cost = gas_limit * per_cycle + p.max_cells_per_fire * context.basefees.cell

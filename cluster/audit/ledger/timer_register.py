@@ -23,7 +23,7 @@ from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, short
 from cluster.audit.ledger.timer_ids import ScheduledTerms, scheduled_terms, timer_id
 from cluster.audit.ledger.timer_phase import EXPIRED, TimerLife, TimerState, TurnAudit
-from cluster.record.rules import LedgerRule
+from cluster.record.rules import LedgerRule, Mechanism
 from validator.primitives.types import address_text
 
 MAX_PAYLOAD_KEPT_BYTES: Final = 65_536
@@ -133,6 +133,7 @@ class TimerRegister:
             if life is not None:
                 _check_owner(_timer(context, change.timer_id), life.actor, actor, "changed")
             if isinstance(change, Cancelled):
+                context.reach(Mechanism.TIMERS_CANCELLED)
                 self._end(context, change.timer_id, TimerState.CANCELLED)
             else:
                 self._extend(context, change)
@@ -280,6 +281,7 @@ class TimerRegister:
         budget = parameters.timer_gc_cycles - parameters.scan_limit * parameters.gc_cycles_per_removal
         if context.receipts.gc_cycles + parameters.gc_cycles_per_removal > budget:
             self._expiring.setdefault(height, {}).update(dict.fromkeys(forgotten))
+            context.reach(Mechanism.EXPIRED_CARRIED_OVER)
             return
         context.evaluate(LedgerRule.EXPIRED_GONE, len(forgotten))
         for key in forgotten:

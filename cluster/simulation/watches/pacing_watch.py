@@ -26,6 +26,7 @@ from cluster.audit.safety.own_votes import GIVING_UP
 from cluster.audit.safety.rule_log import Look
 from cluster.common.wording import counted
 from cluster.misbehaviour.byzantine.base import vote_of
+from cluster.record.rules import Mechanism
 from cluster.record.rules import SafetyRule as Rule
 from consensus.interface import TimerKind
 from consensus.messages import Vote, VoteKind
@@ -35,6 +36,8 @@ from validator.node.events import TimerName
 
 LONGEST: Final = 16
 """Factor of the longest timeouts."""
+MIN_LONGER: Final = 2
+"""Factor of the shortest timeouts that are longer than the configured ones."""
 FINAL_UNTIL_SHORTER: Final = 16
 """Finalizations after which timeouts are halved, at least."""
 MAX_FINAL_UNTIL_SHORTER: Final = 256
@@ -109,10 +112,12 @@ class _Book:
     ticks: _Ticks = field(default_factory=_Ticks)
     said: set[Vote] = field(default_factory=set)
     """Votes of the view that it sent."""
+    reached: set[Mechanism] = field(default_factory=set)
+    """In this life and those before."""
 
     def restarted(self) -> _Book:
         """What a restart goes on with."""
-        return _Book(kept=self.kept)
+        return _Book(kept=self.kept, reached=self.reached)
 
     def begins(self, view: View, factor: int) -> None:
         """It enters its first view, with this factor if that can be."""
@@ -149,12 +154,15 @@ class _Book:
         if self.is_tried or self.factor == 1:
             self.until_shorter = max(FINAL_UNTIL_SHORTER, self.until_shorter // 2)
         self.is_tried = self.factor > 1
+        if self.factor == MIN_LONGER:
+            self.reached.add(Mechanism.TIMEOUTS_LEVEL_AGAIN)
         self.factor, self.final = max(1, self.factor // 2), 0
         self.kept.append((self.view, self.factor))
 
     def _lengthen(self) -> None:
         if self.is_tried:
             self.until_shorter = min(MAX_FINAL_UNTIL_SHORTER, 2 * self.until_shorter)
+        self.reached.add(Mechanism.TIMEOUTS_LENGTHENED)
         self.factor, self.final, self.is_tried = 2 * self.factor, 0, False
         self.kept.append((self.view, self.factor))
 
@@ -173,13 +181,18 @@ class PacingWatch:
         """The factor of a validator's timeouts in its present view."""
         return self._books[index].factor
 
+    @property
+    def reached(self) -> set[Mechanism]:
+        """Mechanisms of timeouts that a validator reached."""
+        return set().union(*(book.reached for book in self._books))
+
     def starts(self, index: int) -> None:
         """A validator is started: it repeats first what it knew before."""
         self._books[index] = self._books[index].restarted()
 
     def loses_journal(self, index: int) -> None:
         """A validator begins anew, without a journal."""
-        self._books[index] = _Book()
+        self._books[index] = _Book(reached=self._books[index].reached)
 
     def sends(self, index: int, message: Reading | None) -> None:
         """A validator sends a message, to one peer or to all."""

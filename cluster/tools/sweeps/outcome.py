@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from cluster.checks.metrics.reached import mechanisms_reached
 from cluster.checks.run import Judged, judge_run
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
@@ -43,6 +44,8 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """What it took; measured, unlike everything else."""
     metrics: dict[str, float] = {}
     """The run's metrics, for ``stampede compare``; empty in logs of old versions."""
+    reached: list[str] = []
+    """The mechanisms that the run reached (:class:`~cluster.record.rules.Mechanism`)."""
 
     @property
     def counts(self) -> bool:
@@ -88,6 +91,7 @@ def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Judged]:
         digest=record.digest or "",
         seconds=seconds,
         metrics=judged.metrics,
+        reached=[mechanism.value for mechanism in mechanisms_reached(books)],
     )
     return outcome, judged
 

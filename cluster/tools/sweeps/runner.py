@@ -10,7 +10,7 @@ import os
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +27,7 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.driver.ray_session import ADDRESS_VARIABLE, is_joining
 from cluster.record.folder import SCENARIO_FILE, SWEEP_SUMMARY_FILE
+from cluster.record.rules import Mechanism
 from cluster.report.junit import Case, junit_xml
 from cluster.report.results import finish_run
 from cluster.scenario.files import scenario_text
@@ -35,24 +36,15 @@ from cluster.tools.console.terminal import can_redraw
 from cluster.tools.sweeps.fanout import FanOut, default_workers
 from cluster.tools.sweeps.log import SweepLog
 from cluster.tools.sweeps.outcome import SeedOutcome, broken_off, crashed, judge
-from cluster.tools.sweeps.tasks import AnyTask, shares_executions
+from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, shares_executions
 from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, seed_folder
 
 TRACEBACK_FILE: Final = "traceback.txt"
 """In the folder of a seed that crashed."""
-SOMETIMES: Final[Mapping[str, int]] = {
-    "deepest_reorg": 2,  # a branch of one block is given up in nearly every run
-    "backlog_max": 1,
-    "timers_cancelled": 1,
-    "timers_expired": 1,
-    "timers_insufficient_funds": 1,
-    "transactions_reverted": 1,
-    "messages": 1,
-    "agent_queries": 1,
-}
-"""Metrics of events that not every run has: the summary counts the seeds with at least this value."""
+SEEDS_TO_REACH_ALL: Final = 200
+"""A fuzz of so many seeds is inconclusive if a mechanism was never reached."""
 SHOWN: Final = 10
-"""Failed seeds that a summary lists."""
+"""Failed seeds that a summary lists, and mechanisms that the fewest seeds reached."""
 TENTHS: Final = 10
 """Lines of progress without a terminal."""
 
@@ -68,6 +60,8 @@ class Summary:
     """Seeds that must pass if none fails; ``None`` is all."""
     commit: str = ""
     """Commit of the code."""
+    must_reach: tuple[Mechanism, ...] = ()
+    """Mechanisms that at least one seed must reach."""
 
     @property
     def failed(self) -> list[SeedOutcome]:
@@ -91,19 +85,22 @@ class Summary:
         return total
 
     @property
-    def seen(self) -> dict[str, int]:
-        """Numbers of seeds that had the events of :data:`SOMETIMES`, by metric."""
-        return {
-            metric: sum(outcome.metrics.get(metric, 0) >= least for outcome in self.outcomes)
-            for metric, least in SOMETIMES.items()
-        }
+    def seen(self) -> dict[Mechanism, int]:
+        """The number of seeds that reached each mechanism."""
+        counts = Counter(name for outcome in self.outcomes for name in outcome.reached)
+        return {mechanism: counts[mechanism] for mechanism in Mechanism}
+
+    @property
+    def never_reached(self) -> list[Mechanism]:
+        """Those that a seed must reach, and none did."""
+        return [mechanism for mechanism in self.must_reach if not self.seen[mechanism]]
 
     @property
     def exit_code(self) -> ExitCode:
         if self.failed:
             return ExitCode.FAIL
         enough = self.wanted if self.min_passed is None else self.min_passed
-        if self.interrupted or len(self.outcomes) < self.wanted or len(self.passed) < enough:
+        if self.interrupted or len(self.outcomes) < self.wanted or len(self.passed) < enough or self.never_reached:
             return ExitCode.INCONCLUSIVE
         return ExitCode.PASS
 
@@ -119,6 +116,11 @@ class Summary:
             "heights": sum(outcome.heights for outcome in self.outcomes),
             "fires": sum(outcome.fires for outcome in self.outcomes),
         }
+
+
+def must_reach(task: AnyTask, seeds: int) -> tuple[Mechanism, ...]:
+    """The mechanisms that so many seeds must reach: all of them in a large fuzz. One scenario may lack some."""
+    return tuple(Mechanism) if isinstance(task, FuzzTask) and seeds >= SEEDS_TO_REACH_ALL else ()
 
 
 def check_task(task: AnyTask, seed: int) -> None:
@@ -204,7 +206,7 @@ def sweep(
                 print_line(progress.console, line)
     wanted = set(seeds)
     outcomes = tuple(log.outcomes[seed] for seed in sorted(log.outcomes) if seed in wanted)
-    summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit)
+    summary = Summary(outcomes, len(seeds), interrupted, min_passed, commit, must_reach(task, len(seeds)))
     (folder / SWEEP_SUMMARY_FILE).write_text(json.dumps(summary.page(), indent=2) + "\n", encoding="utf-8")
     print_summary(console, task, summary)
     return summary
@@ -325,7 +327,12 @@ def print_summary(console: Console, task: AnyTask, summary: Summary) -> None:
     )
     faults = ", ".join(f"{kind} {count:,}" for kind, count in totals["faults"].items())
     print_line(console, f"faults that took effect  {faults or 'none'}")
-    seen = ", ".join(f"{metric} {count:,}" for metric, count in summary.seen.items() if count)
-    print_line(console, f"seeds that had           {seen or 'none'}")
+    reached = sorted((count, mechanism) for mechanism, count in summary.seen.items() if count)
+    fewest = ", ".join(f"{mechanism} {count:,}" for count, mechanism in reached[:SHOWN])
+    print_line(console, f"mechanisms reached       {len(reached)} of {len(Mechanism)}")
+    if reached:
+        print_line(console, f"by the fewest seeds      {fewest}")
+    if summary.never_reached:
+        print_line(console, f"inconclusive: no seed reached {', '.join(summary.never_reached)}")
     for outcome in summary.failed[:SHOWN]:
         print_line(console, f"again  {_again(task, outcome, summary.commit)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.record.rules import Mechanism
 from cluster.simulation.watches.pacing_watch import PacingWatch, Timeouts
 from consensus.messages import VoteKind
 from consensus.types import View
@@ -135,6 +136,23 @@ def test_finality_makes_timeouts_shorter_once_for_each_vote_or_wait() -> None:
                 paced.watch.writes(0, BENCH.vote(0, FINALIZE, 9))
                 paced.learn(FINALIZE, FINALIZE)
             assert paced.watch.factor(0) == factor
+
+
+def test_longer_timeouts_and_timeouts_that_are_level_again_are_mechanisms_that_are_reached() -> None:
+    paced = Paced()
+    paced.fail(3)
+    assert paced.watch.reached == set()
+    paced.fail(2)  # twice longer
+    assert (paced.watch.factor(0), paced.watch.reached) == (4, {Mechanism.TIMEOUTS_LENGTHENED})
+    for factor, expected in ((2, set()), (1, {Mechanism.TIMEOUTS_LEVEL_AGAIN})):
+        for _ in range(16):
+            paced.wait()
+            paced.learn(NOTARIZE, FINALIZE)
+            paced.enter(paced.watch.factor(0))
+        assert (paced.watch.factor(0), paced.watch.reached) == (factor, {Mechanism.TIMEOUTS_LENGTHENED} | expected)
+    paced.watch.loses_journal(0)
+    paced.watch.starts(0)
+    assert Mechanism.TIMEOUTS_LEVEL_AGAIN in paced.watch.reached, "in an earlier life"
 
 
 def test_a_step_back_that_did_not_hold_takes_twice_as_many_finalizations_the_next_time() -> None:

@@ -19,12 +19,12 @@ import pytest
 import yaml
 from rich.console import Console
 
-from cluster.checks.run import judge_run
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.live.driver import ray_session
 from cluster.record.folder import SWEEP_LOG_FILE
+from cluster.record.rules import Mechanism
 from cluster.scenario.overrides import parse_removal, parse_setting
 from cluster.simulation import driver
 from cluster.tools.cli import main as cli
@@ -33,8 +33,16 @@ from cluster.tools.sweeps.commands import seed_range
 from cluster.tools.sweeps.fanout import FanOut
 from cluster.tools.sweeps.log import SweepLog
 from cluster.tools.sweeps.outcome import SeedOutcome, judge
-from cluster.tools.sweeps.runner import SOMETIMES, PlainProgress, Summary, print_summary, run_seed, sweep
-from cluster.tools.sweeps.tasks import FuzzTask, ScenarioTask, scenario_name
+from cluster.tools.sweeps.runner import (
+    SEEDS_TO_REACH_ALL,
+    PlainProgress,
+    Summary,
+    must_reach,
+    print_summary,
+    run_seed,
+    sweep,
+)
+from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, ScenarioTask, scenario_name
 from tests.cluster.records import make_chain, make_record, with_kill
 
 GOOD = SeedOutcome(7, "pass", "", [], 40, 30, {"kill": 2}, 2, "d1", 1.5)
@@ -93,22 +101,56 @@ def test_a_summary_fails_for_one_seed_and_passes_only_whole() -> None:
         "failed": [8],
         "undecided": [9],
         "faults": {"kill": 4},
-        "seen": dict.fromkeys(SOMETIMES, 0),
+        "seen": dict.fromkeys(Mechanism, 0),
         "heights": 83,
         "fires": 90,
     }
 
 
-def test_a_summary_counts_the_seeds_that_saw_what_is_rare() -> None:
-    crowded = msgspec.structs.replace(GOOD, metrics={"backlog_max": 7, "timers_expired": 0, "deepest_reorg": 1})
-    expiring = msgspec.structs.replace(GOOD, seed=9, metrics={"backlog_max": 1, "timers_expired": 2})
-    summary = Summary((GOOD, crowded, expiring), 3, False)
-    assert {figure: count for figure, count in summary.seen.items() if count} == {"backlog_max": 2, "timers_expired": 1}
+def reaching(seed: int, *mechanisms: Mechanism) -> SeedOutcome:
+    return msgspec.structs.replace(GOOD, seed=seed, reached=[mechanism.value for mechanism in mechanisms])
+
+
+def printed(summary: Summary) -> str:
     out = io.StringIO()
-    print_summary(Console(file=out), FuzzTask("simplex"), summary)
-    assert "seeds that had           backlog_max 2, timers_expired 1\n" in out.getvalue()
-    told = judge_run(make_record()).metrics
-    assert set(SOMETIMES) - set(told) == {"deepest_reorg"}, "which is known of real executions alone"
+    print_summary(Console(file=out, width=4_000), FuzzTask("simplex"), summary)
+    return out.getvalue()
+
+
+def test_a_summary_counts_the_seeds_that_reached_a_mechanism() -> None:
+    crowded = reaching(9, Mechanism.BACKLOG, Mechanism.WINDOW_PRUNED)
+    summary = Summary((GOOD, crowded, reaching(10, Mechanism.BACKLOG)), 3, False)
+    assert {name: count for name, count in summary.seen.items() if count} == {"backlog": 2, "window_pruned": 1}
+    assert list(json.loads(json.dumps(summary.page()))["seen"]) == [mechanism.value for mechanism in Mechanism]
+    out = printed(summary)
+    assert f"mechanisms reached       2 of {len(Mechanism)}\n" in out
+    assert "by the fewest seeds      window_pruned 1, backlog 2\n" in out
+    assert "no seed reached" not in out
+    assert summary.exit_code is ExitCode.PASS, "so few seeds need not reach all"
+
+
+def test_a_large_fuzz_that_never_reached_a_mechanism_is_inconclusive() -> None:
+    all_but_one = [mechanism for mechanism in Mechanism if mechanism is not Mechanism.OVERFLOW_CUT]
+    halves = reaching(1, *all_but_one[::2]), reaching(2, *all_but_one[1::2])
+    summary = Summary(halves, 2, False, must_reach=tuple(Mechanism))
+    assert summary.exit_code is ExitCode.INCONCLUSIVE
+    assert "inconclusive: no seed reached overflow_cut\n" in printed(summary)
+    whole = Summary((*halves, reaching(3, Mechanism.OVERFLOW_CUT)), 3, False, must_reach=tuple(Mechanism))
+    assert whole.exit_code is ExitCode.PASS
+    failing = Summary((*halves, BAD), 3, False, must_reach=tuple(Mechanism))
+    assert failing.exit_code is ExitCode.FAIL
+
+
+@pytest.mark.parametrize(
+    ("task", "seeds", "must"),
+    [
+        (FuzzTask("simplex"), SEEDS_TO_REACH_ALL, True),
+        (FuzzTask("simplex"), SEEDS_TO_REACH_ALL - 1, False),
+        (ScenarioTask("x.yaml", "{}"), SEEDS_TO_REACH_ALL, False),
+    ],
+)
+def test_only_a_large_fuzz_has_to_reach_all(task: AnyTask, seeds: int, must: bool) -> None:
+    assert must_reach(task, seeds) == (tuple(Mechanism) if must else ())
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,82 @@
+"""The mechanisms that a run reached (:class:`~cluster.record.rules.Mechanism`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from cluster.audit.books import Books
+from cluster.record.rules import Mechanism, SafetyRule
+from cluster.record.run import JoinRecord, RunRecord
+from validator.node.pool.mempool import Departure, Refusal
+
+REFUSALS: Final[Mapping[str, Mechanism]] = {
+    Refusal.MEMPOOL_FULL: Mechanism.POOL_FULL,
+    Refusal.SENDER_LIMIT: Mechanism.POOL_SENDER_LIMIT,
+    Refusal.NONCE_TOO_HIGH: Mechanism.POOL_NONCE_TOO_HIGH,
+    Refusal.UNAFFORDABLE: Mechanism.POOL_UNAFFORDABLE,
+    Refusal.REPLACEMENT_UNDERPRICED: Mechanism.POOL_UNDERPRICED,
+}
+DEPARTURES: Final[Mapping[str, Mechanism]] = {
+    Departure.REPLACED: Mechanism.POOL_REPLACED,
+    Departure.EVICTED: Mechanism.POOL_EVICTED,
+    Departure.EXPIRED: Mechanism.POOL_EXPIRED,
+}
+DEEP: Final = 2
+"""Blocks of a branch: one is given up in nearly every run."""
+
+
+def mechanisms_reached(books: Books) -> list[Mechanism]:
+    """Each once, in the order of :class:`~cluster.record.rules.Mechanism`. Those of nodes are of honest validators."""
+    record = books.record
+    found: set[Mechanism] = {*books.ledger.log.reached, *_by_reorgs(books)}
+    for validator in books.judged:
+        if validator.status is not None:
+            found.update(_by_status(validator.status))
+    for join in record.joins:
+        found.update(_by_join(join, record))
+    if record.monitor is not None:
+        found.update(record.monitor.reached)
+        if record.monitor.counts.get(SafetyRule.ANSWERS):
+            found.add(Mechanism.STUCK_PEER_ANSWERED)
+    return [mechanism for mechanism in Mechanism if mechanism in found]
+
+
+def _by_reorgs(books: Books) -> Iterator[Mechanism]:
+    byzantine = {validator.index for validator in books.record.validators if validator.byzantine}
+    reached = books.ledger.log.reached
+    for reorg in books.record.reorgs:
+        if reorg.validator in byzantine:
+            continue
+        yield Mechanism.BRANCH_GIVEN_UP
+        if reorg.depth >= DEEP:
+            yield Mechanism.DEEP_BRANCH_GIVEN_UP
+        for of_chain, rolled_back in (
+            (Mechanism.EPOCH_ENTERED, Mechanism.EPOCH_ROLLED_BACK),
+            (Mechanism.WINDOW_PRUNED, Mechanism.WINDOW_ROLLED_BACK),
+        ):
+            # the blocks that were given up have the same epochs as the final ones of their heights, and nearly always
+            # lost the same fires from the window, which are those of blocks before
+            if any(height in reached.get(of_chain, ()) for height in reorg.heights):
+                yield rolled_back
+
+
+def _by_status(page: Mapping[str, Any]) -> Iterator[Mechanism]:
+    """What a status page tells."""
+    for counts, named in (("transactions_refused", REFUSALS), ("transactions_dropped", DEPARTURES)):
+        for reason, count in page.get(counts, {}).items():
+            if count and reason in named:
+                yield named[reason]
+    if page.get("replayed_blocks"):
+        yield Mechanism.BLOCKS_REPLAYED
+    if page.get("first_block", 0) > page.get("snapshot_height", 0) + 1:
+        yield Mechanism.ARCHIVE_PRUNED
+
+
+def _by_join(join: JoinRecord, record: RunRecord) -> Iterator[Mechanism]:
+    if join.height_when_ended is None:
+        return
+    yield Mechanism.SNAPSHOT_JOINED
+    length = record.genesis.parameters.epoch_length
+    if join.height_when_begun // length < join.height_when_ended // length:
+        yield Mechanism.SNAPSHOT_JOINED_ACROSS_EPOCH

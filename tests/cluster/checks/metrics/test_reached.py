@@ -1,0 +1,134 @@
+"""The mechanisms of nodes follow from status pages, reorganizations, joins and the monitor."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from cluster.audit.books import keep_books
+from cluster.checks.metrics.reached import mechanisms_reached
+from cluster.record.rules import Mechanism
+from cluster.record.run import MonitorRecord, Reorg, RunRecord
+from tests.cluster.records import ChainMaker, make_genesis, make_record, with_late
+from tests.test_repository import text_files
+
+OF_CHAIN = set(mechanisms_reached(keep_books(make_record())))
+
+
+def added(record: RunRecord) -> set[Mechanism]:
+    """Beyond what the chain reaches by itself."""
+    found = mechanisms_reached(keep_books(record))
+    assert found == [mechanism for mechanism in Mechanism if mechanism in found]
+    return set(found) - OF_CHAIN
+
+
+def with_status(**fields: Any) -> RunRecord:
+    record = make_record()
+    page = record.validators[1].status
+    assert page is not None
+    page.update(fields)
+    return record
+
+
+def test_of_a_run_in_which_nothing_happens_to_nodes() -> None:
+    assert added(make_record()) == set()
+    assert Mechanism.TIP_MEDIAN_EVEN in OF_CHAIN
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"transactions_refused": {"mempool_full": 2, "malformed": 1}}, {Mechanism.POOL_FULL}),
+        ({"transactions_refused": {"sender_limit": 1, "unaffordable": 0}}, {Mechanism.POOL_SENDER_LIMIT}),
+        ({"transactions_refused": {"unaffordable": 1}}, {Mechanism.POOL_UNAFFORDABLE}),
+        ({"transactions_refused": {"nonce_too_high": 1}}, {Mechanism.POOL_NONCE_TOO_HIGH}),
+        ({"transactions_refused": {"replacement_underpriced": 1}}, {Mechanism.POOL_UNDERPRICED}),
+        ({"transactions_dropped": {"unaffordable": 1, "stale_nonce": 1}}, set()),
+        (
+            {"transactions_dropped": {"replaced": 1, "evicted": 1, "expired": 1}},
+            {Mechanism.POOL_REPLACED, Mechanism.POOL_EVICTED, Mechanism.POOL_EXPIRED},
+        ),
+        ({"replayed_blocks": 3}, {Mechanism.BLOCKS_REPLAYED}),
+        ({"first_block": 1}, set()),
+        ({"first_block": 4}, {Mechanism.ARCHIVE_PRUNED}),
+        ({"first_block": 4, "snapshot_height": 3}, set()),
+    ],
+)
+def test_a_status_page_tells(fields: dict[str, Any], expected: set[Mechanism]) -> None:
+    assert added(with_status(**fields)) == expected
+
+
+def test_a_byzantine_validator_tells_nothing() -> None:
+    record = with_status(replayed_blocks=3)
+    record.validators[1].byzantine = ("garbage",)
+    record.reorgs = [Reorg(1, 5, 3)]
+    assert added(record) == set()
+
+
+def test_a_validator_that_is_down_tells_nothing() -> None:
+    record = make_record()
+    record.validators[1].status = None
+    assert added(record) == set()
+
+
+def with_small_world(reorg: Reorg) -> RunRecord:
+    """Epochs of 4 blocks; the fires of block 3 leave the window with block 6, those of later ones afterwards."""
+    maker = ChainMaker(make_genesis({"EPOCH_LENGTH": 4, "RING_BUFFER_SIZE": 4, "FAIRNESS_WINDOW_BLOCKS": 2}))
+    for height in range(1, 13):
+        maker.transfer(height)
+        if height == 2:
+            maker.due[3] = [maker.schedule(1)]
+        maker.fire_due()
+        maker.seal()
+    record = make_record(maker)
+    record.reorgs = [reorg]
+    return record
+
+
+@pytest.mark.parametrize(
+    ("reorg", "expected"),
+    [
+        (Reorg(0, 2, 1), set()),
+        (Reorg(0, 2, 2), {Mechanism.DEEP_BRANCH_GIVEN_UP}),
+        (Reorg(0, 3, 2), {Mechanism.DEEP_BRANCH_GIVEN_UP, Mechanism.EPOCH_ROLLED_BACK}),
+        (Reorg(0, 8, 1), {Mechanism.EPOCH_ROLLED_BACK}),
+        (Reorg(0, 5, 1), set()),
+        (Reorg(0, 6, 1), {Mechanism.WINDOW_ROLLED_BACK}),
+        (Reorg(0, 7, 1), set()),
+    ],
+)
+def test_what_a_branch_that_was_given_up_had_done(reorg: Reorg, expected: set[Mechanism]) -> None:
+    record = with_small_world(reorg)
+    record.reorgs = []
+    before = set(mechanisms_reached(keep_books(record)))
+    record.reorgs = [reorg]
+    found = set(mechanisms_reached(keep_books(record)))
+    assert found - before == expected | {Mechanism.BRANCH_GIVEN_UP}
+
+
+def test_a_join_by_snapshot_and_one_while_an_epoch_begins() -> None:
+    record = with_late(make_record())
+    assert added(record) == {Mechanism.SNAPSHOT_JOINED}
+    record.joins[0].height_when_ended = None
+    assert added(record) == set(), "it did not end"
+    maker = ChainMaker(make_genesis({"EPOCH_LENGTH": 2, "RING_BUFFER_SIZE": 4}))
+    for height in range(1, 13):
+        maker.transfer(height)
+        maker.seal()
+    record = with_late(make_record(maker))
+    assert Mechanism.SNAPSHOT_JOINED_ACROSS_EPOCH in mechanisms_reached(keep_books(record)), "from height 1 to 2"
+
+
+def test_what_the_monitor_saw() -> None:
+    record = make_record()
+    record.monitor = MonitorRecord([], {"answers": 0}, (Mechanism.TIMEOUTS_LENGTHENED,))
+    assert added(record) == {Mechanism.TIMEOUTS_LENGTHENED}
+    record.monitor = MonitorRecord([], {"answers": 1})
+    assert added(record) == {Mechanism.STUCK_PEER_ANSWERED}
+
+
+def test_the_documentation_has_every_mechanism() -> None:
+    section = text_files()["docs/operations.md"].partition("### Mechanisms")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [mechanism.value for mechanism in Mechanism]
