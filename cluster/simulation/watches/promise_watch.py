@@ -93,7 +93,10 @@ class _Memory:
     open: dict[bytes, _Promise] = field(default_factory=dict)
     """Its promises that are neither kept nor dropped, by transaction hash."""
     sent: set[bytes] = field(default_factory=set)
-    """Transactions that it sent to all others, and has answered no client about yet."""
+    """Hashes of the transactions that it sent to all others, and has answered no client about yet."""
+    gone: dict[bytes, str] = field(default_factory=dict)
+    """By hash, why it dropped any of these: of one request a transaction may replace another, which leaves before the
+    client hears that it was taken."""
     built: dict[int, int] = field(default_factory=dict)
     """By view, when it began to build its block, in the order of all that is watched."""
     dropped: list[tuple[bytes, _Promise, str]] = field(default_factory=list)
@@ -143,7 +146,7 @@ class PromiseWatch:
         """A validator sends transactions to its peers."""
         self._note_seen(transactions)
         if is_to_all:
-            self._memories[index].sent.update(transactions)
+            self._memories[index].sent.update(map(transaction_hash, transactions))
 
     def takes(self, index: int, life: int, height: int, transactions: Mapping[bytes, bytes], is_honest: bool) -> None:
         """A validator of such a final height tells a client that it took these transactions, by hash. Of one that is
@@ -158,9 +161,14 @@ class PromiseWatch:
             self._balances.setdefault(offered.sender, ledger.accounts.balances.get(offered.sender, 0))
             if is_honest:
                 self._taken += 1
-                memory.open[digest] = _Promise(offered, self._next(), height)
-                self._look(Rule.PASSED_ON, wire in memory.sent, index, digest, "and did not send it to all others")
+                promise, reason = _Promise(offered, self._next(), height), memory.gone.get(digest)
+                if reason is None:
+                    memory.open[digest] = promise
+                else:
+                    memory.dropped.append((digest, promise, reason))
+                self._look(Rule.PASSED_ON, digest in memory.sent, index, digest, "and did not send it to all others")
         memory.sent.clear()
+        memory.gone.clear()
 
     def builds(self, index: int, life: int, view: int) -> None:
         """A validator begins to build its block of a view."""
@@ -172,6 +180,8 @@ class PromiseWatch:
         promise = memory.open.pop(digest, None)
         if promise is not None:
             memory.dropped.append((digest, promise, reason))
+        elif digest in memory.sent:
+            memory.gone[digest] = reason
 
     def _memory(self, index: int, life: int) -> _Memory:
         """The watch's knowledge of a validator in this life: with the one before its promises ended."""

@@ -238,6 +238,36 @@ def test_expired_is_what_waited_for_long(heights: int, is_told: bool) -> None:
     assert bool(bench.told) is is_told
 
 
+@pytest.mark.parametrize("replaces", [True, False])
+def test_a_transaction_may_be_replaced_before_its_client_hears_that_it_was_taken(replaces: bool) -> None:
+    bench = Bench()
+    first = bench.offer(5)
+    second = bench.offer(5 if replaces else 6, max_fee_per_cycle=4 * PRICE)
+    wires = {transaction_hash(wire): wire for wire in (first, second)}
+    bench.watch.passes_on(TAKER, tuple(wires.values()), is_to_all=True)
+    bench.watch.drops(TAKER, transaction_hash(first), Departure.REPLACED)
+    bench.watch.takes(TAKER, 0, 0, wires, is_honest=True)
+    bench.seal()
+    assert len(bench.told) == (0 if replaces else 1), "another one with its nonce must have been taken"
+    assert bench.counts["dropped"] == 1
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_what_was_dropped_before_the_request_counts_no_more(is_sent: bool) -> None:
+    bench = Bench()
+    wire = bench.offer(0)
+    if is_sent:
+        bench.watch.passes_on(TAKER, (wire,), is_to_all=True)
+    bench.watch.drops(TAKER, transaction_hash(wire), Departure.REPLACED)
+    if is_sent:
+        bench.take(bench.offer(9))  # the answer to the request that it was in
+    bench.take(wire)
+    while bench.maker.height % 4 != TAKER:
+        bench.seal()
+    bench.seal()
+    assert [text.partition("client ")[2][:8] for text in bench.told] == ["and left"]
+
+
 # --- the check --------------------------------------------------------------------------------------------------------
 
 
