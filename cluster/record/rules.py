@@ -168,5 +168,5 @@ class Mechanism(StrEnum):
     """A validator executes archived blocks again when it starts."""
     SNAPSHOT_JOINED = "snapshot_joined"
     SNAPSHOT_JOINED_ACROSS_EPOCH = "snapshot_joined_across_epoch"
-    """The chain enters an epoch while a validator joins by a snapshot."""
+    """The chain enters an epoch between a snapshot and the block at which the validator that has it takes part."""
     ARCHIVE_PRUNED = "archive_pruned"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from cluster.audit.books import Books
 from cluster.record.rules import Mechanism, SafetyRule
-from cluster.record.run import JoinRecord, RunRecord
+from cluster.record.run import RunRecord, ValidatorRecord
 from validator.node.pool.mempool import Departure, Refusal
 
 REFUSALS: Final[Mapping[str, Mechanism]] = {
@@ -32,9 +32,7 @@ def mechanisms_reached(books: Books) -> list[Mechanism]:
     found: set[Mechanism] = {*books.ledger.log.reached, *_by_reorgs(books)}
     for validator in books.judged:
         if validator.status is not None:
-            found.update(_by_status(validator.status))
-    for join in record.joins:
-        found.update(_by_join(join, record))
+            found.update((*_by_status(validator.status), *_by_snapshot(validator, record)))
     if record.monitor is not None:
         found.update(record.monitor.reached)
         if record.monitor.counts.get(SafetyRule.ANSWERS):
@@ -73,10 +71,14 @@ def _by_status(page: Mapping[str, Any]) -> Iterator[Mechanism]:
         yield Mechanism.ARCHIVE_PRUNED
 
 
-def _by_join(join: JoinRecord, record: RunRecord) -> Iterator[Mechanism]:
-    if join.height_when_ended is None:
+def _by_snapshot(validator: ValidatorRecord, record: RunRecord) -> Iterator[Mechanism]:
+    """What a validator reaches that has a snapshot."""
+    height = (validator.status or {}).get("snapshot_height", 0)
+    if not height:
         return
     yield Mechanism.SNAPSHOT_JOINED
     length = record.genesis.parameters.epoch_length
-    if join.height_when_begun // length < join.height_when_ended // length:
+    joins = [join.height_when_ended for join in record.joins if join.target == validator.name]
+    joins += [fault.height_when_ended for fault in record.faults if validator.name in fault.without_disks]
+    if any(ended is not None and height // length < ended // length for ended in joins):
         yield Mechanism.SNAPSHOT_JOINED_ACROSS_EPOCH

@@ -21,6 +21,7 @@ from blake3 import blake3
 from cluster.common.errors import BadInput
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario import Scenario
+from cluster.tools.sweeps.drawing.attackers import attack
 from cluster.tools.sweeps.drawing.small_worlds import shrink
 from cluster.tools.sweeps.drawing.strains import PROGRAMS, aim, crowd, govern, hurry, keep_little, run_programs, storm
 from consensus.types import fault_bound
@@ -188,6 +189,7 @@ class _Drawing:
         random = Random(f"{self.seed}/{self.protocol}/old nullifications")
         if random.random() < SLANDERERS:
             _recall_failures(self, random, fields)
+        attack(Random(f"{self.seed}/{self.protocol}/attack"), fields)
         shrink(Random(f"{self.seed}/{self.protocol}/small world"), fields)
         return fields
 

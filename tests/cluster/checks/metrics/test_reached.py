@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from cluster.audit.books import keep_books
 from cluster.checks.metrics.reached import mechanisms_reached
 from cluster.record.rules import Mechanism
-from cluster.record.run import MonitorRecord, Reorg, RunRecord
+from cluster.record.run import FaultRecord, MonitorRecord, Reorg, RunRecord
 from tests.cluster.records import ChainMaker, make_genesis, make_record, with_late
 from tests.test_repository import text_files
 
@@ -53,7 +54,7 @@ def test_of_a_run_in_which_nothing_happens_to_nodes() -> None:
         ({"replayed_blocks": 3}, {Mechanism.BLOCKS_REPLAYED}),
         ({"first_block": 1}, set()),
         ({"first_block": 4}, {Mechanism.ARCHIVE_PRUNED}),
-        ({"first_block": 4, "snapshot_height": 3}, set()),
+        ({"first_block": 4, "snapshot_height": 3}, {Mechanism.SNAPSHOT_JOINED}),
     ],
 )
 def test_a_status_page_tells(fields: dict[str, Any], expected: set[Mechanism]) -> None:
@@ -108,17 +109,33 @@ def test_what_a_branch_that_was_given_up_had_done(reorg: Reorg, expected: set[Me
     assert found - before == expected | {Mechanism.BRANCH_GIVEN_UP}
 
 
-def test_a_join_by_snapshot_and_one_while_an_epoch_begins() -> None:
-    record = with_late(make_record())
-    assert added(record) == {Mechanism.SNAPSHOT_JOINED}
-    record.joins[0].height_when_ended = None
-    assert added(record) == set(), "it did not end"
-    maker = ChainMaker(make_genesis({"EPOCH_LENGTH": 2, "RING_BUFFER_SIZE": 4}))
+def late(epoch_length: int) -> RunRecord:
+    """One joined by the snapshot of height 1, and took part from height 2 on."""
+    maker = ChainMaker(make_genesis({"EPOCH_LENGTH": epoch_length, "RING_BUFFER_SIZE": epoch_length}))
     for height in range(1, 13):
         maker.transfer(height)
         maker.seal()
-    record = with_late(make_record(maker))
-    assert Mechanism.SNAPSHOT_JOINED_ACROSS_EPOCH in mechanisms_reached(keep_books(record)), "from height 1 to 2"
+    return with_late(make_record(maker))
+
+
+@pytest.mark.parametrize(("epoch_length", "crosses"), [(2, True), (3, False)])
+def test_a_join_by_snapshot_and_one_while_an_epoch_begins(epoch_length: int, crosses: bool) -> None:
+    record = late(epoch_length)
+    found = mechanisms_reached(keep_books(record))
+    assert Mechanism.SNAPSHOT_JOINED in found
+    assert (Mechanism.SNAPSHOT_JOINED_ACROSS_EPOCH in found) == crosses
+    record.joins[0].height_when_ended = None
+    assert Mechanism.SNAPSHOT_JOINED_ACROSS_EPOCH not in mechanisms_reached(keep_books(record)), "it did not end"
+
+
+def test_a_disk_that_was_lost_is_replaced_by_a_snapshot() -> None:
+    record = late(2)
+    record.joins = []
+    fault = FaultRecord("wipe", "validator-3", 1, 1.0, 2.0, True, impaired=("validator-3",), height_when_ended=2)
+    record.faults = [fault]
+    assert Mechanism.SNAPSHOT_JOINED_ACROSS_EPOCH in mechanisms_reached(keep_books(record))
+    record.faults = [replace(fault, impaired=("validator-2",))]
+    assert Mechanism.SNAPSHOT_JOINED_ACROSS_EPOCH not in mechanisms_reached(keep_books(record))
 
 
 def test_what_the_monitor_saw() -> None:
