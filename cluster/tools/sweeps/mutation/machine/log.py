@@ -1,0 +1,63 @@
+"""The log of a search, ``machine.jsonl`` in its folder: what is searched, then a line for each piece of work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from cluster.common.errors import BadInput
+from cluster.tools.sweeps.log import LineLog
+from cluster.tools.sweeps.mutation.machine.hunting import Bug, Sound
+from cluster.tools.sweeps.mutation.machine.operators import Candidate
+
+LOG_FILE: Final = "machine.jsonl"
+
+
+class _Head(msgspec.Struct, frozen=True):
+    search: str
+    commit: str
+
+
+class MachineLog(LineLog):
+    """What ended, on disk. A search goes on in a log with the same ``search`` and ``commit``."""
+
+    def __init__(self, folder: Path, search: str, commit: str) -> None:
+        """Open or begin it. Raises :class:`BadInput` if it is of another search or commit, or cannot be read."""
+        self.sound: dict[int, Sound] = {}
+        """By number of the group of runs."""
+        self.bugs: dict[Candidate, Bug] = {}
+        self._folder = folder
+        super().__init__(folder / LOG_FILE, "search for machine-made bugs")
+        try:
+            self._recover(_Head(search, commit))
+        except BadInput:
+            self._file.close()
+            raise
+
+    def add(self, ended: Sound | Bug) -> None:
+        """Append it, durably."""
+        self._take(ended)
+        self._write(msgspec.json.encode(ended))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _take(self, ended: Sound | Bug) -> None:
+        if isinstance(ended, Sound):
+            self.sound[ended.number] = ended
+        else:
+            self.bugs[ended.candidate] = ended
+
+    def _recover(self, head: _Head) -> None:
+        lines = self._whole_lines()
+        if not lines:
+            self._write(msgspec.json.encode(head))
+            return
+        begun = self._decoded(1, lines[0], _Head)
+        for what, before, now in (("search", begun.search, head.search), ("commit", begun.commit, head.commit)):
+            if before != now:
+                raise BadInput(f"{self._path}: belongs to {what} {before}, this is {now}: choose another --out")
+        for number, line in enumerate(lines[1:], start=2):
+            self._take(self._decoded(number, line, Sound | Bug))  # type: ignore[arg-type]

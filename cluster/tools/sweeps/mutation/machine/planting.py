@@ -1,0 +1,106 @@
+"""Planting of a change, and the lines that run: both before the first module of the code is imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Any, Final
+
+from cluster.common.checkout import ROOT
+
+MUTATED: Final = ("consensus", "validator")
+"""The packages whose modules are changed."""
+
+
+class _ChangedLoader(SourceFileLoader):
+    """Loads one module from a text. Nothing is read of its file, and no bytecode is kept."""
+
+    def __init__(self, module: str, file: str, source: str) -> None:
+        super().__init__(module, file)
+        self._source = source
+
+    def get_code(self, fullname: str) -> CodeType:
+        return compile(self._source, self.path, "exec", dont_inherit=True)
+
+
+class ChangedModule(MetaPathFinder):
+    """Finds one module, whose source it has, and no other."""
+
+    def __init__(self, path: str, source: str) -> None:
+        """``path`` is that of the module, from the root of the code."""
+        self._file = str(ROOT / path)
+        self._module = module_name(path)
+        self._source = source
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self._module:
+            return None
+        loader = _ChangedLoader(fullname, self._file, self._source)
+        return spec_from_file_location(fullname, self._file, loader=loader)
+
+
+def module_name(path: str) -> str:
+    """The module of a path from the root of the code."""
+    return ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
+
+
+def plant(path: str, source: str) -> None:
+    """Let this process import a changed module. Nothing of the code may be imported yet."""
+    loaded = [name for name in sys.modules if name.partition(".")[0] in MUTATED]
+    assert not loaded, f"{loaded[0]} is imported already"
+    sys.meta_path.insert(0, ChangedModule(path, source))
+
+
+class LineRecorder:
+    """The lines of the code that run in this process, by path from the root of the code."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self._prefixes = tuple(f"{root / package}/" for package in MUTATED)
+        self._root = root
+        self._tracers: dict[int, tuple[CodeType, Callable[..., Any] | None]] = {}
+        """By identity of the function's code: equal ones may stand in two files. The tracer is ``None`` once all lines
+        ran.
+        """
+        self._ran: dict[str, set[int]] = {}
+
+    @property
+    def ran(self) -> dict[str, list[int]]:
+        """Lines in order, by path."""
+        return {str(Path(file).relative_to(self._root)): sorted(lines) for file, lines in sorted(self._ran.items())}
+
+    def start(self) -> None:
+        """Record from the next call of a function on."""
+        sys.settrace(self._enter)
+
+    def stop(self) -> None:
+        sys.settrace(None)
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+        code = frame.f_code
+        if not code.co_filename.startswith(self._prefixes):
+            return None
+        if id(code) not in self._tracers:
+            self._tracers[id(code)] = code, self._tracer(code)
+        return self._tracers[id(code)][1]
+
+    def _tracer(self, code: CodeType) -> Callable[..., Any]:
+        ran = self._ran.setdefault(code.co_filename, set())
+        left = {line for _, _, line in code.co_lines() if line}
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Callable[..., Any] | None:
+            if event != "line":
+                return trace
+            ran.add(frame.f_lineno)
+            left.discard(frame.f_lineno)
+            if not left:
+                self._tracers[id(code)] = code, None
+            return trace
+
+        return trace

@@ -1,0 +1,145 @@
+"""A search for machine-made bugs: the runs without a change, the draw, and a hunt for each bug."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from blake3 import blake3
+
+from cluster.common.checkout import checkout_commit
+from cluster.common.errors import BadInput
+from cluster.record.folder import new_run_folder
+from cluster.tools.sweeps.fanout import run_numbers
+from cluster.tools.sweeps.mutation.machine.choice import all_candidates, draw, executed, module_paths
+from cluster.tools.sweeps.mutation.machine.hunting import Bug, Run, Sound, hunt, run_sound
+from cluster.tools.sweeps.mutation.machine.log import MachineLog
+from cluster.tools.sweeps.mutation.machine.operators import Candidate
+from cluster.tools.sweeps.mutation.machine.report import Search
+from cluster.tools.sweeps.mutation.machine.subject import CRASH, FAIL
+from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, ScenarioTask
+from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
+
+PROTOCOLS: Final = ("simplex", "hotstuff")
+GROUP: Final = 8
+"""Runs without a change that one process does."""
+RECORDED_SEEDS: Final = 8
+"""Seeds of each protocol and scenario whose lines are recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is searched."""
+
+    count: int
+    """Of bugs."""
+    seeds: int
+    """Of each protocol and each scenario, from 0 on."""
+    draw_seed: int = 0
+    prefixes: tuple[str, ...] = ()
+    """Of paths; none are all."""
+    scenarios: tuple[ScenarioTask, ...] = ()
+
+    @property
+    def runs(self) -> list[Run]:
+        """In the order in which a hunt does them: the protocols in turn, then the scenarios in turn."""
+        fuzz: list[AnyTask] = [FuzzTask(protocol) for protocol in PROTOCOLS]
+        groups: tuple[list[AnyTask], list[AnyTask]] = (fuzz, list(self.scenarios))
+        return [Run(task, seed) for tasks in groups for seed in range(self.seeds) for task in tasks]
+
+    @property
+    def title(self) -> str:
+        """Plans with the same title search the same."""
+        where = " ".join(self.prefixes) or "all modules"
+        runs = blake3("\n".join(run.name for run in self.runs).encode()).hexdigest()[:12]
+        return f"{self.count} bugs, draw {self.draw_seed}, {self.seeds} seeds, {where}, runs {runs}"
+
+
+def search(plan: Plan, out: Path | None, workers: int | None, say: Callable[[str], None]) -> Search:
+    """Search, and go on where the log in ``out`` ends. When it is interrupted, it returns what there is.
+
+    Raises :class:`~cluster.common.errors.HarnessError`.
+    """
+    every = all_candidates(module_paths(plan.prefixes))
+    folder = out or new_run_folder("mutants-machine", datetime.now(UTC))
+    with closing(MachineLog(folder, plan.title, checkout_commit())) as log:
+        if out is None:
+            say(f"log  {folder}")
+        possible: list[Candidate] = []
+        planted: list[Candidate] = []
+        unsound: list[str] = []
+        try:
+            _run_sound(plan.runs, log, workers, say)
+            possible = executed(every, _lines(log))
+            if not possible:
+                raise BadInput("no change is on a line that ran: choose more --seeds or another --only")
+            planted = draw(possible, plan.count, plan.draw_seed)
+            timed, unsound = _sound_runs(plan.runs, log)
+            _hunt_all(planted, timed, log, workers, say)
+        except KeyboardInterrupt:
+            return Search(plan.title, len(every), len(possible), planted, log.bugs, unsound, interrupted=True)
+        return Search(plan.title, len(every), len(possible), planted, log.bugs, unsound)
+
+
+def _run_sound(runs: Sequence[Run], log: MachineLog, workers: int | None, say: Callable[[str], None]) -> None:
+    groups = [runs[at : at + GROUP] for at in range(0, len(runs), GROUP)]
+    left = [number for number in range(len(groups)) if number not in log.sound]
+    if not left:
+        return
+    say(f"{len(runs):,} runs without a change")
+    for _, sound in run_numbers(partial(_sound_group, groups, left), len(left), workers, "group of runs", say):
+        log.add(sound)
+
+
+def _sound_group(groups: Sequence[Sequence[Run]], left: Sequence[int], at: int, leaves: Path) -> Sound:
+    runs = groups[left[at]]
+    return run_sound(runs, left[at], any(run.seed < RECORDED_SEEDS for run in runs), WORKER_MEMORY_MIB)
+
+
+def _lines(log: MachineLog) -> dict[str, set[int]]:
+    ran: dict[str, set[int]] = {}
+    for sound in log.sound.values():
+        for path, lines in sound.lines.items():
+            ran.setdefault(path, set()).update(lines)
+    return ran
+
+
+def _sound_runs(runs: Sequence[Run], log: MachineLog) -> tuple[list[tuple[Run, float]], list[str]]:
+    """The runs that do not fail without a change, with their seconds; and the names of the others."""
+    ended = [each for number in sorted(log.sound) for each in _results(log.sound[number])]
+    paired = list(zip(runs, ended, strict=True))
+    sound = [(run, cpu_s) for run, (verdict, cpu_s) in paired if verdict not in (FAIL, CRASH)]
+    return sound, [run.name for run, (verdict, _) in paired if verdict in (FAIL, CRASH)]
+
+
+def _results(sound: Sound) -> list[tuple[str, float]]:
+    return list(zip(sound.verdicts, sound.cpu_s, strict=True))
+
+
+def _hunt_all(
+    planted: Sequence[Candidate],
+    runs: Sequence[tuple[Run, float]],
+    log: MachineLog,
+    workers: int | None,
+    say: Callable[[str], None],
+) -> None:
+    left = [one for one in planted if one not in log.bugs]
+    if not left:
+        return
+    if not runs:
+        raise BadInput("every run fails without a change: nothing can be told of bugs")
+    ended = len(planted) - len(left)
+    for _, bug in run_numbers(partial(_hunt_one, left, runs), len(left), workers, "bug", say):
+        log.add(bug)
+        ended += 1
+        by = f" {bug.run}" if bug.seen else f" {bug.runs} runs"
+        say(f"{ended} of {len(planted)}  {bug.candidate.place}  {bug.candidate.operator}: {bug.outcome}{by}")
+
+
+def _hunt_one(left: Sequence[Candidate], runs: Sequence[tuple[Run, float]], number: int, leaves: Path) -> Bug:
+    return hunt(left[number], runs, WORKER_MEMORY_MIB)
