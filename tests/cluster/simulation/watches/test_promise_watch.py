@@ -243,7 +243,7 @@ def test_a_transaction_may_be_replaced_before_its_client_hears_that_it_was_taken
     bench = Bench()
     first = bench.offer(5)
     second = bench.offer(5 if replaces else 6, max_fee_per_cycle=4 * PRICE)
-    wires = {transaction_hash(wire): wire for wire in (first, second)}
+    wires: dict[bytes, bytes] = {transaction_hash(wire): wire for wire in (first, second)}
     bench.watch.passes_on(TAKER, tuple(wires.values()), is_to_all=True)
     bench.watch.drops(TAKER, transaction_hash(first), Departure.REPLACED)
     bench.watch.takes(TAKER, 0, 0, wires, is_honest=True)
