@@ -66,6 +66,10 @@ class Targets:
         sharing, late = self._stage.sharing_fate(index, plan) or (), self._validators.late
         return [each for each in sharing if each != index and late.get(each, 0) <= self._stage.height]
 
+    def is_honest(self, index: int) -> bool:
+        """Whether a validator is to be honest."""
+        return not self._validators.node(index).byzantine
+
     def is_held_down(self, index: int) -> bool:
         """Whether a fault keeps a validator from starting."""
         return self._held_down[index] > 0

@@ -100,12 +100,15 @@ class RollingUpgrade:
         self._settles_from = self._stage.height
 
     def _has_settled(self, since: int) -> bool:
-        """Whether all upgraded validators have advanced far enough since a height, or one has diverged."""
+        """Whether all upgraded validators have advanced far enough since a height, or one has diverged. Byzantine ones
+        need only be up: what they do to themselves says nothing about the code.
+        """
         stage, targets = self._stage, self._fault.targets
         if any(stage.has_diverged(index) for index in targets):
             return True
         goal = since + self._plan.heights_between
-        return all(stage.is_up(each) and stage.height_of(each) >= goal for each in targets)
+        honest = filter(self._targets.is_honest, targets)
+        return all(map(stage.is_up, targets)) and all(stage.height_of(each) >= goal for each in honest)
 
     def _observe(self) -> Seen:
         """How many validators run the new code."""

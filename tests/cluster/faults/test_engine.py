@@ -622,6 +622,31 @@ def test_an_upgrade_goes_from_host_to_host() -> None:
     assert record.impaired == () and record.problem == ""
 
 
+def test_an_upgrade_waits_for_no_progress_of_a_byzantine_validator() -> None:
+    stage = FakeStage()
+    validators = {"nodes": [{"byzantine": ["garbage"]}, {}, {}, {}]}
+    fields = {"name": "engine", "validators": validators, "faults": [UPGRADE]}
+    engine = FaultEngine(Scenario.model_validate(fields), stage)
+    engine.schedule()
+    reach(engine, stage, 5)
+    stage.advance(100)
+    assert stage.log == ["replace 0", "start 0"]
+    stage.heights[0] = 5
+    engine.on_progress()
+    stage.advance(0)
+    assert stage.log == ["replace 0", "start 0"], "it is not up"
+    stage.up.add(0)
+    engine.on_progress()
+    stage.advance(0)
+    assert stage.log[2:] == ["replace 1"]
+    stage.advance(100)
+    stage.up.add(1)
+    stage.heights[1] = 5
+    engine.on_progress()
+    stage.advance(0)
+    assert stage.log[3:] == ["start 1"], "an honest one has to go on"
+
+
 def test_of_two_upgrades_each_goes_on_with_its_own_hosts() -> None:
     later = {"target": ["validator-2", "validator-3"], "version": "3", "at_height": 6}
     prepared = list[Callable[[], None] | None]()
