@@ -66,8 +66,18 @@ class ChainMechanisms:
 
     def enter(self, context: BlockContext, receipts: Sequence[RunReceipt], is_deferred_lane_full: bool) -> None:
         """Note the mechanisms of a block with these receipts of runs."""
+        for mechanism in self._reached(context, receipts, is_deferred_lane_full):
+            context.reach(mechanism)
+        phase = self._turns.phase
+        if phase is not None:
+            self._waiting = frozenset(life.timer_id for life, _ in phase.waiting)
+        self._before = context
+
+    def _reached(
+        self, context: BlockContext, receipts: Sequence[RunReceipt], is_deferred_lane_full: bool
+    ) -> Iterator[Mechanism]:
         outcome, phase = context.receipts, self._turns.phase
-        for mechanism, is_reached in {
+        plain = {
             Mechanism.MESSAGES: bool(outcome.messages),
             Mechanism.CALLBACKS: bool(outcome.callbacks),
             Mechanism.AGENT_QUERIES: bool(outcome.queries),
@@ -76,20 +86,19 @@ class ChainMechanisms:
             Mechanism.TRANSACTIONS_REVERTED: not all(receipt.ok for receipt in outcome.transactions),
             Mechanism.FIRES_REVERTED: not all(fire.ok for fire in outcome.fires),
             Mechanism.WINDOW_PRUNED: self._turns.window.pruned > 0,
-        }.items():
-            if is_reached:
-                context.reach(mechanism)
-        for mechanism in (*self._changes(context), *_ends(context), *_queries(context), *_prices(context)):
-            context.reach(mechanism)
-        for mechanism in (*self._calendar(context, receipts), *self._medians(outcome.fires)):
-            context.reach(mechanism)
-        if any(each.reason == EXPIRED and each.timer_id in self._waiting for each in outcome.destroyed):
-            context.reach(Mechanism.TIMERS_EXPIRED_WAITING)
+            Mechanism.TIMERS_EXPIRED_WAITING: any(
+                each.reason == EXPIRED and each.timer_id in self._waiting for each in outcome.destroyed
+            ),
+        }
+        yield from (mechanism for mechanism, is_reached in plain.items() if is_reached)
+        yield from self._changes(context)
+        yield from self._calendar(context, receipts)
+        yield from self._medians(outcome.fires)
+        yield from _ends(context)
+        yield from _queries(context)
+        yield from _prices(context)
         if phase is not None:
-            for mechanism in _limits(phase):
-                context.reach(mechanism)
-            self._waiting = frozenset(life.timer_id for life, _ in phase.waiting)
-        self._before = context
+            yield from _limits(phase)
 
     def _changes(self, context: BlockContext) -> Iterator[Mechanism]:
         """Since the block before."""

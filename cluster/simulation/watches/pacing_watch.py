@@ -36,8 +36,6 @@ from validator.node.events import TimerName
 
 LONGEST: Final = 16
 """Factor of the longest timeouts."""
-MIN_LONGER: Final = 2
-"""Factor of the shortest timeouts that are longer than the configured ones."""
 FINAL_UNTIL_SHORTER: Final = 16
 """Finalizations after which timeouts are halved, at least."""
 MAX_FINAL_UNTIL_SHORTER: Final = 256
@@ -154,9 +152,9 @@ class _Book:
         if self.is_tried or self.factor == 1:
             self.until_shorter = max(FINAL_UNTIL_SHORTER, self.until_shorter // 2)
         self.is_tried = self.factor > 1
-        if self.factor == MIN_LONGER:
-            self.reached.add(Mechanism.TIMEOUTS_LEVEL_AGAIN)
         self.factor, self.final = max(1, self.factor // 2), 0
+        if self.is_tried and self.factor == 1:
+            self.reached.add(Mechanism.TIMEOUTS_LEVEL_AGAIN)
         self.kept.append((self.view, self.factor))
 
     def _lengthen(self) -> None:

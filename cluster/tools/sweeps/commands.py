@@ -99,9 +99,19 @@ def _fuzz(options: Any) -> int:
     return run_task(FuzzTask(options.protocol, shares=not options.own_executions), f"fuzz-{options.protocol}", options)
 
 
+def check_targets(options: Any) -> None:
+    """Check that ``--json`` and ``--junit`` can be written, unless they are to be in the folder of ``--out``, which is
+    made later. Raises :class:`BadInput`."""
+    from cluster.common.files import check_target
+
+    for file in (options.json, options.junit):
+        if file is not None and (options.out is None or file.parent.resolve() != options.out.resolve()):
+            check_target(file)
+
+
 def run_task(task: Any, name: str, options: Any) -> int:
     """Run the sweep with these options; returns the exit code."""
-    from cluster.common.files import check_target, write_for_user
+    from cluster.common.files import write_for_user
     from cluster.record.folder import new_run_folder
     from cluster.report.run_index import refresh_index
     from cluster.tools.sweeps.runner import check_task, sweep, sweep_xml
@@ -111,9 +121,7 @@ def run_task(task: Any, name: str, options: Any) -> int:
     if wanted > len(options.seeds):
         raise BadInput(f"--min-passed {wanted}: expected at most as many as there are --seeds, {len(options.seeds)}")
     check_task(task, options.seeds[0])
-    for file in (options.json, options.junit):
-        if file is not None and (options.out is None or file.parent.resolve() != options.out.resolve()):
-            check_target(file)
+    check_targets(options)
     folder = options.out or new_run_folder(name, datetime.now(UTC))
     output = console()
     workers, memory = options.workers, options.memory or WORKER_MEMORY_MIB

@@ -93,7 +93,8 @@ class Summary:
     @property
     def never_reached(self) -> list[Mechanism]:
         """Those that a seed must reach, and none did."""
-        return [mechanism for mechanism in self.must_reach if not self.seen[mechanism]]
+        seen = self.seen if self.must_reach else {}
+        return [mechanism for mechanism in self.must_reach if not seen[mechanism]]
 
     @property
     def exit_code(self) -> ExitCode:

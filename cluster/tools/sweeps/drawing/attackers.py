@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any, Final
+from typing import Final
 
+from cluster.tools.sweeps.drawing.strains import Fields
 from validator.primitives.params import DEFAULTS
-
-Fields = dict[str, Any]
 
 ATTACKED: Final = 0.4
 """Share of the seeds with attacks."""

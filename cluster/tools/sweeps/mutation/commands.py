@@ -13,7 +13,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.suggestions import unknown
 from cluster.tools.console.options import parse_seed, whole_number
 from cluster.tools.console.output import console
-from cluster.tools.sweeps.commands import worker_count
+from cluster.tools.sweeps.commands import check_targets, worker_count
 
 if TYPE_CHECKING:
     from cluster.tools.sweeps.mutation.detection import Kill
@@ -90,7 +90,7 @@ def _mutants(options: argparse.Namespace) -> int:
 
 
 def _machine(options: argparse.Namespace) -> int:
-    from cluster.common.files import check_target, write_for_user
+    from cluster.common.files import write_for_user
     from cluster.tools.console.output import print_line
     from cluster.tools.sweeps.drawing.random_scenario import check_installed
     from cluster.tools.sweeps.mutation.machine.report import page, print_search, search_xml
@@ -102,9 +102,7 @@ def _machine(options: argparse.Namespace) -> int:
     scenarios = tuple(ScenarioTask.load(path) for path in options.scenarios or ())
     for task in scenarios:
         check_task(task, 0)
-    for file in (options.json, options.junit):
-        if file is not None and (options.out is None or file.parent.resolve() != options.out.resolve()):
-            check_target(file)
+    check_targets(options)
     seeds = options.seeds or DEFAULT_MACHINE_SEEDS
     plan = Plan(options.machine, seeds, options.machine_seed or 0, tuple(options.only or ()), scenarios)
     output = console(PLAIN_WIDTH)

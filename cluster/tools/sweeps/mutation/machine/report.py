@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 from rich.console import Console
@@ -135,8 +135,8 @@ def search_xml(search: Search) -> str:
     return junit_xml("machine mutants", cases, {"search": search.title})
 
 
-def _diff(candidate: Candidate, root: Path = ROOT) -> str:
-    return candidate.diff((root / candidate.path).read_text(encoding="utf-8"))
+def _diff(candidate: Candidate) -> str:
+    return candidate.diff((ROOT / candidate.path).read_text(encoding="utf-8"))
 
 
 def _percent(seen: int, count: int) -> float:
