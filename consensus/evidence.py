@@ -16,8 +16,6 @@ from consensus.messages import MAX_VALIDATORS, AnyCertificate, Certificate, Vote
 from consensus.tally import Round, Rounds
 from consensus.types import ValidatorIndex, View
 
-DISTRUSTED_VIEWS: Final = 64
-"""Views in which no certificate of a peer is looked at, after one that did not hold."""
 MAX_FORGERS: Final = 2 * MAX_VALIDATORS
 """Peers, observers included, that are remembered for that; beyond it, the one that forged first is forgotten."""
 
@@ -108,12 +106,12 @@ class Accountability:
     def believes(self, sender: ValidatorIndex, certificate: AnyCertificate) -> bool:
         """Whether a certificate that a peer sent holds; if so, its signers' votes are compared with those kept.
 
-        After one that does not hold, no other of that peer is looked at for :data:`DISTRUSTED_VIEWS`: a bad one with
+        After one that does not hold, no other of that peer is looked at for ``distrusted_views``: a bad one with
         all but one good signature costs as much as a good one, and honest peers pass on none that they have not checked
         themselves.
         """
         forged_in = self._forgers.get(sender)
-        if forged_in is not None and self._certificates.view < forged_in + DISTRUSTED_VIEWS:
+        if forged_in is not None and self._certificates.view < forged_in + self._rounds.config.distrusted_views:
             self._reject(sender, FLOOD)
             return False
         if not self.holds(certificate):

@@ -254,16 +254,20 @@ class VotingConfig:
     """Views behind the newest final one whose certificates are kept; views behind the current one whose votes are."""
     evidence_views: int = 8
     """Views behind the newest final one whose votes are kept, to find contradictions."""
+    final_views: int = 16
+    """Finalizations after which longer timeouts shrink: a step too early costs as many views as it takes to grow."""
+    distrusted_views: int = 64
+    """Views after a certificate that does not hold in which no other of that peer is looked at."""
     max_body_bytes: int = 1024 * 1024
     skip_views: int = 0
     """Simplex: views without a sign of a leader after which its views are nullified at once; 0: never."""
 
     def __post_init__(self) -> None:
-        positive = ("leader_timeout_ms", "advance_timeout_ms", "rebroadcast_ms", "view_window", "retained_views")
-        for name in (*positive, "max_body_bytes"):
+        times = ("leader_timeout_ms", "advance_timeout_ms", "rebroadcast_ms")
+        for name in (*times, "view_window", "retained_views", "final_views", "max_body_bytes"):
             if getattr(self, name) < 1:
                 raise ConsensusError(f"{name} must be positive")
-        for name in ("proposal_window", "evidence_views", "skip_views"):
+        for name in ("proposal_window", "evidence_views", "distrusted_views", "skip_views"):
             if getattr(self, name) < 0:
                 raise ConsensusError(f"{name} must not be negative")
         if self.max_body_bytes > MAX_BODY_BYTES:

@@ -4,9 +4,9 @@ A view *failed* for a validator that waited in it (a timer of the view expired, 
 or if the validator itself did and left it otherwise. A view without a wait says nothing about the network: anybody may
 send old certificates to a validator that was cut off. The configured timeouts are doubled when more views failed since
 the last finalization than faulty leaders can fail (:meth:`consensus.leader.LeaderElection.longest_row`), and again with
-each further one, up to :data:`MAX_FACTOR` times. They are halved after each :data:`FINAL_VIEWS` finalizations; of those
+each further one, up to :data:`MAX_FACTOR` times. They are halved after each ``final_views`` finalizations; of those
 that come with neither a vote of ours nor a wait between them one counts. If they have to grow again after such a step,
-the next one takes twice as many, up to :data:`MAX_FINAL_VIEWS`, and half as many after one that held.
+the next one takes twice as many, up to :data:`MAX_PATIENCE` times as many, and half as many after one that held.
 What may be lost is repeated after about two block times. An engine has no clock but its timers, so it counts the ticks
 of the rebroadcast timer in each view that ended with a block. The median of the last :data:`SAMPLES` such views is the
 block time; no interval is shorter than a tick, nor longer than the leader timeout, rounded up to a tick.
@@ -20,12 +20,9 @@ from statistics import median_low
 from typing import Final
 
 MAX_FACTOR: Final = 16
-FINAL_VIEWS: Final = 16
-"""Finalizations after which timeouts shrink a step: a step back too early costs as many views as it takes to grow."""
-
-MAX_FINAL_VIEWS: Final = 256
-"""The most of them: in a network that needs longer timeouts, a step back every so many blocks costs little."""
-
+MAX_PATIENCE: Final = 16
+"""The most finalizations until a step back, times the least: in a network that needs longer timeouts, a step back every
+so many blocks costs little."""
 SAMPLES: Final = 9
 """Views that ended with a block, of which the median counts: five slow ones lengthen the interval, five quick ones
 shorten it."""
@@ -36,7 +33,8 @@ BLOCK_TIMES: Final = 2
 class Pacing:
     """The factor of one engine's timeouts."""
 
-    def __init__(self) -> None:
+    def __init__(self, final_views: int) -> None:
+        """``final_views``: as in :class:`~consensus.interface.VotingConfig`."""
         self.factor = 1
         self.repetition = Repetition()
         self.has_waited = False
@@ -49,7 +47,7 @@ class Pacing:
         """Views that failed since the last finalization."""
         self._final = 0
         """Finalizations since the last step."""
-        self.final_views = FINAL_VIEWS
+        self.final_views = self._least_final_views = final_views
         """Finalizations until the next step back."""
         self._stepped_back = False
         """The last step was one back."""
@@ -79,7 +77,7 @@ class Pacing:
             self._final = 0
             if self._stepped_back:
                 self._stepped_back = False
-                self.final_views = min(2 * self.final_views, MAX_FINAL_VIEWS)
+                self.final_views = min(2 * self.final_views, MAX_PATIENCE * self._least_final_views)
 
     def finalized(self) -> None:
         """A finalization became known."""
@@ -91,7 +89,7 @@ class Pacing:
         if self._final >= self.final_views:
             self._final = 0
             if self._stepped_back or self.factor == 1:
-                self.final_views = max(self.final_views // 2, FINAL_VIEWS)
+                self.final_views = max(self.final_views // 2, self._least_final_views)
             self._stepped_back = self.factor > 1
             self.factor = max(1, self.factor // 2)
 

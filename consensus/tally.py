@@ -199,7 +199,7 @@ class Rounds(dict[View, Round]):
         self.config = config
         self.tally_class = VoteTally
         self.last_heard = [GENESIS_VIEW] * len(member.validators)
-        """The newest view of which a vote of each validator was kept; it may be ahead of the current one."""
+        """The newest view of which a vote of each validator came; it may be ahead of the current one."""
         self._member = member
         self._certificates = certificates
         self._own = own
@@ -227,6 +227,10 @@ class Rounds(dict[View, Round]):
     def keep(self, round_: Round, vote: Vote, *, checked: bool) -> None:
         """Count a peer's vote, its signer having no other of its kind."""
         round_.tally.add(vote, checked=checked)
+        self.hear(vote)
+
+    def hear(self, vote: Vote) -> None:
+        """The signer is not silent, even if it is so far behind that its vote is not kept."""
         self.last_heard[vote.signer] = max(vote.view, self.last_heard[vote.signer])
 
     def fault_of_vote(self, sender: ValidatorIndex, vote: Vote) -> str | None:

@@ -149,7 +149,7 @@ class VotingEngine(ABC):
         self._retransmission = Retransmission(
             member, self.certificates, self._rounds, self._journal, self._finality_lag, self._effects
         )
-        self._pacing = Pacing()
+        self._pacing = Pacing(config.final_views)
         self._replay(journal)
 
     def configure(self, config: VotingConfig) -> None:
@@ -412,6 +412,8 @@ class VotingEngine(ABC):
         reason = self._rounds.fault_of_vote(sender, vote)
         if reason is not None:
             self._effects.append(Rejected(sender, reason))
+            if reason == STALE:
+                self._rounds.hear(vote)
             if reason == STALE and vote.kind != VoteKind.FINALIZE:
                 self._retransmission.help(sender, vote.view)
             return

@@ -28,9 +28,16 @@ EVERY_HEIGHT: Final = frozenset(
         SafetyRule.DURABLE_VOTES,
         SafetyRule.OWN_VOTES,
         SafetyRule.TIMEOUTS,
+        SafetyRule.EXECUTION,
+        SafetyRule.PRUNING,
     }
 )
 """Rules of the simulator's monitor that are due at every height; the others are due once a run."""
+
+NOT_DUE: Final = frozenset(
+    {SafetyRule.ANSWERS, SafetyRule.PATIENCE, SafetyRule.RESTRAINT, SafetyRule.REPETITIONS, SafetyRule.CATCH_UP}
+)
+"""A run need not have a validator that is stuck or behind, nor a view that is given up, nor one that lasts."""
 
 EVERY_PROMISE: Final = frozenset({PromiseRule.PASSED_ON, PromiseRule.KEPT})
 """Promise rules that every transaction taken from a client evaluates."""
@@ -92,8 +99,7 @@ def needed_of_monitor(books: Books, rule: str) -> int:
     # a lone validator has nobody to agree with
     if rule == SafetyRule.AGREEMENT and len(books.judged) == 1:
         return 0
-    # a run need not have a validator that is stuck, nor a view that is given up, nor one that lasts
-    if rule in (SafetyRule.ANSWERS, SafetyRule.PATIENCE, SafetyRule.RESTRAINT, SafetyRule.REPETITIONS):
+    if rule in NOT_DUE:
         return 0
     if rule == SafetyRule.ABSTENTION:
         return sum(join.ended_ms is not None for join in books.record.joins)

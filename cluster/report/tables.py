@@ -99,7 +99,7 @@ def disks(books: Books) -> dict[str, Any]:
         if keep is None
         else f"{keep:,} blocks, {FILES_MORE} {files} more, and what the auditor or a peer lacks",
         "state": f"what the last {storage.retained_heights:,} heights need, in {files}",
-        "journal": "some 64 final blocks and their votes",
+        "journal": f"some {books.record.scenario.limits.journal_blocks:,} final blocks and their votes",
     }
     used = {found.name: (found.status or {}).get("disk_bytes") or {} for found in books.record.validators}
     return {"bounds": words, "blocks_bound": bound, "used": {name: parts for name, parts in used.items() if parts}}

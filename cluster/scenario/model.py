@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import fields
+from typing import Annotated, Final
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -34,12 +35,16 @@ from cluster.scenario.sections.links import LinksSection
 from cluster.scenario.sections.success import SuccessSection
 from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.scenario.topology.network import Network
+from consensus.interface import VotingConfig
 from consensus.leader import DRAWN_IN_A_ROW
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
-from validator.node.pool.limits import DEFAULT_LIMITS, MOST_TRANSACTIONS, PoolLimits
+from validator.chain.block import MAX_BLOCK_BYTES
+from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_LIMITS, MOST_TRANSACTIONS, BlockLimits, PoolLimits
 from validator.pvm.deployment import refusal
 from validator.transition.genesis_block import GenesisError
+
+DEFAULT_VOTING: Final = VotingConfig()
 
 
 class StorageSection(Section):
@@ -49,6 +54,8 @@ class StorageSection(Section):
     """Size of a file of the state's log or of the archive of blocks, in KiB; old files are removed whole."""
     retained_heights: Annotated[int, Field(ge=8, le=100_000)] = 256
     """Heights below the final one that can be proved and offered as snapshots."""
+    snapshot_interval: Annotated[int, Field(ge=1, le=1_000)] = 8
+    """Snapshots are offered of heights that are multiples of this, so that many validators offer the same."""
     keep_blocks: Annotated[int, Field(ge=8, le=MAX_HEIGHTS)] | None = None
     """Final blocks that are kept at least; older ones go once auditor and peers have them. By default all are kept."""
 
@@ -63,7 +70,7 @@ class StorageSection(Section):
 
 
 class LimitsSection(Section):
-    """The limits of a validator's mempool."""
+    """The limits of a validator: of its mempool, of its engine's windows, of the blocks that it holds."""
 
     max_transactions: Annotated[int, Field(ge=1, le=MOST_TRANSACTIONS)] = DEFAULT_LIMITS.max_transactions
     """Transactions that wait at most."""
@@ -83,9 +90,39 @@ class LimitsSection(Section):
     """Final blocks for which a sender comes last, of whom a builder could run nothing."""
     max_blocks_waiting: Annotated[int, Field(ge=1, le=100_000)] = DEFAULT_LIMITS.max_blocks_waiting
     """Final blocks after which a transaction that no block took is dropped."""
+    view_window: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_VOTING.view_window
+    """Views ahead of a validator's own of which it keeps votes."""
+    proposal_window: Annotated[int, Field(ge=0, le=1_000)] = DEFAULT_VOTING.proposal_window
+    """Views ahead of its own of which it keeps proposals."""
+    retained_views: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_VOTING.retained_views
+    """Views behind the newest final one of which it keeps certificates."""
+    evidence_views: Annotated[int, Field(ge=0, le=10_000)] = DEFAULT_VOTING.evidence_views
+    """Views behind the newest final one of which it keeps votes, to find contradictions."""
+    final_views: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_VOTING.final_views
+    """Finalizations after which timeouts that had grown shrink a step."""
+    distrusted_views: Annotated[int, Field(ge=0, le=10_000)] = DEFAULT_VOTING.distrusted_views
+    """Views in which it looks at no certificate of a peer that sent one that does not hold."""
+    max_held_blocks: Annotated[int, Field(ge=8, le=100_000)] = DEFAULT_BLOCK_LIMITS.max_held_blocks
+    """Blocks above its final one that it holds."""
+    max_held_bytes: Annotated[int, Field(ge=MAX_BLOCK_BYTES, le=2**40)] = DEFAULT_BLOCK_LIMITS.max_held_bytes
+    """Bytes of their bodies."""
+    max_proven_ahead: Annotated[int, Field(ge=1, le=100_000)] = DEFAULT_BLOCK_LIMITS.max_proven_ahead
+    """Blocks that are proved final and wait for execution, beyond which it asks for no more."""
+    journal_blocks: Annotated[int, Field(ge=1, le=100_000)] = DEFAULT_BLOCK_LIMITS.journal_blocks
+    """Final blocks between two replacements of its journal."""
 
     def pool(self) -> PoolLimits:
-        return PoolLimits(**self.model_dump())
+        return PoolLimits(**self._of(PoolLimits))
+
+    def blocks(self) -> BlockLimits:
+        return BlockLimits(**self._of(BlockLimits))
+
+    def voting(self) -> dict[str, int]:
+        """The fields of :class:`~consensus.interface.VotingConfig`."""
+        return self._of(VotingConfig)
+
+    def _of(self, limits: type[PoolLimits | BlockLimits | VotingConfig]) -> dict[str, int]:
+        return self.model_dump(include={field.name for field in fields(limits)})
 
 
 class StopSection(Section):

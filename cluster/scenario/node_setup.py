@@ -56,6 +56,7 @@ def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name
         rebroadcast_ms=section.rebroadcast_ms,
         skip_views=SKIP_SILENT_LEADER_VIEWS,
         max_body_bytes=MAX_BLOCK_BYTES,
+        **scenario.limits.voting(),
     )
     engine, mutant = PROTOCOLS[section.protocol], _mutant_of(scenario, index, mutant_name)
     if mutant is not None and mutant.engine is not None:
@@ -66,6 +67,7 @@ def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name
         election=section.leader_election,
         block_interval_ms=section.block_interval_ms,
         pool=scenario.limits.pool(),
+        blocks=scenario.limits.blocks(),
     )
 
 
@@ -74,9 +76,13 @@ def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: s
     mutant = _mutant_of(scenario, index, mutant_name)
     parts = PRODUCTION if mutant is None or mutant.parts is None else mutant.parts(counter)
     section = scenario.storage
-    return replace(
-        parts, storage=StorageConfig(section.segment_kib * 1_024, section.retained_heights, section.keep_blocks)
+    storage = StorageConfig(
+        segment_bytes=section.segment_kib * 1_024,
+        retained_heights=section.retained_heights,
+        keep_blocks=section.keep_blocks,
+        snapshot_interval=section.snapshot_interval,
     )
+    return replace(parts, storage=storage)
 
 
 def _mutant_of(scenario: Scenario, index: int, named: str | None) -> Mutant | None:

@@ -42,13 +42,12 @@ from validator.node.events import (
     Certified,
     Diverged,
     Effect,
+    Event,
     Joined,
     PeerFault,
     Reply,
     Run,
-    Send,
     SetTimer,
-    TimerName,
     TransactionDropped,
 )
 from validator.node.executor.jobs import Build, Execute
@@ -141,7 +140,7 @@ class Simulation:
         self.record.faults = self.faults.records
         for machine in self.machines:
             machine.starts, machine.entered = self.watches.starts, self._note_view
-            machine.expired = self._expired
+            machine.handled = self._handled
             machine.opened = lambda index: self.watches.recovers(self.machines[index])
 
     def run(self) -> RunRecord:
@@ -381,9 +380,8 @@ class Simulation:
             case _:
                 pass
 
-    def _expired(self, index: int, timer: TimerName, effects: list[Effect]) -> None:
-        broadcast = [each.payload for each in effects if isinstance(each, Send) and each.recipient is None]
-        self.watches.expires(self.machines[index], timer, self.scenario, map(self._reader.read, broadcast))
+    def _handled(self, index: int, event: Event, effects: list[Effect]) -> None:
+        self.watches.handles(self.machines[index], event, effects, self._reader.read, self.scenario)
 
     def _note_view(self, index: int, view: int) -> None:
         self._recorder.trace.windows.entered(self.clock.now_ms, index, view)

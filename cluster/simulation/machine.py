@@ -114,8 +114,8 @@ class Machine:
     """Gets the index of a machine that is about to start."""
     entered: Callable[[int, int], None] | None = None
     """``entered(index, view)`` is called when the validator is in another view than before."""
-    expired: Callable[[int, TimerName, list[Effect]], None] | None = None
-    """``expired(index, timer, effects)`` is called when a timer of the validator expired, ahead of the effects."""
+    handled: Callable[[int, Event, list[Effect]], None] | None = None
+    """``handled(index, event, effects)`` is called when the validator handled an event, ahead of the effects."""
     opened: Callable[[int], None] | None = None
     """Gets the index of a machine whose validator has opened its disk, at every start but after a join."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
@@ -239,8 +239,8 @@ class Machine:
             elif self.validator is not None:
                 around, bare = self.byzantine, self.validator
                 effects = bare.node.handle(event) if around is None else around.handle(bare, event)
-                if self.expired is not None and isinstance(event, Timeout):
-                    self.expired(self.index, event.timer, effects)
+                if self.handled is not None:
+                    self.handled(self.index, event, effects)
                 for effect in effects:
                     self._perform(effect)
                 if bare.node.view != self.view:

@@ -90,7 +90,9 @@ class Recorder:
         self.look()
         self.trace.windows.close(self._clock.now_ms)
         record.metrics["events"] = self._clock.events
-        record.monitor = replace(watches.monitor.record(), reached=tuple(sorted(watches.pacing.reached)))
+        record.monitor = replace(
+            watches.monitor.record(), reached=tuple(sorted(watches.pacing.reached | watches.models.reached))
+        )
         record.promises = watches.promises.record()
         record.metrics["messages_sent"] = links.sent
         record.metrics["messages_dropped"] = links.dropped

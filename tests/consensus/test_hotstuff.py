@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from consensus.evidence import DISTRUSTED_VIEWS
 from consensus.hotstuff import HotStuff
 from consensus.interface import (
     BlockProposed,
@@ -62,6 +61,8 @@ from tests.consensus.bench import (
     resigned,
     shortened,
 )
+
+DISTRUSTED_VIEWS = VotingConfig().distrusted_views
 
 LEADER, ADVANCE, REBROADCAST, ALLOWANCE = TimerKind
 

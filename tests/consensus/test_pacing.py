@@ -11,11 +11,13 @@ from consensus.hotstuff import HotStuff
 from consensus.interface import Broadcast, Effect, Received, Start, StartTimer, TimerKind, VotingConfig
 from consensus.journal import VoteJournal
 from consensus.messages import NO_DIGEST, NO_PARENT, Certificate, Vote, VoteKind, vote_signing_bytes
-from consensus.pacing import FINAL_VIEWS, MAX_FACTOR, MAX_FINAL_VIEWS, SAMPLES, Pacing, Repetition
+from consensus.pacing import MAX_FACTOR, MAX_PATIENCE, SAMPLES, Pacing, Repetition
 from consensus.simplex import Simplex
 from consensus.types import ValidatorIndex, View
 from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, HotStuffBench, of
 from tests.consensus.network import NAMESPACE, Faults, Host, MakeEngine, Network
+
+FINAL_VIEWS = VotingConfig().final_views
 
 LONGEST_HONEST = 3
 """Views between two finalizations that one faulty leader of four, or chance, may fail."""
@@ -43,20 +45,20 @@ def finalized(pacing: Pacing, views: int) -> list[int]:
 
 
 def test_timeouts_double_with_each_view_too_many_up_to_the_bound() -> None:
-    pacing = Pacing()
+    pacing = Pacing(FINAL_VIEWS)
     assert failed(pacing, LONGEST_HONEST) == 1
     assert [failed(pacing, 1) for _ in range(6)] == [2, 4, 8, MAX_FACTOR, MAX_FACTOR, MAX_FACTOR]
 
 
 def test_failed_views_count_from_the_last_finalization() -> None:
-    pacing = Pacing()
+    pacing = Pacing(FINAL_VIEWS)
     for _ in range(5):
         assert failed(pacing, LONGEST_HONEST) == 1
         pacing.finalized()
 
 
 def test_finality_takes_one_step_back_at_a_time() -> None:
-    pacing = Pacing()
+    pacing = Pacing(FINAL_VIEWS)
     failed(pacing, LONGEST_HONEST + 2)
     factors = finalized(pacing, 3 * FINAL_VIEWS)
     assert factors == [4] * (FINAL_VIEWS - 1) + [2] * FINAL_VIEWS + [1] * (FINAL_VIEWS + 1)
@@ -72,16 +74,24 @@ def final_until_shorter(pacing: Pacing) -> int:
 
 
 def test_a_step_back_that_did_not_hold_takes_twice_as_many_finalizations_the_next_time() -> None:
-    pacing = Pacing()
+    pacing = Pacing(FINAL_VIEWS)
     counts = []
     for _ in range(7):
         failed(pacing, LONGEST_HONEST + 1)
         counts.append(final_until_shorter(pacing))
-    assert counts == [FINAL_VIEWS, 32, 64, 128, MAX_FINAL_VIEWS, MAX_FINAL_VIEWS, MAX_FINAL_VIEWS]
+    assert counts == [
+        FINAL_VIEWS,
+        32,
+        64,
+        128,
+        MAX_PATIENCE * FINAL_VIEWS,
+        MAX_PATIENCE * FINAL_VIEWS,
+        MAX_PATIENCE * FINAL_VIEWS,
+    ]
 
 
 def test_a_step_back_that_held_takes_half_as_many_finalizations_the_next_time() -> None:
-    pacing = Pacing()
+    pacing = Pacing(FINAL_VIEWS)
     for _ in range(3):
         failed(pacing, LONGEST_HONEST + 1)
         final_until_shorter(pacing)
@@ -96,7 +106,7 @@ def test_a_network_that_needs_twice_the_timeouts_seldom_tries_shorter_ones(monke
     """31 validators in a network in which each view fails at factor 1, and none at factor 2."""
 
     def blocks(views: int) -> int:
-        pacing, made = Pacing(), 0
+        pacing, made = Pacing(FINAL_VIEWS), 0
         for _ in range(views):
             pacing.enter_view()
             pacing.waited()
@@ -108,12 +118,12 @@ def test_a_network_that_needs_twice_the_timeouts_seldom_tries_shorter_ones(monke
         return made
 
     assert (blocks(214), blocks(1_000)) == (126, 846)
-    monkeypatch.setattr(consensus.pacing, "MAX_FINAL_VIEWS", FINAL_VIEWS)
+    monkeypatch.setattr(consensus.pacing, "MAX_PATIENCE", 1)
     assert (blocks(214), blocks(1_000)) == (82, 416), "with a step back after each 16 finalizations"
 
 
 def test_a_view_that_did_not_last_failed_for_nobody() -> None:
-    pacing = Pacing()
+    pacing = Pacing(FINAL_VIEWS)
     for gives_up in (False, True):
         for _ in range(10 * LONGEST_HONEST):
             pacing.enter_view()
@@ -123,7 +133,7 @@ def test_a_view_that_did_not_last_failed_for_nobody() -> None:
 
 
 def test_of_the_finalizations_between_two_votes_or_waits_one_counts() -> None:
-    pacing = Pacing()
+    pacing = Pacing(FINAL_VIEWS)
     failed(pacing, LONGEST_HONEST + 1)
     for _ in range(FINAL_VIEWS - 1):
         for _ in range(2 * FINAL_VIEWS):

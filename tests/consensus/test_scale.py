@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from consensus.evidence import DISTRUSTED_VIEWS
 from consensus.hotstuff import HotStuff
 from consensus.interface import Effect, SendTo, TimerKind, VotingConfig
 from consensus.keys import Committee
@@ -17,6 +16,8 @@ from consensus.simplex import Simplex
 from consensus.types import GENESIS_VIEW, ValidatorIndex, View, fault_bound
 from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, CountingScheme, of, resigned
 from tests.consensus.network import Faults, Host, MakeEngine, Network
+
+DISTRUSTED_VIEWS = VotingConfig().distrusted_views
 
 # --- a leader that is stuck in its view -------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import pytest
 
 from consensus import evidence
 from consensus.certificates import verify_certificate
-from consensus.evidence import DISTRUSTED_VIEWS, MAX_FORGERS
+from consensus.evidence import MAX_FORGERS
 from consensus.interface import (
     BlockProposed,
     BlockVerified,
@@ -67,6 +67,8 @@ from tests.consensus.bench import (
     resigned,
     shortened,
 )
+
+DISTRUSTED_VIEWS = VotingConfig().distrusted_views
 
 LEADER, ADVANCE, REBROADCAST, ALLOWANCE = TimerKind
 
@@ -480,6 +482,18 @@ def test_silent_leaders_are_skipped_only_when_a_quorum_was_heard() -> None:
     off = Bench(me=0)
     off.advance_to(5)
     assert not off.own_votes()
+
+
+def test_a_leader_whose_votes_come_too_late_to_be_kept_is_not_silent() -> None:
+    """Its links are slow: its votes lie behind the windows, and yet it can lead."""
+    bench = Bench(me=0, config=VotingConfig(skip_views=2, retained_views=1, evidence_views=0))
+    for view in range(1, 5):
+        for peer in (2, 3):
+            bench.receive(peer, bench.vote(peer, NULLIFY, view))
+        bench.receive(2, bench.certificate(NULLIFY, view, signers=(0, 2, 3)))
+        assert view < 3 or reasons(bench.receive(1, bench.vote(1, NULLIFY, view - 1))) == [(1, "stale")]
+    assert (bench.engine.view, bench.engine.leader(View(5))) == (5, 1)
+    assert (NULLIFY, 5, b"") not in bench.own_votes()
 
 
 # --- certificates and finality ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
 from validator.chain.genesis import Genesis
 from validator.chain.records import Account
 from validator.chain.transactions import Transaction, Transfer, parse
-from validator.node.pool.limits import DEFAULT_LIMITS
+from validator.node.limits import DEFAULT_LIMITS
 from validator.node.pool.mempool import Mempool
 
 CHAIN_ID = "chain"

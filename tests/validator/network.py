@@ -20,8 +20,8 @@ from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.messages import ConsensusMessage, PeerMessage, decode_message
 from validator.node.assembly import Parts, Validator, open_validator
 from validator.node.events import Dropped, Effect, EvidenceFound, PeerFault, ReplaceJournal, Reply, Submit, SubmitResult
+from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_LIMITS, BlockLimits, PoolLimits
 from validator.node.node import NodeConfig
-from validator.node.pool.limits import DEFAULT_LIMITS, PoolLimits
 from validator.primitives.codec import CodecError
 from validator.transition.transition import Transition
 
@@ -58,6 +58,7 @@ class Network:
     latency_ms: int = 5
     sync_retry_ms: int = 250
     pool: PoolLimits = DEFAULT_LIMITS
+    blocks: BlockLimits = DEFAULT_BLOCK_LIMITS
     scheme: SignatureScheme = field(default_factory=KeyedHashScheme)
     transitions: dict[int, type[Transition]] = field(default_factory=dict)
     tap: Tap = lambda _sender, _target, payload: payload
@@ -82,7 +83,9 @@ class Network:
         voting = VotingConfig(
             leader_timeout_ms=200, advance_timeout_ms=300, rebroadcast_ms=100, max_body_bytes=MAX_BLOCK_BYTES
         )
-        config = NodeConfig(voting, block_interval_ms=10, sync_retry_ms=self.sync_retry_ms, pool=self.pool)
+        config = NodeConfig(
+            voting, block_interval_ms=10, sync_retry_ms=self.sync_retry_ms, pool=self.pool, blocks=self.blocks
+        )
 
         def boot(disk: MemoryDisk) -> Validator:
             kind = self.transitions.get(index, Transition)

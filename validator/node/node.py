@@ -44,15 +44,16 @@ from validator.node.blocks.finality import Finality
 from validator.node.blocks.proposals import PROPOSE_TIMER, Proposals
 from validator.node.blocks.verification import Verification
 from validator.node.executor import jobs
+from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_LIMITS, BlockLimits, PoolLimits
 from validator.node.outbox import Outbox
 from validator.node.peer_service import PeerService
-from validator.node.pool.limits import DEFAULT_LIMITS, PoolLimits
 from validator.node.pool.mempool import Mempool, Refusal
 from validator.node.pool.offers import Offers
 from validator.primitives.codec import CodecError, encode
 from validator.primitives.types import Hash, Height
 from validator.storage.journal import JournalContent, encode_batch
 
+DEFAULT_SYNC_RETRY_MS: Final = 250
 ENGINE_MESSAGES: Final = get_args(EngineMessage)
 
 
@@ -68,9 +69,10 @@ class NodeConfig:
     """How leaders are elected (:data:`consensus.leader.ELECTIONS`); the same for all validators of a chain."""
     block_interval_ms: int = 0
     """Least time from being asked for a proposal to building it."""
-    sync_retry_ms: int = 250
+    sync_retry_ms: int = DEFAULT_SYNC_RETRY_MS
     """How long to wait for an answer to a request for blocks before the next peer is asked."""
     pool: PoolLimits = DEFAULT_LIMITS
+    blocks: BlockLimits = DEFAULT_BLOCK_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class Node:
         self.diverged: events.Diverged | None = None
         self.mempool = self.mempool_class(identity.genesis, config.pool)
         self._offers = self.offers_class(self.mempool)
-        self._tree = tree = BlockTree(start.digest, start.height, start.view)
+        self._tree = tree = BlockTree(start.digest, start.height, start.view, config.blocks)
         for body in journal.bodies:
             block = decode_block(body)
             if block is not None:
@@ -137,9 +139,16 @@ class Node:
         self._peer_service = PeerService(self._engine, tree, effects)
         self._verification = self.verification_class(tree, effects, self._consensus)
         self._proposals = self.proposals_class(index, self._engine, tree, self.mempool, effects, self._consensus)
-        self._finality = self.finality_class(self._engine, tree, effects, start.height)
+        self._finality = self.finality_class(self._engine, tree, effects, start.height, config.blocks.journal_blocks)
         self._catch_up = self.catch_up_class(
-            index, validators, namespace, tree, self._finality, effects, config.sync_retry_ms
+            index,
+            validators,
+            namespace,
+            tree,
+            self._finality,
+            effects,
+            config.sync_retry_ms,
+            config.blocks.max_proven_ahead,
         )
 
     # --- for others to read -------------------------------------------------------------------------------------------

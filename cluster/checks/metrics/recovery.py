@@ -101,7 +101,8 @@ def longest_timeouts(books: Books, late_until_ms: float = 0.0) -> int:
         moments_ms = record.finalizations.times_of(index)
         if len(seen[index]) > 1:
             rows.append(_failed_of(sorted(seen[index]), moments_ms[moments_ms <= late_until_ms]))
-    return max(_highest_factor(counts, views, election) for counts, views in rows)
+    final_views = record.scenario.limits.final_views
+    return max(_highest_factor(counts, views, election, final_views) for counts, views in rows)
 
 
 def _failed_of(
@@ -120,9 +121,9 @@ def _failed_of(
     return step * (np.diff(places, prepend=0) - 1), views[places]
 
 
-def _highest_factor(counts: _Integers, views: _Integers, election: LeaderElection) -> int:
+def _highest_factor(counts: _Integers, views: _Integers, election: LeaderElection, final_views: int) -> int:
     """The highest factor of timeouts if so many views failed before each finalization, about these views."""
-    pacing, highest = Pacing(), 1
+    pacing, highest = Pacing(final_views), 1
     for count, view in zip(counts.tolist(), views.tolist(), strict=True):
         for _ in range(count):
             pacing.enter_view()

@@ -25,7 +25,7 @@ from consensus.messages import (
     Vote,
     VoteKind,
 )
-from consensus.pacing import FINAL_VIEWS, Repetition
+from consensus.pacing import Repetition
 from consensus.retransmission import BURST_CERTIFICATES
 from consensus.tally import Round, VoteTally
 from consensus.types import GENESIS_VIEW, Token, ValidatorIndex, View
@@ -160,8 +160,8 @@ class StepsBackAsSoon(MutatedEngine):
     """timeouts that had to grow again are shortened after as few finalizations as before"""
 
     def _enter(self, view: View) -> None:
-        self.counter.runs += self._pacing.final_views > FINAL_VIEWS
-        self._pacing.final_views = FINAL_VIEWS
+        self.counter.runs += self._pacing.final_views > self._config.final_views
+        self._pacing.final_views = self._config.final_views
         super()._enter(view)
 
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from cluster.misbehaviour.mutants import certificates, consensus, lanes, mempool, scheduler, state, storage, unchecked
+from cluster.misbehaviour.mutants import (
+    blocks,
+    certificates,
+    consensus,
+    lanes,
+    mempool,
+    scheduler,
+    state,
+    storage,
+    unchecked,
+)
 from cluster.misbehaviour.mutants.base import Mutant
 
 MUTANTS: dict[str, Mutant] = {
@@ -11,6 +21,7 @@ MUTANTS: dict[str, Mutant] = {
         *consensus.MUTANTS,
         *certificates.MUTANTS,
         *mempool.MUTANTS,
+        *blocks.MUTANTS,
         *unchecked.MUTANTS,
         *scheduler.MUTANTS,
         *lanes.MUTANTS,

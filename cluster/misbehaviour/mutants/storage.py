@@ -104,6 +104,15 @@ class PrunesUnreleased(Mutated, Executor):
         return result
 
 
+@MUTANTS.part("prunes-one-too-many", Detection("kept-blocks", ALL), "safety", "pruning")
+class PrunesOneMore(Mutated, BlockArchive):
+    """pruning takes one final block more than it may"""
+
+    def prune(self, height: int) -> None:
+        super().prune(height + 1)
+        self.counter.runs += self.first_height == height + 1
+
+
 @MUTANTS.part("snapshot-chunk-unchecked", Detection("false-snapshot", (2,)), "no_problems")
 class TakesAnyChunk(Mutated, SnapshotIntake):
     """a joining validator takes the chunks of a snapshot as they come"""

@@ -33,6 +33,7 @@ BOUND_TO_THE_PAST: Final = {
     "chain": "the genesis holds the chain's policy and parameters",
     "validators": "the validators are those that the chain began with",
     "limits": "validators keep those that they started with",
+    "storage": "disks hold what they were told to keep from the start on",
     "load": "the genesis holds the users' accounts and actors",
     "consensus": "validators agree on it from the genesis on",
     "forks": "a fork changes settings, not other forks",

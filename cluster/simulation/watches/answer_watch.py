@@ -6,8 +6,8 @@ a later one, unless it sent the peer such a certificate lately: it does so once 
 rebroadcast at the latest. Ticks come by the validator's own clock, so all times are those of that clock. The time of a
 pause does not count: a tick that was due then comes after the messages that arrived before it.
 
-A vote more than ``VIEW_WINDOW`` views ahead was not heard before, nor a proposal more than ``PROPOSAL_WINDOW`` ahead:
-validators drop them (``docs/consensus.md``, "Hostile input").
+A vote more than ``view_window`` views ahead was not heard before, nor a proposal more than ``proposal_window`` ahead
+(section ``limits``): validators drop them (``docs/consensus.md``, "Hostile input").
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import SafetyRule as Rule
+from cluster.scenario.model import LimitsSection
 from consensus.messages import NO_PARENT, AnyCertificate, Proposal, Timeout, Vote, VoteKind
 from validator.chain.messages import Reading
 
@@ -25,11 +26,6 @@ TICKS: Final = 2
 """Rebroadcasts for which an answer counts."""
 NEAR_VIEWS: Final = 2
 """Views behind a validator's own whose votes are remembered: one further behind is answered in any case."""
-
-VIEW_WINDOW: Final = 16
-"""Views ahead of a validator's own of which it keeps votes."""
-PROPOSAL_WINDOW: Final = 4
-"""Views ahead of a validator's own of which it keeps proposals, with the votes in them."""
 
 
 class Hearing(NamedTuple):
@@ -56,7 +52,8 @@ class _Memory:
 class AnswerWatch:
     """One run's, over all validators that are to be honest."""
 
-    def __init__(self, names: Sequence[str], look: Look) -> None:
+    def __init__(self, names: Sequence[str], look: Look, limits: LimitsSection) -> None:
+        self._limits = limits
         self._names = names
         self._tell = look
         self._memories = [_Memory() for _ in names]
@@ -70,13 +67,13 @@ class AnswerWatch:
 
     def hears(self, index: int, life: int, view: int, message: Reading | None) -> Hearing | None:
         """A validator in such a view is about to get a message of an honest peer; whether it has to answer."""
-        window = VIEW_WINDOW
+        window = self._limits.view_window
         if isinstance(message, Timeout):
             vote, is_proved = message.vote, message.high is not None or message.vote.parent_view == NO_PARENT
         elif isinstance(message, Vote):
             vote, is_proved = message, message.kind != VoteKind.TIMEOUT
         elif isinstance(message, Proposal):
-            vote, is_proved, window = message.vote, True, PROPOSAL_WINDOW
+            vote, is_proved, window = message.vote, True, self._limits.proposal_window
         else:
             return None
         memory = self._memories[index]

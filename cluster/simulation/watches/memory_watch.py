@@ -6,26 +6,23 @@ from collections.abc import Iterator
 from typing import Final
 
 from cluster.scenario.model import LimitsSection
-from consensus.interface import VotingConfig
 from consensus.voting import Sizes
 from validator.node.pool.mempool import PoolSizes
 
 VOTES_PER_SIGNER: Final = 3
 """Votes that one signer has in one view: one of each kind that its protocol has."""
-WINDOWS: Final = VotingConfig()
-"""The windows of views in which a validator keeps things: no scenario changes them."""
 
 
-def bounds(view: int, final_view: int, signers: int) -> Sizes:
+def bounds(view: int, final_view: int, signers: int, limits: LimitsSection) -> Sizes:
     """The most that an engine keeps in a view, with such a newest final view and so many validators."""
     open_views = view - final_view
-    behind = min(open_views + WINDOWS.evidence_views, WINDOWS.retained_views + 1)
+    behind = min(open_views + limits.evidence_views, limits.retained_views + 1)
     return Sizes(
-        rounds=behind + WINDOWS.view_window,
+        rounds=behind + limits.view_window,
         votes=VOTES_PER_SIGNER * signers,
-        proposals=1 + WINDOWS.proposal_window,
+        proposals=1 + limits.proposal_window,
         own=open_views,
-        certificates=open_views + WINDOWS.retained_views,
+        certificates=open_views + limits.retained_views,
     )
 
 

@@ -36,9 +36,8 @@ from validator.node.events import TimerName
 
 LONGEST: Final = 16
 """Factor of the longest timeouts."""
-FINAL_UNTIL_SHORTER: Final = 16
-"""Finalizations after which timeouts are halved, at least."""
-MAX_FINAL_UNTIL_SHORTER: Final = 256
+MAX_PATIENCE: Final = 16
+"""The most finalizations after which timeouts are halved, times the least."""
 BLOCK_TIMES: Final = 2
 """Block times from one repetition to the next."""
 SAMPLES: Final = 9
@@ -86,6 +85,8 @@ class _Ticks:
 class _Book:
     """The watch's knowledge of one validator since its start."""
 
+    final_views: int
+    """Finalizations after which timeouts are halved, at least."""
     view: View = GENESIS_VIEW
     """0 before it entered one."""
     factor: int = 1
@@ -93,7 +94,7 @@ class _Book:
     """Views that failed since the last finalization."""
     final: int = 0
     """Finalizations that counted since the factor changed, or could have."""
-    until_shorter: int = FINAL_UNTIL_SHORTER
+    until_shorter: int = field(init=False)
     """That many of them halve it."""
     is_tried: bool = False
     """It was halved, and neither halved nor doubled since."""
@@ -113,9 +114,12 @@ class _Book:
     reached: set[Mechanism] = field(default_factory=set)
     """In this life and those before."""
 
+    def __post_init__(self) -> None:
+        self.until_shorter = self.final_views
+
     def restarted(self) -> _Book:
         """What a restart goes on with."""
-        return _Book(kept=self.kept, reached=self.reached)
+        return _Book(self.final_views, kept=self.kept, reached=self.reached)
 
     def begins(self, view: View, factor: int) -> None:
         """It enters its first view, with this factor if that can be."""
@@ -150,7 +154,7 @@ class _Book:
 
     def _shorten(self) -> None:
         if self.is_tried or self.factor == 1:
-            self.until_shorter = max(FINAL_UNTIL_SHORTER, self.until_shorter // 2)
+            self.until_shorter = max(self.final_views, self.until_shorter // 2)
         self.is_tried = self.factor > 1
         self.factor, self.final = max(1, self.factor // 2), 0
         if self.is_tried and self.factor == 1:
@@ -159,7 +163,7 @@ class _Book:
 
     def _lengthen(self) -> None:
         if self.is_tried:
-            self.until_shorter = min(MAX_FINAL_UNTIL_SHORTER, 2 * self.until_shorter)
+            self.until_shorter = min(MAX_PATIENCE * self.final_views, 2 * self.until_shorter)
         self.reached.add(Mechanism.TIMEOUTS_LENGTHENED)
         self.factor, self.final, self.is_tried = 2 * self.factor, 0, False
         self.kept.append((self.view, self.factor))
@@ -168,12 +172,14 @@ class _Book:
 class PacingWatch:
     """One run's, over all validators that are to be honest."""
 
-    def __init__(self, names: Sequence[str], look: Look, longest_row: Callable[[View], int]) -> None:
-        """``longest_row``: the failed views between two finalizations that make nobody wait longer, by view."""
+    def __init__(self, names: Sequence[str], look: Look, longest_row: Callable[[View], int], final_views: int) -> None:
+        """``longest_row``: the failed views between two finalizations that make nobody wait longer, by view.
+        ``final_views``: of the section ``limits``.
+        """
         self._names = names
         self._tell = look
         self._longest_row = longest_row
-        self._books = [_Book() for _ in names]
+        self._books = [_Book(final_views) for _ in names]
 
     def factor(self, index: int) -> int:
         """The factor of a validator's timeouts in its present view."""
@@ -190,7 +196,7 @@ class PacingWatch:
 
     def loses_journal(self, index: int) -> None:
         """A validator begins anew, without a journal."""
-        self._books[index] = _Book(reached=self._books[index].reached)
+        self._books[index] = _Book(self._books[index].final_views, reached=self._books[index].reached)
 
     def sends(self, index: int, message: Reading | None) -> None:
         """A validator sends a message, to one peer or to all."""

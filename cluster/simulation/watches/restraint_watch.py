@@ -7,7 +7,7 @@
 - The certificates that a peer is sent are bounded over time: by a burst, and by what each tick of the validator adds.
 - A leader broadcasts its proposal once. It sends the proposal again to single members, once in a leader timeout by its
   ticks (so twice in a leader timeout at most), and to none of which it heard a vote of the view.
-- After a certificate of a peer that does not hold, it looks at none of that peer for :data:`DISTRUSTED_VIEWS` views.
+- After a certificate of a peer that does not hold, it looks at none of that peer for ``limits.distrusted_views``.
 
 The rules are those of ``docs/consensus.md``, "When messages are lost" and "Hostile input".
 """
@@ -34,8 +34,6 @@ TICK_CERTIFICATES: Final = 8
 """Certificates with the signatures of all validators: what a peer may be sent at once, and what each tick adds."""
 SLACK_TICKS: Final = 2
 """Ticks that may have come just before and just after the time that is looked at."""
-DISTRUSTED_VIEWS: Final = 64
-"""Views after a forgery in which nothing of the forger is looked at."""
 
 
 @dataclass(slots=True)
@@ -83,8 +81,15 @@ class RestraintWatch:
     """One run's, over all validators that are to be honest."""
 
     def __init__(
-        self, names: Sequence[str], validators: ValidatorSet, leader: Callable[[View], ValidatorIndex], look: Look
+        self,
+        names: Sequence[str],
+        validators: ValidatorSet,
+        leader: Callable[[View], ValidatorIndex],
+        look: Look,
+        distrusted_views: int,
     ) -> None:
+        """``distrusted_views``: of the section ``limits``."""
+        self._distrusted_views = distrusted_views
         self._names = names
         self._validators = validators
         self._leader = leader
@@ -198,8 +203,8 @@ class RestraintWatch:
 
     def finds_forged(self, index: int, life: int, view: int, forger: int) -> None:
         """A validator in such a view found that a peer's certificate does not hold."""
-        last_life, last_view = self._forged.get((index, forger), (life, view - DISTRUSTED_VIEWS))
+        last_life, last_view = self._forged.get((index, forger), (life, view - self._distrusted_views))
         self._forged[index, forger] = life, view
-        holds = life != last_life or view >= last_view + DISTRUSTED_VIEWS
+        holds = life != last_life or view >= last_view + self._distrusted_views
         forged = f"certificates of {self._names[forger]} that do not hold"
         self._look(Rule.RESTRAINT, holds, f"{self._names[index]} checks {forged} in views {last_view} and {view}")

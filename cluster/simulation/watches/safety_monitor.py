@@ -26,6 +26,12 @@ restraint          nobody is sent what it does not need (:mod:`cluster.simulatio
 durable_votes,     what a validator says goes with what it must remember (:mod:`cluster.simulation.watches.vote_watch`)
 own_votes, lock,
 abstention
+timeouts,          timers and repetitions follow what was lived through (:mod:`cluster.simulation.watches.pacing_watch`)
+repetitions
+mempool,           effects are those of the models of a node (:mod:`cluster.simulation.watches.models`)
+execution,
+catch_up
+pruning            no block is gone that is needed (:mod:`cluster.simulation.watches.watches`)
 =================  ===================================================================================================
 """
 
@@ -189,14 +195,18 @@ class SafetyMonitor:
         times, rest = divmod(height, PROOFS_EVERY_HEIGHTS)
         return not rest and (times + validator) % 2 == 0
 
-    def check_proofs(self, name: str, height: int, prove: Prove) -> None:
-        """Ask a validator whose final height this is for a key that is there, one that is not, and one of before."""
+    def check_proofs(self, name: str, height: int, oldest: int, prove: Prove) -> None:
+        """Ask a validator whose final height this is for a key that is there, one that is not, and those of before.
+
+        ``oldest``: the oldest height that it has to retain.
+        """
         drawn = blake3(height.to_bytes(8, "big")).digest()
         proposer = address_of(self.genesis.validators[drawn[0] % len(self.genesis.validators)])
         somebody = next(iter(self.genesis.accounts), proposer)
         expected = {drawn: False, **({} if self._ledger is None else timers_at(self._ledger, height))}
         asked = [(key, height) for key in expected]
-        for address, at in ((proposer, height), (somebody, height), (somebody, height - HISTORY_HEIGHTS)):
+        past = (max(height - HISTORY_HEIGHTS, oldest), oldest)
+        for address, at in ((proposer, height), (somebody, height), *((somebody, before) for before in past)):
             key = account_key(address)
             asked.append((key, at))
             if (is_there := self._has_account(address)) is not None:

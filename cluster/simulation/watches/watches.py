@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from cluster.audit.safety.certified_chain import CertifiedChain
@@ -14,6 +14,7 @@ from cluster.simulation.machine import Machine
 from cluster.simulation.watches.answer_watch import AnswerWatch
 from cluster.simulation.watches.durable_journal import votes_in
 from cluster.simulation.watches.memory_watch import bounds, excesses, pool_bounds
+from cluster.simulation.watches.models.models import NodeModels
 from cluster.simulation.watches.pacing_watch import PacingWatch, Timeouts
 from cluster.simulation.watches.patience_watch import PatienceWatch
 from cluster.simulation.watches.promise_watch import PromiseWatch
@@ -27,7 +28,8 @@ from consensus.messages import AnyCertificate, Proposal, encode
 from consensus.types import View
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading, TransactionsMessage
-from validator.node.events import Append, Certified, SetTimer, TimerName
+from validator.node.events import Append, Certified, Effect, Event, Send, SetTimer, Timeout
+from validator.node.executor.executor import Executor
 from validator.storage.archive import ArchivedBlock
 
 
@@ -41,16 +43,19 @@ class Watches:
         election = ELECTIONS[scenario.consensus.leader_election](validators, namespace)
         leader = election.leader
         self._mutants = [scenario.validators.node(index).mutant for index in range(len(names))]
-        self._pool_bounds = pool_bounds(scenario.limits)
+        limits = scenario.limits
+        self._limits, self._pool_bounds = limits, pool_bounds(limits)
+        self._storage, self._prunable = scenario.storage, [0] * len(names)
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
         self.monitor = SafetyMonitor(CertifiedChain(validators, namespace, leader, log), genesis, log)
         self.votes = VoteWatch(names, validators, namespace, self.monitor.log.look)
-        self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms, scenario.limits)
-        self.answers = AnswerWatch(names, self.monitor.log.look)
-        self.restraint = RestraintWatch(names, validators, leader, self.monitor.log.look)
+        self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms, limits)
+        self.answers = AnswerWatch(names, self.monitor.log.look, limits)
+        self.restraint = RestraintWatch(names, validators, leader, self.monitor.log.look, limits.distrusted_views)
         self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips)
-        self.pacing = PacingWatch(names, self.monitor.log.look, election.longest_row)
+        self.models = NodeModels(scenario, genesis, self.monitor.log.look)
+        self.pacing = PacingWatch(names, self.monitor.log.look, election.longest_row, limits.final_views)
 
     def first_violation(self, machines: Iterable[Machine]) -> str:
         """The first violation so far, or who diverged, in words; empty if there is none."""
@@ -128,12 +133,21 @@ class Watches:
             case SetTimer(timer, delay_ms):
                 self.pacing.starts_timer(machine.index, timer, delay_ms, _timeouts(scenario))
 
-    def expires(
-        self, machine: Machine, timer: TimerName, scenario: Scenario, broadcast: Iterable[Reading | None]
+    def handles(
+        self,
+        machine: Machine,
+        event: Event,
+        effects: Sequence[Effect],
+        read: Callable[[bytes], Reading | None],
+        scenario: Scenario,
     ) -> None:
-        """A timer of a machine's validator expires, upon which the validator broadcasts these messages."""
-        if machine.byzantine is None:
-            self.pacing.expires(machine.index, timer, _timeouts(scenario), broadcast)
+        """A machine's validator handled an event, upon which it has these effects. ``read`` reads a message."""
+        if machine.byzantine is not None or machine.validator is None:
+            return
+        broadcast = [read(each.payload) for each in effects if isinstance(each, Send) and each.recipient is None]
+        if isinstance(event, Timeout):
+            self.pacing.expires(machine.index, event.timer, _timeouts(scenario), broadcast)
+        self.models.handled(machine, machine.validator, event, effects, broadcast, read)
 
     def blames(self, machine: Machine, peer: int, reason: str) -> None:
         """A machine's validator found that a peer sent what no honest peer sends."""
@@ -150,7 +164,7 @@ class Watches:
         if machine.byzantine is None and machine.validator is not None:
             node = machine.validator.node
             excess = [
-                *excesses(node.consensus_sizes, bounds(view, node.final_view, count)),
+                *excesses(node.consensus_sizes, bounds(view, node.final_view, count, self._limits)),
                 *excesses(node.mempool.sizes, self._pool_bounds),
             ]
             what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
@@ -165,8 +179,20 @@ class Watches:
         archived = executor.archive.get(height)
         assert archived is not None, "a final block was archived"
         self._final(machine, height, archived)
+        self._look_at_pruning(machine, executor)
         if self.monitor.wants_proofs(height, machine.index) and executor.final_header.height == height:
-            self.monitor.check_proofs(machine.name, height, executor.prove)
+            oldest = max(height - self._storage.retained_heights, executor.archive.joined_height)
+            self.monitor.check_proofs(machine.name, height, oldest, executor.prove)
+
+    def _look_at_pruning(self, machine: Machine, executor: Executor) -> None:
+        """No block may be gone that a disk is to keep, or that somebody else needs."""
+        archive, index = executor.archive, machine.index
+        least, keep = archive.joined_height, self._storage.keep_blocks
+        self._prunable[index] = max(self._prunable[index], executor.prunable_height)
+        if keep is not None:
+            least = max(least, min(executor.final_header.height - keep, self._prunable[index]))
+        what = f"{machine.name} has blocks from height {archive.first_height + 1} on, and must from {least + 1} on"
+        self.monitor.log.look(SafetyRule.PRUNING, archive.first_height <= least, what)
 
     def recovers(self, machine: Machine) -> None:
         """A machine opened its disk, whose blocks are final, too: one may have become durable right before a kill."""

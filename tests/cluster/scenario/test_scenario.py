@@ -29,7 +29,7 @@ from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.validators import ValidatorsSection
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.program import ProgramCall
-from validator.node.pool.limits import PoolLimits
+from validator.node.limits import BlockLimits, PoolLimits
 from validator.primitives.params import DEFAULTS, GOVERNED, P50Weight, TieBreak, integer_range
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -542,12 +542,15 @@ def test_explicit_parameters_override_the_preset(tmp_path: Path) -> None:
     assert (parameters.priority_floor, parameters.default_tip_cap) == (5, 8)
 
 
-def test_each_limit_is_that_of_every_mempool() -> None:
+def test_each_limit_is_that_of_every_validator() -> None:
     limits = {name: 2_000 + number for number, name in enumerate(LimitsSection.model_fields)}
-    limits["max_evictions"] = 7
+    limits |= {"max_evictions": 7, "view_window": 8, "proposal_window": 9, "max_held_bytes": 5_000_000}
     plan = Scenario.model_validate({"name": "a", "limits": limits})
-    assert asdict(node_config(plan, 2, RunCounter()).pool) == limits
-    assert node_config(Scenario(name="a"), 0, RunCounter()).pool == PoolLimits()
+    config = node_config(plan, 2, RunCounter())
+    assert {**asdict(config.pool), **asdict(config.blocks)}.items() <= limits.items()
+    assert {**asdict(config.voting), **asdict(config.pool), **asdict(config.blocks)}.items() >= limits.items()
+    usual = node_config(Scenario(name="a"), 0, RunCounter())
+    assert (usual.pool, usual.blocks) == (PoolLimits(), BlockLimits())
 
 
 def test_merge_keys_and_anchors_work(tmp_path: Path) -> None:

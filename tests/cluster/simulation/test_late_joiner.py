@@ -48,8 +48,8 @@ from validator.node.events import (
     TimerName,
 )
 from validator.node.executor import snapshot_service
+from validator.node.executor.executor import DEFAULT_STORAGE
 from validator.node.executor.jobs import ReadSnapshot, SnapshotRead
-from validator.node.executor.snapshot_service import SNAPSHOT_INTERVAL
 from validator.node.joining import pieces
 from validator.node.joining.snapshot_join import JOIN_TIMER, SnapshotJoin, has_joined
 from validator.primitives.types import Height
@@ -122,7 +122,7 @@ def test_a_height_without_a_certificate_of_its_own_is_offered_too(monkeypatch: p
     append = BlockArchive.append
 
     def append_without(self: BlockArchive, archived: ArchivedBlock, receipts: BlockReceipts) -> None:
-        if receipts.height % SNAPSHOT_INTERVAL == 0 and receipts.height <= HELD_BACK_THROUGH:
+        if receipts.height % DEFAULT_STORAGE.snapshot_interval == 0 and receipts.height <= HELD_BACK_THROUGH:
             archived = msgspec.structs.replace(archived, certificate=b"")
         append(self, archived, receipts)
 

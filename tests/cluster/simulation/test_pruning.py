@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,18 +11,20 @@ import pytest
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.misbehaviour.mutants.base import RunCounter
+from cluster.record.rules import SafetyRule
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.scenario.node_setup import parts_of
-from cluster.simulation.driver import simulate
+from cluster.simulation.driver import Simulation, simulate
 from cluster.simulation.recorder import Recorder
 from validator.node.executor.executor import Executor
+from validator.storage.archive import BlockArchive
 
 KEPT = 10
 SEED = 1
 
 
-def run(*faults: dict[str, Any], height: int = 50, keep_blocks: int | None = KEPT) -> RunRecord:
+def scenario_of(*faults: dict[str, Any], height: int = 50, keep_blocks: int | None = KEPT) -> Scenario:
     storage = {"segment_kib": 8, "retained_heights": 8, "keep_blocks": keep_blocks}
     workloads = {"heartbeat": 4, "churn": 2, "transfer": 2}
     scenario = {
@@ -33,7 +36,11 @@ def run(*faults: dict[str, Any], height: int = 50, keep_blocks: int | None = KEP
         "stop": {"height": height, "drain_blocks": 3, "timeout_s": 60},
         "success": {"heights_compared": 30, "transactions": 20, "fires": 20},
     }
-    return simulate(Scenario.model_validate(scenario), SEED)
+    return Scenario.model_validate(scenario)
+
+
+def run(*faults: dict[str, Any], height: int = 50, keep_blocks: int | None = KEPT) -> RunRecord:
+    return simulate(scenario_of(*faults, height=height, keep_blocks=keep_blocks), SEED)
 
 
 def first_blocks(record: RunRecord) -> Sequence[int]:
@@ -56,6 +63,8 @@ def test_the_verdict_has_every_block_though_validators_prune() -> None:
     assert record.digest == whole.digest, "pruning is nothing to the chain"
     used, unpruned = ((each.validators[0].status or {})["disk_bytes"]["blocks"] for each in (record, whole))
     assert used < unpruned / 2
+    assert record.monitor is not None
+    assert record.monitor.counts[SafetyRule.PRUNING] > 100
     require_pass(record)
 
 
@@ -114,6 +123,64 @@ def test_validators_that_prune_what_the_auditor_lacks_are_caught(monkeypatch: py
     record = run()
     assert any("is not here: the blocks of this validator begin at height" in problem for problem in record.problems)
     assert check_run(record).outcome is Outcome.FAIL
+
+
+# --- the watch --------------------------------------------------------------------------------------------------------
+
+
+class Pruned:
+    """The watch of a validator whose disk keeps so many blocks."""
+
+    def __init__(self, keep_blocks: int | None = KEPT) -> None:
+        self.run = Simulation(scenario_of(keep_blocks=keep_blocks), SEED, "unknown")
+
+    def look(self, first: int, final: int = 40, prunable: int = 0, joined: int = 0) -> Sequence[str]:
+        """The findings about a disk with the blocks above height ``first`` up to ``final``."""
+        archive = SimpleNamespace(first_height=first, joined_height=joined)
+        executor: Any = SimpleNamespace(
+            archive=archive, final_header=SimpleNamespace(height=final), prunable_height=prunable
+        )
+        watches = self.run.watches
+        before = len(watches.monitor.log.violations)
+        watches._look_at_pruning(self.run.machines[1], executor)
+        return watches.monitor.log.violations[before:]
+
+
+def test_who_keeps_all_blocks_prunes_none() -> None:
+    pruned = Pruned(keep_blocks=None)
+    assert pruned.look(0, prunable=30) == []
+    assert pruned.look(1, prunable=30) == [
+        "0 ms: pruning: validator-1 has blocks from height 2 on, and must from 1 on",
+    ]
+    assert pruned.look(16, joined=16) == [], "it joined by the snapshot of height 16"
+    assert len(pruned.look(17, joined=16)) == 1
+
+
+def test_the_newest_blocks_stay() -> None:
+    assert Pruned().look(30, prunable=40) == []
+    assert Pruned().look(31, prunable=40) == [
+        "0 ms: pruning: validator-1 has blocks from height 32 on, and must from 31 on",
+    ]
+
+
+def test_what_somebody_needs_stays() -> None:
+    pruned = Pruned()
+    assert pruned.look(20, prunable=20) == []
+    assert pruned.look(20, prunable=7) == [], "what is gone was not needed when it went"
+    assert len(pruned.look(21, prunable=7)) == 1
+    assert pruned.look(21, prunable=21) == []
+
+
+@pytest.mark.slow
+def test_a_validator_that_prunes_one_block_too_many_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    prune = BlockArchive.prune
+    monkeypatch.setattr(BlockArchive, "prune", lambda archive, height: prune(archive, height + 1))
+    monitor = run(height=30).monitor
+    assert monitor is not None
+    assert "pruning: validator-" in monitor.violations[0]
+
+
+# --- settings ---------------------------------------------------------------------------------------------------------
 
 
 def test_fewer_blocks_than_a_snapshot_needs_are_refused() -> None:

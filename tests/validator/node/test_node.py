@@ -35,7 +35,7 @@ from validator.chain.messages import (
 )
 from validator.chain.transactions import transaction_hash
 from validator.node import node as node_module
-from validator.node.blocks import finality, verification
+from validator.node.blocks import verification
 from validator.node.blocks.catch_up import SYNC_TIMER
 from validator.node.events import (
     Append,
@@ -58,6 +58,7 @@ from validator.node.events import (
 from validator.node.evidence import base_digest, contradicts_its_vote, decode_misconduct, verify_misconduct
 from validator.node.executor.executor import Executor, execution_error
 from validator.node.executor.jobs import Finalize
+from validator.node.limits import BlockLimits
 from validator.node.pool import offers
 from validator.primitives.codec import decode, encode
 from validator.primitives.types import Hash
@@ -506,9 +507,8 @@ def lying(network: Network, liar: int, lie: Callable[[Header], Header] = of_absu
     network.tap = replace
 
 
-def test_a_leader_that_lies_about_heights_fills_nobodys_tree(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("validator.node.blocks.block_tree.MAX_HELD_BLOCKS", 16)
-    network = Network()
+def test_a_leader_that_lies_about_heights_fills_nobodys_tree() -> None:
+    network = Network(blocks=BlockLimits(max_held_blocks=16))
     lying(network, 1)
     network.start()
     network.run_until(lambda: network.validator(0).node.view > 200, limit_ms=120_000)
@@ -582,9 +582,8 @@ def vote_ahead(network: Network, signer: Signer, index: ValidatorIndex, view: Vi
 
 
 @pytest.mark.slow
-def test_live_proposals_do_not_lock_catching_up_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("validator.node.blocks.block_tree.MAX_HELD_BLOCKS", 40)
-    network = Network(cut={3}).start()
+def test_live_proposals_do_not_lock_catching_up_out() -> None:
+    network = Network(cut={3}, blocks=BlockLimits(max_held_blocks=40)).start()
     network.run_to(150, 0, 1, 2, limit_ms=120_000)
     network.cut.clear()
     network.tap = lambda _sender, target, payload: (
@@ -603,8 +602,7 @@ def test_live_proposals_do_not_lock_catching_up_out(monkeypatch: pytest.MonkeyPa
 def test_a_crash_right_after_the_journal_was_replaced_loses_nothing(
     victim: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finality, "JOURNAL_REPLACED_EVERY", 3)
-    network = Network()
+    network = Network(blocks=BlockLimits(journal_blocks=3))
     crashes: list[int] = []
 
     def crash_after(machine: WatchedMachine, effect: Effect) -> None:

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
 
 from validator.chain.block import Block, header_hash
+from validator.node.limits import DEFAULT_BLOCK_LIMITS, BlockLimits
 from validator.primitives.types import Hash
-
-MAX_HELD_BLOCKS: Final = 1_024
-MAX_HELD_BYTES: Final = 256 * 1024 * 1024
 
 
 class BlockState(Enum):
@@ -47,10 +44,11 @@ class HeldBlock:
 class BlockTree:
     """Blocks over the last final one."""
 
-    def __init__(self, final: Hash, height: int, view: int) -> None:
+    def __init__(self, final: Hash, height: int, view: int, limits: BlockLimits = DEFAULT_BLOCK_LIMITS) -> None:
         self.final = final
         self.final_height = height
         self.final_view = view
+        self._limits = limits
         self._held: dict[Hash, HeldBlock] = {}
         self._children: dict[Hash, list[Hash]] = {}
         self._bytes = 0
@@ -181,7 +179,8 @@ class BlockTree:
         return self._fits(size)
 
     def _fits(self, size: int) -> bool:
-        return len(self._held) < MAX_HELD_BLOCKS and self._bytes + size <= MAX_HELD_BYTES
+        most = self._limits
+        return len(self._held) < most.max_held_blocks and self._bytes + size <= most.max_held_bytes
 
     def _whole_lines(self) -> set[Hash]:
         """The held blocks that descend from the final one."""

@@ -28,8 +28,6 @@ from validator.storage.finality_proof import MAX_LINKS, is_proved
 
 TIMES_PRUNED: Final = 3
 """So often a peer says that it has pruned what is asked for until that counts."""
-MAX_PROVEN_AHEAD: Final = 2 * messages.MAX_BLOCKS_ASKED
-"""Blocks that are proved final and wait for execution, beyond which no more are asked for."""
 SYNC_TIMER: Final = TimerName("sync")
 
 
@@ -50,6 +48,8 @@ class CatchUp:
     effects: Outbox
     retry_ms: int
     """How long to wait for an answer before the next peer is asked."""
+    max_proven_ahead: int
+    """As in :class:`~validator.node.limits.BlockLimits`."""
     _peers: Iterator[int] = field(init=False)
     _is_asking: bool = False
     _wanted: Hash | None = None
@@ -153,7 +153,7 @@ class CatchUp:
         """Asks for final blocks while a finalization is out of reach, else for a single block."""
         if self.finality.target is not None:
             height = self.finality.proven_height
-            if height - self.tree.final_height >= MAX_PROVEN_AHEAD:
+            if height - self.tree.final_height >= self.max_proven_ahead:
                 return None  # enough to execute for now; committing asks for more
             return messages.FinalBlocksRequest(height + 1, messages.MAX_BLOCKS_ASKED)
         if self._wanted is not None:

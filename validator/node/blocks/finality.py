@@ -7,7 +7,6 @@ newest block with a whole line is *proven*: everything up to it is executed and 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final
 
 from consensus.messages import Certificate
 from consensus.messages import encode as encode_consensus
@@ -15,12 +14,10 @@ from consensus.voting import VotingEngine
 from validator.node.blocks.block_tree import BlockState, BlockTree, HeldBlock
 from validator.node.events import BlockFinal, ReplaceJournal, Run
 from validator.node.executor.jobs import Finalize, Finalized
+from validator.node.limits import DEFAULT_BLOCK_LIMITS
 from validator.node.outbox import Outbox
 from validator.primitives.types import Hash, Height
 from validator.storage.journal import encode_journal
-
-JOURNAL_REPLACED_EVERY: Final = 64
-"""Final blocks between two replacements of the journal."""
 
 
 @dataclass(slots=True)
@@ -32,6 +29,8 @@ class Finality:
     effects: Outbox
     height: Height
     """Of the newest block that is final and committed."""
+    journal_blocks: int = DEFAULT_BLOCK_LIMITS.journal_blocks
+    """As in :class:`~validator.node.limits.BlockLimits`."""
     target: Certificate | None = None
     """The newest finalization whose block cannot be reached from our final one yet."""
     proven: Hash | None = None
@@ -113,7 +112,7 @@ class Finality:
                 reorg_depth=self._reorgs.pop(final.digest, 0),
             )
         )
-        if self._journal_height is None or self.height >= self._journal_height + JOURNAL_REPLACED_EVERY:
+        if self._journal_height is None or self.height >= self._journal_height + self.journal_blocks:
             self._journal_height = self.height
             self._replace_journal()
 

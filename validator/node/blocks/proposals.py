@@ -12,8 +12,8 @@ from consensus.voting import VotingEngine
 from validator.node.blocks.block_tree import BlockState, BlockTree
 from validator.node.events import Run, SetTimer, TimerName
 from validator.node.executor.jobs import Build, Built
+from validator.node.limits import MOST_TRANSACTIONS
 from validator.node.outbox import Outbox
-from validator.node.pool.limits import MOST_TRANSACTIONS
 from validator.node.pool.mempool import Mempool
 from validator.primitives.types import Hash
 

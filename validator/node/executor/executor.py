@@ -60,6 +60,8 @@ class StorageConfig:
     """Heights below the final one that can be proved, offered as a snapshot, and rewound to."""
     keep_blocks: int | None = None
     """Final blocks that are kept at least, no fewer than the retained heights; ``None``: all are."""
+    snapshot_interval: int = 8
+    """Snapshots are offered of heights that are multiples of this, so that many peers have the same one."""
 
 
 DEFAULT_STORAGE: Final = StorageConfig()
@@ -88,6 +90,7 @@ class Executor:
         self._archive = self.archive_class(disk, storage.segment_bytes)
         self._disk = disk
         self._keep_blocks = storage.keep_blocks
+        self._snapshot_interval = storage.snapshot_interval
         self._genesis_header = self._open_genesis(disk)
         self._vm = PythonVm()
         final = self._header_at(self._store.final.height)
@@ -177,7 +180,8 @@ class Executor:
             case jobs.ReadBlocks():
                 return self._read_blocks(job)
             case jobs.ReadSnapshot():
-                return jobs.SnapshotRead(job.peer, read_snapshot(self._store, self._archive, job.request))
+                answer = read_snapshot(self._store, self._archive, job.request, self._snapshot_interval)
+                return jobs.SnapshotRead(job.peer, answer)
             case jobs.ReadAccounts(addresses):
                 world = World(self._store.final)
                 return jobs.AccountsRead(self.final_header, {address: world.account(address) for address in addresses})

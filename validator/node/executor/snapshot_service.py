@@ -19,19 +19,20 @@ from validator.state import HistoryError, LogStateStore
 from validator.storage.archive import BlockArchive
 from validator.storage.finality_proof import find_proof
 
-SNAPSHOT_INTERVAL: Final = 8
-"""Snapshots are offered of heights that are multiples of this, so that many peers have the same one."""
 MAX_OFFER_BYTES: Final = MAX_MESSAGE_BYTES - 64
 """All that an offer carries; the rest of a message is its framing."""
 
 
 def read_snapshot(
-    store: LogStateStore, archive: BlockArchive, request: SnapshotRequest | ChunkRequest
+    store: LogStateStore, archive: BlockArchive, request: SnapshotRequest | ChunkRequest, interval: int
 ) -> SnapshotOffer | ChunkResponse | None:
-    """The answer to a joining validator, or ``None`` if there is nothing to give."""
+    """The answer to a joining validator, or ``None`` if there is nothing to give.
+
+    ``interval``: snapshots are offered of heights that are multiples of it.
+    """
     if isinstance(request, ChunkRequest):
-        return _chunk(store, request)
-    for height in _offered(store):
+        return _chunk(store, request, interval)
+    for height in _offered(store, interval):
         archived, proof = archive.get(height), find_proof(archive, height)
         if archived is None or proof is None:
             continue
@@ -45,19 +46,19 @@ def read_snapshot(
     return None
 
 
-def _offered(store: LogStateStore) -> range:
+def _offered(store: LogStateStore, interval: int) -> range:
     """Heights that may be offered, the newest first: none below the middle of the retained ones, which go soon."""
-    newest = store.final.height - store.final.height % SNAPSHOT_INTERVAL
+    newest = store.final.height - store.final.height % interval
     oldest = (store.first_height + store.final.height) // 2
-    return range(newest, max(oldest - 1, 0), -SNAPSHOT_INTERVAL)
+    return range(newest, max(oldest - 1, 0), -interval)
 
 
-def _chunk(store: LogStateStore, request: ChunkRequest) -> ChunkResponse | None:
+def _chunk(store: LogStateStore, request: ChunkRequest, interval: int) -> ChunkResponse | None:
     """The piece of a chunk that begins where the request says.
 
     Only of heights that may have been offered: each height costs something to look up.
     """
-    if not request.height or request.height % SNAPSHOT_INTERVAL:
+    if not request.height or request.height % interval:
         return None
     try:
         whole = store.chunk(request.chunk, Height(request.height))

@@ -66,7 +66,7 @@ from validator.chain.transactions import (
     parse,
     transaction_hash,
 )
-from validator.node.pool.limits import DEFAULT_LIMITS, PoolLimits
+from validator.node.limits import DEFAULT_LIMITS, PoolLimits
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, Hash
 from validator.pvm.deployment import byte_cycles

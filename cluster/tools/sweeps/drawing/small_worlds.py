@@ -1,8 +1,9 @@
-"""Parameters of the chain and limits of mempools for random scenarios, most so small that a run comes to their ends
-several times.
+"""Parameters of the chain, limits of validators and sizes of disks for random scenarios, most so small that a run comes
+to their ends several times.
 
-With its defaults a chain has windows of a thousand blocks and epochs of an hour, and a mempool room for thousands of
-transactions. A random scenario has some forty blocks and a few users: nothing would ever happen at the end of a window.
+With its defaults a chain has windows of a thousand blocks and epochs of an hour, a mempool room for thousands of
+transactions, an engine windows of 64 views, and a disk files of 32 MiB. A random scenario has some forty blocks and a
+few users: nothing would ever happen at the end of a window.
 """
 
 from __future__ import annotations
@@ -11,32 +12,36 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+from validator.chain.block import MAX_BLOCK_BYTES
 from validator.primitives.params import DEFAULTS
 
 Fields = dict[str, Any]
 
 SMALL: Final = 0.75
 """Share of the seeds with parameters of their own; the others keep the defaults, as far as nothing else draws them. The
-same share, drawn apart, has limits of its own.
+same share, drawn apart, has limits of mempools of its own; likewise of engines, and of disks.
 """
 DRAWN: Final = 0.5
-"""Share of the groups, or of the limits, in such a seed."""
+"""Share of the groups, of the limits, or of the sizes in such a seed."""
 
 
 def shrink(random: Random, fields: Fields) -> None:
-    """Draw parameters and limits, in place. A group of which something was given already is left out."""
+    """Draw parameters, limits and sizes, in place. A group of which something was given already is left out."""
     params = fields["chain"]["params"]
     are_small = random.random() < SMALL
     for group in GROUPS:
         drawn, is_drawn = group(random), random.random() < DRAWN
         if are_small and is_drawn and not drawn.keys() & params.keys():
             params |= drawn
-    limits = _limits(random)
-    if random.random() < SMALL:
-        fields["limits"] = {name: value for name, value in limits.items() if random.random() < DRAWN}
+    for section, drawn in (("limits", _pool(random)), ("limits", _windows(random)), ("storage", _disk(random))):
+        if random.random() < SMALL:
+            some = {name: value for name, value in drawn.items() if random.random() < DRAWN}
+            if "keep_blocks" in some:
+                some["retained_heights"] = drawn["retained_heights"]  # which is no more
+            fields[section] = some | fields.get(section, {})
 
 
-def _limits(random: Random) -> Fields:
+def _pool(random: Random) -> Fields:
     return {
         "max_transactions": random.choice([4, 10, 40]),
         "max_bytes": random.randint(5_000, 50_000),
@@ -47,6 +52,31 @@ def _limits(random: Random) -> Fields:
         "max_idle_senders": random.randint(0, 3),
         "max_blocks_refused": random.randint(0, 3),
         "max_blocks_waiting": random.randint(2, 15),
+    }
+
+
+def _windows(random: Random) -> Fields:
+    """Of engines, and of the blocks that a node holds."""
+    return {
+        "view_window": random.randint(1, 8),
+        "proposal_window": random.randint(0, 3),
+        "retained_views": random.randint(1, 12),
+        "evidence_views": random.randint(0, 4),
+        "final_views": random.randint(1, 6),
+        "distrusted_views": random.randint(0, 12),
+        "max_held_blocks": random.randint(8, 40),
+        "max_held_bytes": random.randint(MAX_BLOCK_BYTES, 2 * MAX_BLOCK_BYTES),
+        "max_proven_ahead": random.randint(1, 8),
+        "journal_blocks": random.randint(1, 8),
+    }
+
+
+def _disk(random: Random) -> Fields:
+    return {
+        "segment_kib": random.choice([1, 2, 8]),
+        "retained_heights": random.randint(8, 16),
+        "snapshot_interval": random.randint(1, 8),
+        "keep_blocks": random.randint(16, 24),
     }
 
 

@@ -216,6 +216,26 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         links={"latency_ms": 900.0, "jitter_ms": 200.0},
         stop={"height": 60, "drain_blocks": 3, "timeout_s": 600},
     ),
+    "small-pools": _scenario(
+        "Mempools are small and soon full; some transactions wait for one that never comes.",
+        chain={"params": _NARROW | {"LANE_USER_CYCLES": 400_000}},
+        limits={
+            "max_transactions": 12,
+            "near_nonces": 1,
+            "max_evictions": 4,
+            "max_idle_senders": 2,
+            "max_blocks_waiting": 3,
+        },
+        links={"latency_ms": 20.0, "jitter_ms": 80.0},
+        load={
+            "users": [
+                {"workload": "heartbeat", "count": 2},
+                {"workload": "flood", "count": 2, "interval_ms": 300, "options": {"timers": 12, "burn": 4_000}},
+                {"workload": "transfer", "count": 6, "interval_ms": 100, "arrival": "open"},
+                {"workload": "nonce-gaps", "interval_ms": 500, "options": {"per_turn": 2, "gap": 4}},
+            ]
+        },
+    ),
     "quick-ticks": _scenario(
         "The rebroadcast timer expires several times while a block is made.",
         load=_LITTLE_LOAD,
@@ -322,6 +342,11 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
     "upgrades": _scenario(
         "Disks are slow; again and again all validators get other code, one after the other.",
         faults=[_slow_disks(3, 29), *({"kind": "upgrade", "at_height": at, "down_ms": 20} for at in (5, 13, 21))],
+    ),
+    "short-journals": _scenario(
+        "Messages are late and lost, so that branches are given up; journals are replaced every few blocks.",
+        limits={"journal_blocks": 3},
+        faults=[_bad_links(4, 28)],
     ),
     "long": _scenario(
         "Long enough for journals to be replaced; validators are killed now and then.",

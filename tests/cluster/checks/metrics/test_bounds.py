@@ -14,7 +14,7 @@ from cluster.record.archive import Reexecuted
 from cluster.record.run import Resources, RunRecord
 from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS, run_check
 from tests.cluster.records import make_record, make_scenario
-from validator.node.pool.limits import DEFAULT_LIMITS
+from validator.node.limits import DEFAULT_LIMITS
 from validator.node.pool.offers import MAX_OFFERED_BYTES
 from validator.node.shared_work import REMEMBERED_BYTES
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cluster.scenario import Scenario
+from cluster.scenario.model import LimitsSection
 from cluster.simulation.driver import simulate
-from cluster.simulation.watches.answer_watch import PROPOSAL_WINDOW, VIEW_WINDOW, AnswerWatch
+from cluster.simulation.watches.answer_watch import AnswerWatch
 from cluster.tools.sweeps.mutation.detection_scenarios import DETECTION_SCENARIOS
-from consensus.interface import VotingConfig
 from consensus.messages import Message, Timeout
 from consensus.types import View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
@@ -18,6 +18,7 @@ from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, HotStuffBench
 BENCH = HotStuffBench()
 LISTENER, STUCK = 0, 2
 REBROADCAST_MS = 100.0
+LIMITS = LimitsSection()
 
 
 class Listening:
@@ -27,7 +28,7 @@ class Listening:
         self.now_ms = 1_000.0
         self.told: list[tuple[bool, str]] = []
         names = [f"v{i}" for i in range(4)]
-        self.watch = AnswerWatch(names, lambda _, holds, what: self.told.append((holds, what)))
+        self.watch = AnswerWatch(names, lambda _, holds, what: self.told.append((holds, what)), LIMITS)
         self.watch.hears(LISTENER, 0, 1, BENCH.vote(1, FINALIZE, 1, "b1"))
 
     def hear(self, message: Message, view: int, answer: Message | None = None, life: int = 0) -> None:
@@ -77,7 +78,7 @@ def test_an_answer_counts_for_two_ticks(passed_ms: float, holds: bool) -> None:
     assert listening.verdicts == [True, holds]
 
 
-@pytest.mark.parametrize(("ahead", "verdicts"), [(VIEW_WINDOW, [False]), (VIEW_WINDOW + 1, [])])
+@pytest.mark.parametrize(("ahead", "verdicts"), [(LIMITS.view_window, [False]), (LIMITS.view_window + 1, [])])
 def test_a_vote_too_far_ahead_was_not_heard(ahead: int, verdicts: list[bool]) -> None:
     listening = Listening()
     vote = BENCH.vote(STUCK, NOTARIZE, 30, "b30")
@@ -88,15 +89,10 @@ def test_a_vote_too_far_ahead_was_not_heard(ahead: int, verdicts: list[bool]) ->
     assert listening.verdicts == [*verdicts, False], "now it was"
 
 
-def test_the_windows_are_the_engines() -> None:
-    config = VotingConfig()
-    assert (config.view_window, config.proposal_window) == (VIEW_WINDOW, PROPOSAL_WINDOW)
-
-
 def test_a_proposal_asks_like_its_vote() -> None:
     view = next(each for each in range(30, 40) if BENCH.engine.leader(View(each)) == STUCK)
     proposal, listening = BENCH.proposal(view, f"b{view}"), Listening()
-    listening.hear(proposal, view - PROPOSAL_WINDOW - 1)
+    listening.hear(proposal, view - LIMITS.proposal_window - 1)
     listening.hear(proposal, view + 1)
     assert listening.verdicts == [], "it was dropped as too far ahead"
     listening.hear(proposal, view + 1)

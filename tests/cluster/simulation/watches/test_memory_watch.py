@@ -9,6 +9,7 @@ import pytest
 from cluster.misbehaviour.mutants.base import RunCounter
 from cluster.misbehaviour.mutants.registry import MUTANTS
 from cluster.scenario import Scenario
+from cluster.scenario.model import LimitsSection
 from cluster.simulation.driver import simulate
 from cluster.simulation.watches import watches
 from cluster.simulation.watches.memory_watch import bounds, excesses, pool_bounds
@@ -26,19 +27,19 @@ def final_views(bench: Bench) -> list[str]:
     for view in range(1, VIEWS):
         bench.cast(NOTARIZE, view, f"b{view}")
         bench.cast(FINALIZE, view, f"b{view}")
-        told += excesses(bench.engine.sizes, bounds(bench.engine.view, bench.engine.final_view, 4))
+        told += excesses(bench.engine.sizes, bounds(bench.engine.view, bench.engine.final_view, 4, LimitsSection()))
     assert bench.engine.final_view == VIEWS - 1
     return told
 
 
 def test_bounds_grow_with_the_views_that_are_not_final_as_far_as_they_may() -> None:
-    assert bounds(10, 8, 4) == Sizes(rounds=26, votes=12, proposals=5, own=2, certificates=66)
-    assert bounds(500, 8, 4) == Sizes(rounds=81, votes=12, proposals=5, own=492, certificates=556)
+    assert bounds(10, 8, 4, LimitsSection()) == Sizes(rounds=26, votes=12, proposals=5, own=2, certificates=66)
+    assert bounds(500, 8, 4, LimitsSection()) == Sizes(rounds=81, votes=12, proposals=5, own=492, certificates=556)
 
 
 @pytest.mark.parametrize("name", Sizes._fields)
 def test_each_table_has_its_bound(name: str) -> None:
-    most = bounds(10, 8, 4)
+    most = bounds(10, 8, 4, LimitsSection())
     assert list(excesses(most, most)) == []
     bound = getattr(most, name)
     assert list(excesses(most._replace(**{name: bound + 1}), most)) == [f"{name} {bound + 1} of {bound}"]
@@ -54,7 +55,10 @@ def test_views_without_a_block_stay_within_the_bounds(bench_type: type[Bench]) -
     bench = bench_type()
     for view in range(2, VIEWS):
         bench.advance_to(view)
-        assert list(excesses(bench.engine.sizes, bounds(bench.engine.view, bench.engine.final_view, 4))) == []
+        assert (
+            list(excesses(bench.engine.sizes, bounds(bench.engine.view, bench.engine.final_view, 4, LimitsSection())))
+            == []
+        )
     assert bench.engine.sizes.certificates == VIEWS - 2
 
 

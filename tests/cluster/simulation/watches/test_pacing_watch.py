@@ -17,6 +17,7 @@ VIEW = View(9)
 LEADER_MS, ADVANCE_MS = 500, 800
 CONFIGURED = Timeouts(LEADER_MS, ADVANCE_MS, 100)
 LONGEST_ROW = 3
+FINAL_VIEWS = 16
 
 
 class Paced:
@@ -24,7 +25,7 @@ class Paced:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, bool, str]] = []
-        self.watch = PacingWatch(["v0"], lambda *told: self.told.append(told), lambda _: LONGEST_ROW)
+        self.watch = PacingWatch(["v0"], lambda *told: self.told.append(told), lambda _: LONGEST_ROW, FINAL_VIEWS)
         self.watch.starts(0)
         self.view = View(VIEW - 1)
         self.learn(NULLIFY, FINALIZE)  # repeated at the start

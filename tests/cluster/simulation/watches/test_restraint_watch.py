@@ -6,11 +6,10 @@ from cluster.simulation.watches import restraint_watch
 from cluster.simulation.watches.restraint_watch import (
     ASKED_AT_A_TIME,
     BURST_CERTIFICATES,
-    DISTRUSTED_VIEWS,
     TICK_CERTIFICATES,
     RestraintWatch,
 )
-from consensus import evidence, retransmission
+from consensus import retransmission
 from consensus.keys import Committee
 from consensus.leader import RoundRobin
 from consensus.messages import SIGNATURE_BYTES, CertificateRequest, Message, Timeout
@@ -24,6 +23,7 @@ BENCH = Bench(8, epochs=(COMMITTEE,))
 VIEW = 10
 """Led by validator 0."""
 ANSWERER, ASKER = 1, 7
+DISTRUSTED_VIEWS = 64
 
 
 class Watched:
@@ -34,7 +34,7 @@ class Watched:
         names = [f"v{i}" for i in range(8)]
         leader = RoundRobin(BENCH.validators).leader
         self.watch = RestraintWatch(
-            names, BENCH.validators, leader, lambda _, holds, what: self.told.append((holds, what))
+            names, BENCH.validators, leader, lambda _, holds, what: self.told.append((holds, what)), DISTRUSTED_VIEWS
         )
 
     def ask(self, *peers: int, view: int = VIEW, life: int = 0) -> list[bool]:
@@ -164,5 +164,4 @@ def test_a_forger_is_looked_at_once_in_many_views_of_a_life() -> None:
 def test_the_numbers_are_the_engines() -> None:
     for name in ("ASKED_AT_A_TIME", "BURST_CERTIFICATES", "TICK_CERTIFICATES"):
         assert getattr(restraint_watch, name) == getattr(retransmission, name)
-    assert evidence.DISTRUSTED_VIEWS == DISTRUSTED_VIEWS
     assert certificate_bytes(8) == SIGNATURE_BYTES * 9

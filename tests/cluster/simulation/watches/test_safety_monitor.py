@@ -317,17 +317,17 @@ def test_proofs_are_asked_for_timers_that_are_there_and_that_are_gone(monkeypatc
         return b"present" if key == timer_key(kept.timer_id) else b""
 
     monkeypatch.setattr("cluster.simulation.watches.safety_monitor.verify", lambda _root, _key, proof: proof or None)
-    watching.check_proofs("alice", 2, prove)
+    watching.check_proofs("alice", 2, 0, prove)
     assert {timer_key(gone.timer_id), timer_key(kept.timer_id)} <= set(asked)
     about_timers = [text for text in watching.log.violations if f"proof of {TIMER.hex()}" in text]
     assert about_timers == []
     monkeypatch.setattr("cluster.simulation.watches.safety_monitor.verify", lambda *_: b"present")
-    watching.check_proofs("alice", 2, prove)
+    watching.check_proofs("alice", 2, 0, prove)
     assert any(
         f"proof of {timer_key(gone.timer_id).hex()} says the contrary" in text for text in watching.log.violations
     )
     monkeypatch.setattr("cluster.simulation.watches.safety_monitor.verify", lambda *_: None)
-    watching.check_proofs("alice", 2, prove)
+    watching.check_proofs("alice", 2, 0, prove)
     assert any(
         f"proof of {timer_key(kept.timer_id).hex()} says the contrary" in text for text in watching.log.violations
     )
@@ -351,10 +351,10 @@ def test_an_account_that_must_be_there_or_must_not_is_judged(monkeypatch: pytest
 
     monkeypatch.setattr("cluster.simulation.watches.safety_monitor.verify", lambda _root, _key, proof: proof or None)
     watching = make_monitor(maker.genesis)
-    follow(maker, watching).check_proofs("alice", 1, prove)
+    follow(maker, watching).check_proofs("alice", 1, 0, prove)
     assert watching.log.violations == []
     lie = True
-    watching.check_proofs("alice", 1, prove)
+    watching.check_proofs("alice", 1, 0, prove)
     assert ["says the contrary" in text for text in watching.log.violations] == [True]
 
 
@@ -364,8 +364,22 @@ def test_a_height_that_is_promised_and_cannot_be_proved_is_named() -> None:
     def refuse(_key: bytes, height: int) -> bytes:
         raise HistoryError(f"height {height} is not retained")
 
-    watching.check_proofs("alice", 8, refuse)
-    assert any("proofs: alice: height 4 cannot be proved: height 4 is not" in text for text in watching.log.violations)
+    watching.check_proofs("alice", 8, 2, refuse)
+    for height in (8, 4, 2):
+        refused = f"proofs: alice: height {height} cannot be proved: height {height} is not"
+        assert any(refused in text for text in watching.log.violations)
+
+
+def test_no_height_is_asked_for_that_a_validator_need_not_have() -> None:
+    """One below the retained heights, or below the snapshot that it joined with."""
+    watching, asked = follow(make_chain(8)), set()
+
+    def note(_key: bytes, height: int) -> bytes:
+        asked.add(height)
+        raise HistoryError("none")
+
+    watching.check_proofs("alice", 8, 6, note)
+    assert asked == {8, 6}
 
 
 def test_what_the_books_find_is_told_at_once() -> None:

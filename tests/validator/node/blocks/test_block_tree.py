@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from validator.chain.block import Block, Header, header_hash
-from validator.node.blocks import block_tree as module
 from validator.node.blocks.block_tree import BlockState, BlockTree, HeldBlock
+from validator.node.limits import BlockLimits
 from validator.primitives.types import Hash
 
 GENESIS = Hash(bytes(32))
@@ -65,14 +65,17 @@ def test_a_block_is_held_once_and_only_above_the_final_height() -> None:
     assert tree.add(blocks[1], b"body") is not None
 
 
-def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_HELD_BLOCKS", 2)
-    tree = BlockTree(GENESIS, 0, 0)
+def test_its_blocks_are_bounded() -> None:
+    tree = BlockTree(GENESIS, 0, 0, BlockLimits(max_held_blocks=2))
     add(tree, make(1, GENESIS, 1))
     add(tree, make(1, GENESIS, 2))
     assert tree.add(make(1, GENESIS, 3), b"") is None
-    monkeypatch.setattr(module, "MAX_HELD_BLOCKS", 9)
-    monkeypatch.setattr(module, "MAX_HELD_BYTES", 10)
+
+
+def test_its_bytes_are_bounded() -> None:
+    tree = BlockTree(GENESIS, 0, 0, BlockLimits(max_held_bytes=10))
+    add(tree, make(1, GENESIS, 1))
+    add(tree, make(1, GENESIS, 2))
     assert tree.add(make(1, GENESIS, 3), b"123") is None
     assert tree.add(make(1, GENESIS, 3), b"12") is not None
     tree.finalize(header_hash(make(1, GENESIS, 3).header))

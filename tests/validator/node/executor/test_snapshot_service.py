@@ -18,7 +18,8 @@ from validator.chain.messages import (
     encode_message,
 )
 from validator.node.executor import snapshot_service
-from validator.node.executor.snapshot_service import SNAPSHOT_INTERVAL, read_snapshot
+from validator.node.executor.executor import DEFAULT_STORAGE
+from validator.node.executor.snapshot_service import read_snapshot
 from validator.node.joining import pieces as pieces_module
 from validator.node.joining.pieces import ChunkPieces
 from validator.primitives.codec import encode
@@ -26,6 +27,8 @@ from validator.primitives.types import Height
 from validator.state import LogStateStore
 from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
 from validator.storage.archive import ArchivedBlock, BlockArchive
+
+SNAPSHOT_INTERVAL = DEFAULT_STORAGE.snapshot_interval
 
 VALUE_BYTES = 1_000_000
 HEIGHTS = 24
@@ -55,7 +58,7 @@ def archive(padding: dict[int, bytes]) -> BlockArchive:
 
 
 def ask(store: LogStateStore, request: ChunkRequest) -> ChunkResponse | None:
-    response = read_snapshot(store, archive({}), request)
+    response = read_snapshot(store, archive({}), request, SNAPSHOT_INTERVAL)
     assert response is None or isinstance(response, ChunkResponse)
     return response
 
@@ -117,7 +120,7 @@ def test_what_does_not_fit_into_a_message_is_not_offered(store: LogStateStore) -
     room = snapshot_service.MAX_OFFER_BYTES - len(b"block" + b"certificate") - manifest
     bare = len(encode(receipts_of(newest, bytes(2**16)))) - 2**16
     for size, is_offered in ((room, True), (room + 1, False), (MAX_MESSAGE_BYTES, False)):
-        offer = read_snapshot(store, archive({newest: bytes(size - bare)}), SnapshotRequest())
+        offer = read_snapshot(store, archive({newest: bytes(size - bare)}), SnapshotRequest(), SNAPSHOT_INTERVAL)
         assert offer is None or isinstance(offer, SnapshotOffer)
         assert (offer is not None and len(offer.receipts) == size) is is_offered
         assert offer is None or len(encode_message(offer)) <= MAX_MESSAGE_BYTES

@@ -24,8 +24,8 @@ from validator.chain.transactions import Call, Deploy, Transaction, Transfer, ad
 from validator.node.blocks import proposals
 from validator.node.executor import executor
 from validator.node.executor.jobs import Build, Built
+from validator.node.limits import PoolLimits
 from validator.node.pool import mempool as module
-from validator.node.pool.limits import PoolLimits
 from validator.node.pool.mempool import Departed, Departure, Mempool, Place, Refusal, Refused
 from validator.primitives.codec import pack_uint
 from validator.primitives.types import ZERO_HASH

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.simulation.watches.models.plain_mempool import PlainMempool
 from tests.validator.chains import CHAIN_ID, KEYS, PRICE, RICH, USERS, make_genesis
-from tests.validator.naive_mempool import NaiveMempool
 from validator.chain.block import Header
 from validator.chain.records import Account
 from validator.chain.transactions import (
@@ -25,8 +25,8 @@ from validator.chain.transactions import (
     sign,
     transaction_hash,
 )
-from validator.node.pool.limits import DEFAULT_LIMITS, PoolLimits
-from validator.node.pool.mempool import Departed, Departure, Mempool, Refusal, Refused
+from validator.node.limits import DEFAULT_LIMITS, PoolLimits
+from validator.node.pool.mempool import Departed, Departure, Mempool, PoolSizes, Refusal, Refused
 from validator.node.pool.offers import MAX_OFFERED_TRANSACTIONS
 from validator.primitives.codec import pack_uint, tagged_hash
 from validator.primitives.types import ZERO_HASH, Address, Hash
@@ -419,7 +419,7 @@ def test_the_documents_have_every_reason_and_number() -> None:
     assert f"{PRICE_BUMP_PERCENT} %" in rules
 
 
-# --- against a naive model --------------------------------------------------------------------------------------------
+# --- against a plain model --------------------------------------------------------------------------------------------
 
 LIMITS = PoolLimits(
     max_transactions=7,
@@ -428,16 +428,19 @@ LIMITS = PoolLimits(
     near_nonces=2,
     max_sender_bytes=900,
     max_evictions=2,
+    max_idle_senders=1,
     max_blocks_refused=2,
     max_blocks_waiting=4,
 )
 """So small that a few transactions meet every one."""
+Accounts = dict[Address, Account]
+"""Of all users, as they are now."""
 
 
-def some_transaction(random: Random, model: NaiveMempool, number: int) -> PreparedTransaction:
+def some_transaction(random: Random, model: PlainMempool, accounts: Accounts, number: int) -> PreparedTransaction:
     user = random.randrange(4)
-    first = model.accounts[USERS[user]].nonce
-    next_nonce = first + sum(row.sender == USERS[user] for row in model.rows)
+    first = accounts[USERS[user]].nonce
+    next_nonce = first + sum(row.sender == USERS[user] for row in model.rows.values())
     drawn = transaction(
         user,
         random.choice((next_nonce, next_nonce, next_nonce, first, first + random.randrange(5), max(0, first - 1))),
@@ -448,22 +451,22 @@ def some_transaction(random: Random, model: NaiveMempool, number: int) -> Prepar
         value=random.choice((0, 0, 10**11)),
     )
     if model.rows and random.random() < 0.1:
-        return random.choice(model.rows).prepared
+        return random.choice(list(model.rows.values())).prepared
     size = random.choice((100, 150, 150, 200, 500))
     return PreparedTransaction(Hash(tagged_hash(b"test", number.to_bytes(4, "big"))), bytes(size), drawn)
 
 
-def some_final_block(random: Random, model: NaiveMempool) -> tuple[list[Hash], dict[Address, Account]]:
+def some_final_block(random: Random, model: PlainMempool, accounts: Accounts) -> tuple[list[Hash], Accounts]:
     """What became final, and the accounts that were changed; some by what was never in the pool."""
     final: list[Hash] = []
-    changed: dict[Address, Account] = {}
+    changed: Accounts = {}
     for user in USERS:
         if random.random() < 0.5:
             continue
-        account = model.accounts[user]
-        for row in sorted((row for row in model.rows if row.sender == user), key=lambda row: row.nonce):
+        account = accounts[user]
+        for row in sorted((row for row in model.rows.values() if row.sender == user), key=lambda row: row.nonce):
             if row.nonce == account.nonce and random.random() < 0.6:
-                final.append(row.prepared.hash)
+                final.append(row.hash)
                 account = account._replace(nonce=account.nonce + 1)
         account = account._replace(nonce=account.nonce + (random.random() < 0.1))
         balances = (*[account.balance] * 4, *[RICH] * 4, 5 * 10**12, 0)
@@ -473,44 +476,52 @@ def some_final_block(random: Random, model: NaiveMempool) -> tuple[list[Hash], d
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32))
-def test_it_is_a_naive_pool(seed: int) -> None:
+def test_it_is_a_plain_pool(seed: int) -> None:
     assert play(Random(seed), 60)["added"], "otherwise nothing was tried"
 
 
 def test_the_play_meets_every_rule() -> None:
     seen = sum((play(Random(seed), 60) for seed in range(40)), Counter[str]())
     expected = {"stale_nonce", "nonce_too_high", "fee_too_low", "replacement_underpriced", "sender_limit"}
-    expected |= {"unaffordable", "mempool_full", "already_known", "added"}
+    expected |= {"unaffordable", "mempool_full", "already_known", "added", "forgotten"}
     assert expected | {f"left {reason}" for reason in Departure} == set(seen)
 
 
 def play(random: Random, steps: int) -> Counter[str]:
     """Both pools side by side. Counts what happened."""
     seen: Counter[str] = Counter()
-    model = NaiveMempool(GENESIS, dict.fromkeys(USERS, FUNDED), LIMITS)
-    pool = Mempool(GENESIS, LIMITS)
+    accounts: Accounts = dict.fromkeys(USERS, FUNDED)
+    model, pool = PlainMempool(GENESIS, LIMITS), Mempool(GENESIS, LIMITS)
     for number in range(steps):
+        known = set(model.senders)
         if random.random() < 0.85:
-            drawn = some_transaction(random, model, number)
-            expected = model.add(drawn)
-            got = added(pool, drawn, model.accounts[drawn.transaction.sender])
+            drawn = some_transaction(random, model, accounts, number)
+            account = accounts[drawn.transaction.sender]
+            expected, got = model.add(drawn, account), added(pool, drawn, account)
             seen[expected if isinstance(expected, str) else "added"] += 1
         elif random.random() < 0.7:
             basefees = (random.choice((PRICE, PRICE + 1, 2 * PRICE)), random.choice((PRICE, PRICE, 2 * PRICE)))
-            final, changed = some_final_block(random, model)
+            final, changed = some_final_block(random, model, accounts)
+            accounts.update(changed)
             block = header(model.height + 1, *basefees)
             got = list(pool.settle(block, final, changed))
-            expected = model.settle(block.height, basefees, final, changed)
+            model.note_final(block.height, basefees)
+            expected = model.settle(final, changed)
         else:
             user = random.choice(USERS)
             pool.refuse([user])
-            model.refuse(user)
+            model.refuse([user])
             expected = got = []
         assert got == expected
         if not isinstance(expected, str):
             seen.update(f"left {reason}" for _, reason in expected)
-        assert [item.hash for item in pool.candidates(99)] == model.candidates(99)
-        assert [item.hash for item in pool.candidates(3)] == model.candidates(3)
+        seen["forgotten"] += bool(known - model.senders.keys())
+        assert [item.hash for item in pool.candidates(99)] == model.candidates()
+        assert [item.hash for item in pool.candidates(3)] == model.candidates()[:3]
+        assert pool.sizes == PoolSizes(len(model.rows), model.size, len(model.idle))
+        assert {user: pool.account_of(user) for user in model.senders} == {
+            u: s.account for u, s in model.senders.items()
+        }
     return seen
 
 

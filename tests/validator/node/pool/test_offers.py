@@ -25,8 +25,8 @@ from validator.node.events import (
     TransactionRefused,
 )
 from validator.node.executor.jobs import AccountsRead, Finalized, ReadAccounts
+from validator.node.limits import PoolLimits
 from validator.node.pool import offers as module
-from validator.node.pool.limits import PoolLimits
 from validator.node.pool.mempool import Mempool, Refusal
 from validator.node.pool.offers import Offers
 

@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from cluster.scenario import Scenario
-from cluster.scenario.model import LimitsSection
+from cluster.scenario.model import LimitsSection, StorageSection
 from cluster.tools.sweeps.drawing import small_worlds
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.drawing.small_worlds import GROUPS, SMALL, shrink
-from validator.node.pool.limits import DEFAULT_LIMITS
+from validator.node.limits import DEFAULT_LIMITS
 from validator.primitives.params import DEFAULTS
 
 SEEDS = 200
 HEIGHTS = 42
 """Of a random scenario."""
+WINDOWS = ("view_window", "retained_views", "evidence_views", "final_views", "distrusted_views", "journal_blocks")
 
 
 def drawn(seed: int, **params: Any) -> dict[str, Any]:
@@ -43,7 +44,10 @@ def test_each_group_is_drawn_in_many_seeds_and_none_in_a_quarter() -> None:
     limits = Counter(name for fields in found for name in fields.get("limits", ()))
     assert set(limits) == set(LimitsSection.model_fields)
     assert all(SEEDS / 4 < count < SEEDS / 2 for count in limits.values()), limits
-    for part in ([fields["chain"]["params"] for fields in found], [fields.get("limits") for fields in found]):
+    sizes = Counter(name for fields in found for name in fields.get("storage", ()))
+    assert set(sizes) == set(StorageSection.model_fields)
+    assert all(SEEDS / 4 < count < 2 * SEEDS / 3 for count in sizes.values()), sizes
+    for part in ([fields["chain"]["params"] for fields in found], [fields.get("storage") for fields in found]):
         assert abs(sum(not each for each in part) / SEEDS - (1 - SMALL)) < 0.1
 
 
@@ -53,7 +57,7 @@ def test_windows_wrap_three_times() -> None:
         params, limits = fields["chain"]["params"], fields.get("limits", {})
         for name in ("FAIRNESS_WINDOW_BLOCKS", "EPOCH_LENGTH"):
             assert 3 * params.get(name, 1) <= HEIGHTS
-        for name in ("max_blocks_refused", "max_blocks_waiting"):
+        for name in ("max_blocks_refused", "max_blocks_waiting", *WINDOWS):
             assert 2 * limits.get(name, 1) <= HEIGHTS
         assert params.get("RING_BUFFER_SIZE", 1) < DEFAULTS.ring_buffer_size
         assert limits.get("max_transactions", 1) < DEFAULT_LIMITS.max_transactions
@@ -74,4 +78,9 @@ def test_all_else_is_drawn_as_without(protocol: str, monkeypatch: pytest.MonkeyP
         plain = random_scenario(seed, protocol)
         assert plan.chain.params.items() >= plain.chain.params.items()
         assert plain.limits == LimitsSection()
-        assert plan.model_copy(update={"chain": plain.chain, "limits": plain.limits}) == plain
+        assert {
+            **plan.storage.model_dump(),
+            **plain.storage.model_dump(exclude_unset=True),
+        } == plan.storage.model_dump()
+        others = {"chain": plain.chain, "limits": plain.limits, "storage": plain.storage}
+        assert plan.model_copy(update=others) == plain

@@ -1,9 +1,11 @@
-"""The limits of a mempool. Each validator has its own: two may differ in them."""
+"""The limits of a node. Each validator has its own: two may differ in them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+from validator.chain.messages import MAX_BLOCKS_ASKED
 
 MOST_TRANSACTIONS: Final = 100_000
 """The most that :attr:`PoolLimits.max_transactions` may be."""
@@ -30,4 +32,19 @@ class PoolLimits:
     """After so many final blocks a transaction that no block took is dropped."""
 
 
+@dataclass(frozen=True, slots=True)
+class BlockLimits:
+    """The limits of :mod:`validator.node.blocks`."""
+
+    max_held_blocks: int = 1_024
+    """Blocks above the final one that are held."""
+    max_held_bytes: int = 256 * 1024 * 1024
+    """Bytes of their bodies."""
+    max_proven_ahead: int = 2 * MAX_BLOCKS_ASKED
+    """Blocks that are proved final and wait for execution, beyond which no more are asked for."""
+    journal_blocks: int = 64
+    """Final blocks between two replacements of the journal."""
+
+
 DEFAULT_LIMITS: Final = PoolLimits()
+DEFAULT_BLOCK_LIMITS: Final = BlockLimits()

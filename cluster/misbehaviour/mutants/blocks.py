@@ -1,0 +1,89 @@
+"""Bugs in what a node does with blocks: how it catches up, and what it keeps of the branches above its final block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cluster.misbehaviour.mutants.base import Area, Detection, MutantTable, Mutated
+from validator.node.blocks.catch_up import CatchUp
+from validator.node.blocks.finality import Finality
+from validator.node.events import ReplaceJournal
+from validator.node.node import Node
+from validator.storage.journal import encode_journal
+
+MUTANTS = MutantTable(Area.NODE)
+
+
+@MUTANTS.part("asks-one-peer", Detection("bad-links"), "safety", "catch_up")
+class AsksOnePeer(Mutated, CatchUp):
+    """who catches up asks the same peer ever again"""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._peers = self._one_of(self._peers)
+
+    def _one_of(self, peers: Iterator[int]) -> Iterator[int]:
+        for peer in peers:
+            yield peer
+            while True:
+                self.counter.ran()
+                yield peer
+
+
+@MUTANTS.part("asks-all-at-once", Detection("bad-links"), "safety", "catch_up")
+class AsksAllAtOnce(Mutated, CatchUp):
+    """who waits for blocks from one peer asks the next one for them already"""
+
+    def ask(self, *, is_block_awaited: bool) -> None:
+        self.counter.runs += self._is_asking
+        self._is_asking = False
+        super().ask(is_block_awaited=is_block_awaited)
+
+
+@MUTANTS.part("never-asks-again", Detection("bad-links", seeds=8), "safety", "catch_up")
+class NeverAsksAgain(Mutated, CatchUp):
+    """a request for blocks that is not answered is not repeated"""
+
+    def ask_next(self, *, is_block_awaited: bool) -> None:
+        self.counter.runs += self._is_asking
+
+
+@MUTANTS.part("keeps-dead-branches", Detection("short-journals", seeds=8), "safety", "execution")
+class KeepsDeadBranches(Mutated, Node):
+    """blocks beside and below the final one are held for ever, and kept in the journal"""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        tree, forget = self._tree, self._tree._forget
+
+        def forget_the_final_one(held: Any) -> None:
+            if held.digest == tree.final:
+                forget(held)
+            else:
+                self.counter.ran()
+
+        tree._forget = forget_the_final_one  # type: ignore[method-assign]
+
+
+@MUTANTS.part("journal-without-bodies", Detection("short-journals"), "safety", "execution")
+class DropsBodies(Mutated, Finality):
+    """replacing the journal drops the blocks above the final one, though not the votes for them"""
+
+    def _replace_journal(self) -> None:
+        self.counter.runs += bool(self._uncommitted) or any(held.body for held in self.tree.held())
+        self.effects.append(ReplaceJournal(encode_journal(self.engine.journal_snapshot(), ())))
+
+
+@MUTANTS.part("journal-replaced-once", Detection("short-journals"), "safety", "execution")
+class ReplacesOnce(Mutated, Finality):
+    """a journal is replaced once after a start, and grows without end from then on"""
+
+    _is_replaced = False
+
+    def _replace_journal(self) -> None:
+        if self._is_replaced:
+            self.counter.ran()
+        else:
+            self._is_replaced = True
+            super()._replace_journal()

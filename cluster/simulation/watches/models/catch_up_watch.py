@@ -1,0 +1,112 @@
+"""The watch of catching up: a validator that lacks final blocks asks for them, one peer after the other.
+
+- A request for blocks is sent while none is open. One is open until an answer comes, or the retry time has passed.
+- With each goes the timer for the next one, with the configured time.
+- Each goes to the next peer in the order of their numbers, round and round: no peer is asked before all others were.
+- A validator that knows a finalization ahead of its final block does something about it: it asks, executes or commits.
+  It is idle for no longer than :data:`IDLE_RETRIES` retry times by its own clock, pauses left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from cluster.audit.safety.rule_log import Look
+from cluster.record.rules import Mechanism, SafetyRule
+from consensus.messages import VoteKind
+from validator.chain.messages import BlockRequest, BlockResponse, FinalBlocksRequest, FinalBlocksResponse, Reading
+from validator.node.events import BlockFinal, Certified, Completed, Effect, Event, Message, Run, Send, SetTimer, Timeout
+from validator.node.executor.jobs import Execute, Executed, Finalize, Finalized, FinalizedInvalid
+
+SYNC: Final = "sync"
+IDLE_RETRIES: Final = 2
+"""One until the next request, and one for what happens at the same time."""
+
+
+@dataclass(slots=True)
+class _Asking:
+    """What one validator asked for since its start."""
+
+    last_peer: int
+    """At first its own number."""
+    is_open: bool = False
+    certified_view: int = 0
+    """The newest view of which it knows a finalization."""
+    final_view: int = 0
+    """That of its newest final block."""
+    jobs: int = 0
+    """Blocks that are being executed or committed."""
+    busy_ms: float = 0.0
+    """When it last did something, or lacked nothing."""
+
+
+class CatchUpWatch:
+    """One run's, over all validators that are to be honest."""
+
+    def __init__(self, names: Sequence[str], retry_ms: int, look: Look) -> None:
+        self._names = names
+        self._retry_ms = retry_ms
+        self._look = look
+        self._asking = [_Asking(index) for index in range(len(names))]
+        self.reached: set[Mechanism] = set()
+        """Mechanisms of catching up that a validator reached."""
+
+    def starts(self, index: int, final_view: int, now_ms: float) -> None:
+        """A validator begins, with a final block of such a view. Its own clock, pauses left out, says ``now_ms``."""
+        self._asking[index] = _Asking(index, certified_view=final_view, final_view=final_view, busy_ms=now_ms)
+
+    def handled(
+        self,
+        index: int,
+        event: Event,
+        effects: Sequence[Effect],
+        read: Callable[[bytes], Reading | None],
+        now_ms: float,
+    ) -> None:
+        """A validator handled an event, with these effects. ``read`` reads a message."""
+        asking = self._asking[index]
+        match event:
+            case Timeout(timer) if timer.owner == SYNC:
+                asking.is_open = False
+            case Message(_, _, BlockResponse() | FinalBlocksResponse()):
+                asking.is_open = False
+            case Completed(Executed() | Finalized() | FinalizedInvalid()):
+                asking.jobs, asking.busy_ms = asking.jobs - 1, now_ms
+        self._look_at_idleness(index, asking, now_ms)
+        for number, effect in enumerate(effects):
+            match effect:
+                case Send(int() as peer, payload) if isinstance(read(payload), BlockRequest | FinalBlocksRequest):
+                    self._asks(index, asking, peer, effects[number + 1 : number + 2])
+                    asking.busy_ms = now_ms
+                case Run(job=Execute() | Finalize()):
+                    asking.jobs, asking.busy_ms = asking.jobs + 1, now_ms
+                case Certified(certificate) if certificate.kind == VoteKind.FINALIZE:
+                    if asking.certified_view <= asking.final_view:
+                        asking.busy_ms = now_ms
+                    asking.certified_view = max(asking.certified_view, certificate.view)
+                case BlockFinal(view=view):
+                    asking.final_view, asking.busy_ms = view, now_ms
+
+    def _asks(self, index: int, asking: _Asking, peer: int, behind: Sequence[Effect]) -> None:
+        name, count = self._names[index], len(self._names)
+        self._look(SafetyRule.CATCH_UP, not asking.is_open, f"{name} asks for blocks while a request is open")
+        expected = next(other for step in range(1, count + 1) if (other := (asking.last_peer + step) % count) != index)
+        what = f"{name} asks {self._names[peer]} for blocks, in the turn of {self._names[expected]}"
+        self._look(SafetyRule.CATCH_UP, peer == expected, what)
+        timers = [effect.delay_ms for effect in behind if isinstance(effect, SetTimer) and effect.timer.owner == SYNC]
+        what = f"{name} asks for blocks, and for the next time sets timers of {timers} ms, not [{self._retry_ms}]"
+        self._look(SafetyRule.CATCH_UP, timers == [self._retry_ms], what)
+        asking.is_open, asking.last_peer = True, peer
+        self.reached.add(Mechanism.BLOCKS_ASKED_FOR)
+
+    def _look_at_idleness(self, index: int, asking: _Asking, now_ms: float) -> None:
+        if asking.certified_view <= asking.final_view or asking.jobs or len(self._names) == 1:
+            return
+        idle_ms = now_ms - asking.busy_ms
+        what = (
+            f"{self._names[index]} knows a finalization of view {asking.certified_view}, has final blocks up to view"
+            f" {asking.final_view}, and did nothing about it for {idle_ms:,.0f} ms"
+        )
+        self._look(SafetyRule.CATCH_UP, idle_ms <= IDLE_RETRIES * self._retry_ms, what)

@@ -1,0 +1,164 @@
+"""The watch of execution: what a validator executes, builds on and makes final is one tree above its final block.
+
+A block is *live* if it is the newest final one, or was executed or built on a live block. The watch knows that from the
+jobs that a validator gives its executor and from their results. What must hold:
+
+- A block is executed, or built, on a live block: nothing is done for a branch that another one's finality ended.
+- A block becomes final on the newest final one. One that was not live then is told of when it is archived.
+- Final blocks are archived in their order.
+- The journal is replaced with the first block that is archived after a start, and then after every ``journal_blocks``.
+  It keeps the bodies of all final blocks that are not archived, and of all live ones that the validator executed. It
+  keeps none of a branch that is dead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cluster.audit.safety.rule_log import Look
+from cluster.record.rules import Mechanism, SafetyRule
+from validator.chain.block import Header, decode_block, header_hash
+from validator.node.events import Completed, Diverged, Effect, Event, ReplaceJournal, Run
+from validator.node.executor.jobs import Build, Built, Execute, Executed, Finalize, Finalized
+from validator.primitives.types import Hash
+from validator.storage.frames import split
+from validator.storage.journal import decode_batch
+
+
+@dataclass(slots=True)
+class _Tree:
+    """The blocks of one validator that are final or live, since its start."""
+
+    final: Hash
+    """The newest block that it made final, archived or not."""
+    height: int
+    live: dict[Hash, Hash] = field(default_factory=dict)
+    """Blocks above it that were executed or built, with their parents, which come first."""
+    executed: set[Hash] = field(default_factory=set)
+    """Those that were executed."""
+    running: dict[Hash, Hash] = field(default_factory=dict)
+    """Blocks that are being executed, with their parents."""
+    unarchived: list[Hash] = field(default_factory=list)
+    """Final blocks whose archiving is under way, the oldest first."""
+    journal_height: int | None = None
+    """At which the journal was replaced last."""
+
+    def is_live(self, digest: Hash) -> bool:
+        return digest == self.final or digest in self.live
+
+    def finalize(self, digest: Hash) -> None:
+        """Keep the branches on a block alone."""
+        self.final, self.height = digest, self.height + 1
+        self.unarchived.append(digest)
+        live: dict[Hash, Hash] = {}
+        for block, parent in self.live.items():
+            if parent == digest or parent in live:
+                live[block] = parent
+        self.live = live
+        self.executed &= live.keys()
+        self.running = {block: parent for block, parent in self.running.items() if self.is_live(parent)}
+
+
+class ExecutionWatch:
+    """One run's, over all validators that are to be honest."""
+
+    def __init__(self, names: Sequence[str], journal_blocks: int, look: Look) -> None:
+        """``journal_blocks``: of the section ``limits``."""
+        self._names = names
+        self._journal_blocks = journal_blocks
+        self._look = look
+        self._trees: list[_Tree | None] = [None] * len(names)
+        self.reached: set[Mechanism] = set()
+        """Mechanisms of journals that a validator reached."""
+
+    def starts(self, index: int, final: Hash, height: int) -> None:
+        """A validator begins, with such a newest final block on its disk."""
+        self._trees[index] = _Tree(final, height)
+
+    def handled(self, index: int, event: Event, effects: Sequence[Effect]) -> None:
+        """A validator handled an event, with these effects."""
+        tree = self._trees[index]
+        if tree is None:
+            return
+        is_due = isinstance(event, Completed) and self._completed(index, tree, event)
+        for effect in effects:
+            match effect:
+                case Run(job=Execute(digest, block)):
+                    parent = Hash(block.header.parent_hash)
+                    self._tell(
+                        index, tree.is_live(parent), f"executes a block of height {block.header.height} on a dead one"
+                    )
+                    tree.running[digest] = parent
+                case Run(job=Build(view=view, parent=parent)):
+                    self._tell(index, tree.is_live(parent), f"builds its block of view {view} on a dead one")
+                case Run(job=Finalize(digest)):
+                    self._finalizes(index, tree, digest)
+                case ReplaceJournal(data):
+                    self._tell(index, is_due, f"replaces its journal at height {tree.height}, not when it is due")
+                    is_due = False
+                    self._replaces(index, tree, data)
+                case Diverged():
+                    self._trees[index] = None
+                    return
+        self._tell(index, not is_due, f"does not replace its journal at height {tree.height}")
+
+    def _completed(self, index: int, tree: _Tree, event: Completed) -> bool:
+        """A job has its result; whether the journal is to be replaced."""
+        match event.result:
+            case Executed(digest, error):
+                parent = tree.running.pop(digest, None)
+                if error is None and parent is not None and tree.is_live(parent):
+                    tree.live[digest] = parent
+                    tree.executed.add(digest)
+            case Built(parent=parent, digest=digest):
+                if tree.is_live(parent):
+                    tree.live[digest] = parent
+            case Finalized(digest=digest, header=header):
+                self._tell(
+                    index, tree.unarchived[:1] == [digest], f"archives the block of height {header.height} too soon"
+                )
+                if digest in tree.unarchived:
+                    tree.unarchived.remove(digest)
+                last = tree.journal_height
+                if last is not None and header.height >= last + self._journal_blocks:
+                    self.reached.add(Mechanism.JOURNAL_REPLACED)
+                if last is None or header.height >= last + self._journal_blocks:
+                    tree.journal_height = header.height
+                    return True
+        return False
+
+    def _finalizes(self, index: int, tree: _Tree, digest: Hash) -> None:
+        parent = tree.live.get(digest)
+        if parent is None:
+            return  # it did not execute: the answer will be that the validator diverged
+        self._tell(
+            index, parent == tree.final, f"makes a block final above height {tree.height} that is not on its final one"
+        )
+        tree.finalize(digest)
+
+    def _replaces(self, index: int, tree: _Tree, data: bytes) -> None:
+        kept = {header_hash(header): header for header in _headers(data)}
+        missing = (set(tree.unarchived) | tree.executed) - kept.keys()
+        self._tell(index, not missing, f"writes a journal without {len(missing)} blocks that it needs")
+        dead: set[bytes] = set()
+        for digest, header in sorted(kept.items(), key=lambda item: item[1].height):
+            if digest in tree.unarchived or digest in tree.live:
+                continue
+            is_past = header.height <= tree.height
+            is_beside = header.height == tree.height + 1 and header.parent_hash != tree.final
+            if is_past or is_beside or header.parent_hash in dead:
+                dead.add(digest)
+        self._tell(index, not dead, f"writes a journal with {len(dead)} blocks of dead branches")
+
+    def _tell(self, index: int, holds: bool, what: str) -> None:
+        self._look(SafetyRule.EXECUTION, holds, f"{self._names[index]} {what}")
+
+
+def _headers(journal: bytes) -> Iterator[Header]:
+    """Of the block bodies in a journal."""
+    for each in split(journal)[0]:
+        for body in decode_batch(each.payload).bodies:
+            block = decode_block(body)
+            if block is not None:
+                yield block.header

@@ -1,0 +1,294 @@
+"""The watch of mempools: what each takes, refuses, drops, sends on and offers to a builder is judged again.
+
+Each validator has a model that sees the same events: transactions of clients and peers, accounts that were read, final
+blocks, senders that a builder refused. After each event the model says which transactions are refused or leave, and
+why, in which order; what the clients hear; which transactions go on to all peers; whether accounts are read; the order
+in which a builder gets what waits; and how much is kept. The effects of the validator must be these.
+
+A model ends with the validator's life, with the first difference, and when more wait than :data:`MOST_ROWS`: looking at
+all each time would take too long.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from cluster.audit.safety.rule_log import Look
+from cluster.record.rules import Mechanism, SafetyRule
+from cluster.simulation.watches.models.plain_mempool import Gone, PlainMempool
+from validator.chain.block import Header
+from validator.chain.genesis import Genesis
+from validator.chain.messages import Reading, TransactionsMessage
+from validator.chain.records import Account
+from validator.chain.transactions import TransactionError, parse, transaction_hash
+from validator.node.events import (
+    Completed,
+    Diverged,
+    Effect,
+    Event,
+    Message,
+    Reply,
+    Run,
+    Submit,
+    TransactionDropped,
+    TransactionRefused,
+)
+from validator.node.executor.jobs import AccountsRead, Build, Built, Finalized, ReadAccounts
+from validator.node.limits import PoolLimits
+from validator.node.pool.mempool import PoolSizes
+from validator.primitives.types import Address, Hash
+from validator.transition.transition import PreparedTransaction
+
+MOST_ROWS: Final = 1_000
+MOST_GOSSIPED: Final = 1_024
+"""Transactions in one message of a peer; a longer one is dropped."""
+ROOM: Final = 8_192
+"""Transactions that wait for their senders' accounts. Peers together have half of it, and each of them a quarter."""
+ROOM_BYTES: Final = 32 * 1024 * 1024
+SHOWN_BYTES: Final = 8
+"""Of a hash or a transaction in a finding."""
+
+Judged = PreparedTransaction | tuple[Hash, str]
+"""A transaction that is still to be judged, or why it is refused."""
+
+
+class Outcome(NamedTuple):
+    """What follows from one event."""
+
+    refused: list[tuple[Hash, str, int | None]]
+    """Of which peer each, ``None`` of a client's."""
+    dropped: list[Gone]
+    replies: list[tuple[int, list[str | None]]]
+    """By request, the reasons of its transactions."""
+    sent: list[bytes]
+    """To all peers."""
+    read: list[tuple[Address, ...]]
+    """Accounts that are asked for."""
+
+    @classmethod
+    def of(cls, effects: Iterable[Effect], sent: Iterable[bytes]) -> Outcome:
+        """What a validator's effects say."""
+        outcome = cls([], [], [], list(sent), [])
+        for effect in effects:
+            match effect:
+                case TransactionRefused(digest, reason, peer):
+                    outcome.refused.append((digest, reason, peer))
+                case TransactionDropped(digest, reason):
+                    outcome.dropped.append((digest, reason))
+                case Reply(request, results):
+                    outcome.replies.append((request, [result.reason for result in results]))
+                case Run(ReadAccounts(addresses)):
+                    outcome.read.append(addresses)
+        return outcome
+
+
+@dataclass(slots=True)
+class _Offer:
+    """Transactions that came together."""
+
+    request: int | None
+    peer: int | None
+    items: list[Judged]
+
+    @property
+    def waiting(self) -> list[PreparedTransaction]:
+        return [item for item in self.items if isinstance(item, PreparedTransaction)]
+
+    @property
+    def size(self) -> int:
+        return sum(len(one.wire) for one in self.waiting)
+
+
+@dataclass(slots=True)
+class _Model:
+    """One validator's mempool, with the way into it, since the validator's start."""
+
+    pool: PlainMempool
+    offers: list[_Offer] = field(default_factory=list)
+    being_read: list[_Offer] = field(default_factory=list)
+    is_followed: bool = True
+
+    def follow(self, event: Event) -> Outcome:
+        """What has to follow from an event."""
+        outcome = Outcome([], [], [], [], [])
+        match event:
+            case Submit(request, transactions):
+                self._offer(_Offer(request, None, self._checked(transactions)), outcome)
+            case Message(sender, _, TransactionsMessage(transactions)) if len(transactions) <= MOST_GOSSIPED:
+                self._offer(_Offer(None, sender, self._checked(transactions)), outcome)
+            case Completed(AccountsRead(header, accounts)):
+                self._note_final(header)
+                read, self.being_read = self.being_read, []
+                self._judge(read, accounts, outcome)
+                self._read_or_judge(outcome)
+            case Completed(Finalized(header=header, transactions=digests, accounts=accounts)):
+                self._note_final(header)
+                outcome.dropped.extend(self.pool.settle(digests, accounts))
+            case Completed(Built(refused=senders)):
+                self.pool.refuse(senders)
+        return outcome
+
+    def close(self, outcome: Outcome) -> None:
+        """The validator diverged: all that waits to be judged is refused."""
+        for offer in [*self.being_read, *self.offers]:
+            self._answer(offer, [_reason(item, "diverged") for item in offer.items], outcome)
+        self.is_followed = False
+
+    def _note_final(self, header: Header) -> None:
+        if header.height != self.pool.height:
+            cycle, cell = (int.from_bytes(fee, "big") for fee in (header.basefee_cycle, header.basefee_cell))
+            self.pool.note_final(header.height, (cycle, cell))
+
+    def _checked(self, wires: Iterable[bytes]) -> list[Judged]:
+        return [self._check(wire) for wire in wires]
+
+    def _check(self, wire: bytes) -> Judged:
+        digest = transaction_hash(wire)
+        if digest in self.pool.rows:
+            return digest, "already_known"
+        try:
+            transaction = parse(wire, self.pool.genesis.chain_id)
+        except TransactionError as error:
+            return digest, error.reason
+        reason = self.pool.fault(transaction)
+        return PreparedTransaction(digest, wire, transaction) if reason is None else (digest, reason)
+
+    def _offer(self, offer: _Offer, outcome: Outcome) -> None:
+        if not offer.waiting or not self._has_room(offer):
+            self._answer(offer, [_reason(item, "busy") for item in offer.items], outcome)
+            return
+        self.offers.append(offer)
+        self._read_or_judge(outcome)
+
+    def _has_room(self, offer: _Offer) -> bool:
+        held = [*self.being_read, *self.offers, offer]
+        for room, amount in ((ROOM, lambda one: len(one.waiting)), (ROOM_BYTES, lambda one: one.size)):
+            by_peer: Counter[int | None] = Counter()
+            for one in held:
+                by_peer[one.peer] += amount(one)
+            of_peers = by_peer.total() - by_peer[None]
+            if by_peer.total() > room:
+                return False
+            if offer.peer is not None and (of_peers > room // 2 or by_peer[offer.peer] > room // 4):
+                return False
+        return True
+
+    def _read_or_judge(self, outcome: Outcome) -> None:
+        if self.being_read or not self.offers:
+            return
+        offers, self.offers = self.offers, []
+        senders = tuple(dict.fromkeys(one.transaction.sender for offer in offers for one in offer.waiting))
+        if all(sender in self.pool.senders for sender in senders):
+            self._judge(offers, {sender: self.pool.senders[sender].account for sender in senders}, outcome)
+        else:
+            self.being_read = offers
+            outcome.read.append(senders)
+
+    def _judge(self, offers: Sequence[_Offer], accounts: Mapping[Address, Account], outcome: Outcome) -> None:
+        for offer in offers:
+            reasons: list[str | None] = []
+            for item in offer.items:
+                if not isinstance(item, PreparedTransaction):
+                    reasons.append(item[1])
+                    continue
+                answer = self.pool.add(item, accounts[item.transaction.sender])
+                reasons.append(answer if isinstance(answer, str) else None)
+                if not isinstance(answer, str):
+                    outcome.dropped.extend(answer)
+                    if offer.peer is None:
+                        outcome.sent.append(item.wire)
+            self._answer(offer, reasons, outcome)
+
+    @staticmethod
+    def _answer(offer: _Offer, reasons: Sequence[str | None], outcome: Outcome) -> None:
+        hashes = [item.hash if isinstance(item, PreparedTransaction) else item[0] for item in offer.items]
+        judged = zip(hashes, reasons, strict=True)
+        outcome.refused.extend((digest, reason, offer.peer) for digest, reason in judged if reason is not None)
+        if offer.request is not None:
+            outcome.replies.append((offer.request, list(reasons)))
+
+
+def _reason(item: Judged, why: str) -> str:
+    """Why a transaction of an offer is refused that is refused as a whole."""
+    return why if isinstance(item, PreparedTransaction) else item[1]
+
+
+class MempoolWatch:
+    """One run's, over all validators that are to be honest."""
+
+    def __init__(self, names: Sequence[str], genesis: Genesis, limits: PoolLimits, look: Look) -> None:
+        self._names = names
+        self._genesis = genesis
+        self._limits = limits
+        self._look = look
+        self._models = [self._model() for _ in names]
+        self.reached: set[Mechanism] = set()
+        """Mechanisms of mempools that a validator reached."""
+
+    def _model(self) -> _Model:
+        return _Model(PlainMempool(self._genesis, self._limits))
+
+    def starts(self, index: int) -> None:
+        """A validator is about to start: mempools are not durable."""
+        self._models[index] = self._model()
+
+    def handled(
+        self,
+        index: int,
+        event: Event,
+        effects: Sequence[Effect],
+        broadcast: Iterable[Reading | None],
+        sizes: PoolSizes,
+    ) -> None:
+        """A validator handled an event: its effects, what it sends to all peers, and how much its mempool keeps now."""
+        model = self._models[index]
+        if not model.is_followed:
+            return
+        sent = [wire for each in broadcast if isinstance(each, TransactionsMessage) for wire in each.transactions]
+        expected, outcome = model.follow(event), Outcome.of(effects, sent)
+        if any(isinstance(effect, Diverged) for effect in effects):
+            model.close(expected)
+        is_concerned = any(expected) or any(outcome)
+        if is_concerned:
+            self._tell(index, outcome == expected, _difference(outcome, expected))
+        if isinstance(event, Completed) and isinstance(event.result, Built) and event.result.refused:
+            self.reached.add(Mechanism.POOL_SENDER_REFUSED)
+        for effect in effects:
+            if isinstance(effect, Run) and isinstance(effect.job, Build):
+                if model.pool.has_forgiven():
+                    self.reached.add(Mechanism.POOL_SENDER_FORGIVEN)
+                offered = [one.hash for one in effect.job.candidates]
+                self._tell(index, offered == model.pool.candidates(), "offers a builder what waits in another order")
+        pool = model.pool
+        if is_concerned or isinstance(event, Completed):
+            kept = PoolSizes(len(pool.rows), pool.size, len(pool.idle))
+            self._tell(index, sizes == kept, f"keeps {tuple(sizes)}, expected {tuple(kept)}")
+        model.is_followed &= len(pool.rows) <= MOST_ROWS
+
+    def _tell(self, index: int, holds: bool, what: str) -> None:
+        self._look(SafetyRule.MEMPOOL, holds, f"{self._names[index]}: {what}")
+        self._models[index].is_followed &= holds
+
+
+def _difference(outcome: Outcome, expected: Outcome) -> str:
+    """The first field that differs, in words."""
+    for name in Outcome._fields:
+        found, due = getattr(outcome, name), getattr(expected, name)
+        if found != due:
+            return f"{name}: {_words(found)}, expected {_words(due)}"
+    return ""
+
+
+def _words(found: Sequence[Any]) -> str:
+    """How many, and the first one."""
+    return f"{len(found)} ({_word(found[0]) if found else 'none'})"
+
+
+def _word(one: Any) -> str:
+    """A value in a line of text; of bytes the first ones."""
+    if isinstance(one, bytes):
+        return one[:SHOWN_BYTES].hex()
+    return " ".join(map(_word, one)) if isinstance(one, tuple | list) else str(one)

@@ -1,0 +1,273 @@
+"""A mempool in the plainest form, after ``docs/protocol.md``, "Mempool": it looks at everything each time."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from validator.chain.genesis import Genesis
+from validator.chain.records import Account
+from validator.chain.transactions import Call, Deploy, System, Transaction
+from validator.node.limits import PoolLimits
+from validator.primitives.types import Address, Hash
+from validator.pvm.deployment import byte_cycles
+from validator.transition.transition import PreparedTransaction
+
+Place = tuple[bool, bool, int, int]
+"""Whether it can run, whether it is near, the least tip up to it, minus the nonces that it is ahead."""
+NOWHERE: Final[Place] = (False, False, -1, 0)
+FLOOR_DIVISOR: Final = 2
+"""A fee limit reaches the basefee divided by this."""
+
+Gone = tuple[Hash, str]
+"""A transaction that left, and why."""
+
+
+class Row(NamedTuple):
+    """A transaction that waits."""
+
+    prepared: PreparedTransaction
+    number: int
+    """In the order of arrival."""
+    height: int
+    """The newest final height when it came."""
+
+    @property
+    def transaction(self) -> Transaction:
+        return self.prepared.transaction
+
+    @property
+    def hash(self) -> Hash:
+        return self.prepared.hash
+
+    @property
+    def sender(self) -> Address:
+        return self.prepared.transaction.sender
+
+    @property
+    def nonce(self) -> int:
+        return self.prepared.transaction.nonce
+
+    @property
+    def size(self) -> int:
+        return len(self.prepared.wire)
+
+
+@dataclass(slots=True)
+class Sender:
+    """What is known of one sender."""
+
+    account: Account
+    rows: dict[int, Row] = field(default_factory=dict)
+    """By nonce."""
+    last_until: int = -1
+    """The height up to which it comes after the others."""
+
+
+@dataclass(slots=True)
+class PlainMempool:
+    """Rows in the order of arrival, and the senders that are remembered, those longest without a row first."""
+
+    genesis: Genesis
+    limits: PoolLimits
+    basefees: tuple[int, int] = field(init=False)
+    """Per cycle, per cell."""
+    height: int = 0
+    arrivals: int = 0
+    rows: dict[Hash, Row] = field(default_factory=dict)
+    senders: dict[Address, Sender] = field(default_factory=dict)
+    idle: dict[Address, None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.basefees = (self.genesis.parameters.initial_basefee,) * 2
+
+    @property
+    def size(self) -> int:
+        """Bytes of all that wait."""
+        return sum(row.size for row in self.rows.values())
+
+    # --- coming ---------------------------------------------------------------------------------------------------
+
+    def fault(self, transaction: Transaction) -> str | None:
+        """Why a transaction is refused, whatever the state."""
+        p, action = self.genesis.parameters, transaction.action
+        is_system = isinstance(action, System)
+        if is_system and transaction.sender not in self.genesis.system_deployers:
+            return "not_system_deployer"
+        payload = action.payload if isinstance(action, Call) else action.code if isinstance(action, Deploy) else b""
+        code_cycles = byte_cycles(action.code) if isinstance(action, Deploy) else 0
+        if transaction.gas_limit < p.tx_base_cycles + code_cycles:
+            return "gas_too_low"
+        if transaction.gas_limit > (p.lane_system_cycles if is_system else p.lane_user_cycles):
+            return "gas_too_high"
+        if transaction.cells_limit < len(payload):
+            return "cells_too_low"
+        return "cells_too_high" if transaction.cells_limit > p.lane_user_cells else None
+
+    def add(self, prepared: PreparedTransaction, account: Account) -> str | list[Gone]:
+        """Why a transaction is refused, or what leaves for it. ``account`` counts for a sender that is not known."""
+        transaction = prepared.transaction
+        sender = self.senders.get(transaction.sender) or Sender(account)
+        same = sender.rows.get(transaction.nonce)
+        if reason := self._refusal(prepared, sender, same):
+            return reason
+        new = Row(prepared, self.arrivals, self.height)
+        evicted = self._evicted(new, sender, same)
+        if evicted is None:
+            return "mempool_full"
+        gone = [(row, "evicted") for row in evicted] + ([] if same is None else [(same, "replaced")])
+        for row, _ in gone:
+            self._remove(row)
+        self.arrivals += 1
+        self.rows[new.hash] = sender.rows[new.nonce] = new
+        self.senders[new.sender] = sender
+        self.idle.pop(new.sender, None)
+        return [(row.hash, reason) for row, reason in gone]
+
+    def _refusal(self, prepared: PreparedTransaction, sender: Sender, same: Row | None) -> str | None:
+        transaction, first = prepared.transaction, sender.account.nonce
+        if prepared.hash in self.rows:
+            return "already_known"
+        if transaction.nonce < first:
+            return "stale_nonce"
+        if transaction.nonce - first >= self.limits.max_nonces:
+            return "nonce_too_high"
+        fees = (transaction.max_fee_per_cycle, transaction.max_fee_per_cell)
+        least = self.genesis.parameters.min_basefee
+        if any(fee < max(least, basefee // FLOOR_DIVISOR) for fee, basefee in zip(fees, self.basefees, strict=True)):
+            return "fee_too_low"
+        if same is not None and not replaces(transaction, same.transaction):
+            return "replacement_underpriced"
+        others = [row for row in sender.rows.values() if row is not same]
+        if sum(row.size for row in others) + len(prepared.wire) > self.limits.max_sender_bytes:
+            return "sender_limit"
+        takes = sum(most_it_takes(row.transaction) for row in others) + most_it_takes(transaction)
+        return "unaffordable" if takes > sender.account.balance else None
+
+    def _evicted(self, new: Row, sender: Sender, same: Row | None) -> list[Row] | None:
+        """Which rows leave for a new one, the worst first; ``None`` if it has to stay outside."""
+        count, size = len(self.rows) - (same is not None), self.size - (0 if same is None else same.size)
+        newcomer = self._place(new, sender)
+        evicted: list[Row] = []
+        while count >= self.limits.max_transactions or size + new.size > self.limits.max_bytes:
+            last = [row for other in self.senders.values() if (row := _last_of(other, [same, *evicted])) is not None]
+            runnable = sum(self._place(row) != NOWHERE for row in evicted)
+            if not last or runnable == self.limits.max_evictions:
+                return None
+            worst = min(last, key=lambda row: (self._place(row), -row.number))
+            if self._place(worst) >= newcomer:
+                return None
+            evicted.append(worst)
+            count, size = count - 1, size - worst.size
+        return evicted
+
+    def _place(self, row: Row, sender: Sender | None = None) -> Place:
+        """The rank of a row among those that compete for room; the greater, the better."""
+        sender = sender or self.senders[row.sender]
+        first = sender.account.nonce
+        before = [sender.rows.get(nonce) for nonce in range(first, row.nonce)]
+        tips = [-1 if other is None else self._tip(other.transaction) for other in before]
+        tip = min([*tips, self._tip(row.transaction)])
+        return NOWHERE if tip < 0 else (True, row.nonce < first + self.limits.near_nonces, tip, first - row.nonce)
+
+    def _tip(self, transaction: Transaction) -> int:
+        cycle, cell = self.basefees
+        if transaction.max_fee_per_cycle < cycle or transaction.max_fee_per_cell < cell:
+            return -1
+        return min(transaction.max_priority_fee_per_cycle, transaction.max_fee_per_cycle - cycle)
+
+    # --- leaving ------------------------------------------------------------------------------------------------------
+
+    def note_final(self, height: int, basefees: tuple[int, int]) -> None:
+        """The newest final height and its basefees."""
+        self.height, self.basefees = height, basefees
+
+    def settle(self, digests: Iterable[Hash], accounts: Mapping[Address, Account]) -> list[Gone]:
+        """The newest final block has these transactions, and changed these accounts."""
+        for row in [self.rows[digest] for digest in digests if digest in self.rows]:
+            self._remove(row)
+        gone: list[Gone] = []
+        for address, account in accounts.items():
+            if (sender := self.senders.get(address)) is not None:
+                sender.account, sender.last_until = account, -1
+                gone += self._recheck(sender)
+        old = [row for row in self.rows.values() if self.height - row.height > self.limits.max_blocks_waiting]
+        return gone + [self._drop(row, "expired") for row in old]
+
+    def _recheck(self, sender: Sender) -> list[Gone]:
+        rows = [sender.rows[nonce] for nonce in sorted(sender.rows)]
+        gone = [self._drop(row, "stale_nonce") for row in rows if row.nonce < sender.account.nonce]
+        while sum(most_it_takes(row.transaction) for row in sender.rows.values()) > sender.account.balance:
+            gone.append(self._drop(sender.rows[max(sender.rows)], "unaffordable"))
+        return gone
+
+    def _drop(self, row: Row, reason: str) -> Gone:
+        self._remove(row)
+        return row.hash, reason
+
+    def _remove(self, row: Row) -> None:
+        rows = self.senders[row.sender].rows
+        del self.rows[row.hash], rows[row.nonce]
+        if not rows:
+            self.idle[row.sender] = None
+            for address in list(self.idle)[: max(0, len(self.idle) - self.limits.max_idle_senders)]:
+                del self.idle[address], self.senders[address]
+
+    # --- going into blocks --------------------------------------------------------------------------------------------
+
+    def refuse(self, senders: Iterable[Address]) -> None:
+        """A builder could run nothing of these senders."""
+        for address in senders:
+            if (sender := self.senders.get(address)) is not None and sender.rows:
+                sender.last_until = self.height + self.limits.max_blocks_refused
+
+    def has_forgiven(self) -> bool:
+        """Whether somebody was refused, so long ago that it comes with the others again."""
+        return any(sender.rows and 0 <= sender.last_until < self.height for sender in self.senders.values())
+
+    def candidates(self) -> list[Hash]:
+        """All that wait, in the order in which a builder tries them: of every sender's next one that which comes
+        first."""
+        heads = [
+            self._head(sender, [sender.rows[nonce] for nonce in sorted(sender.rows)])
+            for sender in self.senders.values()
+            if sender.rows
+        ]
+        heapq.heapify(heads)
+        taken: list[Hash] = []
+        while heads:
+            rows = heapq.heappop(heads)[-1]
+            taken.append(rows[0].hash)
+            if rows[1:]:
+                heapq.heappush(heads, self._head(self.senders[rows[0].sender], rows[1:]))
+        return taken
+
+    def _head(self, sender: Sender, rows: list[Row]) -> tuple[bool, int, int, int, list[Row]]:
+        """The rank of a sender's next row, the least first. No two have the same number."""
+        row = rows[0]
+        comes_last = self.height <= sender.last_until or self._place(row, sender) == NOWHERE
+        return comes_last, -self._tip(row.transaction), row.number, len(rows), rows
+
+
+def _last_of(sender: Sender, but: Sequence[Row | None]) -> Row | None:
+    """A sender's last row, some left out."""
+    rows = [row for row in sender.rows.values() if all(row is not other for other in but)]
+    return max(rows, key=lambda row: row.nonce, default=None)
+
+
+def replaces(transaction: Transaction, former: Transaction) -> bool:
+    """Whether a transaction pays enough to take the place of one with its nonce."""
+    pairs = (
+        (transaction.max_fee_per_cycle, former.max_fee_per_cycle),
+        (transaction.max_priority_fee_per_cycle, former.max_priority_fee_per_cycle),
+    )
+    is_bumped = all(new > old and 10 * new >= 11 * old for new, old in pairs)
+    return is_bumped and transaction.max_fee_per_cell >= former.max_fee_per_cell
+
+
+def most_it_takes(transaction: Transaction) -> int:
+    """The most that a transaction can take from its sender."""
+    cycles = transaction.gas_limit * transaction.max_fee_per_cycle
+    return transaction.value + cycles + transaction.cells_limit * transaction.max_fee_per_cell
