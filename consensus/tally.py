@@ -230,8 +230,9 @@ class Rounds(dict[View, Round]):
         self.hear(vote)
 
     def hear(self, vote: Vote) -> None:
-        """The signer is not silent, even if it is so far behind that its vote is not kept."""
-        self.last_heard[vote.signer] = max(vote.view, self.last_heard[vote.signer])
+        """The signer is not silent, even if it is so far behind or ahead that its vote is not kept."""
+        view = min(vote.view, View(self._certificates.view + self.config.view_window))
+        self.last_heard[vote.signer] = max(view, self.last_heard[vote.signer])
 
     def fault_of_vote(self, sender: ValidatorIndex, vote: Vote) -> str | None:
         """The reason to drop a vote unseen."""

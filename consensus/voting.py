@@ -25,6 +25,7 @@ from consensus.interface import (
     BAD_SIGNATURE,
     DUPLICATE,
     FOREIGN,
+    FUTURE,
     MALFORMED,
     STALE,
     BlockProposed,
@@ -412,7 +413,7 @@ class VotingEngine(ABC):
         reason = self._rounds.fault_of_vote(sender, vote)
         if reason is not None:
             self._effects.append(Rejected(sender, reason))
-            if reason == STALE:
+            if reason in (STALE, FUTURE):
                 self._rounds.hear(vote)
             if reason == STALE and vote.kind != VoteKind.FINALIZE:
                 self._retransmission.help(sender, vote.view)

@@ -15,6 +15,7 @@ from cluster.scenario.overrides import Change, apply_changes
 from cluster.scenario.problems import describe
 from cluster.scenario.sections.base import Height, Name, Section
 from cluster.scenario.sections.chain import ChainSection
+from cluster.scenario.sections.consensus import DEFAULTS as DEFAULT_VOTING
 from cluster.scenario.sections.consensus import ConsensusSection
 from cluster.scenario.sections.dos import DosSection
 from cluster.scenario.sections.faults import (
@@ -36,15 +37,16 @@ from cluster.scenario.sections.success import SuccessSection
 from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.scenario.topology.network import Network
 from consensus.interface import VotingConfig
-from consensus.leader import DRAWN_IN_A_ROW
+from consensus.leader import DRAWN_IN_A_ROW, LONGEST_DRAWN
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.chain.block import MAX_BLOCK_BYTES
-from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_LIMITS, MOST_TRANSACTIONS, BlockLimits, PoolLimits
+from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_POOL_LIMITS, MOST_TRANSACTIONS, BlockLimits, PoolLimits
 from validator.pvm.deployment import refusal
 from validator.transition.genesis_block import GenesisError
 
-DEFAULT_VOTING: Final = VotingConfig()
+UNTIL_TIMEOUTS_HOLD: Final = 8
+"""Views that may fail beyond those of faulty leaders: timeouts double four times; the other blocks are under way."""
 
 
 class StorageSection(Section):
@@ -66,37 +68,42 @@ class StorageSection(Section):
                 f"keep_blocks: {self.keep_blocks} is below retained_heights ({self.retained_heights}): a validator"
                 " that joins by a snapshot needs the blocks above it"
             )
+        if self.snapshot_interval > self.retained_heights:
+            raise ValueError(
+                f"snapshot_interval: {self.snapshot_interval} is above retained_heights ({self.retained_heights}):"
+                " at most heights there would be nothing to join by"
+            )
         return self
 
 
 class LimitsSection(Section):
     """The limits of a validator: of its mempool, of its engine's windows, of the blocks that it holds."""
 
-    max_transactions: Annotated[int, Field(ge=1, le=MOST_TRANSACTIONS)] = DEFAULT_LIMITS.max_transactions
+    max_transactions: Annotated[int, Field(ge=1, le=MOST_TRANSACTIONS)] = DEFAULT_POOL_LIMITS.max_transactions
     """Transactions that wait at most."""
-    max_bytes: Annotated[int, Field(ge=1_024, le=2**30)] = DEFAULT_LIMITS.max_bytes
+    max_bytes: Annotated[int, Field(ge=1_024, le=2**30)] = DEFAULT_POOL_LIMITS.max_bytes
     """Bytes of all that wait. What is longer is never taken."""
-    max_nonces: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LIMITS.max_nonces
+    max_nonces: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_POOL_LIMITS.max_nonces
     """Nonces from the account's on that a sender may use."""
-    near_nonces: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_LIMITS.near_nonces
+    near_nonces: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_POOL_LIMITS.near_nonces
     """A sender's first nonces, with which it can push others out of a full pool."""
-    max_sender_bytes: Annotated[int, Field(ge=1_024, le=2**30)] = DEFAULT_LIMITS.max_sender_bytes
+    max_sender_bytes: Annotated[int, Field(ge=1_024, le=2**30)] = DEFAULT_POOL_LIMITS.max_sender_bytes
     """Bytes of one sender that wait."""
-    max_evictions: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_LIMITS.max_evictions
+    max_evictions: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_POOL_LIMITS.max_evictions
     """Transactions that could run in the next block, and leave for one newcomer."""
-    max_idle_senders: Annotated[int, Field(ge=0, le=1_000_000)] = DEFAULT_LIMITS.max_idle_senders
+    max_idle_senders: Annotated[int, Field(ge=0, le=1_000_000)] = DEFAULT_POOL_LIMITS.max_idle_senders
     """Senders without a waiting transaction whose accounts are remembered."""
-    max_blocks_refused: Annotated[int, Field(ge=0, le=10_000)] = DEFAULT_LIMITS.max_blocks_refused
+    max_blocks_refused: Annotated[int, Field(ge=0, le=10_000)] = DEFAULT_POOL_LIMITS.max_blocks_refused
     """Final blocks for which a sender comes last, of whom a builder could run nothing."""
-    max_blocks_waiting: Annotated[int, Field(ge=1, le=100_000)] = DEFAULT_LIMITS.max_blocks_waiting
+    max_blocks_waiting: Annotated[int, Field(ge=1, le=100_000)] = DEFAULT_POOL_LIMITS.max_blocks_waiting
     """Final blocks after which a transaction that no block took is dropped."""
     view_window: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_VOTING.view_window
     """Views ahead of a validator's own of which it keeps votes."""
     proposal_window: Annotated[int, Field(ge=0, le=1_000)] = DEFAULT_VOTING.proposal_window
     """Views ahead of its own of which it keeps proposals."""
-    retained_views: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_VOTING.retained_views
-    """Views behind the newest final one of which it keeps certificates."""
-    evidence_views: Annotated[int, Field(ge=0, le=10_000)] = DEFAULT_VOTING.evidence_views
+    retained_views: Annotated[int, Field(ge=2, le=10_000)] = DEFAULT_VOTING.retained_views
+    """Views behind the newest final one of which it keeps certificates, and behind its own of which it keeps votes."""
+    evidence_views: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_VOTING.evidence_views
     """Views behind the newest final one of which it keeps votes, to find contradictions."""
     final_views: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_VOTING.final_views
     """Finalizations after which timeouts that had grown shrink a step."""
@@ -351,6 +358,20 @@ class Scenario(Section):
             return problem
         after_forks = (simulator_problem(self.after_fork(n).planned_faults) for n in range(len(self.forks)))
         return next((f"forks[{n}].changes: {problem}" for n, problem in enumerate(after_forks) if problem), None)
+
+    @model_validator(mode="after")
+    def _blocks_of_failed_views_can_be_held(self) -> Scenario:
+        """All that may come before timeouts are long enough: until then no block becomes final."""
+        row = 2 * fault_bound(self.validators.count) + 1
+        if self.consensus.leader_election == "random":
+            row = min(DRAWN_IN_A_ROW * (row - 1) + 1, LONGEST_DRAWN)
+        least = row + UNTIL_TIMEOUTS_HOLD
+        if self.limits.max_held_blocks < least:
+            raise ValueError(
+                f"limits.max_held_blocks: {self.limits.max_held_blocks} is below {least}: so many views may fail"
+                f" in a row among {self.validators.count} validators, and the blocks of all are held"
+            )
+        return self
 
     @property
     def recovery_ms(self) -> int:

@@ -107,6 +107,7 @@ def byzantine_of(
     names = scenario.validators.node(index).byzantine
     if score is None or not names:
         return None
+    limits = scenario.limits
     context = BehaviourContext(
         index=index,
         signer=validator_signer(validators.scheme, seed, index),
@@ -115,6 +116,7 @@ def byzantine_of(
         random=Random(f"{seed}/{index}/{'twin' if twin_of else ''}"),
         score=score,
         gives_up_by=VoteKind.NULLIFY if scenario.consensus.protocol == "simplex" else VoteKind.TIMEOUT,
+        compared_views=range(-min(4, limits.evidence_views // 2), 1 + min(1, limits.proposal_window)),
         sister=SisterChain(lambda signer: validator_signer(validators.scheme, seed, signer)),
     )
     accountability = None if twin_of is None else twin_of.accountability

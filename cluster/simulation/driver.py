@@ -359,8 +359,8 @@ class Simulation:
                     self._on_new_height()
             case Joined(height=height):
                 self._may_be_over = True
-                if machine.byzantine is None:
-                    watches.votes.joined(index)
+                if machine.byzantine is None and machine.joining is not None:
+                    watches.votes.joined(index, machine.joining.abstain_through)
                 self._note_joined(index, height)
                 self.faults.on_up()
             case Diverged():

@@ -486,14 +486,30 @@ def test_silent_leaders_are_skipped_only_when_a_quorum_was_heard() -> None:
 
 def test_a_leader_whose_votes_come_too_late_to_be_kept_is_not_silent() -> None:
     """Its links are slow: its votes lie behind the windows, and yet it can lead."""
-    bench = Bench(me=0, config=VotingConfig(skip_views=2, retained_views=1, evidence_views=0))
+    bench = Bench(me=0, config=VotingConfig(skip_views=4, retained_views=1, evidence_views=0))
     for view in range(1, 5):
-        for peer in (2, 3):
-            bench.receive(peer, bench.vote(peer, NULLIFY, view))
-        bench.receive(2, bench.certificate(NULLIFY, view, signers=(0, 2, 3)))
-        assert view < 3 or reasons(bench.receive(1, bench.vote(1, NULLIFY, view - 1))) == [(1, "stale")]
+        if view >= 3:
+            assert reasons(bench.receive(1, bench.vote(1, NULLIFY, view - 2))) == [(1, "stale")]
+        nullify_without_the_leader(bench, view)
     assert (bench.engine.view, bench.engine.leader(View(5))) == (5, 1)
     assert (NULLIFY, 5, b"") not in bench.own_votes()
+
+
+def test_a_leader_whose_votes_come_too_early_to_be_kept_is_not_silent() -> None:
+    """It is ahead of us: its votes lie beyond the window."""
+    bench = Bench(me=0, config=VotingConfig(skip_views=2, view_window=1))
+    for view in range(1, 5):
+        assert reasons(bench.receive(1, bench.vote(1, NULLIFY, view + 2))) == [(1, "future")]
+        nullify_without_the_leader(bench, view)
+    assert (bench.engine.view, bench.engine.leader(View(5))) == (5, 1)
+    assert (NULLIFY, 5, b"") not in bench.own_votes()
+
+
+def nullify_without_the_leader(bench: Bench, view: int) -> None:
+    """Validators 2 and 3 give a view up, and so does validator 0."""
+    for peer in (2, 3):
+        bench.receive(peer, bench.vote(peer, NULLIFY, view))
+    bench.receive(2, bench.certificate(NULLIFY, view, signers=(0, 2, 3)))
 
 
 # --- certificates and finality ---------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
 from validator.chain.genesis import Genesis
 from validator.chain.records import Account
 from validator.chain.transactions import Transaction, Transfer, parse
-from validator.node.limits import DEFAULT_LIMITS
+from validator.node.limits import DEFAULT_POOL_LIMITS
 from validator.node.pool.mempool import Mempool
 
 CHAIN_ID = "chain"
@@ -49,7 +49,7 @@ def test_nonces_run_on_while_nothing_is_confirmed_up_to_a_bound(user: LoadUser) 
 
 
 def test_what_a_user_has_under_way_fits_into_the_places_that_a_full_mempool_keeps_for_it() -> None:
-    assert DEFAULT_LIMITS.near_nonces >= MAX_UNCONFIRMED
+    assert DEFAULT_POOL_LIMITS.near_nonces >= MAX_UNCONFIRMED
 
 
 def test_a_user_that_starts_late_takes_up_the_accounts_nonce(user: LoadUser) -> None:

@@ -20,7 +20,7 @@ from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.messages import ConsensusMessage, PeerMessage, decode_message
 from validator.node.assembly import Parts, Validator, open_validator
 from validator.node.events import Dropped, Effect, EvidenceFound, PeerFault, ReplaceJournal, Reply, Submit, SubmitResult
-from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_LIMITS, BlockLimits, PoolLimits
+from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_POOL_LIMITS, BlockLimits, PoolLimits
 from validator.node.node import NodeConfig
 from validator.primitives.codec import CodecError
 from validator.transition.transition import Transition
@@ -57,7 +57,7 @@ class Network:
     count: int = 4
     latency_ms: int = 5
     sync_retry_ms: int = 250
-    pool: PoolLimits = DEFAULT_LIMITS
+    pool: PoolLimits = DEFAULT_POOL_LIMITS
     blocks: BlockLimits = DEFAULT_BLOCK_LIMITS
     scheme: SignatureScheme = field(default_factory=KeyedHashScheme)
     transitions: dict[int, type[Transition]] = field(default_factory=dict)

@@ -46,5 +46,5 @@ class BlockLimits:
     """Final blocks between two replacements of the journal."""
 
 
-DEFAULT_LIMITS: Final = PoolLimits()
+DEFAULT_POOL_LIMITS: Final = PoolLimits()
 DEFAULT_BLOCK_LIMITS: Final = BlockLimits()

@@ -44,7 +44,7 @@ from validator.node.blocks.finality import Finality
 from validator.node.blocks.proposals import PROPOSE_TIMER, Proposals
 from validator.node.blocks.verification import Verification
 from validator.node.executor import jobs
-from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_LIMITS, BlockLimits, PoolLimits
+from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_POOL_LIMITS, BlockLimits, PoolLimits
 from validator.node.outbox import Outbox
 from validator.node.peer_service import PeerService
 from validator.node.pool.mempool import Mempool, Refusal
@@ -71,7 +71,7 @@ class NodeConfig:
     """Least time from being asked for a proposal to building it."""
     sync_retry_ms: int = DEFAULT_SYNC_RETRY_MS
     """How long to wait for an answer to a request for blocks before the next peer is asked."""
-    pool: PoolLimits = DEFAULT_LIMITS
+    pool: PoolLimits = DEFAULT_POOL_LIMITS
     blocks: BlockLimits = DEFAULT_BLOCK_LIMITS
 
 

@@ -13,9 +13,6 @@ from consensus.messages import Certificate, Message, Proposal, Vote, conflict, v
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.node.events import Send
 
-VIEWS_BEHIND = 4
-"""Votes of views further behind may not be compared by anybody any more."""
-VIEWS_AHEAD = 1
 MAX_VOTES_PER_VIEW = 64
 """Different votes of its own that are remembered of a view."""
 
@@ -37,7 +34,7 @@ class Accountability:
             self.note_certificate(message)
         if isinstance(message, Proposal) and len(message.body) > MAX_BLOCK_BYTES:
             return  # dropped unread, its vote too
-        if vote is None or not view - VIEWS_BEHIND <= vote.view <= view + VIEWS_AHEAD:
+        if vote is None or vote.view - view not in self._context.compared_views:
             return
         at = self._context
         if vote.signer != at.index or not verify_vote(vote, at.validators, at.namespace):

@@ -77,6 +77,8 @@ class BehaviourContext:
     """The kind of vote by which the chain's protocol gives up a view."""
     sister: SisterChain | None = None
     """Another chain of these validators, if they have one."""
+    compared_views: range = range(-4, 2)
+    """Ahead of the validator's own: honest ones surely compare votes of these views."""
 
     @property
     def namespace(self) -> bytes:

@@ -20,7 +20,7 @@ from cluster.misbehaviour.byzantine.messages.greedy_asker import GreedyAsker
 from cluster.misbehaviour.byzantine.messages.old_nullifications import OldNullifications
 from cluster.misbehaviour.byzantine.messages.selective_sender import SelectiveSender
 from cluster.misbehaviour.byzantine.messages.stale_replayer import StaleReplayer
-from cluster.misbehaviour.byzantine.messages.unproved import UnprovedBlocks, UnprovedSnapshot
+from cluster.misbehaviour.byzantine.messages.unproved import UnprovedBlocks, UnprovedSnapshot, UnprovedView
 from cluster.misbehaviour.byzantine.votes.conflicting_voter import ConflictingVoter
 from cluster.misbehaviour.byzantine.votes.false_certificates import DoubleSigner, Outsider, ShortCertificate
 from cluster.misbehaviour.byzantine.votes.false_timeouts import FalseHighCertificate, TimeoutForger, UnderstatedTimeouts
@@ -66,6 +66,7 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
         UnprovedSnapshot,
         FalseManifest,
         UnprovedBlocks,
+        UnprovedView,
         GreedyAsker,
         OldNullifications,
     )

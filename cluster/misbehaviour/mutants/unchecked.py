@@ -19,11 +19,12 @@ from consensus import interface as engine_border
 from consensus.keys import ValidatorSet
 from consensus.types import Signature, ValidatorIndex
 from validator.chain.block import Block, Header
-from validator.chain.messages import FinalBlocksResponse, SnapshotOffer
+from validator.chain.messages import FinalBlocksResponse, SnapshotOffer, ViewReport
 from validator.node.assembly import Parts
 from validator.node.blocks.catch_up import CatchUp
 from validator.node.blocks.verification import Verification
 from validator.node.events import Effect, Event, Send
+from validator.node.joining.past_views import PastViews
 from validator.node.joining.snapshot_join import SnapshotJoin
 from validator.node.node import Node
 from validator.primitives.types import Hash
@@ -68,6 +69,17 @@ class TakesAnyBlocks(Mutated, CatchUp):
     def _take_if_proved(self, response: FinalBlocksResponse) -> bool:
         right, self.validators = self.validators, _credulous(self.validators, self.counter)
         is_taken = super()._take_if_proved(response)
+        self.validators = right
+        return is_taken
+
+
+@MUTANTS.part("believes-views", Detection("unproved-view", (REJOINS,)), "safety", "abstention")
+class BelievesViews(Mutated, PastViews):
+    """a joining validator believes in which view a peer is, whoever signed the certificate"""
+
+    def take(self, sender: int, report: ViewReport) -> bool:
+        right, self.validators = self.validators, _credulous(self.validators, self.counter)
+        is_taken = super().take(sender, report)
         self.validators = right
         return is_taken
 

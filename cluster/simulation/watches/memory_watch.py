@@ -18,7 +18,7 @@ def bounds(view: int, final_view: int, signers: int, limits: LimitsSection) -> S
     open_views = view - final_view
     behind = min(open_views + limits.evidence_views, limits.retained_views + 1)
     return Sizes(
-        rounds=behind + limits.view_window,
+        rounds=behind + max(limits.view_window, limits.proposal_window),
         votes=VOTES_PER_SIGNER * signers,
         proposals=1 + limits.proposal_window,
         own=open_views,

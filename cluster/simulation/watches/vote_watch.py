@@ -131,8 +131,8 @@ class VoteWatch:
         elif (opened_by := self._proved(message.certificate)) is not None:
             memory.proved[sender] = View(opened_by + 1)
 
-    def joined(self, index: int) -> None:
-        """A validator ends its join."""
+    def joined(self, index: int, abstains_through: int) -> None:
+        """A validator ends its join, and is not to vote up to a view."""
         memory, name = self._memories[index], self._names[index]
         highest = max(memory.proved.values(), default=GENESIS_VIEW)
         missing = self._missing(memory, highest)
@@ -140,6 +140,11 @@ class VoteWatch:
             Rule.ABSTENTION,
             not missing,
             f"{name} ends its join, and {missing} more peers had to prove their views",
+        )
+        self._tell(
+            Rule.ABSTENTION,
+            abstains_through == highest + 1,
+            f"{name} ends its join and abstains up to view {abstains_through}, and was proved view {highest}",
         )
         memory.abstains_through = View(max(memory.abstains_through, highest + 1, memory.entered))
 

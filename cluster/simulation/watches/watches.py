@@ -187,10 +187,10 @@ class Watches:
     def _look_at_pruning(self, machine: Machine, executor: Executor) -> None:
         """No block may be gone that a disk is to keep, or that somebody else needs."""
         archive, index = executor.archive, machine.index
-        least, keep = archive.joined_height, self._storage.keep_blocks
-        self._prunable[index] = max(self._prunable[index], executor.prunable_height)
-        if keep is not None:
-            least = max(least, min(executor.final_header.height - keep, self._prunable[index]))
+        if self._storage.keep_blocks is not None:
+            allowed = min(executor.final_header.height - self._storage.keep_blocks, executor.prunable_height)
+            self._prunable[index] = max(self._prunable[index], allowed)
+        least = max(archive.joined_height, self._prunable[index])
         what = f"{machine.name} has blocks from height {archive.first_height + 1} on, and must from {least + 1} on"
         self.monitor.log.look(SafetyRule.PRUNING, archive.first_height <= least, what)
 

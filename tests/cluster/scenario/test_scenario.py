@@ -542,6 +542,28 @@ def test_explicit_parameters_override_the_preset(tmp_path: Path) -> None:
     assert (parameters.priority_floor, parameters.default_tip_cap) == (5, 8)
 
 
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (
+            "validators: 13\nlimits: {max_held_blocks: 16}",
+            "limits.max_held_blocks: 16 is below 17: so many views may fail",
+        ),
+        (
+            "validators: 7\nconsensus: {leader_election: random}\nlimits: {max_held_blocks: 20}",
+            "limits.max_held_blocks: 20 is below 21",
+        ),
+        (
+            "storage: {retained_heights: 10, snapshot_interval: 11}",
+            "snapshot_interval: 11 is above retained_heights (10)",
+        ),
+    ],
+)
+def test_limits_under_which_nothing_would_go_on_are_refused(tmp_path: Path, fields: str, problem: str) -> None:
+    with pytest.raises(BadInput, match=re.escape(problem)):
+        load_scenario(scenario_file(tmp_path, f"name: a\n{fields}"))
+
+
 def test_each_limit_is_that_of_every_validator() -> None:
     limits = {name: 2_000 + number for number, name in enumerate(LimitsSection.model_fields)}
     limits |= {"max_evictions": 7, "view_window": 8, "proposal_window": 9, "max_held_bytes": 5_000_000}

@@ -81,8 +81,10 @@ class BlockTree:
     def follows_its_parent(self, block: Block) -> bool:
         """Whether the height is one above the parent's, as far as the parent is known."""
         parent = Hash(block.header.parent_hash)
+        if (parent == self.final) != (block.header.height == self.final_height + 1):
+            return False
         if parent == self.final:
-            return block.header.height == self.final_height + 1
+            return True
         held = self._held.get(parent)
         return held is None or block.header.height == held.height + 1
 
@@ -134,6 +136,8 @@ class BlockTree:
         assert held.parent == self.final, "blocks become final in order"
         dead = {child.digest: child for child in self.children(self.final)}
         dead.update((block.digest, block) for block in self._held.values() if block.height <= held.height)
+        next_ones = (block for block in self._held.values() if block.height == held.height + 1)
+        dead.update((block.digest, block) for block in next_ones if block.parent != digest)
         self.final, self.final_height, self.final_view = digest, held.height, held.block.header.view
         queue = [block for block in dead.values() if block is not held]
         while queue:

@@ -14,7 +14,6 @@ from consensus.voting import VotingEngine
 from validator.node.blocks.block_tree import BlockState, BlockTree, HeldBlock
 from validator.node.events import BlockFinal, ReplaceJournal, Run
 from validator.node.executor.jobs import Finalize, Finalized
-from validator.node.limits import DEFAULT_BLOCK_LIMITS
 from validator.node.outbox import Outbox
 from validator.primitives.types import Hash, Height
 from validator.storage.journal import encode_journal
@@ -29,7 +28,7 @@ class Finality:
     effects: Outbox
     height: Height
     """Of the newest block that is final and committed."""
-    journal_blocks: int = DEFAULT_BLOCK_LIMITS.journal_blocks
+    journal_blocks: int
     """As in :class:`~validator.node.limits.BlockLimits`."""
     target: Certificate | None = None
     """The newest finalization whose block cannot be reached from our final one yet."""

@@ -66,7 +66,7 @@ from validator.chain.transactions import (
     parse,
     transaction_hash,
 )
-from validator.node.limits import DEFAULT_LIMITS, PoolLimits
+from validator.node.limits import DEFAULT_POOL_LIMITS, PoolLimits
 from validator.primitives.params import Parameters
 from validator.primitives.types import Address, Hash
 from validator.pvm.deployment import byte_cycles
@@ -204,7 +204,7 @@ class _Worst(NamedTuple):
 class Mempool:
     """The pool of one validator."""
 
-    def __init__(self, genesis: Genesis, limits: PoolLimits = DEFAULT_LIMITS) -> None:
+    def __init__(self, genesis: Genesis, limits: PoolLimits = DEFAULT_POOL_LIMITS) -> None:
         self._genesis = genesis
         self._limits = limits
         self._height = 0

@@ -1,13 +1,16 @@
-"""``unproved-…``: a block that no quorum finalized, with a finalization that nobody signed.
+"""``unproved-…``: what no quorum finalized, with a finalization that nobody signed.
 
-The block is the true one of its height but for its view, on which execution does not depend: whoever does not look at
+A block is the true one of its height but for its view, on which execution does not depend: whoever does not look at
 the signatures executes it, and finds nothing wrong.
 
 - ``unproved-snapshot``: the block of a snapshot, offered to a validator that joins, with its true receipts and state.
 - ``unproved-blocks``: the last block of a range that a validator which catches up asked for.
+- ``unproved-view``: a view far ahead, in which a validator that joins would abstain for long.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 import msgspec
 
@@ -17,17 +20,20 @@ from cluster.misbehaviour.byzantine.base import (
     peer_message,
     send_peer_message,
 )
-from consensus.messages import MAX_VIEW, Certificate, VoteKind
+from consensus.messages import MAX_VIEW, AnyCertificate, Certificate, VoteKind
+from consensus.messages import decode as decode_consensus
 from consensus.messages import encode as encode_consensus
 from consensus.types import Digest, View
 from validator.chain.block import decode_block, header_hash
-from validator.chain.messages import FinalBlocksResponse, PeerMessage, SnapshotOffer
+from validator.chain.messages import FinalBlocksResponse, PeerMessage, SnapshotOffer, ViewReport
 from validator.node.events import Effect, Send
 from validator.primitives.codec import encode
 
+VIEWS_AHEAD: Final = 1_000
+
 
 class Unproved(Behaviour):
-    """The base of both."""
+    """The base of all."""
 
     def send(self, send: Send) -> list[Effect]:
         message = peer_message(send.payload)
@@ -68,6 +74,21 @@ class UnprovedBlocks(Unproved):
             return None
         body, certificate = forged
         return FinalBlocksResponse((*message.bodies[:-1], body), (), certificate)
+
+
+class UnprovedView(Unproved):
+    name = "unproved-view"
+    description = "tells joining validators that it is in a view far ahead, with a forged finalization"
+
+    def _lie(self, message: PeerMessage) -> PeerMessage | None:
+        if not isinstance(message, ViewReport) or not message.certificate:
+            return None
+        opening = decode_consensus(message.certificate)
+        assert isinstance(opening, AnyCertificate), "the validator is honest so far"
+        view = View(opening.view + VIEWS_AHEAD)
+        signatures, digest = self.context.forged_signatures(view), self.context.random_digest()
+        forged = Certificate.of(VoteKind.FINALIZE, view, View(view - 1), digest, signatures)
+        return msgspec.structs.replace(message, certificate=encode_consensus(forged))
 
 
 def forged_final(context: BehaviourContext, body: bytes) -> tuple[bytes, bytes] | None:

@@ -1,10 +1,12 @@
 """The watch of catching up: a validator that lacks final blocks asks for them, one peer after the other.
 
-- A request for blocks is sent while none is open. One is open until an answer comes, or the retry time has passed.
+- A request for blocks is sent while none is open. One is open until blocks come, asked for or not, or the retry time
+  has passed.
 - With each goes the timer for the next one, with the configured time.
 - Each goes to the next peer in the order of their numbers, round and round: no peer is asked before all others were.
 - A validator that knows a finalization ahead of its final block does something about it: it asks, executes or commits.
-  It is idle for no longer than :data:`IDLE_RETRIES` retry times by its own clock, pauses left out.
+  It is idle for no longer than :data:`IDLE_RETRIES` retry times by its own clock, pauses left out. One that diverged is
+  not followed until it starts again.
 """
 
 from __future__ import annotations
@@ -17,7 +19,19 @@ from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
 from consensus.messages import VoteKind
 from validator.chain.messages import BlockRequest, BlockResponse, FinalBlocksRequest, FinalBlocksResponse, Reading
-from validator.node.events import BlockFinal, Certified, Completed, Effect, Event, Message, Run, Send, SetTimer, Timeout
+from validator.node.events import (
+    BlockFinal,
+    Certified,
+    Completed,
+    Diverged,
+    Effect,
+    Event,
+    Message,
+    Run,
+    Send,
+    SetTimer,
+    Timeout,
+)
 from validator.node.executor.jobs import Execute, Executed, Finalize, Finalized, FinalizedInvalid
 
 SYNC: Final = "sync"
@@ -38,6 +52,7 @@ class _Asking:
     """That of its newest final block."""
     jobs: int = 0
     """Blocks that are being executed or committed."""
+    has_diverged: bool = False
     busy_ms: float = 0.0
     """When it last did something, or lacked nothing."""
 
@@ -86,6 +101,8 @@ class CatchUpWatch:
                     if asking.certified_view <= asking.final_view:
                         asking.busy_ms = now_ms
                     asking.certified_view = max(asking.certified_view, certificate.view)
+                case Diverged():
+                    asking.has_diverged = True
                 case BlockFinal(view=view):
                     asking.final_view, asking.busy_ms = view, now_ms
 
@@ -102,7 +119,7 @@ class CatchUpWatch:
         self.reached.add(Mechanism.BLOCKS_ASKED_FOR)
 
     def _look_at_idleness(self, index: int, asking: _Asking, now_ms: float) -> None:
-        if asking.certified_view <= asking.final_view or asking.jobs or len(self._names) == 1:
+        if asking.certified_view <= asking.final_view or asking.jobs or len(self._names) == 1 or asking.has_diverged:
             return
         idle_ms = now_ms - asking.busy_ms
         what = (

@@ -42,7 +42,7 @@ from validator.node.pool.mempool import PoolSizes
 from validator.primitives.types import Address, Hash
 from validator.transition.transition import PreparedTransaction
 
-MOST_ROWS: Final = 1_000
+MOST_ROWS: Final = 300
 MOST_GOSSIPED: Final = 1_024
 """Transactions in one message of a peer; a longer one is dropped."""
 ROOM: Final = 8_192

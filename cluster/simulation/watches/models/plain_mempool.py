@@ -21,6 +21,8 @@ NOWHERE: Final[Place] = (False, False, -1, 0)
 FLOOR_DIVISOR: Final = 2
 """A fee limit reaches the basefee divided by this."""
 
+Turn = tuple[bool, int, int, Hash]
+"""Whether it comes last, minus its tip, its number, its hash."""
 Gone = tuple[Hash, str]
 """A transaction that left, and why."""
 
@@ -230,25 +232,26 @@ class PlainMempool:
     def candidates(self) -> list[Hash]:
         """All that wait, in the order in which a builder tries them: of every sender's next one that which comes
         first."""
-        heads = [
-            self._head(sender, [sender.rows[nonce] for nonce in sorted(sender.rows)])
-            for sender in self.senders.values()
-            if sender.rows
-        ]
+        heads = [self._turns(sender) for sender in self.senders.values() if sender.rows]
         heapq.heapify(heads)
         taken: list[Hash] = []
         while heads:
-            rows = heapq.heappop(heads)[-1]
-            taken.append(rows[0].hash)
-            if rows[1:]:
-                heapq.heappush(heads, self._head(self.senders[rows[0].sender], rows[1:]))
+            (*_, digest), *later = heapq.heappop(heads)
+            taken.append(digest)
+            if later:
+                heapq.heappush(heads, later)
         return taken
 
-    def _head(self, sender: Sender, rows: list[Row]) -> tuple[bool, int, int, int, list[Row]]:
-        """The rank of a sender's next row, the least first. No two have the same number."""
-        row = rows[0]
-        comes_last = self.height <= sender.last_until or self._place(row, sender) == NOWHERE
-        return comes_last, -self._tip(row.transaction), row.number, len(rows), rows
+    def _turns(self, sender: Sender) -> list[Turn]:
+        """The ranks of a sender's rows, by nonce; the least goes first. No two have the same number."""
+        comes_last, expected, turns = self.height <= sender.last_until, sender.account.nonce, list[Turn]()
+        for nonce in sorted(sender.rows):
+            row = sender.rows[nonce]
+            tip = self._tip(row.transaction)
+            comes_last |= nonce != expected or tip < 0
+            turns.append((comes_last, -tip, row.number, row.hash))
+            expected = nonce + 1
+        return turns
 
 
 def _last_of(sender: Sender, but: Sequence[Row | None]) -> Row | None:

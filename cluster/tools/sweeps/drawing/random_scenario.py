@@ -67,7 +67,7 @@ LIES: Final = (
 """Byzantine behaviours with a random source of their own."""
 FORGED_BLOCKS: Final = ("invalid-block-any-field", "false-proposer")
 FORGED_RANGES: Final = ("unproved-blocks",)
-FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest")
+FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest", "unproved-view")
 """Likewise, from another source: false blocks, false answers to a validator that catches up, and, if two validators can
 be spared, to one that joins."""
 FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS)

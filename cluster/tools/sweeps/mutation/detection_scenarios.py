@@ -325,6 +325,12 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         faults=[_WIPED],
         byzantine={3: ["unproved-snapshot"]},
     ),
+    "unproved-view": _scenario(
+        "One of seven loses its disk, and another one says that it is in a view far ahead.",
+        validators={"count": 7},
+        faults=[_WIPED],
+        byzantine={3: ["unproved-view"]},
+    ),
     "false-manifest": _scenario(
         "A validator loses its disk, and the first that it asks offers another state.",
         faults=[_WIPED],
@@ -369,6 +375,6 @@ def scenario_of(detection: Detection, mutant: str | None) -> Scenario:
     # Part of the chain's name, from which ids follow: with another, a seed provokes something else.
     sections["name"] = f"hunt-{detection.scenario}"
     section: Fields = sections.get("validators", {})
-    sections["validators"] = section | {"count": VALIDATORS, "nodes": nodes, "allow_more_faults": True}
+    sections["validators"] = {"count": VALIDATORS} | section | {"nodes": nodes, "allow_more_faults": True}
     sections["consensus"] = sections["consensus"] | {"protocol": detection.protocol}
     return Scenario.model_validate(sections)

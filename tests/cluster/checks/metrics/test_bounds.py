@@ -14,7 +14,7 @@ from cluster.record.archive import Reexecuted
 from cluster.record.run import Resources, RunRecord
 from tests.cluster.checks.cases import FAIL, INCONCLUSIVE, PASS, run_check
 from tests.cluster.records import make_record, make_scenario
-from validator.node.limits import DEFAULT_LIMITS
+from validator.node.limits import DEFAULT_POOL_LIMITS
 from validator.node.pool.offers import MAX_OFFERED_BYTES
 from validator.node.shared_work import REMEMBERED_BYTES
 
@@ -57,7 +57,7 @@ def test_validators_of_a_host_share_its_process() -> None:
 
 
 def test_the_room_is_what_the_bounds_of_queues_and_caches_come_to() -> None:
-    decoded = DEFAULT_LIMITS.max_bytes + MAX_OFFERED_BYTES + REMEMBERED_BYTES
+    decoded = DEFAULT_POOL_LIMITS.max_bytes + MAX_OFFERED_BYTES + REMEMBERED_BYTES
     assert DECODED * decoded + MAX_ARRIVING_BYTES + MAX_UNTAKEN_BYTES <= ROOM_BYTES
 
 

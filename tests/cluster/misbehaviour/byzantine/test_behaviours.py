@@ -50,6 +50,7 @@ COUNTED: dict[str, set[str]] = {
     "false-proposer": {"invalid_block", "evidence_InvalidBlock"},
     "unproved-snapshot": {"bad_offer"},
     "false-manifest": {"bad_manifest"},
+    "unproved-view": {"bad_view"},
     "unproved-blocks": {"bad_final_blocks"},
     "greedy-asker": set(),
     "old-nullifications": set(),
@@ -74,7 +75,8 @@ PROVABLE = ("equivocating-leader", "conflicting-voter", "nullify-and-finalize", 
 def test_a_behaviour_alone_ships(name: str) -> None:
     plan = shipped(name)
     assert plan.name == f"byzantine-{name}"
-    assert [plan.validators.node(index).byzantine for index in range(plan.validators.count)] == [[], [], [], [name]]
+    lies = [plan.validators.node(index).byzantine for index in range(plan.validators.count)]
+    assert lies == [[], [], [], [name], *[[]] * (len(lies) - 4)]
 
 
 @pytest.mark.parametrize(("name", "protocol"), RUNS)
@@ -85,7 +87,7 @@ def test_a_behaviour_alone_takes_effect_and_is_withstood(name: str, protocol: st
     assert f"validator-3: {name} took effect " in verdict.check("byzantine").detail
     for check in ("agreement", "state_roots"):
         detail = verdict.check(check).detail
-        assert "3 honest validators (" in detail
+        assert f"{len(record.validators) - 1} honest validators (" in detail
         assert "not of validator-3, byzantine)" in detail
 
 

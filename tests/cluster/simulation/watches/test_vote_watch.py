@@ -201,12 +201,16 @@ def report(opened_by: int, nonce: bytes = NONCE, signers: Sequence[int] = range(
     return ViewReport(nonce, encode(certificate))
 
 
-def join(watched: Watched, reports: dict[int, ViewReport], entered: int = 0) -> None:
+def join(
+    watched: Watched, reports: dict[int, ViewReport], entered: int = 0, abstains_through: int | None = None
+) -> None:
+    """By default it abstains up to one view above the highest that was proved."""
     watched.disk = MemoryDisk()
     watched.watch.begins_to_join(ME, NONCE, entered)
     for sender, each in reports.items():
         watched.watch.reported(ME, sender, each)
-    watched.watch.joined(ME)
+    highest = max(watched.watch._memories[ME].proved.values(), default=0)
+    watched.watch.joined(ME, highest + 1 if abstains_through is None else abstains_through)
 
 
 ENOUGH = {0: report(6), 1: report(9), 3: report(8), 4: report(9), 5: ViewReport(NONCE, b"")}
@@ -218,9 +222,17 @@ def test_who_joins_abstains_through_one_above_the_highest_view_told() -> None:
     assert watched.violations == []
     watched.say(vote(NULLIFY, 12))
     assert watched.violations == []
-    assert watched.looks.count("abstention") == 2
+    assert watched.looks.count("abstention") == 3
     watched.say(vote(NULLIFY, 11))
     assert watched.violations == ["abstention: validator-2 nullifies view 11, and must abstain through view 11"]
+
+
+@pytest.mark.parametrize("through", [10, 12, 1_010])
+def test_who_joins_abstains_neither_shorter_nor_longer(through: int) -> None:
+    watched = Watched()
+    join(watched, ENOUGH, abstains_through=through)
+    told = f"abstention: validator-2 ends its join and abstains up to view {through}, and was proved view 10"
+    assert watched.violations == [told]
 
 
 def test_who_joins_abstains_through_what_it_entered_before_and_names_no_lower_view() -> None:

@@ -118,3 +118,17 @@ def test_held_blocks_come_by_height() -> None:
     for block in reversed(blocks):
         add(tree, block)
     assert [block.height for block in tree.held()] == [1, 2, 3, 4]
+
+
+def test_a_block_on_another_parent_of_the_final_height_is_dead() -> None:
+    """Its parent never came here: another block of that height is final."""
+    tree = BlockTree(GENESIS, 0, 0)
+    final, rival = make(1, GENESIS, 1), make(1, GENESIS, 2)
+    orphan = make(2, header_hash(rival.header), 3)
+    above = make(3, header_hash(orphan.header), 4)
+    for block in (final, orphan, above):
+        add(tree, block)
+    tree.finalize(header_hash(final.header))
+    assert tree.held() == []
+    assert tree.add(orphan, b"") is None
+    assert tree.add(make(2, tree.final, 3), b"") is not None

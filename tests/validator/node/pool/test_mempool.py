@@ -25,7 +25,7 @@ from validator.chain.transactions import (
     sign,
     transaction_hash,
 )
-from validator.node.limits import DEFAULT_LIMITS, PoolLimits
+from validator.node.limits import DEFAULT_POOL_LIMITS, PoolLimits
 from validator.node.pool.mempool import Departed, Departure, Mempool, PoolSizes, Refusal, Refused
 from validator.node.pool.offers import MAX_OFFERED_TRANSACTIONS
 from validator.primitives.codec import pack_uint, tagged_hash
@@ -33,8 +33,8 @@ from validator.primitives.types import ZERO_HASH, Address, Hash
 from validator.transition.transition import PreparedTransaction
 
 TO = bytes(range(20))
-MAX_NONCES, NEAR_NONCES = DEFAULT_LIMITS.max_nonces, DEFAULT_LIMITS.near_nonces
-MAX_BLOCKS_WAITING = DEFAULT_LIMITS.max_blocks_waiting
+MAX_NONCES, NEAR_NONCES = DEFAULT_POOL_LIMITS.max_nonces, DEFAULT_POOL_LIMITS.near_nonces
+MAX_BLOCKS_WAITING = DEFAULT_POOL_LIMITS.max_blocks_waiting
 GENESIS = make_genesis(system_deployers=(USERS[3],))
 PARAMETERS = GENESIS.parameters
 FUNDED = Account(RICH, 0)
@@ -357,7 +357,7 @@ def test_refused_senders_come_after_all_others_for_a_while() -> None:
     settle(pool, 1, accounts={USERS[1]: FUNDED})
     assert offered(pool) == [(1, 0), (0, 0)], "its account changed"
     pool.refuse([USERS[1]])
-    settle(pool, 2 + DEFAULT_LIMITS.max_blocks_refused)
+    settle(pool, 2 + DEFAULT_POOL_LIMITS.max_blocks_refused)
     assert offered(pool) == [(1, 0), (0, 0)], "some blocks have passed"
 
 
@@ -413,7 +413,7 @@ def test_the_documents_have_every_reason_and_number() -> None:
     served = (docs / "http.md").read_text()
     for reason in [*Refusal, *Departure]:
         assert f"`{reason}`" in rules and f"`{reason}`" in served, reason
-    most = (DEFAULT_LIMITS.max_transactions, MAX_OFFERED_TRANSACTIONS)
+    most = (DEFAULT_POOL_LIMITS.max_transactions, MAX_OFFERED_TRANSACTIONS)
     for number in (*most, MAX_NONCES, NEAR_NONCES, MAX_BLOCKS_WAITING):
         assert f"{number:,} " in rules
     assert f"{PRICE_BUMP_PERCENT} %" in rules

@@ -30,6 +30,7 @@ from validator.node.events import (
     BlockFinal,
     Certified,
     Completed,
+    Diverged,
     Effect,
     Event,
     Message,
@@ -230,6 +231,16 @@ def test_work_on_a_block_is_no_idleness(job: Job, result: JobResult) -> None:
     assert asking.handle(Completed(result)) == []
     assert asking.handle(NOTHING, after_ms=PATIENCE_MS) == []
     assert len(asking.handle(NOTHING, after_ms=1)) == 1
+
+
+def test_a_validator_that_diverges_may_be_idle_until_it_starts_again() -> None:
+    asking = Asking()
+    diverged = Diverged(Height(1), ZERO_HASH, "another root", ZERO_HASH, ZERO_HASH, b"")
+    asking.handle(NOTHING, finalization(5), diverged)
+    assert asking.handle(NOTHING, after_ms=9 * PATIENCE_MS) == []
+    asking.watch.starts(ME, 0, asking.now_ms)
+    asking.handle(Started(), finalization(5))
+    assert len(asking.handle(NOTHING, after_ms=PATIENCE_MS + 1)) == 1
 
 
 def test_other_work_is_idleness() -> None:

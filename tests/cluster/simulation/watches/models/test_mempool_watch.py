@@ -48,7 +48,7 @@ from validator.node.executor.jobs import (
     FinalizedInvalid,
     ReadAccounts,
 )
-from validator.node.limits import DEFAULT_LIMITS, PoolLimits
+from validator.node.limits import DEFAULT_POOL_LIMITS, PoolLimits
 from validator.node.pool import offers as offers_module
 from validator.node.pool.mempool import Mempool, PoolSizes, Refusal
 from validator.node.pool.offers import Offers
@@ -78,7 +78,7 @@ class Bench:
     """A mempool with the way into it, and the watch of both."""
 
     def __init__(
-        self, tamper: Tamper = list, pool: type[Mempool] = Mempool, limits: PoolLimits = DEFAULT_LIMITS
+        self, tamper: Tamper = list, pool: type[Mempool] = Mempool, limits: PoolLimits = DEFAULT_POOL_LIMITS
     ) -> None:
         self.tamper = tamper
         """What happens to effects before the watch sees them."""

@@ -13,7 +13,7 @@ from cluster.scenario.model import LimitsSection, StorageSection
 from cluster.tools.sweeps.drawing import small_worlds
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.drawing.small_worlds import GROUPS, SMALL, shrink
-from validator.node.limits import DEFAULT_LIMITS
+from validator.node.limits import DEFAULT_POOL_LIMITS
 from validator.primitives.params import DEFAULTS
 
 SEEDS = 200
@@ -60,7 +60,7 @@ def test_windows_wrap_three_times() -> None:
         for name in ("max_blocks_refused", "max_blocks_waiting", *WINDOWS):
             assert 2 * limits.get(name, 1) <= HEIGHTS
         assert params.get("RING_BUFFER_SIZE", 1) < DEFAULTS.ring_buffer_size
-        assert limits.get("max_transactions", 1) < DEFAULT_LIMITS.max_transactions
+        assert limits.get("max_transactions", 1) < DEFAULT_POOL_LIMITS.max_transactions
 
 
 def test_what_was_given_stays() -> None:
