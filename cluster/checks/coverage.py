@@ -30,6 +30,7 @@ EVERY_HEIGHT: Final = frozenset(
         SafetyRule.TIMEOUTS,
         SafetyRule.EXECUTION,
         SafetyRule.PRUNING,
+        SafetyRule.FIGURES,
     }
 )
 """Rules of the simulator's monitor that are due at every height; the others are due once a run."""

@@ -67,6 +67,7 @@ class SafetyRule(StrEnum):
     EXECUTION = "execution"
     CATCH_UP = "catch_up"
     PRUNING = "pruning"
+    FIGURES = "figures"
 
 
 WATCHED_LIVE: Final = (

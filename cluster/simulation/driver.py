@@ -346,9 +346,9 @@ class Simulation:
         match effect:
             case Certified() | Append() | SetTimer():
                 watches.notes(machine, effect, self.scenario)
-            case BlockFinal(height=height, reorg_depth=depth):
+            case BlockFinal(height=height, reorg_depth=depth) as block:
                 self.record.note_reorg(index, height, depth)
-                watches.finalizes(machine, height)
+                watches.finalizes(machine, block)
                 self._recorder.keep(machine)
                 self._may_be_over = True
                 self.stage.durable_sizes.on_final(machine)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from cluster.misbehaviour.mutants.base import Area, Detection, MutantTable, Mutated
 from validator.node.blocks.catch_up import CatchUp
 from validator.node.blocks.finality import Finality
 from validator.node.events import ReplaceJournal
+from validator.node.executor.jobs import Finalized
 from validator.node.node import Node
 from validator.storage.journal import encode_journal
 
@@ -87,3 +89,17 @@ class ReplacesOnce(Mutated, Finality):
         else:
             self._is_replaced = True
             super()._replace_journal()
+
+
+@MUTANTS.part("counts-late", Detection("calm"), "safety", "figures")
+class CountsLate(Mutated, Finality):
+    """a validator counts the timers that wait as they were a block before"""
+
+    _before: Finalized | None = None
+
+    def committed(self, final: Finalized) -> None:
+        before, self._before = self._before, final
+        if before is not None:
+            self.counter.runs += before.pending_timers != final.pending_timers
+            final = replace(final, pending_timers=before.pending_timers)
+        super().committed(final)

@@ -31,6 +31,7 @@ repetitions
 mempool,           effects are those of the models of a node (:mod:`cluster.simulation.watches.models`)
 execution,
 catch_up
+figures            what a validator counts of a final block is what the books have
 pruning            no block is gone that is needed (:mod:`cluster.simulation.watches.watches`)
 =================  ===================================================================================================
 """
@@ -55,6 +56,7 @@ from validator.chain.block import Block, Header, header_hash
 from validator.chain.genesis import Genesis
 from validator.chain.records import account_key
 from validator.chain.transactions import address_of
+from validator.node.events import BlockFinal
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import Address, Hash
 from validator.state import HistoryError
@@ -63,6 +65,17 @@ from validator.storage.archive import ArchivedBlock
 
 PROOFS_EVERY_HEIGHTS: Final = 8
 HISTORY_HEIGHTS: Final = 4
+FIGURES: Final = {
+    "transactions": "transactions",
+    "fires": "fires",
+    "destroyed": "destroyed",
+    "pending": "pending_timers",
+    "backlog": "backlog",
+    "basefee_cycle": "basefee_cycle",
+    "basefee_lane_timer": "basefee_lane_timer",
+    "lane_cycles": "lane_cycles",
+}
+"""Numbers of a block in the books, and what validators call them."""
 """How far below the final height a historical proof is asked for."""
 
 
@@ -176,6 +189,22 @@ class SafetyMonitor:
         self.log.counts[Rule.LEDGER] += 1
         for violation in self.ledger.log.violations[known:]:
             self.log.note(f"{Rule.LEDGER}: height {violation.height}: {violation.what}")
+
+    def counts(self, name: str, block: BlockFinal) -> None:
+        """A validator says these numbers of a final block, which was entered before."""
+        ledger, height = self._ledger, block.height
+        if ledger is None or ledger.broken or not 0 < height <= len(ledger.blocks):
+            return
+        books = ledger.blocks[height - 1]
+        due = {other: getattr(books, own) for own, other in FIGURES.items()}
+        wrong = [
+            f"{figure} {getattr(block, figure):,} of {each:,}"
+            for figure, each in due.items()
+            if getattr(block, figure) != each
+        ]
+        self.log.look(
+            Rule.FIGURES, not wrong, f"{name} counts otherwise than the books at height {height}: {', '.join(wrong)}"
+        )
 
     # --- who diverged -----------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
+from msgspec import structs
+
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
 from cluster.record.rules import SafetyRule
@@ -28,7 +30,7 @@ from consensus.messages import AnyCertificate, Proposal, encode
 from consensus.types import View
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading, TransactionsMessage
-from validator.node.events import Append, Certified, Effect, Event, Send, SetTimer, Timeout
+from validator.node.events import Append, BlockFinal, Certified, Effect, Event, Message, Send, SetTimer, Timeout
 from validator.node.executor.executor import Executor
 from validator.storage.archive import ArchivedBlock
 
@@ -145,6 +147,8 @@ class Watches:
         if machine.byzantine is not None or machine.validator is None:
             return
         broadcast = [read(each.payload) for each in effects if isinstance(each, Send) and each.recipient is None]
+        if isinstance(event, Message) and event.content is None:
+            event = structs.replace(event, content=read(event.payload))
         if isinstance(event, Timeout):
             self.pacing.expires(machine.index, event.timer, _timeouts(scenario), broadcast)
         self.models.handled(machine, machine.validator, event, effects, broadcast, read)
@@ -170,15 +174,17 @@ class Watches:
             what = f"{machine.name} keeps too much in view {view}: {', '.join(excess)}"
             self.monitor.log.look(SafetyRule.BOUNDED, not excess, what)
 
-    def finalizes(self, machine: Machine, height: int) -> None:
+    def finalizes(self, machine: Machine, block: BlockFinal) -> None:
         """A machine made a block final."""
         if machine.byzantine is not None:
             return
+        height = block.height
         assert machine.validator is not None
         executor = machine.validator.executor
         archived = executor.archive.get(height)
         assert archived is not None, "a final block was archived"
         self._final(machine, height, archived)
+        self.monitor.counts(machine.name, block)
         self._look_at_pruning(machine, executor)
         if self.monitor.wants_proofs(height, machine.index) and executor.final_header.height == height:
             oldest = max(height - self._storage.retained_heights, executor.archive.joined_height)

@@ -22,7 +22,7 @@ from cluster.record.run import JoinRecord, MonitorRecord
 from cluster.scenario import Scenario, load_scenario
 from cluster.simulation.driver import Simulation
 from cluster.simulation.watches import safety_monitor
-from cluster.simulation.watches.safety_monitor import SafetyMonitor
+from cluster.simulation.watches.safety_monitor import FIGURES, SafetyMonitor
 from consensus.keys import KeyedHashScheme
 from consensus.messages import AnyCertificate, Certificate, VoteKind, vote_signing_bytes
 from consensus.types import Digest, ValidatorIndex, View
@@ -32,7 +32,9 @@ from validator.chain.block import Block, Header, header_hash
 from validator.chain.genesis import Genesis
 from validator.chain.records import TIMER, account_key, timer_key
 from validator.chain.transactions import address_of
+from validator.node.events import BlockFinal
 from validator.primitives.codec import decode, encode
+from validator.primitives.types import ZERO_HASH, Height
 from validator.state import HistoryError
 from validator.state.proofs.proof import ProofError
 from validator.storage.archive import ArchivedBlock
@@ -380,6 +382,26 @@ def test_no_height_is_asked_for_that_a_validator_need_not_have() -> None:
 
     watching.check_proofs("alice", 8, 6, note)
     assert asked == {8, 6}
+
+
+@pytest.mark.parametrize("figure", FIGURES.values())
+def test_what_a_validator_counts_is_held_against_the_books(figure: str) -> None:
+    maker = ChainMaker()
+    timer = maker.schedule(1)
+    maker.schedule(9)
+    maker.seal()
+    maker.fire(timer)
+    maker.seal()
+    watching = follow(maker)
+    books = watching.ledger.blocks[1]
+    figures = {other: getattr(books, own) for own, other in FIGURES.items()}
+    right = BlockFinal(Height(2), 2, ZERO_HASH, ZERO_HASH, **figures)
+    watching.counts("alice", right)
+    assert watching.log.violations == []
+    watching.counts("alice", msgspec.structs.replace(right, **{figure: figures[figure] + 1}))
+    (told,) = watching.log.violations
+    wrong = f"{figure} {figures[figure] + 1:,} of {figures[figure]:,}"
+    assert told.endswith(f"figures: alice counts otherwise than the books at height 2: {wrong}")
 
 
 def test_what_the_books_find_is_told_at_once() -> None:
