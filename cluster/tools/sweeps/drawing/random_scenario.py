@@ -67,10 +67,12 @@ LIES: Final = (
 """Byzantine behaviours with a random source of their own."""
 FORGED_BLOCKS: Final = ("invalid-block-any-field", "false-proposer")
 FORGED_RANGES: Final = ("unproved-blocks",)
-FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest", "unproved-view")
+FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest")
 """Likewise, from another source: false blocks, false answers to a validator that catches up, and, if two validators can
 be spared, to one that joins."""
-FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS)
+UNPROVED_VIEW: Final = "unproved-view"
+"""Half of those that lie about snapshots lie about their views, too; drawn apart."""
+FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS, UNPROVED_VIEW)
 OLD_NULLIFICATIONS: Final = "old-nullifications"
 """A byzantine behaviour that is drawn apart from all these, with a cut that leaves a validator nobody else to hear."""
 SLANDERERS: Final = 0.06
@@ -358,6 +360,8 @@ class _Drawing:
         forged = random.choice(possible)
         nodes[liar].setdefault("byzantine", []).append(forged)
         fields["validators"]["nodes"] = nodes
+        if forged in FORGED_SNAPSHOTS and Random(f"{self.seed}/{self.protocol}/views").random() < 0.5:
+            nodes[liar]["byzantine"].append(UNPROVED_VIEW)
         if forged not in FORGED_BLOCKS:
             kind = "kill" if forged in FORGED_RANGES else "wipe"
             height, down_ms = random.randrange(SNAPSHOT_HEIGHT, LAST_FAULT_HEIGHT), 3 * self.view_change_ms
