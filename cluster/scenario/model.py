@@ -37,7 +37,7 @@ from cluster.scenario.sections.success import SuccessSection
 from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.scenario.topology.network import Network
 from consensus.interface import VotingConfig
-from consensus.leader import DRAWN_IN_A_ROW, LONGEST_DRAWN
+from consensus.leader import DRAWN_IN_A_ROW, LONGEST_ROWS
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.chain.block import MAX_BLOCK_BYTES
@@ -362,10 +362,8 @@ class Scenario(Section):
     @model_validator(mode="after")
     def _blocks_of_failed_views_can_be_held(self) -> Scenario:
         """All that may come before timeouts are long enough: until then no block becomes final."""
-        row = 2 * fault_bound(self.validators.count) + 1
-        if self.consensus.leader_election == "random":
-            row = min(DRAWN_IN_A_ROW * (row - 1) + 1, LONGEST_DRAWN)
-        least = row + UNTIL_TIMEOUTS_HOLD
+        longest_row = LONGEST_ROWS[self.consensus.leader_election]
+        least = longest_row(fault_bound(self.validators.count)) + UNTIL_TIMEOUTS_HOLD
         if self.limits.max_held_blocks < least:
             raise ValueError(
                 f"limits.max_held_blocks: {self.limits.max_held_blocks} is below {least}: so many views may fail"

@@ -65,6 +65,7 @@ from validator.storage.archive import ArchivedBlock
 
 PROOFS_EVERY_HEIGHTS: Final = 8
 HISTORY_HEIGHTS: Final = 4
+"""How far below the final height a historical proof is asked for."""
 FIGURES: Final = {
     "transactions": "transactions",
     "fires": "fires",
@@ -76,7 +77,6 @@ FIGURES: Final = {
     "lane_cycles": "lane_cycles",
 }
 """Numbers of a block in the books, and what validators call them."""
-"""How far below the final height a historical proof is asked for."""
 
 
 Prove = Callable[[bytes, int], bytes]

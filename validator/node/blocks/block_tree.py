@@ -135,9 +135,10 @@ class BlockTree:
         held = self._held[digest]
         assert held.parent == self.final, "blocks become final in order"
         dead = {child.digest: child for child in self.children(self.final)}
-        dead.update((block.digest, block) for block in self._held.values() if block.height <= held.height)
-        next_ones = (block for block in self._held.values() if block.height == held.height + 1)
-        dead.update((block.digest, block) for block in next_ones if block.parent != digest)
+        for block in self._held.values():
+            is_beside = block.height == held.height + 1 and block.parent != digest
+            if block.height <= held.height or is_beside:
+                dead[block.digest] = block
         self.final, self.final_height, self.final_view = digest, held.height, held.block.header.view
         queue = [block for block in dead.values() if block is not held]
         while queue:

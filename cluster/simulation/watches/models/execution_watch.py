@@ -121,11 +121,12 @@ class ExecutionWatch:
                 if digest in tree.unarchived:
                     tree.unarchived.remove(digest)
                 last = tree.journal_height
-                if last is not None and header.height >= last + self._journal_blocks:
+                if last is not None and header.height < last + self._journal_blocks:
+                    return False
+                if last is not None:
                     self.reached.add(Mechanism.JOURNAL_REPLACED)
-                if last is None or header.height >= last + self._journal_blocks:
-                    tree.journal_height = header.height
-                    return True
+                tree.journal_height = header.height
+                return True
         return False
 
     def _finalizes(self, index: int, tree: _Tree, digest: Hash) -> None:
