@@ -50,7 +50,7 @@ class RoundRobin:
 
     def longest_row(self, view: View) -> int:
         """A faulty leader fails two views at most: its own and, in HotStuff, the one before. One more is chance."""
-        return longest_row_in_turn(self.validators.committee(view).faults_withstood)
+        return 2 * self.validators.committee(view).faults_withstood + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,8 @@ class PseudoRandom:
 
     def longest_row(self, view: View) -> int:
         """Faulty leaders are drawn again; but rows become as rare with their length, however many validators."""
-        return longest_row_drawn(self.validators.committee(view).faults_withstood)
-
-
-def longest_row_in_turn(faults: int) -> int:
-    """:meth:`RoundRobin.longest_row` with so many faulty members."""
-    return 2 * faults + 1
-
-
-def longest_row_drawn(faults: int) -> int:
-    """:meth:`PseudoRandom.longest_row` with so many faulty members."""
-    return min(DRAWN_IN_A_ROW * 2 * faults + 1, LONGEST_DRAWN)
+        faults = self.validators.committee(view).faults_withstood
+        return min(DRAWN_IN_A_ROW * 2 * faults + 1, LONGEST_DRAWN)
 
 
 ELECTIONS: Final[dict[str, Callable[[ValidatorSet, bytes], LeaderElection]]] = {
@@ -89,11 +80,6 @@ ELECTIONS: Final[dict[str, Callable[[ValidatorSet, bytes], LeaderElection]]] = {
     "random": PseudoRandom,
 }
 """Elections by the name that configurations use, made of the validators and the namespace."""
-LONGEST_ROWS: Final[dict[str, Callable[[int], int]]] = {
-    "round-robin": longest_row_in_turn,
-    "random": longest_row_drawn,
-}
-"""By the same name, :meth:`LeaderElection.longest_row` with so many faulty members."""
 
 
 @dataclass(slots=True)

@@ -175,6 +175,8 @@ class Mechanism(StrEnum):
     """A validator has to answer a peer in a view that it left."""
     BLOCKS_ASKED_FOR = "blocks_asked_for"
     """A validator asks a peer for blocks that it lacks."""
+    PROPOSED_WITHOUT_ROOM = "proposed_without_room"
+    """So many views failed that a leader proposes a block without transactions, though some wait."""
     JOURNAL_REPLACED = "journal_replaced"
     """A validator replaces its journal, and not for the first time since its start."""
     BLOCKS_REPLAYED = "blocks_replayed"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -37,16 +37,13 @@ from cluster.scenario.sections.success import SuccessSection
 from cluster.scenario.sections.validators import ValidatorsSection
 from cluster.scenario.topology.network import Network
 from consensus.interface import VotingConfig
-from consensus.leader import DRAWN_IN_A_ROW, LONGEST_ROWS
+from consensus.leader import DRAWN_IN_A_ROW
 from consensus.types import fault_bound
 from loadgen.workloads import LoadPlan
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.node.limits import DEFAULT_BLOCK_LIMITS, DEFAULT_POOL_LIMITS, MOST_TRANSACTIONS, BlockLimits, PoolLimits
 from validator.pvm.deployment import refusal
 from validator.transition.genesis_block import GenesisError
-
-UNTIL_TIMEOUTS_HOLD: Final = 8
-"""Views that may fail beyond those of faulty leaders: timeouts double four times; the other blocks are under way."""
 
 
 class StorageSection(Section):
@@ -358,18 +355,6 @@ class Scenario(Section):
             return problem
         after_forks = (simulator_problem(self.after_fork(n).planned_faults) for n in range(len(self.forks)))
         return next((f"forks[{n}].changes: {problem}" for n, problem in enumerate(after_forks) if problem), None)
-
-    @model_validator(mode="after")
-    def _blocks_of_failed_views_can_be_held(self) -> Scenario:
-        """All that may come before timeouts are long enough: until then no block becomes final."""
-        longest_row = LONGEST_ROWS[self.consensus.leader_election]
-        least = longest_row(fault_bound(self.validators.count)) + UNTIL_TIMEOUTS_HOLD
-        if self.limits.max_held_blocks < least:
-            raise ValueError(
-                f"limits.max_held_blocks: {self.limits.max_held_blocks} is below {least}: so many views may fail"
-                f" in a row among {self.validators.count} validators, and the blocks of all are held"
-            )
-        return self
 
     @property
     def recovery_ms(self) -> int:

@@ -37,7 +37,7 @@ class BlockLimits:
     """The limits of :mod:`validator.node.blocks`."""
 
     max_held_blocks: int = 1_024
-    """Blocks above the final one that are held."""
+    """Blocks above the final one that are held; beyond it, those that :mod:`validator.node.blocks.block_tree` names."""
     max_held_bytes: int = 256 * 1024 * 1024
     """Bytes of their bodies."""
     max_proven_ahead: int = 2 * MAX_BLOCKS_ASKED

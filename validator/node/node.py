@@ -107,6 +107,7 @@ class Node:
 
     mempool_class: ClassVar[type[Mempool]] = Mempool
     offers_class: ClassVar[type[Offers]] = Offers
+    tree_class: ClassVar[type[BlockTree]] = BlockTree
     verification_class: ClassVar[type[Verification]] = Verification
     proposals_class: ClassVar[type[Proposals]] = Proposals
     finality_class: ClassVar[type[Finality]] = Finality
@@ -130,7 +131,7 @@ class Node:
         self.diverged: events.Diverged | None = None
         self.mempool = self.mempool_class(identity.genesis, config.pool)
         self._offers = self.offers_class(self.mempool)
-        self._tree = tree = BlockTree(start.digest, start.height, start.view, config.blocks)
+        self._tree = tree = self.tree_class(start.digest, start.height, start.view, config.blocks)
         for body in journal.bodies:
             block = decode_block(body)
             if block is not None:
@@ -138,14 +139,18 @@ class Node:
         self._effects = effects = Outbox()
         self._peer_service = PeerService(self._engine, tree, effects)
         self._verification = self.verification_class(tree, effects, self._consensus)
-        self._proposals = self.proposals_class(index, self._engine, tree, self.mempool, effects, self._consensus)
-        self._finality = self.finality_class(self._engine, tree, effects, start.height, config.blocks.journal_blocks)
+        self._finality = finality = self.finality_class(
+            self._engine, tree, effects, start.height, start.view, config.blocks.journal_blocks
+        )
+        self._proposals = self.proposals_class(
+            index, self._engine, tree, finality, self.mempool, effects, self._consensus, config.blocks.max_held_blocks
+        )
         self._catch_up = self.catch_up_class(
             index,
             validators,
             namespace,
             tree,
-            self._finality,
+            finality,
             effects,
             config.sync_retry_ms,
             config.blocks.max_proven_ahead,

@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from cluster.misbehaviour.mutants.base import Area, Detection, MutantTable, Mutated
+from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated
+from validator.chain.block import Block
+from validator.node.blocks.block_tree import BlockTree
 from validator.node.blocks.catch_up import CatchUp
 from validator.node.blocks.finality import Finality
+from validator.node.blocks.proposals import Proposals
 from validator.node.events import ReplaceJournal
 from validator.node.executor.jobs import Finalized
 from validator.node.node import Node
+from validator.primitives.types import Hash
 from validator.storage.journal import encode_journal
 
 MUTANTS = MutantTable(Area.NODE)
@@ -66,6 +70,29 @@ class KeepsDeadBranches(Mutated, Node):
                 self.counter.ran()
 
         tree._forget = forget_the_final_one  # type: ignore[method-assign]
+
+
+@MUTANTS.part("full-of-failed-views", Detection("failing-views", ALL), "recovery")
+class FullOfFailedViews(Mutated, BlockTree):
+    """once the blocks of failed views fill the room, no other is held"""
+
+    def _make_room(self, block: Block, size: int) -> bool:
+        fits = super()._make_room(block, size)
+        self.counter.runs += fits and not self._fits(size)
+        return self._fits(size)
+
+
+@MUTANTS.part("proposes-without-room", Detection("failing-views", ALL), "safety", "mempool")
+class ProposesWithoutRoom(Mutated, Proposals):
+    """a leader proposes transactions, however many views failed"""
+
+    def try_build(self) -> Hash | None:
+        self.counter.runs += self.engine.view - self.finality.view > self.max_held_blocks
+        self.max_held_blocks, most = self.engine.view, self.max_held_blocks
+        try:
+            return super().try_build()
+        finally:
+            self.max_held_blocks = most
 
 
 @MUTANTS.part("journal-without-bodies", Detection("short-journals"), "safety", "execution")

@@ -10,7 +10,8 @@ rule           what must hold
 passed_on      when a client hears that its transaction was taken, the validator has sent it to all others
 kept           the first final block that the validator began to build after that, in the same life, in which the
                transaction could have run has it. It could have run if its nonce was the next, its fees reached the
-               basefees, its sender could pay for it, and the block had room for it
+               basefees, its sender could pay for it, and the block had room for it. A block of a view that is more
+               than ``max_held_blocks`` after the builder's final one is to have no room
 dropped        a transaction that was taken leaves for a reason that shows: its nonce is spent by another one; its
                sender cannot pay for all that waits; another one with its nonce was taken; there were as many
                transactions as a mempool holds; it waited for as many blocks as it may
@@ -125,6 +126,10 @@ class PromiseWatch:
         """Of these senders, behind the newest final block."""
         self._height = 0
         """Of that block."""
+        self._views = [0]
+        """By height, of final blocks."""
+        self._final_heights = [0] * len(names)
+        """By validator."""
         self._number = 0
         self._taken = self._final = 0
         self._seen = self._seen_bytes = 0
@@ -172,7 +177,8 @@ class PromiseWatch:
 
     def builds(self, index: int, life: int, view: int) -> None:
         """A validator begins to build its block of a view."""
-        self._memory(index, life).built[view] = self._next()
+        if view - self._views[self._final_heights[index]] <= self._limits.max_held_blocks:
+            self._memory(index, life).built[view] = self._next()
 
     def drops(self, index: int, digest: bytes, reason: str) -> None:
         """A transaction left a validator's mempool without becoming final."""
@@ -198,6 +204,7 @@ class PromiseWatch:
             return
         if height == self._height + 1:
             self._enter(read_block(encoded))
+        self._final_heights[index] = height
         dropped, self._memories[index].dropped = self._memories[index].dropped, []
         for digest, promise, reason in dropped:
             shows = self._shows(promise, reason, height)
@@ -232,6 +239,7 @@ class PromiseWatch:
                 del self._offered[sender]
         self._balances = {sender: ledger.accounts.balances.get(sender, 0) for sender in self._offered}
         self._height = header.height
+        self._views.append(header.view)
 
     def _note_kept(self, memory: _Memory, hashes: Iterable[bytes]) -> None:
         kept = sum(memory.open.pop(digest, None) is not None for digest in hashes)

@@ -546,14 +546,6 @@ def test_explicit_parameters_override_the_preset(tmp_path: Path) -> None:
     ("fields", "problem"),
     [
         (
-            "validators: 13\nlimits: {max_held_blocks: 16}",
-            "limits.max_held_blocks: 16 is below 17: so many views may fail",
-        ),
-        (
-            "validators: 7\nconsensus: {leader_election: random}\nlimits: {max_held_blocks: 20}",
-            "limits.max_held_blocks: 20 is below 21",
-        ),
-        (
             "storage: {retained_heights: 10, snapshot_interval: 11}",
             "snapshot_interval: 11 is above retained_heights (10)",
         ),

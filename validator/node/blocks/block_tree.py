@@ -1,8 +1,14 @@
 """The blocks that are not final yet: which of them a node holds, which are executed, and which wait for which.
 
 A block is *held* once its body is here, *ready* once its parent is executed (or final), then *running*, then *valid*
-or *invalid*. A block whose parent is invalid is invalid. The tree is bounded: a block that would pass the bound is not
-taken.
+or *invalid*. A block whose parent is invalid is invalid.
+
+The tree is bounded. A block that would pass the bound is not taken, with two exceptions:
+
+- One that was asked for: it is on the line to a block that a quorum voted for.
+- One without transactions whose line to the final block is whole, or will be first of all. Views may fail until the
+  tree is full, and their blocks go only once another one becomes final. Leaders propose blocks without transactions
+  then (:mod:`validator.node.blocks.proposals`).
 """
 
 from __future__ import annotations
@@ -59,11 +65,11 @@ class BlockTree:
     def get(self, digest: Hash) -> HeldBlock | None:
         return self._held.get(digest)
 
-    def add(self, block: Block, body: bytes) -> HeldBlock | None:
+    def add(self, block: Block, body: bytes, *, is_asked_for: bool = False) -> HeldBlock | None:
         """Hold a block; ``None`` if it can never become final here, or if there is no room for it.
 
         If the tree is full, blocks whose line to the final one is not whole make room, the highest first: a flood of
-        blocks that lead nowhere gains nothing, and the blocks that catching up needs always fit.
+        blocks that lead nowhere gains nothing.
         """
         digest = header_hash(block.header)
         held = self._held.get(digest)
@@ -71,7 +77,7 @@ class BlockTree:
             return held
         if block.header.height <= self.final_height or not self.follows_its_parent(block):
             return None
-        if not self._make_room(block, len(body)):
+        if not is_asked_for and not self._make_room(block, len(body)):
             return None
         held = self._held[digest] = HeldBlock(digest, block, body)
         self._children.setdefault(held.parent, []).append(digest)
@@ -171,7 +177,7 @@ class BlockTree:
         return sorted(self._held.values(), key=lambda block: block.height)
 
     def _make_room(self, block: Block, size: int) -> bool:
-        """Whether a block fits, once blocks that lead nowhere so far made room."""
+        """Whether a block is taken, once blocks that lead nowhere so far made room."""
         if self._fits(size):
             return True
         whole = self._whole_lines()
@@ -181,7 +187,7 @@ class BlockTree:
         loose.sort(key=lambda held: held.height)
         while loose and not self._fits(size) and (is_whole or loose[-1].height > block.header.height):
             self._forget(loose.pop())
-        return self._fits(size)
+        return self._fits(size) or (not block.transactions and (is_whole or not loose))
 
     def _fits(self, size: int) -> bool:
         most = self._limits

@@ -94,7 +94,7 @@ class CatchUp:
             return False
         if header_hash(block.header) != self._wanted:
             return False  # late: it came another way meanwhile
-        self.tree.add(block, body)
+        self.tree.add(block, body, is_asked_for=True)
         self._is_asking = False
         return True
 
@@ -143,7 +143,7 @@ class CatchUp:
         newest: HeldBlock | None = None
         for block, body in zip(blocks, response.bodies, strict=True):
             assert block is not None
-            newest = self.tree.add(block, body) or newest
+            newest = self.tree.add(block, body, is_asked_for=True) or newest
         if newest is not None:
             is_certified = newest.digest == header_hash(headers[-1]) and not response.links
             self.finality.prove(newest, response.certificate if is_certified else b"")

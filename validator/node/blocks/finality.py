@@ -28,6 +28,8 @@ class Finality:
     effects: Outbox
     height: Height
     """Of the newest block that is final and committed."""
+    view: int
+    """Of the same block."""
     journal_blocks: int
     """As in :class:`~validator.node.limits.BlockLimits`."""
     target: Certificate | None = None
@@ -91,7 +93,7 @@ class Finality:
     def committed(self, final: Finalized) -> None:
         """The executor committed a block: observers hear of it, and the journal gets shorter from time to time."""
         header = final.header
-        self.height = Height(header.height)
+        self.height, self.view = Height(header.height), header.view
         del self._uncommitted[final.digest]
         self.effects.append(
             BlockFinal(

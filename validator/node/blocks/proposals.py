@@ -1,4 +1,8 @@
-"""The node's own proposals: built once the parent is executed and the block interval has passed."""
+"""The node's own proposals: built once the parent is executed and the block interval has passed.
+
+While no block becomes final, the blocks of all views have to be held. So a proposal has no transactions if it is for a
+view that is more than ``max_held_blocks`` after that of the newest block that is final and committed.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from consensus import interface as engine_border
 from consensus.types import Digest, View
 from consensus.voting import VotingEngine
 from validator.node.blocks.block_tree import BlockState, BlockTree
+from validator.node.blocks.finality import Finality
 from validator.node.events import Run, SetTimer, TimerName
 from validator.node.executor.jobs import Build, Built
 from validator.node.limits import MOST_TRANSACTIONS
@@ -30,10 +35,13 @@ class Proposals:
     """The node's own among the validators."""
     engine: VotingEngine
     tree: BlockTree
+    finality: Finality
     mempool: Mempool
     effects: Outbox
     consensus: Callable[[engine_border.Event], None]
     """Gives the engine the block."""
+    max_held_blocks: int
+    """As in :class:`~validator.node.limits.BlockLimits`."""
     _due: engine_border.Propose | None = None
     _may_build: bool = False
 
@@ -60,7 +68,8 @@ class Proposals:
             return parent
         self._due = None
         if proposal.view == self.engine.view:
-            candidates = self.mempool.candidates(MAX_CANDIDATES)
+            has_room = proposal.view - self.finality.view <= self.max_held_blocks
+            candidates = self.mempool.candidates(MAX_CANDIDATES) if has_room else ()
             self.effects.append(Run(Build(proposal.view, parent, self.index, candidates)))
         return None
 

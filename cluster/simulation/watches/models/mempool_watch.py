@@ -3,7 +3,8 @@
 Each validator has a model that sees the same events: transactions of clients and peers, accounts that were read, final
 blocks, senders that a builder refused. After each event the model says which transactions are refused or leave, and
 why, in which order; what the clients hear; which transactions go on to all peers; whether accounts are read; the order
-in which a builder gets what waits; and how much is kept. The effects of the validator must be these.
+in which a builder gets what waits; and how much is kept. The effects of the validator must be these. A builder gets
+nothing for a view that is more than ``max_held_blocks`` after that of the newest block that the validator committed.
 
 A model ends with the validator's life, with the first difference, and when more wait than :data:`MOST_ROWS`: looking at
 all each time would take too long.
@@ -107,6 +108,8 @@ class _Model:
     """One validator's mempool, with the way into it, since the validator's start."""
 
     pool: PlainMempool
+    final_view: int = 0
+    """Of the newest block that is final and committed."""
     offers: list[_Offer] = field(default_factory=list)
     being_read: list[_Offer] = field(default_factory=list)
     is_followed: bool = True
@@ -138,6 +141,7 @@ class _Model:
         self.is_followed = False
 
     def _note_final(self, header: Header) -> None:
+        self.final_view = header.view
         if header.height != self.pool.height:
             cycle, cell = (int.from_bytes(fee, "big") for fee in (header.basefee_cycle, header.basefee_cell))
             self.pool.note_final(header.height, (cycle, cell))
@@ -219,21 +223,25 @@ def _reason(item: Judged, why: str) -> str:
 class MempoolWatch:
     """One run's, over all validators that are to be honest."""
 
-    def __init__(self, names: Sequence[str], genesis: Genesis, limits: PoolLimits, look: Look) -> None:
+    def __init__(
+        self, names: Sequence[str], genesis: Genesis, limits: PoolLimits, max_held_blocks: int, look: Look
+    ) -> None:
+        """``limits`` and ``max_held_blocks``: of the section ``limits``."""
         self._names = names
+        self._max_held_blocks = max_held_blocks
         self._genesis = genesis
         self._limits = limits
         self._look = look
-        self._models = [self._model() for _ in names]
+        self._models = [self._model(0) for _ in names]
         self.reached: set[Mechanism] = set()
         """Mechanisms of mempools that a validator reached."""
 
-    def _model(self) -> _Model:
-        return _Model(PlainMempool(self._genesis, self._limits))
+    def _model(self, final_view: int) -> _Model:
+        return _Model(PlainMempool(self._genesis, self._limits), final_view)
 
-    def starts(self, index: int) -> None:
-        """A validator is about to start: mempools are not durable."""
-        self._models[index] = self._model()
+    def starts(self, index: int, final_view: int) -> None:
+        """A validator is about to start, with a final block of such a view: mempools are not durable."""
+        self._models[index] = self._model(final_view)
 
     def handled(
         self,
@@ -261,7 +269,12 @@ class MempoolWatch:
                 if model.pool.has_forgiven():
                     self.reached.add(Mechanism.POOL_SENDER_FORGIVEN)
                 offered = [one.hash for one in effect.job.candidates]
-                self._tell(index, offered == model.pool.candidates(), "offers a builder what waits in another order")
+                has_room = effect.job.view - model.final_view <= self._max_held_blocks
+                due = model.pool.candidates()
+                if due and not has_room:
+                    self.reached.add(Mechanism.PROPOSED_WITHOUT_ROOM)
+                    due = []
+                self._tell(index, offered == due, "offers a builder what waits in another order, or not when it is due")
         pool = model.pool
         if is_concerned or isinstance(event, Completed):
             kept = PoolSizes(len(pool.rows), pool.size, len(pool.idle))

@@ -23,7 +23,7 @@ class NodeModels:
 
     def __init__(self, scenario: Scenario, genesis: Genesis, look: Look) -> None:
         names = scenario.validators.names
-        self._mempools = MempoolWatch(names, genesis, scenario.limits.pool(), look)
+        self._mempools = MempoolWatch(names, genesis, scenario.limits.pool(), scenario.limits.max_held_blocks, look)
         self._execution = ExecutionWatch(names, scenario.limits.journal_blocks, look)
         self._catch_up = CatchUpWatch(names, DEFAULT_SYNC_RETRY_MS, look)
 
@@ -45,7 +45,7 @@ class NodeModels:
         index, now_ms = machine.index, machine.own_clock.awake_ms
         if isinstance(event, Started):
             executor = validator.executor
-            self._mempools.starts(index)
+            self._mempools.starts(index, executor.final_header.view)
             self._execution.starts(index, executor.final_digest, executor.final_header.height)
             self._catch_up.starts(index, executor.final_header.view, now_ms)
         self._mempools.handled(index, event, effects, broadcast, validator.node.mempool.sizes)

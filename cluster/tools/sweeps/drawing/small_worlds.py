@@ -64,7 +64,7 @@ def _windows(random: Random) -> Fields:
         "evidence_views": random.randint(1, 4),
         "final_views": random.randint(1, 6),
         "distrusted_views": random.randint(0, 12),
-        "max_held_blocks": random.randint(24, 48),
+        "max_held_blocks": random.randint(8, 32),
         "max_held_bytes": random.randint(MAX_BLOCK_BYTES, 2 * MAX_BLOCK_BYTES),
         "max_proven_ahead": random.randint(1, 8),
         "journal_blocks": random.randint(1, 8),

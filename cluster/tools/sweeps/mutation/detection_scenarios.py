@@ -354,6 +354,15 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         limits={"journal_blocks": 3},
         faults=[_bad_links(4, 28)],
     ),
+    "failing-views": _scenario(
+        "Messages take longer than views, until more views have failed than validators hold blocks.",
+        consensus=_QUICK | {"block_interval_ms": 40, "leader_timeout_ms": 60, "advance_timeout_ms": 80},
+        limits={"max_held_blocks": 11},
+        load={"users": [{"workload": "heartbeat", "count": 2}, {"workload": "transfer", "count": 4}]},
+        faults=[{"kind": "degrade", "at_height": 5, "for_ms": 120_000, "latency_ms": 1_000.0}],
+        stop={"height": 30, "drain_blocks": 3, "timeout_s": 180},
+        success=_ENOUGH | {"stall_ms": 140_000},
+    ),
     "long": _scenario(
         "Long enough for journals to be replaced; validators are killed now and then.",
         stop={"height": 150, "drain_blocks": 3, "timeout_s": 120},

@@ -92,6 +92,17 @@ def test_what_becomes_final_is_kept() -> None:
     assert record.counts == {"passed_on": 2, "kept": 2, "dropped": 0}
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_block_of_a_view_long_after_the_final_one_has_no_room(is_late: bool) -> None:
+    bench = Bench(max_held_blocks=9)
+    bench.seal(view=5)
+    height, view = bench.maker.height, 5 + 9 + is_late
+    bench.take(bench.offer(), height % 4)
+    bench.watch.builds(height % 4, 0, view)
+    bench.finish(view=view)
+    assert len(bench.told) == (not is_late)
+
+
 def test_what_the_taker_leaves_out_of_its_block_breaks_its_promise_once() -> None:
     bench = Bench()
     digest = bench.take(bench.offer())

@@ -12,9 +12,9 @@ from validator.primitives.types import Hash
 GENESIS = Hash(bytes(32))
 
 
-def make(height: int, parent: bytes, salt: int = 0) -> Block:
+def make(height: int, parent: bytes, salt: int = 0, transactions: tuple[bytes, ...] = (b"one",)) -> Block:
     zero = bytes(32)
-    return Block(Header("c", height, salt, parent, 0, zero, zero, zero, b"", b"", b"", 0, 0, 0, 0), ())
+    return Block(Header("c", height, salt, parent, 0, zero, zero, zero, b"", b"", b"", 0, 0, 0, 0), transactions)
 
 
 def add(tree: BlockTree, block: Block, body: bytes = b"body") -> Hash:
@@ -81,6 +81,40 @@ def test_its_bytes_are_bounded() -> None:
     tree.finalize(header_hash(make(1, GENESIS, 3).header))
     assert tree.held() == []
     assert tree.add(make(2, tree.final, 3), b"x" * 10) is not None, "the bytes of what was forgotten are free again"
+
+
+def full(most: int = 2) -> BlockTree:
+    """A tree that has no room: its blocks are children of the final one."""
+    tree = BlockTree(GENESIS, 0, 0, BlockLimits(max_held_blocks=most))
+    for salt in range(1, most + 1):
+        add(tree, make(1, GENESIS, salt))
+    return tree
+
+
+def test_what_was_asked_for_always_fits() -> None:
+    tree, parent = full(), make(1, GENESIS, 4)
+    child = make(2, header_hash(parent.header), 5)
+    assert tree.add(child, b"") is None
+    for block in (child, parent):
+        assert tree.add(block, b"", is_asked_for=True) is not None
+    assert tree.first_missing(header_hash(child.header)) is None
+
+
+def test_a_line_goes_on_by_blocks_without_transactions_if_the_tree_is_full() -> None:
+    tree, parent = full(), header_hash(make(1, GENESIS, 1).header)
+    for height in range(2, 9):
+        assert tree.add(make(height, parent, height), b"") is None
+        parent = add(tree, make(height, parent, height, ()))
+    assert len(tree.line(parent)) == 8
+
+
+def test_of_blocks_without_a_whole_line_a_full_tree_takes_one() -> None:
+    tree, stray = full(), make(5, b"\7" * 32, transactions=())
+    assert tree.add(make(5, b"\7" * 32), b"") is None
+    add(tree, stray)
+    assert tree.add(make(6, b"\x08" * 32, transactions=()), b"") is None
+    add(tree, make(2, header_hash(make(1, GENESIS, 1).header), 9, ()))
+    assert header_hash(stray.header) not in tree, "it made room for a block that leads on"
 
 
 def test_executed_means_final_or_valid() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.record.rules import SafetyRule
+from cluster.record.rules import Mechanism, SafetyRule
 from cluster.simulation.watches.models import mempool_watch
 from cluster.simulation.watches.models.mempool_watch import MOST_GOSSIPED, ROOM, ROOM_BYTES, MempoolWatch
 from tests.validator.chains import CHAIN_ID, KEYS, PRICE, RICH, USERS, make_genesis
@@ -57,6 +57,8 @@ from validator.primitives.types import ZERO_HASH, Address, Height
 from validator.transition.trace import BlockTrace
 
 GENESIS = make_genesis()
+MOST_HELD = 9
+"""Views after the final one's for which a builder gets something."""
 FOUR = PoolLimits(max_transactions=4, max_blocks_waiting=2)
 NOTHING = Synced(1)
 TRACE = BlockTrace(1, ZERO_HASH, (), "", ())
@@ -88,7 +90,7 @@ class Bench:
         self.told: list[tuple[bool, str]] = []
         self.seen: Counter[str] = Counter()
         self._limits, self._pool_class = limits, pool
-        self.watch = MempoolWatch(["v0"], GENESIS, self._limits, self._look)
+        self.watch = MempoolWatch(["v0"], GENESIS, self._limits, MOST_HELD, self._look)
         self.start()
 
     def _look(self, rule: str, holds: bool, what: str) -> None:
@@ -103,7 +105,7 @@ class Bench:
         """The validator is started: its mempool is empty."""
         self.pool = self._pool_class(GENESIS, self._limits)
         self.offers = Offers(self.pool)
-        self.watch.starts(0)
+        self.watch.starts(0, self.height)
 
     def handle(self, event: Event, effects: list[Effect]) -> None:
         for effect in effects:
@@ -145,8 +147,9 @@ class Bench:
         self.pool.refuse(refused)
         self.handle(Completed(Built(1, ZERO_HASH, ZERO_HASH, Block(header(1), ()), b"", refused)), [])
 
-    def build(self) -> None:
-        self.handle(NOTHING, [Run(Build(1, ZERO_HASH, 0, self.pool.candidates(99)))])
+    def build(self, view: int = 1, most: int = 99) -> None:
+        """A builder gets ``most`` of what waits."""
+        self.handle(NOTHING, [Run(Build(view, ZERO_HASH, 0, self.pool.candidates(most)))])
 
     def diverge(self) -> None:
         result = FinalizedInvalid(ZERO_HASH, header(1), "another root", ZERO_HASH, b"", TRACE)
@@ -252,6 +255,25 @@ def test_a_mempool_with_other_effects_is_told(name: str) -> None:
     bench = Bench(tamper, limits=FOUR)
     tell_a_story(bench)
     assert [what[: len(words)] for what in bench.found] == [words]
+
+
+NOT_WHEN_DUE = "offers a builder what waits in another order, or not when it is due"
+
+
+@pytest.mark.parametrize(("final", "views"), [(0, MOST_HELD), (4, MOST_HELD), (3, 1)])
+def test_a_builder_gets_nothing_after_so_many_failed_views(final: int, views: int) -> None:
+    """``final`` blocks are final, of which the validator made ``final // 2`` so in a former life."""
+    for more, most, told in ((0, 99, False), (0, 0, True), (1, 99, True), (1, 0, False)):
+        bench = Bench()
+        for height in range(1, final + 1):
+            bench.final()
+            if height == final // 2:
+                bench.start()
+        bench.submit(wire(0, 0))
+        bench.read()
+        bench.build(final + (MOST_HELD if more else views) + more, most)
+        assert bench.found == [NOT_WHEN_DUE] * told
+        assert (Mechanism.PROPOSED_WITHOUT_ROOM in bench.watch.reached) == bool(more)
 
 
 def test_a_mempool_that_keeps_too_much_is_told() -> None:

@@ -265,8 +265,9 @@ def test_work_can_be_sent_to_another_node() -> None:
 @pytest.mark.slow
 def test_a_run_beyond_its_processor_time_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hunting, "LEAST_LIMIT_S", 1.0)
-    harmless = Candidate(PATH, 1, 0, 0, Operator.CONSTANT, "# nothing changes\n")
-    bug = hunt(harmless, [(RUNS[0], 0.001)], WORKER_MEMORY_MIB)
+    body = (ROOT / PATH).read_bytes().index(b"\n", (ROOT / PATH).read_bytes().index(b"    def add(self, vote"))
+    endless = Candidate(PATH, 1, body, body, Operator.CONSTANT, "\n        while True: pass")
+    bug = hunt(endless, [(RUNS[0], 0.001)], WORKER_MEMORY_MIB)
     assert (bug.outcome, bug.run, bug.runs) == (ENDLESS, "fuzz simplex 0", 1)
 
 
