@@ -22,6 +22,7 @@ from cluster.common.errors import BadInput
 from cluster.misbehaviour.byzantine.registry import BEHAVIOURS
 from cluster.scenario import Scenario
 from cluster.tools.sweeps.drawing.attackers import attack
+from cluster.tools.sweeps.drawing.corners import corner
 from cluster.tools.sweeps.drawing.small_worlds import shrink
 from cluster.tools.sweeps.drawing.strains import PROGRAMS, aim, crowd, govern, hurry, keep_little, run_programs, storm
 from consensus.types import fault_bound
@@ -193,6 +194,7 @@ class _Drawing:
             _recall_failures(self, random, fields)
         attack(Random(f"{self.seed}/{self.protocol}/attack"), fields)
         shrink(Random(f"{self.seed}/{self.protocol}/small world"), fields)
+        corner(Random(f"{self.seed}/{self.protocol}/corner"), fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from cluster.scenario.sections.faults import (
     loses_disk,
 )
 from cluster.simulation.driver import simulate
+from cluster.tools.sweeps.drawing import corners
 from cluster.tools.sweeps.drawing import random_scenario as generator
 from cluster.tools.sweeps.drawing.attackers import ATTACKS
 from cluster.tools.sweeps.drawing.random_scenario import ED25519_EVERY, FORGERIES, LIES, random_scenario
@@ -91,6 +92,13 @@ def said_in(plan: Scenario, names: Iterable[str]) -> list[str]:
     return [name for node in plan.validators.nodes for name in node.byzantine if name in names]
 
 
+def without_what_depends_on_who_can_be_spared(monkeypatch: pytest.MonkeyPatch, *shares: str) -> None:
+    """What is drawn last."""
+    for share in shares:
+        monkeypatch.setattr(generator, share, 0.0)
+    monkeypatch.setattr(corners, "CORNERED", 0.0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize(("share", "names", "least"), [("LIARS", LIES, 10), ("FORGERS", FORGERIES, 3)])
@@ -98,8 +106,7 @@ def test_who_lies_is_drawn_apart_from_all_else(
     protocol: str, share: str, names: Sequence[str], least: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(generator, "FORGERS", generator.FORGERS * (share == "FORGERS"))
-    for last in ("LOST_NODES", "SLANDERERS"):  # what is drawn last depends on who can be spared
-        monkeypatch.setattr(generator, last, 0.0)
+    without_what_depends_on_who_can_be_spared(monkeypatch, "LOST_NODES", "SLANDERERS")
     lying = [random_scenario(seed, protocol) for seed in range(100)]
     monkeypatch.setattr(generator, share, 0.0)
     honest = [random_scenario(seed, protocol) for seed in range(100)]
@@ -190,6 +197,7 @@ def test_a_strained_seed_comes_to_its_limits(monkeypatch: pytest.MonkeyPatch) ->
 def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A seed that governs has a group of users more, with attackers behind it alone; the others are drawn as without
     any that do."""
+    monkeypatch.setattr(corners, "CORNERED", 0.0)
     drawn = [random_scenario(seed, protocol) for seed in range(100)]
     monkeypatch.setattr(generator, "GOVERNED", 0.0)
     governed = 0
@@ -208,7 +216,7 @@ def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_lost_nodes_are_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A seed that loses a node has a fault more at the end; the others are drawn as without any that do."""
-    monkeypatch.setattr(generator, "SLANDERERS", 0.0)  # drawn last: it depends on who can be spared
+    without_what_depends_on_who_can_be_spared(monkeypatch, "SLANDERERS")
     drawn = [random_scenario(seed, protocol) for seed in range(200)]
     monkeypatch.setattr(generator, "LOST_NODES", 0.0)
     lost: list[LoseNodeFault] = []

@@ -10,7 +10,7 @@ import pytest
 
 from cluster.scenario import Scenario
 from cluster.scenario.model import LimitsSection, StorageSection
-from cluster.tools.sweeps.drawing import small_worlds
+from cluster.tools.sweeps.drawing import corners, small_worlds
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
 from cluster.tools.sweeps.drawing.small_worlds import GROUPS, SMALL, shrink
 from validator.node.limits import DEFAULT_POOL_LIMITS
@@ -72,6 +72,7 @@ def test_what_was_given_stays() -> None:
 
 @pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
 def test_all_else_is_drawn_as_without(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corners, "CORNERED", 0.0)
     small = [random_scenario(seed, protocol) for seed in range(40)]
     monkeypatch.setattr(small_worlds, "SMALL", 0.0)
     for seed, plan in enumerate(small):

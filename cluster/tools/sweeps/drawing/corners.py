@@ -1,0 +1,127 @@
+"""Additions to a random scenario that go for what independent draws bring about in one of a hundred seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, Final
+
+from cluster.record.rules import Mechanism
+from cluster.tools.sweeps.drawing.strains import Fields, run_programs, storm
+from consensus.types import fault_bound
+from validator.primitives.params import DEFAULTS
+
+CORNERED: Final = 0.4
+"""Share of the seeds with one of :data:`CORNERS`."""
+BASEFEE: Final = 1_000
+"""Of agents that cannot be paid; it does not fall."""
+AFTER_THE_OTHERS: Final = 32
+"""A height at which the other faults are over or, nearly always, have taken effect: views fail for long."""
+
+
+def corner(random: Random, fields: Fields) -> None:
+    """Sometimes add one of them."""
+    if random.random() < CORNERED:
+        random.choice(list(CORNERS))(random, fields)
+
+
+# --- the chain --------------------------------------------------------------------------------------------------------
+
+
+def _agents(random: Random, fields: Fields) -> None:
+    """Bidding agents that fail or cannot be paid any more, and a block's budget for them that is soon used up."""
+    fields["chain"]["policy"] = "cip1"
+    fields["chain"]["params"] |= {
+        "ACTIVATION_HEIGHT": random.randint(1, 8),
+        "GBA_BUDGET_CYCLES": random.randint(1, 3) * DEFAULTS.gba_max_cycles,
+        "GBA_UNPAID_PAUSE": random.randint(1, 8),
+        "INITIAL_BASEFEE": BASEFEE,
+        "MIN_BASEFEE": BASEFEE,
+        "MAX_BASEFEE": DEFAULTS.max_basefee,
+    }
+    queries = random.randint(12, 16)
+    budget = 2 * queries * DEFAULTS.gba_max_cycles * BASEFEE  # half of it is the account's
+    options = {"timers": 4, "spread_blocks": 2}
+    _attack(fields, "failing-agents", {**options, "wait_blocks": 2})
+    _attack(fields, "greedy-agents", {**options, "wait_blocks": 20}, budget=budget)
+
+
+def _deferred(random: Random, fields: Fields) -> None:
+    """More messages than the deferred lane has room for, and jobs that are answered."""
+    run_programs(random, fields)
+    fields["chain"]["params"]["LANE_DEFERRED_CYCLES"] = round(DEFAULTS.message_cycles * random.uniform(1, 2))
+    _attack(fields, "message-fan-out", {"messages": random.randint(3, 8)})
+
+
+def _removals(random: Random, fields: Fields) -> None:
+    """More timers than a block may remove: some expired, some cannot be paid for."""
+    scanned = random.randint(2, 4)
+    least = 2 * scanned * DEFAULTS.gc_cycles_per_removal
+    fields["chain"]["params"] |= {"SCAN_LIMIT": scanned, "TIMER_GC_CYCLES": least, "MAX_TTL": 14}
+    _attack(fields, "expiry-storm", {"timers": 20, "every_blocks": 6, "wait_blocks": random.randint(0, 2)})
+    storm(random, fields)
+
+
+def _cells(random: Random, fields: Fields) -> None:
+    """Fires that use up the lane's cells, and fires that run out of cycles."""
+    fields["chain"]["params"] |= {"MAX_CELLS_PER_FIRE": 20_000, "LANE_TIMER_CELLS": random.randint(20_000, 40_000)}
+    _attack(fields, "lane-cells", {"timers": random.randint(6, 12), "cells": random.choice([10_000, 100_000])})
+    _attack(fields, "gas-exhaustion", {"timers": random.randint(1, 4), "every_blocks": 6, "gas_limit": 10_000})
+
+
+def _attack(fields: Fields, workload: str, options: Fields, **more: Any) -> None:
+    group = {"workload": workload, "interval_ms": 400, "options": options, **more}
+    fields["load"]["users"].append(group)  # the last, so that everybody else's number stays the same
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _replacements(random: Random, fields: Fields) -> None:
+    """Transactions that replace others, or offer too little to."""
+    _attack(fields, "replacement-churn", {"per_turn": random.randint(2, 6), "gap": 1})
+
+
+def _replays(random: Random, fields: Fields) -> None:
+    """Restarts after the sync of blocks and before that of the state behind them."""
+    for height in random.sample(range(6, AFTER_THE_OTHERS), 3):
+        fault = {"kind": "failed_sync", "of": "state", "target": "random", "at_height": height, "down_ms": 1_000}
+        fields["faults"].append(fault)
+
+
+def _failing_views(random: Random, fields: Fields) -> None:
+    """Messages that take longer than the longest timeouts, until the blocks of failed views have no room."""
+    fields.setdefault("limits", {})["max_held_blocks"] = 8
+    timeout_ms = fields["consensus"]["advance_timeout_ms"]
+    latency_ms = timeout_ms * random.uniform(8, 10)  # timeouts grow to 16 times, and a block takes two latencies
+    fault = {"kind": "degrade", "latency_ms": latency_ms, "for_ms": 160 * timeout_ms, "at_height": AFTER_THE_OTHERS}
+    fields["faults"].append(fault)
+
+
+def _forks(random: Random, fields: Fields) -> None:
+    """A validator that hears all others is heard by none while ``f`` others are slow.
+
+    It alone sees a quorum for a block, builds on it when it leads, and has to give up both.
+    """
+    count, timing = fields["validators"]["count"], fields["consensus"]
+    nodes = fields["validators"].get("nodes", [{}] * count)
+    able = [f"validator-{index}" for index, node in enumerate(nodes) if not node]
+    mute, *slow = random.sample(able, 1 + fault_bound(count))
+    for_ms = (count + 1) * (timing["advance_timeout_ms"] + timing["block_interval_ms"])
+    while_ = {"at_height": AFTER_THE_OTHERS, "for_ms": for_ms}
+    job_ms = 2 * timing["advance_timeout_ms"]
+    fields["faults"].append({"kind": "one_way_partition", "from": [mute], **while_})
+    fields["faults"].append({"kind": "slow_execution", "target": slow, "job_ms": job_ms, **while_})
+
+
+CORNERS: Final[Mapping[Callable[[Random, Fields], None], tuple[Mechanism, ...]]] = {
+    _agents: (Mechanism.QUERIES_FAILED, Mechanism.QUERIES_UNPAID, Mechanism.QUERY_BUDGET_USED_UP),
+    _deferred: (Mechanism.DEFERRED_LANE_FULL, Mechanism.CALLBACKS),
+    _removals: (Mechanism.GC_BUDGET_USED_UP, Mechanism.EXPIRED_CARRIED_OVER),
+    _cells: (Mechanism.LANE_CELLS_FULL, Mechanism.FIRES_REVERTED),
+    _replacements: (Mechanism.POOL_REPLACED, Mechanism.POOL_UNDERPRICED),
+    _replays: (Mechanism.BLOCKS_REPLAYED,),
+    _failing_views: (Mechanism.PROPOSED_WITHOUT_ROOM,),
+    _forks: (Mechanism.DEEP_BRANCH_GIVEN_UP,),
+}
+"""What each goes for."""

@@ -1,0 +1,58 @@
+"""Corners of random scenarios: each fits whatever else a seed has, and reaches what it goes for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from cluster.record.rules import Mechanism
+from cluster.scenario import Scenario
+from cluster.simulation.driver import simulate
+from cluster.tools.sweeps.drawing import random_scenario as drawing
+from cluster.tools.sweeps.drawing.corners import CORNERED, CORNERS
+from cluster.tools.sweeps.drawing.strains import Fields
+from cluster.tools.sweeps.outcome import judge
+
+SEEDS = 200
+RUNS = 12
+Corner = Callable[[Random, Fields], None]
+
+
+def cornered(seed: int, protocol: str, corner: Corner, monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    monkeypatch.setattr(drawing, "corner", corner)
+    return drawing.random_scenario(seed, protocol)
+
+
+def test_some_seeds_have_a_corner_each_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(drawing, "corner", lambda *_: None)
+        plain = [drawing.random_scenario(seed, "simplex") for seed in range(SEEDS)]
+    drawn = [drawing.random_scenario(seed, "simplex") for seed in range(SEEDS)]
+    share = sum(one != other for one, other in zip(plain, drawn, strict=True)) / SEEDS
+    assert abs(share - CORNERED) < 0.1
+
+
+@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+@pytest.mark.parametrize("corner", CORNERS)
+def test_a_corner_fits_every_seed(corner: Corner, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(SEEDS):
+        assert not cornered(seed, protocol, corner, monkeypatch).simulator_problem
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+@pytest.mark.parametrize(("corner", "mechanisms"), CORNERS.items())
+def test_a_corner_reaches_what_it_goes_for(
+    corner: Corner, mechanisms: tuple[Mechanism, ...], protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = set(mechanisms)
+    for seed in range(RUNS):
+        record = simulate(cornered(seed, protocol, corner, monkeypatch), seed, shares_executions=True)
+        outcome, _ = judge(record, 0.0)
+        assert not outcome.failed, f"seed {seed}: {outcome.reason}"
+        missing.difference_update(map(Mechanism, outcome.reached))
+        if not missing:
+            return
+    pytest.fail(f"no seed reached {', '.join(missing)}")
