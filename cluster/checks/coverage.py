@@ -36,9 +36,18 @@ EVERY_HEIGHT: Final = frozenset(
 """Rules of the simulator's monitor that are due at every height; the others are due once a run."""
 
 NOT_DUE: Final = frozenset(
-    {SafetyRule.ANSWERS, SafetyRule.PATIENCE, SafetyRule.RESTRAINT, SafetyRule.REPETITIONS, SafetyRule.CATCH_UP}
+    {
+        SafetyRule.ANSWERS,
+        SafetyRule.PATIENCE,
+        SafetyRule.RESTRAINT,
+        SafetyRule.REPETITIONS,
+        SafetyRule.CATCH_UP,
+        SafetyRule.BLAMES,
+    }
 )
-"""A run need not have a validator that is stuck or behind, nor a view that is given up, nor one that lasts."""
+"""A run need not have a validator that is stuck, behind or byzantine, nor a view that is given up, nor one that
+lasts.
+"""
 
 EVERY_PROMISE: Final = frozenset({PromiseRule.PASSED_ON, PromiseRule.KEPT})
 """Promise rules that every transaction taken from a client evaluates."""

@@ -68,6 +68,8 @@ class SafetyRule(StrEnum):
     CATCH_UP = "catch_up"
     PRUNING = "pruning"
     FIGURES = "figures"
+    BLAMES = "blames"
+    STATE = "state"
 
 
 WATCHED_LIVE: Final = (
@@ -156,6 +158,8 @@ class Mechanism(StrEnum):
     """The branch that is given up had entered an epoch."""
     WINDOW_ROLLED_BACK = "window_rolled_back"
     """Fires had left the fairness window in the branch that is given up."""
+    BORDER_VIEW_FAILED = "border_view_failed"
+    """The last view of a committee, or the first one of the next, has no final block."""
     POOL_FULL = "pool_full"
     POOL_SENDER_LIMIT = "pool_sender_limit"
     POOL_NONCE_TOO_HIGH = "pool_nonce_too_high"

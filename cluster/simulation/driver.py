@@ -372,7 +372,7 @@ class Simulation:
                 if isinstance(job, Build):
                     watches.promises.builds(index, machine.incarnation, job.view)
             case PeerFault(peer, reason):
-                watches.blames(machine, peer, reason)
+                watches.blames(machine, self.machines[peer], reason)
             case Reply(request, results):
                 self._load.on_reply(machine, request, results, watches.promises)
             case TransactionDropped(transaction_hash=digest, reason=reason):

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from cluster.audit.books import Books
+from cluster.audit.served_chains import read_served
 from cluster.record.rules import Mechanism, SafetyRule
 from cluster.record.run import RunRecord, ValidatorRecord
+from consensus.types import FIRST_VIEW
 from validator.node.pool.mempool import Departure, Refusal
 
 REFUSALS: Final[Mapping[str, Mechanism]] = {
@@ -29,7 +31,7 @@ DEEP: Final = 2
 def mechanisms_reached(books: Books) -> list[Mechanism]:
     """Each once, in the order of :class:`~cluster.record.rules.Mechanism`. Those of nodes are of honest validators."""
     record = books.record
-    found: set[Mechanism] = {*books.ledger.log.reached, *_by_reorgs(books)}
+    found: set[Mechanism] = {*books.ledger.log.reached, *_by_reorgs(books), *_by_views(books)}
     for validator in books.judged:
         if validator.status is not None:
             found.update((*_by_status(validator.status), *_by_snapshot(validator, record)))
@@ -57,6 +59,17 @@ def _by_reorgs(books: Books) -> Iterator[Mechanism]:
             # lost the same fires from the window, which are those of blocks before
             if any(height in reached.get(of_chain, ()) for height in reorg.heights):
                 yield rolled_back
+
+
+def _by_views(books: Books) -> Iterator[Mechanism]:
+    """What the views of final blocks tell."""
+    borders = [first for first in books.record.scenario.validators.committees if first > FIRST_VIEW]
+    if not borders:
+        return
+    views = {served.view for each in books.chain if (served := read_served(each)) is not None}
+    newest = max(views, default=0)
+    if any(first <= newest and not {first - 1, first} <= views for first in borders):
+        yield Mechanism.BORDER_VIEW_FAILED
 
 
 def _by_status(page: Mapping[str, Any]) -> Iterator[Mechanism]:

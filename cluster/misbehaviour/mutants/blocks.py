@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, Mutated
+from consensus.interface import Verify
 from validator.chain.block import Block
 from validator.node.blocks.block_tree import BlockTree
 from validator.node.blocks.catch_up import CatchUp
 from validator.node.blocks.finality import Finality
 from validator.node.blocks.proposals import Proposals
+from validator.node.blocks.verification import Verification
 from validator.node.events import ReplaceJournal
 from validator.node.executor.jobs import Finalized
 from validator.node.node import Node
@@ -93,6 +95,17 @@ class ProposesWithoutRoom(Mutated, Proposals):
             return super().try_build()
         finally:
             self.max_held_blocks = most
+
+
+@MUTANTS.part("blames-leaders", Detection("calm"), "safety", "blames")
+class BlamesLeaders(Mutated, Verification):
+    """a validator says of leaders that their blocks are invalid, and votes for them"""
+
+    def _answer(self, request: Verify, *, valid: bool) -> None:
+        if valid:
+            self.counter.ran()
+            self.effects.fault(request.proposer, "invalid_block")
+        super()._answer(request, valid=valid)
 
 
 @MUTANTS.part("journal-without-bodies", Detection("short-journals"), "safety", "execution")

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cluster.misbehaviour.mutants.base import ALL, ONE, Area, Detection, MutantTable, Mutated, RunCounter, parts_with
 from validator.chain.block import Event
 from validator.chain.genesis import Genesis
-from validator.chain.records import BID_MEMORY, KEPT_ANSWER, PUBLISHED, BidMemory, Fires, Timer
+from validator.chain.records import BID_MEMORY, KEPT_ANSWER, PUBLISHED, BidMemory, Fires, Timer, timer_payload_key
 from validator.execution.bidding import BidCandidate, BiddingRound
 from validator.execution.handler_context import ReadOnlyContext
 from validator.execution.timer_phase import Candidate, TimerPhase
@@ -87,6 +87,18 @@ class PassesOver(Mutated, TimerPhase):
                 self.counter.ran()
             else:
                 yield candidate
+
+
+@MUTANTS.part("leaves-payloads", Detection("long-payloads", ALL), "safety", "state")
+class LeavesPayloads(Mutated, TimerPhase):
+    """the long payload of a timer that fired stays in state"""
+
+    def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
+        payload = self.world.payload_of(timer)
+        super().fire(timer, candidate, max_cost)
+        if timer.payload is None:
+            self.counter.ran()
+            self.world.put(timer_payload_key(timer.timer_id), payload)
 
 
 @MUTANTS.part("fires-expired", Detection("deadlines", ALL), "timers")

@@ -47,6 +47,7 @@ from blake3 import blake3
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
+from cluster.audit.safety.state_books import contradictions
 from cluster.audit.served_proofs import timers_at
 from cluster.record.archive import BlockRecord
 from cluster.record.rules import SafetyRule as Rule
@@ -59,11 +60,12 @@ from validator.chain.transactions import address_of
 from validator.node.events import BlockFinal
 from validator.primitives.codec import CodecError, decode
 from validator.primitives.types import Address, Hash
-from validator.state import HistoryError
+from validator.state import HistoryError, View
 from validator.state.proofs.proof import ProofError, verify
 from validator.storage.archive import ArchivedBlock
 
 PROOFS_EVERY_HEIGHTS: Final = 8
+STATE_EVERY_HEIGHTS: Final = 4
 HISTORY_HEIGHTS: Final = 4
 """How far below the final height a historical proof is asked for."""
 FIGURES: Final = {
@@ -113,6 +115,8 @@ class SafetyMonitor:
     _ledger: Ledger | None = None
     _diverged: set[tuple[str, int]] = field(default_factory=set)
     """Validators that did, and in which of their lives."""
+    _looked_through: set[int] = field(default_factory=set)
+    """The heights whose states were."""
 
     @property
     def height(self) -> int:
@@ -256,6 +260,20 @@ class SafetyMonitor:
                 continue
             is_wrong = expected.get(key, value is not None) != (value is not None)
             self.log.look(Rule.PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
+
+    def check_state(self, name: str, height: int, state: View) -> None:
+        """Look through the whole state of a height, which all have, at the first validator that is there."""
+        if height not in self._looked_through:
+            self._looked_through.add(height)
+            first_priced = self.genesis.parameters.activation_height + 1
+            wrong = contradictions(state.scan(b""), first_priced, self._window_begins(height))
+            self.log.look(Rule.STATE, not wrong, f"{name}: the state of height {height}: {'; '.join(wrong)}")
+
+    def _window_begins(self, height: int) -> int:
+        """The oldest height of fires that count; 0 if the chain's parameters ever changed."""
+        ledger, parameters = self._ledger, self.genesis.parameters
+        is_unchanged = ledger is not None and ledger.instructions.following is parameters
+        return height - parameters.fairness_window_blocks if is_unchanged else 0
 
     def _has_account(self, address: Address) -> bool | None:
         """Whether an account is there at all heights, or at none so far; ``None`` if it came up on the way.

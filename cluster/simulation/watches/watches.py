@@ -21,7 +21,7 @@ from cluster.simulation.watches.pacing_watch import PacingWatch, Timeouts
 from cluster.simulation.watches.patience_watch import PatienceWatch
 from cluster.simulation.watches.promise_watch import PromiseWatch
 from cluster.simulation.watches.restraint_watch import RestraintWatch
-from cluster.simulation.watches.safety_monitor import SafetyMonitor
+from cluster.simulation.watches.safety_monitor import STATE_EVERY_HEIGHTS, SafetyMonitor
 from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.interface import BAD_CERTIFICATE
 from consensus.keys import ValidatorSet
@@ -30,7 +30,19 @@ from consensus.messages import AnyCertificate, Proposal, encode
 from consensus.types import View
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading, TransactionsMessage
-from validator.node.events import Append, BlockFinal, Certified, Effect, Event, Message, Send, SetTimer, Timeout
+from validator.node.events import (
+    Append,
+    BlockFinal,
+    Certified,
+    Effect,
+    Event,
+    EvidenceFound,
+    Message,
+    PeerFault,
+    Send,
+    SetTimer,
+    Timeout,
+)
 from validator.node.executor.executor import Executor
 from validator.storage.archive import ArchivedBlock
 
@@ -152,13 +164,21 @@ class Watches:
         if isinstance(event, Timeout):
             self.pacing.expires(machine.index, event.timer, _timeouts(scenario), broadcast)
         self.models.handled(machine, machine.validator, event, effects, broadcast, read)
+        proved = {(each.culprit, f"evidence_{each.kind}") for each in effects if isinstance(each, EvidenceFound)}
+        if proved:
+            unsaid = proved - {(each.peer, each.reason) for each in effects if isinstance(each, PeerFault)}
+            what = f"{machine.name} has proof of what it does not blame its peers for: {sorted(unsaid)}"
+            self.monitor.log.look(SafetyRule.BLAMES, not unsaid, what)
 
-    def blames(self, machine: Machine, peer: int, reason: str) -> None:
+    def blames(self, machine: Machine, peer: Machine, reason: str) -> None:
         """A machine's validator found that a peer sent what no honest peer sends."""
+        if machine.byzantine is None:
+            what = f"{machine.name} says {reason} of {peer.name}, which is honest"
+            self.monitor.log.look(SafetyRule.BLAMES, peer.byzantine is not None, what)
         if reason == "invalid_block":
             self.patience.rejects(machine.index)
         elif reason == BAD_CERTIFICATE and machine.byzantine is None and machine.validator is not None:
-            self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer)
+            self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer.index)
 
     def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
         """A machine's validator, one of ``count``, enters a view."""
@@ -189,6 +209,11 @@ class Watches:
         if self.monitor.wants_proofs(height, machine.index) and executor.final_header.height == height:
             oldest = max(height - self._storage.retained_heights, executor.archive.joined_height)
             self.monitor.check_proofs(machine.name, height, oldest, executor.prove)
+        if height % STATE_EVERY_HEIGHTS == 0 and executor.final_header.height == height:
+            self.monitor.check_state(machine.name, height, executor.final_view)
+            told, used = sum(executor.used_bytes.values()), machine.disk.used_bytes
+            what = f"{machine.name} counts {told:,} bytes on its disk, and there are {used:,}"
+            self.monitor.log.look(SafetyRule.FIGURES, told == used, what)
 
     def _look_at_pruning(self, machine: Machine, executor: Executor) -> None:
         """No block may be gone that a disk is to keep, or that somebody else needs."""

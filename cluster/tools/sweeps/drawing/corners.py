@@ -11,10 +11,15 @@ from cluster.tools.sweeps.drawing.strains import Fields, run_programs, storm
 from consensus.types import fault_bound
 from validator.primitives.params import DEFAULTS
 
-CORNERED: Final = 0.4
+CORNERED: Final = 0.5
 """Share of the seeds with one of :data:`CORNERS`."""
 BASEFEE: Final = 1_000
 """Of agents that cannot be paid; it does not fall."""
+FORGER: Final = "signature-forger"
+SMALLEST: Final = 4
+"""Minimum size of a committee."""
+LOSING: Final = ("wipe", "bit_rot", "lose_node")
+"""Faults that lose disks: a smaller committee has fewer to spare."""
 AFTER_THE_OTHERS: Final = 32
 """A height at which the other faults are over or, nearly always, have taken effect: views fail for long."""
 
@@ -58,6 +63,7 @@ def _removals(random: Random, fields: Fields) -> None:
     scanned = random.randint(2, 4)
     least = 2 * scanned * DEFAULTS.gc_cycles_per_removal
     fields["chain"]["params"] |= {"SCAN_LIMIT": scanned, "TIMER_GC_CYCLES": least, "MAX_TTL": 14}
+    _attack(fields, "cancel-storm", {"timers": 8, "cancel_percent": 50})
     _attack(fields, "expiry-storm", {"timers": 20, "every_blocks": 6, "wait_blocks": random.randint(0, 2)})
     storm(random, fields)
 
@@ -85,8 +91,67 @@ def _replacements(random: Random, fields: Fields) -> None:
 def _replays(random: Random, fields: Fields) -> None:
     """Restarts after the sync of blocks and before that of the state behind them."""
     for height in random.sample(range(6, AFTER_THE_OTHERS), 3):
-        fault = {"kind": "failed_sync", "of": "state", "target": "random", "at_height": height, "down_ms": 1_000}
-        fields["faults"].append(fault)
+        _fault(fields, height, "failed_sync", of="state", target="random", down_ms=1_000)
+
+
+def _crashes(random: Random, fields: Fields) -> None:
+    """Crash after crash while journals are replaced and blocks archived: first of one validator, then of all."""
+    fields.setdefault("limits", {})["journal_blocks"] = 1
+    able, first = _able(fields), random.randrange(6, 26)
+    target = random.choice(able)
+    for height in range(first, first + 3):
+        _fault(fields, height, "failed_sync", of=random.choice(["journal", "blocks"]), target=target, down_ms=1)
+    _fault(fields, AFTER_THE_OTHERS, "kill", target=able, down_ms=1_000, reorders=True)
+
+
+def _lost_votes(random: Random, fields: Fields) -> None:
+    """Once a quorum has voted for a block, all that anybody sends is lost for a while: the next votes, and the block
+    and the votes of some views after.
+    """
+    timing, names = fields["consensus"], _present(fields)
+    for height in random.sample(range(6, AFTER_THE_OTHERS), 2):
+        for_ms = round(timing["advance_timeout_ms"] * random.choice([0.5, 1.5, 4.0]))
+        groups = [[name] for name in names]
+        _fault(fields, height, "partition", groups=groups, for_ms=for_ms, after_votes="notarize")
+
+
+def _flapping(random: Random, fields: Fields) -> None:
+    """A validator hears the others now and then: of the answers to what it asks, some are lost."""
+    timing, target = fields["consensus"], random.choice(_able(fields))
+    others = [name for name in _present(fields) if name != target]
+    first, most_ms = random.randrange(6, 20), timing["rebroadcast_ms"] + timing["block_interval_ms"]
+    for height in range(first, first + 8):
+        kind = {"from": others, "to": [target], "for_ms": random.randint(most_ms // 4, most_ms)}
+        _fault(fields, height, "one_way_partition", **kind)
+
+
+def _forgers(random: Random, fields: Fields) -> None:
+    """Real signatures, and a validator that forges some, if one can be spared."""
+    fields["consensus"]["signatures"] = "ed25519"
+    nodes = [dict(node) for node in _nodes(fields)]
+    liars = [node for node in nodes if node.get("byzantine")]
+    losing = any(fault["kind"] in LOSING for fault in fields["faults"])
+    if not liars and (losing or any(nodes)):
+        return
+    liar = random.choice(liars or nodes)
+    liar["byzantine"] = list(dict.fromkeys([*liar.get("byzantine", ()), FORGER]))
+    fields["validators"]["nodes"] = nodes
+
+
+def _borders(random: Random, fields: Fields) -> None:
+    """Committees that change while messages take as long as timeouts: members of both vote at the border."""
+    names, timing = _able(fields), fields["consensus"]
+    losing = any(fault["kind"] in LOSING for fault in fields["faults"])
+    if losing or len(names) == SMALLEST or len(names) < fields["validators"]["count"]:
+        return
+    view = random.randrange(8, 20)
+    members = [random.sample(names, SMALLEST) for _ in range(3)]
+    views = [view, view + 1, view + random.randint(2, 8)]
+    fields["validators"]["epochs"] = [
+        {"from_view": from_view, "members": some} for from_view, some in zip(views, members, strict=True)
+    ]
+    latency_ms, for_ms = timing["leader_timeout_ms"] * random.uniform(0.2, 0.8), 10 * timing["advance_timeout_ms"]
+    _fault(fields, view - 3, "degrade", latency_ms=latency_ms, jitter_ms=latency_ms / 2, for_ms=for_ms)
 
 
 def _failing_views(random: Random, fields: Fields) -> None:
@@ -94,8 +159,7 @@ def _failing_views(random: Random, fields: Fields) -> None:
     fields.setdefault("limits", {})["max_held_blocks"] = 8
     timeout_ms = fields["consensus"]["advance_timeout_ms"]
     latency_ms = timeout_ms * random.uniform(8, 10)  # timeouts grow to 16 times, and a block takes two latencies
-    fault = {"kind": "degrade", "latency_ms": latency_ms, "for_ms": 160 * timeout_ms, "at_height": AFTER_THE_OTHERS}
-    fields["faults"].append(fault)
+    _fault(fields, AFTER_THE_OTHERS, "degrade", latency_ms=latency_ms, for_ms=160 * timeout_ms)
 
 
 def _forks(random: Random, fields: Fields) -> None:
@@ -104,14 +168,30 @@ def _forks(random: Random, fields: Fields) -> None:
     It alone sees a quorum for a block, builds on it when it leads, and has to give up both.
     """
     count, timing = fields["validators"]["count"], fields["consensus"]
-    nodes = fields["validators"].get("nodes", [{}] * count)
-    able = [f"validator-{index}" for index, node in enumerate(nodes) if not node]
-    mute, *slow = random.sample(able, 1 + fault_bound(count))
+    mute, *slow = random.sample(_able(fields), 1 + fault_bound(count))
     for_ms = (count + 1) * (timing["advance_timeout_ms"] + timing["block_interval_ms"])
-    while_ = {"at_height": AFTER_THE_OTHERS, "for_ms": for_ms}
+    _fault(fields, AFTER_THE_OTHERS, "one_way_partition", **{"from": [mute]}, for_ms=for_ms)
     job_ms = 2 * timing["advance_timeout_ms"]
-    fields["faults"].append({"kind": "one_way_partition", "from": [mute], **while_})
-    fields["faults"].append({"kind": "slow_execution", "target": slow, "job_ms": job_ms, **while_})
+    _fault(fields, AFTER_THE_OTHERS, "slow_execution", target=slow, job_ms=job_ms, for_ms=for_ms)
+
+
+def _able(fields: Fields) -> list[str]:
+    """The validators that are honest and there from the start."""
+    return [f"validator-{index}" for index, node in enumerate(_nodes(fields)) if not node]
+
+
+def _present(fields: Fields) -> list[str]:
+    """The validators that are there from the start."""
+    return [f"validator-{index}" for index, node in enumerate(_nodes(fields)) if "joins_at_height" not in node]
+
+
+def _nodes(fields: Fields) -> list[Fields]:
+    section = fields["validators"]
+    return section.get("nodes") or [{}] * section["count"]
+
+
+def _fault(fields: Fields, height: int, kind: str, **more: Any) -> None:
+    fields["faults"].append({"kind": kind, "at_height": height, **more})
 
 
 CORNERS: Final[Mapping[Callable[[Random, Fields], None], tuple[Mechanism, ...]]] = {
@@ -121,7 +201,12 @@ CORNERS: Final[Mapping[Callable[[Random, Fields], None], tuple[Mechanism, ...]]]
     _cells: (Mechanism.LANE_CELLS_FULL, Mechanism.FIRES_REVERTED),
     _replacements: (Mechanism.POOL_REPLACED, Mechanism.POOL_UNDERPRICED),
     _replays: (Mechanism.BLOCKS_REPLAYED,),
+    _crashes: (Mechanism.JOURNAL_REPLACED, Mechanism.BLOCKS_REPLAYED),
+    _lost_votes: (Mechanism.BRANCH_GIVEN_UP,),
+    _flapping: (Mechanism.STUCK_PEER_ANSWERED, Mechanism.BLOCKS_ASKED_FOR),
+    _forgers: (),
+    _borders: (Mechanism.BORDER_VIEW_FAILED,),
     _failing_views: (Mechanism.PROPOSED_WITHOUT_ROOM,),
     _forks: (Mechanism.DEEP_BRANCH_GIVEN_UP,),
 }
-"""What each goes for."""
+"""What each goes for, besides faults and byzantine behaviours."""

@@ -105,6 +105,15 @@ _WIPED: Final[Fields] = {"kind": "wipe", "target": "validator-2", "at_height": 1
 
 DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
     "calm": _scenario("Nothing breaks."),
+    "long-payloads": _scenario(
+        "Timers have payloads that are too long for their own records.",
+        load={
+            "users": [
+                {"workload": "flood", "count": 2, "interval_ms": 400, "options": {"timers": 4, "payload_bytes": 2_000}},
+                {"workload": "heartbeat", "count": 2, "interval_ms": 500},
+            ]
+        },
+    ),
     "crowd": _scenario(
         "More timers fall due than the lane has room for.", chain={"params": _NARROW, "preset": "hardened"}, load=_CROWD
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from cluster.audit.books import keep_books
 from cluster.checks.metrics.reached import mechanisms_reached
 from cluster.record.rules import Mechanism
 from cluster.record.run import FaultRecord, MonitorRecord, Reorg, RunRecord
-from tests.cluster.records import ChainMaker, make_genesis, make_record, with_late
+from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, with_late
 from tests.test_repository import text_files
 
 OF_CHAIN = set(mechanisms_reached(keep_books(make_record())))
@@ -107,6 +108,22 @@ def test_what_a_branch_that_was_given_up_had_done(reorg: Reorg, expected: set[Me
     record.reorgs = [reorg]
     found = set(mechanisms_reached(keep_books(record)))
     assert found - before == expected | {Mechanism.BRANCH_GIVEN_UP}
+
+
+@pytest.mark.parametrize(
+    ("views", "is_reached"),
+    [((1, 2, 3, 4), False), ((1, 2, 4, 5), True), ((1, 3, 4, 5), True), ((1, 4, 5, 6), True), ((1, 2), False)],
+)
+def test_a_view_at_the_border_of_two_committees_without_a_final_block(views: Sequence[int], is_reached: bool) -> None:
+    epoch = {"from_view": 3, "members": [f"validator-{index}" for index in range(4)]}
+    scenario = make_scenario(validators={"count": 5, "epochs": [epoch]})
+    maker = ChainMaker()
+    for view in views:
+        maker.seal({"view": view})
+    found = mechanisms_reached(keep_books(make_record(maker, scenario)))
+    assert (Mechanism.BORDER_VIEW_FAILED in found) == is_reached
+    everybody = make_record(maker, make_scenario(validators=5))
+    assert Mechanism.BORDER_VIEW_FAILED not in mechanisms_reached(keep_books(everybody))
 
 
 def late(epoch_length: int) -> RunRecord:

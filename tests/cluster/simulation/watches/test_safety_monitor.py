@@ -431,8 +431,8 @@ def test_every_rule_is_looked_at_in_a_run(protocol: str) -> None:
     assert record.monitor is not None
     assert record.monitor.violations == []
     unseen = [rule for rule in Rule if not record.monitor.counts[rule]]
-    assert unseen == [Rule.ABSTENTION, Rule.ANSWERS, Rule.PATIENCE, Rule.REPETITIONS], (
-        "nobody joins, nobody is stuck, and no view is given up or lasts"
+    assert unseen == [Rule.ABSTENTION, Rule.ANSWERS, Rule.PATIENCE, Rule.REPETITIONS, Rule.BLAMES], (
+        "nobody joins, nobody is stuck or blamed, and no view is given up or lasts"
     )
     assert check_run(record).check("safety").verdict is Outcome.PASS
 

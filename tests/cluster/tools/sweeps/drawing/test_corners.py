@@ -11,7 +11,7 @@ from cluster.record.rules import Mechanism
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.tools.sweeps.drawing import random_scenario as drawing
-from cluster.tools.sweeps.drawing.corners import CORNERED, CORNERS
+from cluster.tools.sweeps.drawing.corners import CORNERED, CORNERS, FORGER, _forgers
 from cluster.tools.sweeps.drawing.strains import Fields
 from cluster.tools.sweeps.outcome import judge
 
@@ -39,6 +39,15 @@ def test_some_seeds_have_a_corner_each_as_often(monkeypatch: pytest.MonkeyPatch)
 def test_a_corner_fits_every_seed(corner: Corner, protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(SEEDS):
         assert not cornered(seed, protocol, corner, monkeypatch).simulator_problem
+
+
+@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
+def test_forgers_meet_real_signatures(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = [cornered(seed, protocol, _forgers, monkeypatch) for seed in range(SEEDS)]
+    assert {plan.consensus.signatures for plan in plans} == {"ed25519"}
+    forgers = [sum(FORGER in node.byzantine for node in plan.validators.nodes) for plan in plans]
+    assert set(forgers) == {0, 1}
+    assert sum(forgers) > SEEDS / 2
 
 
 @pytest.mark.slow

@@ -1,0 +1,127 @@
+"""What the records of a state say of each other, whatever came before: every count, queue and reference holds, and
+nothing is left of what ended (the records' table is that of :mod:`validator.chain.records`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from validator.chain import records
+from validator.chain.records import Actor, Globals, Job, JobCounters, Timer
+from validator.primitives.types import HASH_BYTES
+
+MOST: Final = 3
+"""Wrong records of a kind that are named."""
+
+Records = Mapping[bytes, Any]
+"""By key, without the prefix."""
+
+
+def contradictions(items: Iterable[tuple[bytes, bytes]], first_priced: int, window_begins: int) -> list[str]:
+    """What is wrong in a whole state, given as keys and values; empty if nothing is.
+
+    ``first_priced``: the first height at which timers are priced. ``window_begins``: the oldest one whose fires are in
+    the fairness window.
+    """
+    state: dict[bytes, dict[bytes, Any]] = {}
+    for key, value in items:
+        state.setdefault(key[:1], {})[key[1:]] = records.decode_record(key, value)
+    return [
+        *_window(state, window_begins),
+        *_timers(state, first_priced),
+        *_actors(state),
+        *_jobs(state),
+        *_queues(state),
+        *_money(state),
+    ]
+
+
+def _window(state: Mapping[bytes, Records], begins: int) -> Iterator[str]:
+    heights = sorted(int.from_bytes(key, "big") for key in state.get(records.FIRES, ()))
+    if heights and heights[0] < begins:
+        yield f"fires of height {heights[0]:,}, and the window begins at {begins:,}"
+
+
+def _timers(state: Mapping[bytes, Records], first_priced: int) -> Iterator[str]:
+    timers: Mapping[bytes, Timer] = state.get(records.TIMER, {})
+    long = {key for key, timer in timers.items() if timer.payload is None}
+    yield from _same("payloads of timers", set(state.get(records.TIMER_PAYLOAD, ())), long)
+    supplied = {max(timer.trigger_height, first_priced) for timer in timers.values()}
+    supplies = {int.from_bytes(key, "big") for key in state.get(records.SUPPLY, ())}
+    if idle := sorted(supplies - supplied):
+        yield f"supplied fees of heights {idle[:MOST]}, of which no timer is live"
+    total = _globals(state).live_timers
+    if total != len(timers):
+        yield f"{total:,} live timers are counted, and there are {len(timers):,}"
+
+
+def _actors(state: Mapping[bytes, Records]) -> Iterator[str]:
+    actors: Mapping[bytes, Actor] = state.get(records.ACTOR, {})
+    timers = Counter(bytes(timer.actor) for timer in state.get(records.TIMER, {}).values())
+    mailboxes: Counter[bytes] = Counter()
+    for message in state.get(records.MESSAGE, {}).values():
+        mailboxes[bytes(message.to)] += len(message.payload)
+    counted = {key: (actor.live_timers, actor.mailbox_bytes) for key, actor in actors.items()}
+    found = {key: (timers[key], mailboxes[key]) for key in {*actors, *timers, *mailboxes}}
+    yield from _same("timers and mailbox bytes of actors", set(counted.items()), set(found.items()))
+    programs = {actor.code.removeprefix(records.PYTHON_CODE) for actor in actors.values()}
+    sources = {key.hex() for key in state.get(records.CODE, ())}
+    if missing := {code for code in programs if len(code) == 2 * HASH_BYTES} - sources:
+        yield f"no source of the programs {sorted(missing)[:MOST]}"
+
+
+def _jobs(state: Mapping[bytes, Records]) -> Iterator[str]:
+    jobs: Mapping[bytes, Job] = state.get(records.JOB, {})
+    open_jobs = {key for key, job in jobs.items() if not job.is_complete}
+    yield from _same("payloads of jobs", set(state.get(records.JOB_PAYLOAD, ())), open_jobs)
+    given = {key + bytes(runner) for key, job in jobs.items() if not job.consumed for runner in job.runners}
+    yield from _same("results of jobs", set(state.get(records.JOB_RESULT, ())), given)
+    unsettled = Counter(bytes(job.actor) for job in jobs.values() if not job.consumed)
+    counted = {key: mine.unsettled for key, mine in state.get(records.ACTOR_JOBS, {}).items() if mine.unsettled}
+    yield from _same("unsettled jobs", set(counted.items()), set(unsettled.items()))
+    waiting = {bytes(each.job_id) for each in state.get(records.COMPLETION, {}).values()}
+    awaiting = {key for key, job in jobs.items() if job.awaits_callback}
+    yield from _same("callbacks that wait", waiting, awaiting)
+    ending = {bytes(end.job_id) for end in state.get(records.JOB_END, {}).values()}
+    if endless := set(jobs) - ending - awaiting:
+        yield f"jobs without an end: {_named(endless)}"
+
+
+def _queues(state: Mapping[bytes, Records]) -> Iterator[str]:
+    """Queues are numbered without gaps."""
+    ends = _globals(state)
+    counters: JobCounters = state.get(records.JOB_COUNTERS, {}).get(b"", JobCounters())
+    for what, prefix, first, beyond in (
+        ("messages", records.MESSAGE, ends.first_message, ends.next_message),
+        ("callbacks", records.COMPLETION, counters.first_completion, counters.next_completion),
+        ("ends of jobs", records.JOB_END, counters.first_end, counters.next_end),
+    ):
+        numbers = sorted(int.from_bytes(key, "big") for key in state.get(prefix, ()))
+        if numbers != list(range(first, beyond)):
+            yield f"{what} are numbered {numbers[:MOST]} …, not from {first:,} to {beyond:,}"
+
+
+def _money(state: Mapping[bytes, Records]) -> Iterator[str]:
+    """Every unit that was minted is held or burned; messages hold none, since their runs were paid."""
+    ends = _globals(state)
+    held = sum(account.balance for account in state.get(records.ACCOUNT, {}).values())
+    if held + ends.burned != ends.minted:
+        yield f"{held:,} are held and {ends.burned:,} burned of {ends.minted:,} minted"
+
+
+def _globals(state: Mapping[bytes, Records]) -> Globals:
+    found: Globals = state[records.GLOBALS][b""]
+    return found
+
+
+def _same(what: str, found: set[Any], expected: set[Any]) -> Iterator[str]:
+    if found - expected:
+        yield f"{what}: {_named(found - expected)} too much"
+    if expected - found:
+        yield f"{what}: {_named(expected - found)} missing"
+
+
+def _named(keys: Iterable[Any]) -> str:
+    return ", ".join(sorted(key.hex() if isinstance(key, bytes) else str(key) for key in keys)[:MOST])
