@@ -32,7 +32,7 @@ STOP_HEIGHT: Final = 38
 DRAIN_BLOCKS: Final = 4
 TIMEOUT_S: Final = 1_200
 ED25519_EVERY: Final = 8
-"""One in so many seeds has real signatures; the others have a fast substitute."""
+"""One in so many seeds has real signatures, and some corners; the others have a fast substitute."""
 FIRST_FAULT_HEIGHT: Final = 4
 LAST_FAULT_HEIGHT: Final = 30
 SNAPSHOT_HEIGHT: Final = 12
