@@ -97,7 +97,7 @@ class ProposesWithoutRoom(Mutated, Proposals):
             self.max_held_blocks = most
 
 
-@MUTANTS.part("blames-leaders", Detection("calm"), "safety", "blames")
+@MUTANTS.part("blames-leaders", Detection("calm", ALL), "safety", "blames")
 class BlamesLeaders(Mutated, Verification):
     """a validator says of leaders that their blocks are invalid, and votes for them"""
 

@@ -172,13 +172,17 @@ class Watches:
 
     def blames(self, machine: Machine, peer: Machine, reason: str) -> None:
         """A machine's validator found that a peer sent what no honest peer sends."""
-        if machine.byzantine is None:
+        if machine.byzantine is None and self._mutant_of(machine) == self._mutant_of(peer):
             what = f"{machine.name} says {reason} of {peer.name}, which is honest"
             self.monitor.log.look(SafetyRule.BLAMES, peer.byzantine is not None, what)
         if reason == "invalid_block":
             self.patience.rejects(machine.index)
         elif reason == BAD_CERTIFICATE and machine.byzantine is None and machine.validator is not None:
             self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer.index)
+
+    def _mutant_of(self, machine: Machine) -> str | None:
+        """The bug that is planted in a validator: one with another bug may well find that a sound one is wrong."""
+        return machine.release.mutant or self._mutants[machine.index]
 
     def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
         """A machine's validator, one of ``count``, enters a view."""

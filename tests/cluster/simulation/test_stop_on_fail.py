@@ -27,20 +27,16 @@ def test_a_right_run_goes_to_its_end() -> None:
     assert check_run(record).outcome is Outcome.PASS
 
 
-WRONG = [{}, {"mutant": "wrong-balance"}, {}, {}]
-
-
 def test_who_blames_the_honest_ends_it() -> None:
-    record = simulate(scenario_of(WRONG), 1, stop_on_fail=True)
+    record = simulate(_drill([{"mutant": "blames-leaders"}] * 4), 1, stop_on_fail=True)
     assert record.interrupted
-    assert "blames: validator-1 says evidence_InvalidBlock of validator-2" in record.problems[-1]
+    assert "blames: validator-0 says invalid_block of validator-1" in record.problems[-1]
 
 
-def test_who_diverges_ends_it() -> None:
-    """One that was away executes final blocks, before it has a leader's block to blame it for."""
+@pytest.mark.parametrize("nodes", [[{}, {"mutant": "wrong-balance"}, {}, {}]])
+def test_who_diverges_ends_it(nodes: list[dict[str, str]]) -> None:
     notices: list[str] = []
-    away = {"kind": "kill", "target": "validator-1", "at_height": 1, "down_ms": 6_000}
-    record = simulate(scenario_of(WRONG, faults=[away]), 1, on_notice=notices.append, stop_on_fail=True)
+    record = simulate(scenario_of(nodes), 1, on_notice=notices.append, stop_on_fail=True)
     assert max(found.tip for found in record.validators) < 24
     assert record.interrupted
     assert any("--stop-on-fail: validator-1 diverged" in notice for notice in notices)
