@@ -39,7 +39,7 @@ def contradictions(items: Iterable[tuple[bytes, bytes]], first_priced: int, wind
 
 
 def _window(state: Mapping[bytes, Records], begins: int) -> Iterator[str]:
-    heights = sorted(int.from_bytes(key, "big") for key in state.get(records.FIRES, ()))
+    heights = _numbers(state, records.FIRES)
     if heights and heights[0] < begins:
         yield f"fires of height {heights[0]:,}, and the window begins at {begins:,}"
 
@@ -49,8 +49,7 @@ def _timers(state: Mapping[bytes, Records], first_priced: int) -> Iterator[str]:
     long = {key for key, timer in timers.items() if timer.payload is None}
     yield from _same("payloads of timers", set(state.get(records.TIMER_PAYLOAD, ())), long)
     supplied = {max(timer.trigger_height, first_priced) for timer in timers.values()}
-    supplies = {int.from_bytes(key, "big") for key in state.get(records.SUPPLY, ())}
-    if idle := sorted(supplies - supplied):
+    if idle := [height for height in _numbers(state, records.SUPPLY) if height not in supplied]:
         yield f"supplied fees of heights {idle[:MOST]}, of which no timer is live"
     total = _globals(state).live_timers
     if total != len(timers):
@@ -98,7 +97,7 @@ def _queues(state: Mapping[bytes, Records]) -> Iterator[str]:
         ("callbacks", records.COMPLETION, counters.first_completion, counters.next_completion),
         ("ends of jobs", records.JOB_END, counters.first_end, counters.next_end),
     ):
-        numbers = sorted(int.from_bytes(key, "big") for key in state.get(prefix, ()))
+        numbers = _numbers(state, prefix)
         if numbers != list(range(first, beyond)):
             yield f"{what} are numbered {numbers[:MOST]} …, not from {first:,} to {beyond:,}"
 
@@ -109,6 +108,11 @@ def _money(state: Mapping[bytes, Records]) -> Iterator[str]:
     held = sum(account.balance for account in state.get(records.ACCOUNT, {}).values())
     if held + ends.burned != ends.minted:
         yield f"{held:,} are held and {ends.burned:,} burned of {ends.minted:,} minted"
+
+
+def _numbers(state: Mapping[bytes, Records], prefix: bytes) -> list[int]:
+    """The heights or numbers in the keys of a kind, ascending."""
+    return sorted(int.from_bytes(key, "big") for key in state.get(prefix, ()))
 
 
 def _globals(state: Mapping[bytes, Records]) -> Globals:

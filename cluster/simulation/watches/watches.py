@@ -210,10 +210,15 @@ class Watches:
         self._final(machine, height, archived)
         self.monitor.counts(machine.name, block)
         self._look_at_pruning(machine, executor)
-        if self.monitor.wants_proofs(height, machine.index) and executor.final_header.height == height:
+        if executor.final_header.height == height:
+            self._look_at_final_state(machine, executor, height)
+
+    def _look_at_final_state(self, machine: Machine, executor: Executor, height: int) -> None:
+        """What a validator proves and keeps, at some heights."""
+        if self.monitor.wants_proofs(height, machine.index):
             oldest = max(height - self._storage.retained_heights, executor.archive.joined_height)
             self.monitor.check_proofs(machine.name, height, oldest, executor.prove)
-        if height % STATE_EVERY_HEIGHTS == 0 and executor.final_header.height == height:
+        if height % STATE_EVERY_HEIGHTS == 0:
             self.monitor.check_state(machine.name, height, executor.final_view)
             told, used = sum(executor.used_bytes.values()), machine.disk.used_bytes
             what = f"{machine.name} counts {told:,} bytes on its disk, and there are {used:,}"

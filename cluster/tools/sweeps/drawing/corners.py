@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from cluster.record.rules import Mechanism
-from cluster.tools.sweeps.drawing.strains import Fields, run_programs, storm
+from cluster.tools.sweeps.drawing.strains import SMALLEST, Fields, losing_in, nodes_of, run_programs, storm
 from consensus.types import fault_bound
 from validator.primitives.params import DEFAULTS
 
@@ -16,10 +16,6 @@ CORNERED: Final = 0.5
 BASEFEE: Final = 1_000
 """Of agents that cannot be paid; it does not fall."""
 FORGER: Final = "signature-forger"
-SMALLEST: Final = 4
-"""Minimum size of a committee."""
-LOSING: Final = ("wipe", "bit_rot", "lose_node")
-"""Faults that lose disks: a smaller committee has fewer to spare."""
 AFTER_THE_OTHERS: Final = 32
 """A height at which the other faults are over or, nearly always, have taken effect: views fail for long."""
 
@@ -128,10 +124,9 @@ def _flapping(random: Random, fields: Fields) -> None:
 def _forgers(random: Random, fields: Fields) -> None:
     """Real signatures, and a validator that forges some, if one can be spared."""
     fields["consensus"]["signatures"] = "ed25519"
-    nodes = [dict(node) for node in _nodes(fields)]
+    nodes = nodes_of(fields["validators"])
     liars = [node for node in nodes if node.get("byzantine")]
-    losing = any(fault["kind"] in LOSING for fault in fields["faults"])
-    if not liars and (losing or any(nodes)):
+    if not liars and (losing_in(fields) or any(nodes)):
         return
     liar = random.choice(liars or nodes)
     liar["byzantine"] = list(dict.fromkeys([*liar.get("byzantine", ()), FORGER]))
@@ -139,10 +134,12 @@ def _forgers(random: Random, fields: Fields) -> None:
 
 
 def _borders(random: Random, fields: Fields) -> None:
-    """Committees that change while messages take as long as timeouts: members of both vote at the border."""
+    """Committees that change while messages take as long as timeouts: members of both vote at the border.
+
+    Small ones have no validator to spare that could lose its disk.
+    """
     names, timing = _able(fields), fields["consensus"]
-    losing = any(fault["kind"] in LOSING for fault in fields["faults"])
-    if losing or len(names) == SMALLEST or len(names) < fields["validators"]["count"]:
+    if losing_in(fields) or len(names) == SMALLEST or len(names) < fields["validators"]["count"]:
         return
     view = random.randrange(8, 20)
     members = [random.sample(names, SMALLEST) for _ in range(3)]
@@ -177,17 +174,16 @@ def _forks(random: Random, fields: Fields) -> None:
 
 def _able(fields: Fields) -> list[str]:
     """The validators that are honest and there from the start."""
-    return [f"validator-{index}" for index, node in enumerate(_nodes(fields)) if not node]
+    return [f"validator-{index}" for index, node in enumerate(nodes_of(fields["validators"])) if not node]
 
 
 def _present(fields: Fields) -> list[str]:
     """The validators that are there from the start."""
-    return [f"validator-{index}" for index, node in enumerate(_nodes(fields)) if "joins_at_height" not in node]
-
-
-def _nodes(fields: Fields) -> list[Fields]:
-    section = fields["validators"]
-    return section.get("nodes") or [{}] * section["count"]
+    return [
+        f"validator-{index}"
+        for index, node in enumerate(nodes_of(fields["validators"]))
+        if "joins_at_height" not in node
+    ]
 
 
 def _fault(fields: Fields, height: int, kind: str, **more: Any) -> None:

@@ -24,7 +24,19 @@ from cluster.scenario import Scenario
 from cluster.tools.sweeps.drawing.attackers import attack
 from cluster.tools.sweeps.drawing.corners import corner
 from cluster.tools.sweeps.drawing.small_worlds import shrink
-from cluster.tools.sweeps.drawing.strains import PROGRAMS, aim, crowd, govern, hurry, keep_little, run_programs, storm
+from cluster.tools.sweeps.drawing.strains import (
+    PROGRAMS,
+    SMALLEST,
+    aim,
+    crowd,
+    govern,
+    hurry,
+    keep_little,
+    losing_in,
+    nodes_of,
+    run_programs,
+    storm,
+)
 from consensus.types import fault_bound
 from loadgen.workloads.actor_program import FOLDER, NAMES
 
@@ -38,8 +50,6 @@ LAST_FAULT_HEIGHT: Final = 30
 SNAPSHOT_HEIGHT: Final = 12
 """From here on there are snapshots to join with."""
 MAX_FAULTS: Final = 5
-SMALLEST: Final = 4
-"""Minimum size of a committee."""
 EPOCHS: Final = 0.4
 """Share of changing committees, of the seeds with more validators than :data:`SMALLEST`."""
 UPGRADES: Final = 0.2
@@ -321,7 +331,7 @@ class _Drawing:
 
     def lie(self, random: Random, validators: Fields, consensus: Fields) -> None:
         """Give one of :data:`LIES` to a byzantine validator, or to one more."""
-        nodes: list[Fields] = validators.get("nodes") or [{} for _ in range(self.count)]
+        nodes = nodes_of(validators)
         liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
         if not liars:
             if self.not_counted_on >= fault_bound(self.smallest_committee):
@@ -349,7 +359,7 @@ class _Drawing:
 
         The validator that asks it first is down for long, or loses its disk, so that it has to ask.
         """
-        nodes: list[Fields] = fields["validators"].get("nodes") or [{} for _ in range(self.count)]
+        nodes = nodes_of(fields["validators"])
         liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
         lost = sum(fault["kind"] in ("wipe", "bit_rot") for fault in fields["faults"])
         spare = fault_bound(self.smallest_committee) - max(len(liars), 1) - lost - int(self.late)
@@ -487,10 +497,9 @@ class _Drawing:
 
 def _recall_failures(drawing: _Drawing, random: Random, fields: Fields) -> None:
     """Cut a validator off from all others but one, which shows it how others gave up views."""
-    nodes: list[Fields] = fields["validators"].get("nodes") or [{} for _ in range(drawing.count)]
+    nodes = nodes_of(fields["validators"])
     liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
-    lost = sum(fault["kind"] in ("wipe", "bit_rot", "lose_node") for fault in fields["faults"])
-    if fault_bound(drawing.smallest_committee) < max(len(liars), 1) + lost + int(drawing.late):
+    if fault_bound(drawing.smallest_committee) < max(len(liars), 1) + losing_in(fields) + int(drawing.late):
         return
     liar = random.choice(liars or range(len(drawing.targets)))
     victim = random.choice([index for index in range(len(drawing.targets)) if index != liar])

@@ -27,6 +27,20 @@ CONFIGS: Final[list[dict[str, Any]]] = [
 DEPLOYED: Final = ("heartbeat", "keeper", "token", "builtin:script")
 PROGRAMS: Final = ("bidding_agent", "liquidation_bot", "price_oracle", "subscription", *DEPLOYED[:-1])
 """The shipped programs in random scenarios."""
+SMALLEST: Final = 4
+"""Minimum size of a committee."""
+LOSING: Final = ("wipe", "bit_rot", "lose_node")
+"""Faults that can lose disks."""
+
+
+def nodes_of(validators: Fields) -> list[Fields]:
+    """The settings of each validator, or as many empty ones."""
+    return validators.get("nodes") or [{} for _ in range(validators["count"])]
+
+
+def losing_in(fields: Fields) -> int:
+    """The number of faults that can lose disks."""
+    return sum(fault["kind"] in LOSING for fault in fields["faults"])
 
 
 def govern(random: Random, fields: Fields) -> None:
