@@ -25,7 +25,7 @@ from live import COMMIT, SEED, full_lane
 from reporting import Metric, Size, run_benchmark
 
 from cluster.audit.reexecution.reexecutor import Reexecutor
-from cluster.audit.served_chains import longest_chain
+from cluster.audit.served.chains import longest_chain
 from cluster.simulation.driver import simulate
 from validator.chain.block import BlockReceipts
 from validator.chain.genesis import GenesisAgent

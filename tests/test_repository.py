@@ -96,7 +96,7 @@ AUDITOR = (
     "cluster/audit/chain_codec.py",
     "cluster/audit/ended_ids.py",
     "cluster/audit/fee_market.py",
-    "cluster/audit/served_chains.py",
+    "cluster/audit/served/chains.py",
     "cluster/audit/ledger/accounts.py",
     "cluster/audit/ledger/agent_queries.py",
     "cluster/audit/block_metrics.py",
@@ -106,9 +106,11 @@ AUDITOR = (
     "cluster/audit/ledger/ledger.py",
     "cluster/audit/ledger/messages.py",
     "cluster/audit/ledger/phase_rules.py",
-    "cluster/audit/ledger/timer_ids.py",
+    "cluster/audit/ledger/script_runs.py",
     "cluster/audit/ledger/timer_phase.py",
     "cluster/audit/ledger/timer_register.py",
+    "cluster/audit/scripts/reading.py",
+    "cluster/audit/scripts/running.py",
 )
 """The books, which are kept a second time."""
 
@@ -119,14 +121,6 @@ SHARED_WITH_THE_AUDITOR = (
     "validator.primitives.types",
     # costs and limits
     "validator.primitives.costs",
-    "validator.execution.jobs.CALLBACKS_PER_BLOCK",
-    "validator.execution.jobs.JOBS_PER_ACTOR",
-    "validator.execution.jobs.JOB_LIFETIME_BLOCKS",
-    "validator.execution.jobs.MAX_RESULTS_NEEDED",
-    "validator.execution.jobs.MAX_RESULT_BYTES",
-    "validator.execution.mailbox.MIN_MESSAGE_CYCLES",
-    "validator.execution.mailbox.MESSAGES_PER_DEFERRED_RUN",
-    "validator.execution.mailbox.MESSAGES_PER_TRANSACTION",
     "validator.execution.bidding.MIN_QUERY_CYCLES",
     "validator.execution.bidding.UNPAID_QUERY_CYCLES",
     # names
@@ -782,6 +776,7 @@ WIDE = {
     "Machine": "a machine's parts, and the calls by which the simulation hears of them, as fields",
     "HandlerContext": "an actor's view of the chain: one field for each thing that a handler may read or change",
     "Scenario": "a field for each section of a file, and the rules between sections",
+    "Ledger": "the books of a chain, one attribute for each of its parts",
     "BiddingRound": "the rules and inputs of a block's queries, one field each",
 }
 """Classes with more methods or attributes than others may have, each with its reason."""

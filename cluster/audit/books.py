@@ -19,7 +19,7 @@ from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.reexecution.bisect import bisect
 from cluster.audit.reexecution.describe import Page
 from cluster.audit.reexecution.reexecutor import Reexecution
-from cluster.audit.served_chains import ChainReader, ServedChain, heights_apart, is_part, longest_chain
+from cluster.audit.served.chains import ChainReader, ServedChain, heights_apart, is_part, longest_chain
 from cluster.record.archive import BlockRecord, DivergedExecution
 from cluster.record.chain_store import ServedBlocks, joined
 from cluster.record.run import RunRecord, ValidatorRecord

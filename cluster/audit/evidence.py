@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from cluster.audit.served_chains import longest_chain
+from cluster.audit.served.chains import longest_chain
 from cluster.disks.memory import MemoryDisk
 from cluster.record.run import RunRecord, ValidatorRecord
 from cluster.scenario.genesis import validators_of

@@ -82,7 +82,7 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
         LedgerRule.LANE_LIMITS: heights,
         LedgerRule.PASSED_OVER: success.fires,
         LedgerRule.EXPIRED_GONE: 0,
-        LedgerRule.TIMER_IDS: 0,
+        LedgerRule.SCRIPTS: 0,
         LedgerRule.QUERY_ORDER: 0,
         LedgerRule.USER_LANE: success.transactions,
         LedgerRule.BLOCK_WORK: heights,

@@ -85,7 +85,7 @@ def check_safety(books: Books) -> Check:
     """Certificates, votes, final blocks and proofs are right: at every moment of a simulated run
     (:mod:`cluster.simulation.watches.safety_monitor`), as far as hosts tell of them during a live run
     (:mod:`cluster.live.audit.safety_watch`), and in what validators serve at the end of any run
-    (:mod:`cluster.audit.served_proofs`).
+    (:mod:`cluster.audit.served.proofs`).
     """
     monitor = books.record.monitor
     if monitor is None:

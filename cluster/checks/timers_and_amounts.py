@@ -129,13 +129,13 @@ def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], li
 def _timer_words(books: Books) -> str:
     timers, states = books.ledger.timers, books.ledger.timers.states
     lost = states[TimerState.INSUFFICIENT_FUNDS]
-    unjudged = books.ledger.turns.unjudged
+    unjudged, runs = books.ledger.turns.unjudged, books.ledger.log.evaluated[LedgerRule.SCRIPTS]
     left_out = f"; {counted(unjudged, 'wait')} of timers not judged, for many waited or removals had no budget"
     return (
         f"{timers.scheduled:,} scheduled: {states[TimerState.FIRED]:,} fired,"
         f" {states[TimerState.CANCELLED]:,} cancelled, {states[TimerState.EXPIRED]:,} expired,"
         f" {lost:,} without funds, {len(timers.pending):,} pending;"
-        f" {books.ledger.log.evaluated[LedgerRule.TIMER_IDS]:,} ids recomputed{left_out if unjudged else ''}"
+        f" {counted(runs, 'run')} of scripts judged{left_out if unjudged else ''}"
     )
 
 

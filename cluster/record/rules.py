@@ -19,7 +19,7 @@ class LedgerRule(StrEnum):
     LANE_LIMITS = "lane limits"
     PASSED_OVER = "no timer passed over"
     EXPIRED_GONE = "expired timers gone"
-    TIMER_IDS = "timer ids"
+    SCRIPTS = "runs of scripts"
     QUERY_ORDER = "order of queries"
     USER_LANE = "user lane limits"
     BLOCK_WORK = "work of a block"

@@ -235,7 +235,7 @@ class JoinRecord:
 class MonitorRecord:
     """The findings about consensus and state, watched during a simulated run
     (:mod:`cluster.simulation.watches.safety_monitor`), and verified at the end of any
-    (:mod:`cluster.audit.served_proofs`)."""
+    (:mod:`cluster.audit.served.proofs`)."""
 
     violations: list[str]
     """In words, each with its time."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from cluster.audit.books import KeptLedger, final_queries, ledger_of
-from cluster.audit.served_chains import longest_chain
-from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
+from cluster.audit.served.chains import longest_chain
+from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.common.units import MICROSECONDS_PER_MILLISECOND
 from cluster.faults.link_model import Links
 from cluster.record.archive import BlockRecord
@@ -176,7 +176,7 @@ def _taken(validator: Validator, served: ServedBlocks) -> ServedBlocks:
 
 
 class _Pages:
-    """The proofs that a machine's validator serves (:class:`cluster.audit.served_proofs.Server`)."""
+    """The proofs that a machine's validator serves (:class:`cluster.audit.served.proofs.Server`)."""
 
     def __init__(self, pages: StatePages) -> None:
         self._pages = pages

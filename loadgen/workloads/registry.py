@@ -11,12 +11,23 @@ from loadgen.workloads.churn import Churn
 from loadgen.workloads.flood import Flood
 from loadgen.workloads.governance import Governance
 from loadgen.workloads.heartbeat import Heartbeat
+from loadgen.workloads.limits import Limits
 from loadgen.workloads.program import Program
 from loadgen.workloads.runner import Runner
 from loadgen.workloads.storm import Storm
 from loadgen.workloads.transfer import Transfer
 
-USUAL: Final[tuple[type[Workload[Any]], ...]] = (Heartbeat, Flood, Churn, Storm, Transfer, Program, Runner, Governance)
+USUAL: Final[tuple[type[Workload[Any]], ...]] = (
+    Heartbeat,
+    Flood,
+    Churn,
+    Storm,
+    Transfer,
+    Limits,
+    Program,
+    Runner,
+    Governance,
+)
 
 WORKLOADS: Final[Mapping[str, type[Workload[Any]]]] = {workload.name: workload for workload in (*USUAL, *ATTACKS)}
 """By name. A new workload is one file and one entry here, or in :mod:`loadgen.workloads.attacks.registry`."""

@@ -18,6 +18,7 @@ Script = list[Operation]
 
 GET_CYCLES: Final = 10
 SET_CYCLES: Final = 200
+DELETE_CYCLES: Final = 200
 EMIT_CYCLES: Final = 50
 TRANSFER_CYCLES: Final = 200
 SCHEDULE_CYCLES: Final = 1_000
@@ -114,16 +115,22 @@ def _cost_of_operation(operation: Operation) -> Cost:
     match operation:
         case ["burn", int(cycles)]:
             return Cost(cycles)
+        case ["get", str()]:
+            return Cost(GET_CYCLES)
         case ["set", str(key), str(value)]:
             return Cost(SET_CYCLES, _size(key) + _size(value))
+        case ["del", str()]:
+            return Cost(DELETE_CYCLES)
+        case ["fail", str()]:
+            return Cost()
         case ["emit", str(), str(text)]:
             return Cost(EMIT_CYCLES, _size(text))
         case ["transfer", dict()]:
             return Cost(TRANSFER_CYCLES)
         case ["schedule", dict(call)]:
             return _cost_of_schedule(call)
-        case ["send", {"payload": str(payload), "cycles": int(cycles), "cells": int(cells)}]:
-            return Cost(SEND_CYCLES + cycles, _size(payload) + cells)
+        case ["send", {"payload": payload, "cycles": int(cycles), "cells": int(cells)}]:
+            return Cost(SEND_CYCLES + max(0, cycles), _payload_bytes(payload) + max(0, cells))
         case ["cancel" | "extend", dict(call)]:
             return Cost(CHANGE_TIMER_CYCLES + (GET_CYCLES if "saved" in call else 0))
         case ["try", list(inner)]:
@@ -133,10 +140,21 @@ def _cost_of_operation(operation: Operation) -> Cost:
 
 
 def _cost_of_schedule(call: dict[str, Any]) -> Cost:
-    cost = Cost(SCHEDULE_CYCLES, len(encode_script(call["payload"])))
+    cost = Cost(SCHEDULE_CYCLES, _payload_bytes(call["payload"]))
     if "save_as" in call:
         cost += Cost(SET_CYCLES, _size(call["save_as"]) + TIMER_ID_TEXT_BYTES)
     return cost
+
+
+def _payload_bytes(payload: Any) -> int:
+    """Of a text, of ``{"hex": …}``, or of a script as JSON."""
+    match payload:
+        case str():
+            return _size(payload)
+        case {"hex": str(digits)}:
+            return len(digits) // 2
+        case _:
+            return len(encode_script(payload))
 
 
 def _size(text: str) -> int:

@@ -17,7 +17,7 @@ from benchmarks import made_blocks
 from benchmarks.made_blocks import NO_EFFECTS, fire_receipt, header_of, record_of, signed, transaction_receipt
 from cluster.audit.books import final_queries
 from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.ledger.timer_ids import timer_id
+from cluster.audit.scripts.running import timer_id
 from cluster.record.archive import BlockRecord
 from cluster.record.finalizations import Finalization, Finalizations
 from cluster.record.run import (
@@ -52,6 +52,7 @@ from validator.chain.block import (
 )
 from validator.chain.genesis import Genesis, GenesisActor, GenesisAgent, Policy
 from validator.chain.transactions import (
+    SCRIPT_CODE,
     Action,
     Call,
     Instruction,
@@ -72,6 +73,8 @@ LATENCY_MS = 80.0
 ACTOR = Address(b"\xac" * 20)
 OTHER = Address(b"\xbb" * 20)
 BIDDER = Address(b"\xbd" * 20)
+PROGRAM = "class Idle(Actor):\n    def run(self, payload):\n        pass\n"
+"""Nobody executes it: what its runs come to is what a test says."""
 VALIDATOR_KEYS = tuple(bytes(SigningKey(bytes([i + 1]) * 32).verify_key) for i in range(4))
 TTL = 10_000
 TIP = 2
@@ -95,12 +98,19 @@ def make_genesis(
         parameters=Parameters.from_names({**STEADY, **(params or {})}),
         accounts={USER_ADDRESS: FUNDS},
         actors={
-            ACTOR: GenesisActor("builtin:script", USER_ADDRESS, FUNDS),
-            BIDDER: GenesisActor("builtin:script", USER_ADDRESS, FUNDS, agent),
+            ACTOR: GenesisActor(PROGRAM, USER_ADDRESS, FUNDS),
+            BIDDER: GenesisActor(PROGRAM, USER_ADDRESS, FUNDS, agent),
         },
         system_deployers=(USER_ADDRESS,),
         runners=runners,
     )
+
+
+def script_genesis(**params: Any) -> Genesis:
+    """As :func:`make_genesis`, but the actors run scripts: what their runs come to is judged."""
+    made = make_genesis(params)
+    actors = {address: replace(actor, code=SCRIPT_CODE) for address, actor in made.actors.items()}
+    return replace(made, actors=actors)
 
 
 def make_scenario(**changes: Any) -> Scenario:

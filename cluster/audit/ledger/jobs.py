@@ -32,13 +32,6 @@ from cluster.audit.chain_codec import (
 from cluster.audit.ended_ids import EndedIds
 from cluster.audit.ledger.context import hex_bytes, short
 from validator.chain.genesis import Genesis
-from validator.execution.jobs import (
-    CALLBACKS_PER_BLOCK,
-    JOB_LIFETIME_BLOCKS,
-    JOBS_PER_ACTOR,
-    MAX_RESULT_BYTES,
-    MAX_RESULTS_NEEDED,
-)
 from validator.execution.runner_contract import REGISTER_RUNNER, SUBMIT_RESULT, UNREGISTER_RUNNER
 from validator.primitives import costs
 from validator.primitives.types import ADDRESS_BYTES, address_text, is_reserved
@@ -46,6 +39,13 @@ from validator.primitives.types import ADDRESS_BYTES, address_text, is_reserved
 T = TypeVar("T")
 Answer = tuple[tuple[str, ...], list[tuple[str, dict[str, str]]]]
 """Of the runner contract: errors, one of which refuses a call, or, without any, events."""
+
+JOB_LIFETIME_BLOCKS: Final = 3_600
+JOBS_PER_ACTOR: Final = 64
+"""Unsettled ones."""
+MAX_RESULTS_NEEDED: Final = 16
+MAX_RESULT_BYTES: Final = 8_192
+CALLBACKS_PER_BLOCK: Final = 256
 
 NO_CONTRACT_ERRORS: Final = frozenset({"OutOfCycles", "OutOfCells", "InsufficientBalance"})
 """Why a call of the runner contract may fail before the contract has a say."""

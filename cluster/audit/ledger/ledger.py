@@ -3,9 +3,10 @@
 The ledger enters each block in the block's order, and each part of it in the collaborator that owns the state: rules of
 the chain and system instructions (:mod:`~cluster.audit.ledger.chain_rules`), timers
 (:mod:`~cluster.audit.ledger.timer_register`), the timer phase (:mod:`~cluster.audit.ledger.phase_rules`), accounts
-(:mod:`~cluster.audit.ledger.accounts`), jobs (:mod:`~cluster.audit.ledger.jobs`) and messages
-(:mod:`~cluster.audit.ledger.messages`). They check as they go and collect violations in one log. The ledger raises
-nothing, since it reads what validators that may be broken have served.
+(:mod:`~cluster.audit.ledger.accounts`), jobs (:mod:`~cluster.audit.ledger.jobs`), messages
+(:mod:`~cluster.audit.ledger.messages`) and runs of scripts (:mod:`~cluster.audit.ledger.script_runs`). They check as
+they go and collect violations in one log. The ledger raises nothing, since it reads what validators that may be broken
+have served.
 
 Parameters are the genesis's and what system instructions changed, in force from the block after.
 """
@@ -41,12 +42,12 @@ from cluster.audit.ledger.jobs import JobBooks, Run
 from cluster.audit.ledger.mechanisms import ChainMechanisms, RunReceipt
 from cluster.audit.ledger.messages import MessageBooks
 from cluster.audit.ledger.phase_rules import PhaseRules, check_fire_limits
-from cluster.audit.ledger.timer_ids import handler_input
+from cluster.audit.ledger.script_runs import ScriptRuns
 from cluster.audit.ledger.timer_phase import INSUFFICIENT_FUNDS, TurnAudit
 from cluster.audit.ledger.timer_register import TimerRegister
+from cluster.audit.scripts.running import MESSAGES_A_DEFERRED_RUN, MESSAGES_A_TRANSACTION, Outcome
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
-from validator.execution.mailbox import MESSAGES_PER_DEFERRED_RUN, MESSAGES_PER_TRANSACTION
 from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, address_text
 
 
@@ -71,6 +72,7 @@ class Ledger:
         self._agents = agents
         self._phase = PhaseRules(genesis, self.turns, agents, self.timers, self.accounts)
         self._mailboxes = MessageBooks()
+        self._scripts = ScriptRuns(self.accounts, self.timers, self._mailboxes)
         self._mechanisms = ChainMechanisms(genesis.parameters, self.turns, self.timers.pending)
 
     # --- feeding ----------------------------------------------------------------------------------------------------
@@ -229,20 +231,23 @@ class Ledger:
                 self._enter_deployed(part, receipt, body.nonce, body.action)
             if isinstance(body.action, System):
                 self.instructions.enter(part, receipt, body.action, self.timers)
+        call, script = None, None
+        if body is not None and isinstance(body.action, Call):
+            call = body.action
+            script = self._scripts.transaction(part, receipt, body, call)
         self.accounts.pay(receipt.sender, receipt.burned, receipt.tip)
         self.accounts.burned_cell += receipt.cells * context.basefees.cell
-        call = body.action if body is not None and isinstance(body.action, Call) else None
-        script = call.payload if call is not None and call.to in self.accounts.scripts else None
         _check_sponsored(part, receipt, body)
         self.accounts.move(receipt.effects.movements)
-        self.timers.enter(context, receipt.effects, None if call is None else call.to, script, receipt.sender)
+        payloads = None if script is None else script.payloads
+        self.timers.enter(context, receipt.effects, None if call is None else call.to, payloads)
         if call is not None and call.to == RUNNER_CONTRACT_ADDRESS:
             part.found(CHAIN, *self.jobs.contract_problems(call, receipt))
         else:
             actor = call.to if call is not None else None if body is None else receipt.sender
             base = context.parameters.tx_base_cycles
-            run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_TRANSACTION)
-            self._enter_jobs(part, run, receipt.effects)
+            run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_A_TRANSACTION)
+            self._enter_jobs(part, run, receipt.effects, script)
             if body is None:
                 part.found(CHAIN, *self.jobs.enter_contract_events(receipt.effects))
         self.accounts.check_not_negative(part, receipt.sender, receipt.effects.movements)
@@ -254,16 +259,18 @@ class Ledger:
             part.found(CHAIN, problem)
         self.accounts.deployed(receipt.created, action.code)
 
-    def _enter_jobs(self, part: Part, run: Run, effects: Effects) -> None:
+    def _enter_jobs(self, part: Part, run: Run, effects: Effects, script: Outcome | None) -> None:
         part.found(CHAIN, *self.jobs.run_problems(run, effects))
         part.found(CONSERVATION, *self.jobs.payment_problems(run, effects))
-        part.found(CONSERVATION, *self._mailboxes.sent_problems(run, effects, part.context.parameters))
+        payloads = None if script is None else script.sent
+        part.found(CONSERVATION, *self._mailboxes.sent_problems(run, effects, part.context.parameters, payloads))
 
     # --- fires ------------------------------------------------------------------------------------------------------
 
     def _enter_fire(self, context: BlockContext, fire: FireReceipt) -> None:
         part = Part(context, f"fire of timer {short(fire.timer_id)}")
-        payload = self._phase.fire(part, fire)
+        payload, offer = self._phase.fire(part, fire)
+        script = self._scripts.fire(part, fire, payload, offer)
         check_result(part, fire.ok, fire.error, fire.effects)
         self._phase.check_fire_fee(part, fire)
         check_fire_limits(part, fire)
@@ -272,9 +279,8 @@ class Ledger:
         self.accounts.pay(fire.fee_payer, fire.burned, fire.tip)
         self.accounts.burned_cell += fire.cells * context.basefees.cell
         self.accounts.burned_lane_timer += fire.cycles * context.lane_price
-        script = handler_input(payload) if payload is not None and fire.actor in self.accounts.scripts else None
         base = context.parameters.fire_base_cycles
-        run = Run(fire.actor, fire.cycles, fire.cells, base, MESSAGES_PER_DEFERRED_RUN)
+        run = Run(fire.actor, fire.cycles, fire.cells, base, MESSAGES_A_DEFERRED_RUN)
         self._enter_run(part, run, fire.effects, fire.fee_payer, script)
 
     # --- callbacks and messages -------------------------------------------------------------------------------------
@@ -293,10 +299,15 @@ class Ledger:
         if message.to not in self.accounts.actors:
             part.found(CHAIN, "ran, where there is no actor")
         part.found(CHAIN, *self._mailboxes.message_problems(message, context.parameters))
-        self._enter_deferred(part, message, message.to)
+        self._enter_deferred(part, message, message.to, script=self._scripts.message(part, message))
 
     def _enter_deferred(
-        self, part: Part, receipt: CallbackReceipt | MessageReceipt, actor: bytes, callback_of: bytes = b""
+        self,
+        part: Part,
+        receipt: CallbackReceipt | MessageReceipt,
+        actor: bytes,
+        callback_of: bytes = b"",
+        script: Outcome | None = None,
     ) -> None:
         """Check and enter a run that was paid for in advance."""
         parameters = part.context.parameters
@@ -308,14 +319,14 @@ class Ledger:
             part.found(CONSERVATION, f"used {receipt.cells} cells, which none can")
         check_sources(part, receipt.effects.movements, actor)
         check_own_payer(part, receipt.effects)
-        run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_PER_DEFERRED_RUN, callback_of)
-        self._enter_run(part, run, receipt.effects, actor)
+        run = Run(actor, receipt.cycles, receipt.cells, base, MESSAGES_A_DEFERRED_RUN, callback_of)
+        self._enter_run(part, run, receipt.effects, actor, script)
 
-    def _enter_run(self, part: Part, run: Run, effects: Effects, payer: bytes, script: bytes | None = None) -> None:
-        """Enter the effects of a run outside of transactions."""
+    def _enter_run(self, part: Part, run: Run, effects: Effects, payer: bytes, script: Outcome | None) -> None:
+        """Enter the effects of a run outside of transactions; ``script`` is what it came to if it was a script's."""
         self.accounts.move(effects.movements)
-        self.timers.enter(part.context, effects, run.actor, script)
-        self._enter_jobs(part, run, effects)
+        self.timers.enter(part.context, effects, run.actor, None if script is None else script.payloads)
+        self._enter_jobs(part, run, effects, script)
         self.accounts.check_not_negative(part, payer, effects.movements)
 
 

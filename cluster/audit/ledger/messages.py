@@ -2,40 +2,52 @@
 
 Each message that runs is the one that waits longest, sent by whom and to where its receipt says, in an earlier phase;
 it uses no more than was reserved and paid for; and none runs beyond the deferred lane, nor waits while it would fit.
-Payloads are not in the receipts, so how full mailboxes are is not judged.
+Payloads are not in the receipts: those of messages that scripts send are known (:mod:`~cluster.audit.scripts`).
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from cluster.audit.chain_codec import CallbackReceipt, Effects, MessageReceipt, Sent
 from cluster.audit.ledger.jobs import Run, jobs_requested
+from cluster.audit.scripts.running import MIN_MESSAGE_CYCLES
 from cluster.common.wording import counted
-from validator.execution.mailbox import MIN_MESSAGE_CYCLES
 from validator.primitives import costs
 from validator.primitives.params import Parameters
 from validator.primitives.types import address_text
 
 
-class _Queued(NamedTuple):
-    """A message that waits; ``sender`` is ``None`` if it is unknown."""
+class Queued(NamedTuple):
+    """A message that waits; sender and payload are ``None`` if they are unknown."""
 
     sent: Sent
     sender: bytes | None
+    payload: bytes | None
 
 
 class MessageBooks:
     """Follows the mailboxes of a chain, block after block. Methods that yield texts yield violations."""
 
     def __init__(self) -> None:
-        self._waiting: deque[_Queued] = deque()
+        self._waiting: deque[Queued] = deque()
         self._older = 0
         """How many of those were sent before the phase of messages began."""
         self._used = 0
         """Of the deferred lane, less what its runs reserved."""
+        self._bytes: Counter[bytes] = Counter()
+        """Of the known payloads that wait, by receiver."""
+        self._unknown: Counter[bytes] = Counter()
+        """Payloads that wait and are unknown, by receiver."""
+        self.running: Queued | None = None
+        """The message that runs; ``None`` if there is none that waited."""
+
+    def waiting_bytes(self, receiver: bytes) -> int | None:
+        """Of the payloads that wait for an actor; ``None`` if one of them is unknown."""
+        return None if self._unknown[receiver] else self._bytes[receiver]
 
     def begin_deferred(self) -> None:
         """Transactions and timers are through; callbacks follow."""
@@ -50,15 +62,19 @@ class MessageBooks:
         """Whether a message waits that was sent before the phase of messages began."""
         return self._older > 0
 
-    def sent_problems(self, run: Run, effects: Effects, parameters: Parameters) -> Iterator[str]:
-        """Enter the messages that a run sent; yields problems of them and of their payment."""
+    def sent_problems(
+        self, run: Run, effects: Effects, parameters: Parameters, payloads: Sequence[bytes] | None = None
+    ) -> Iterator[str]:
+        """Enter the messages that a run sent, with their payloads if these are known; yields problems of them and of
+        their payment."""
         if not effects.messages:
             return
         p = parameters
-        for sent in effects.messages:
+        for sent, payload in zip(effects.messages, payloads or repeat(None), strict=False):
             if not (MIN_MESSAGE_CYCLES <= sent.cycles <= p.message_cycles and 0 <= sent.cells <= p.message_cells):
                 yield f"sent a message that reserves {sent.cycles} cycles and {sent.cells} cells"
-            self._waiting.append(_Queued(sent, run.actor))
+            self._waiting.append(Queued(sent, run.actor, payload))
+            self._count(sent.to, payload, 1)
         count, requested = len(effects.messages), jobs_requested(effects)
         name, jobs = counted(count, "message"), counted(requested, "job")
         cycles = run.base_cycles + sum(costs.SEND_CYCLES + sent.cycles for sent in effects.messages)
@@ -76,9 +92,11 @@ class MessageBooks:
     def message_problems(self, message: MessageReceipt, parameters: Parameters) -> Iterator[str]:
         """Enter a message that ran, but for its effects; yields problems."""
         if not self._waiting:
+            self.running = None
             yield "ran, which nobody sent"
             return
-        (sent, sender) = self._waiting.popleft()
+        self.running = sent, sender, payload = self._waiting.popleft()
+        self._count(sent.to, payload, -1)
         if not self._older:
             yield "ran in the phase in which it was sent"
         self._older -= 1
@@ -92,6 +110,13 @@ class MessageBooks:
         if self._used + sent.cycles > parameters.lane_deferred_cycles:
             yield f"ran, though the {sent.cycles} cycles reserved for it did not fit in the deferred lane"
         self._used += message.cycles - reserved_cycles(message.effects, parameters)
+
+    def _count(self, receiver: bytes, payload: bytes | None, more: int) -> None:
+        """A message comes into a mailbox, or leaves it."""
+        if payload is None:
+            self._unknown[receiver] += more
+        else:
+            self._bytes[receiver] += more * len(payload)
 
     def phase_problems(self, is_held_up: bool, parameters: Parameters) -> Iterator[str]:
         """Whether a message was passed over in a block that is entered; a callback that waits holds all up."""

@@ -145,14 +145,14 @@ class PhaseRules:
         self._accounts.pay(query.actor, query.burned)
         self._accounts.check_not_negative(part, query.actor)
 
-    def fire(self, part: Part, fire: FireReceipt) -> bytes | None:
-        """Check and enter a fire up to its effects. Returns the timer's payload if it is known."""
+    def fire(self, part: Part, fire: FireReceipt) -> tuple[bytes | None, Offer | None]:
+        """Check and enter a fire up to its effects. Returns the timer's payload and its offer, each if it is known."""
         offer = self._turns.offer(fire.timer_id)
         payload = self._timers.fire(part, fire)
         if offer is not None:
             self._check_turn(part, fire, offer)
         self._turns.fired(fire, offer)
-        return payload
+        return payload, offer
 
     def _check_turn(self, part: Part, fire: FireReceipt, offer: Offer) -> None:
         """Its turn had come, at the price that its terms give, and its payer could pay for all of it."""

@@ -2,8 +2,7 @@
 
 A timer is scheduled once, for the future, on terms that are allowed. Its own actor or a system instruction changes it,
 and nobody else. It fires at most once, never early and never expired, only while pending, and is destroyed only for a
-reason that holds. No expired timer stays while there is budget to remove it. Ids are recomputed if the payload follows
-from the chain.
+reason that holds. No expired timer stays while there is budget to remove it.
 
 A timer that ended is forgotten, so that a run of days fits into memory. Two rules need it still: an id is scheduled
 once, and what ends is pending. For these :class:`~cluster.audit.ended_ids.EndedIds` keeps how each id ended, and
@@ -14,20 +13,21 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Final
 
 from cluster.audit.chain_codec import Bidder, Cancelled, DestroyedReceipt, Effects, Extended, FireReceipt, Scheduled
 from cluster.audit.ended_ids import EndedIds
 from cluster.audit.ledger.agent_queries import Agents
 from cluster.audit.ledger.context import CONSERVATION, TIMERS, BlockContext, Part, short
-from cluster.audit.ledger.timer_ids import ScheduledTerms, scheduled_terms, timer_id
 from cluster.audit.ledger.timer_phase import EXPIRED, TimerLife, TimerState, TurnAudit
 from cluster.record.rules import LedgerRule, Mechanism
 from validator.primitives.types import address_text
 
 MAX_PAYLOAD_KEPT_BYTES: Final = 65_536
-"""Longest timer payload that is remembered for recomputing ids."""
+"""Longest timer payload that is remembered, for its fire."""
 NEWEST_KEPT: Final = 256
 """Of the timers that were scheduled last before any of the newest heights, so many are kept though they ended."""
 NEWEST_HEIGHTS: Final = 64
@@ -75,11 +75,14 @@ class TimerRegister:
         """Timers by state."""
         self.lateness: Counter[int] = Counter()
         """Fires by the number of blocks from their trigger height."""
+        self.live: Counter[bytes] = Counter()
+        """Pending timers by actor."""
+        self.schedule_nonces: Counter[bytes] = Counter()
+        """By actor."""
+        self.next_sequence = 0
         self._turns = turns
         self._agents = agents
         self._scripts = scripts
-        self._schedule_nonces: Counter[bytes] = Counter()
-        self._last_sequence = -1
         self._ended = EndedIds()
         self._expiring: dict[int, dict[bytes, None]] = {}
         """By the height at which they expire, in the order in which that was said; without those that ended."""
@@ -105,26 +108,17 @@ class TimerRegister:
         context: BlockContext,
         effects: Effects,
         actor: bytes | None,
-        script: bytes | None = None,
-        sender: bytes | None = None,
+        payloads: Sequence[bytes] | None = None,
     ) -> None:
         """Enter the timers that a run scheduled and changed.
 
-        ``actor`` is the run's; ``None`` if it is unknown, or if anyone's timers may change. ``script`` is the input of
-        a script's run, ``sender`` the transaction's if the run was in one.
+        ``actor`` is the run's; ``None`` if it is unknown, or if anyone's timers may change. ``payloads`` are those of
+        the timers that it scheduled, if they are known.
         """
-        terms = None
-        if script is not None and effects.scheduled:
-            terms = scheduled_terms(script)
-        if terms is not None and len(terms) != len(effects.scheduled):
-            terms = None  # some schedule was refused and caught: which one cannot be told
-        for position, item in enumerate(effects.scheduled):
-            known = terms[position] if terms is not None and item.actor == actor else None
+        for item, payload in zip(effects.scheduled, payloads or repeat(None), strict=False):
             timer = _timer(context, item.timer_id)
             _check_owner(timer, item.actor, actor, "scheduled")
-            self._schedule(timer, item, known)
-            if known is not None:
-                _check_asked(timer, item, known, sender or item.actor)
+            self._schedule(timer, item, payload)
         for change in effects.timer_changes:
             if isinstance(change, Bidder):
                 self._enter_bidder(context, change, effects, actor)
@@ -150,10 +144,9 @@ class TimerRegister:
             return
         Part(context, address_text(owner)).found(TIMERS, *self._agents.named(owner, change))
 
-    def _schedule(self, timer: Part, item: Scheduled, script: ScheduledTerms | None) -> None:
-        context, height = timer.context, timer.context.height
-        nonce = self._schedule_nonces[item.actor]
-        self._schedule_nonces[item.actor] += 1
+    def _schedule(self, timer: Part, item: Scheduled, payload: bytes | None) -> None:
+        height = timer.context.height
+        self.schedule_nonces[item.actor] += 1
         if item.timer_id in self.pending or item.timer_id in self._ended:
             timer.found(TIMERS, "was scheduled a second time")
             return
@@ -162,20 +155,16 @@ class TimerRegister:
         if item.expires_at < item.trigger_height:
             timer.found(TIMERS, "was scheduled to expire before its trigger height")
         _check_end(timer, item.expires_at)
-        if item.sequence <= self._last_sequence:
-            timer.found(TIMERS, f"has sequence {item.sequence} after {self._last_sequence}")
-        self._last_sequence = max(self._last_sequence, item.sequence)
-        payload = None if script is None else script.payload
-        if payload is not None:
-            context.evaluate(LedgerRule.TIMER_IDS)
-            if timer_id(item.actor, item.trigger_height, payload, nonce) != item.timer_id:
-                timer.found(TIMERS, "has another id than its schedule gives")
+        if item.sequence < self.next_sequence:
+            timer.found(TIMERS, f"has sequence {item.sequence} after {self.next_sequence - 1}")
+        self.next_sequence = max(self.next_sequence, item.sequence + 1)
         kept = payload if payload is not None and len(payload) <= MAX_PAYLOAD_KEPT_BYTES else None
-        _check_terms(timer, item, script)
+        _check_terms(timer, item)
         life = TimerLife(
             item.timer_id, item.actor, height, item.trigger_height, item.sequence, item.expires_at, item, payload=kept
         )
         self.pending[item.timer_id] = life
+        self.live[item.actor] += 1
         self.newest.append(life)
         self._turns.scheduled(life)
         self.by_actor.setdefault(item.actor, ActorTimers()).scheduled += 1
@@ -249,6 +238,7 @@ class TimerRegister:
             _timer(context, key).found(TIMERS, f"{_ENDS[state][0]}, but {before}")
             return None
         life.state, life.ended_at, life.payload = state, context.height, None
+        self.live[life.actor] -= 1
         self._turns.ended(key)
         self._agents.ended(key)
         self._expires_no_more(life)
@@ -312,8 +302,8 @@ def _check_end(timer: Part, expires_at: int) -> None:
         timer.found(TIMERS, f"was given the end {expires_at}, the latest is {timer.context.latest_end}")
 
 
-def _check_terms(timer: Part, item: Scheduled, script: ScheduledTerms | None) -> None:
-    """A timer's terms are ones that a schedule may have (SPEC §4, steps 7 and 9), and those that were asked for."""
+def _check_terms(timer: Part, item: Scheduled) -> None:
+    """A timer's terms are ones that a schedule may have (SPEC §4, steps 7 and 9)."""
     context, max_fee = timer.context, item.max_fee_per_cycle
     least_gas, least = context.parameters.min_gas_limit_per_timer, context.lane_price
     if item.gas_limit is not None and not least_gas <= item.gas_limit <= context.fire_cap:
@@ -321,30 +311,3 @@ def _check_terms(timer: Part, item: Scheduled, script: ScheduledTerms | None) ->
     least += item.max_priority_fee_per_cycle or 0
     if context.is_auctioned and context.header is not None and max_fee is not None and max_fee < least:
         timer.found(TIMERS, f"was scheduled with {max_fee} a cycle, where lane price and priority take {least}")
-    if script is not None and not _are_those_of(item, script):
-        timer.found(TIMERS, "has other terms than its schedule says")
-
-
-def _are_those_of(item: Scheduled, script: ScheduledTerms) -> bool:
-    """Whether a timer's terms may come of what a script asked for: a priority may be filled by a tier or clamped, a cap
-    be the rest of an allowance."""
-    asked, priority = script.max_priority_fee_per_cycle, item.max_priority_fee_per_cycle
-    is_clamped = None not in (asked, priority, item.max_fee_per_cycle) and (priority or 0) < (asked or 0)
-    return (
-        (item.gas_limit, item.max_fee_per_cycle) == (script.gas_limit, script.max_fee_per_cycle)
-        and script.payer_cap in (None, item.payer_cap)
-        and (asked in (None, priority) or is_clamped)
-    )
-
-
-def _check_asked(timer: Part, item: Scheduled, script: ScheduledTerms, sender: bytes) -> None:
-    """A timer's trigger height, end and payer are what its script asked for (SPEC §4, steps 6 and 8)."""
-    latest, trigger = timer.context.latest_end, script.trigger_height(timer.context.height)
-    end = latest if script.expires_at is None else min(script.expires_at, latest)
-    if item.trigger_height != trigger:
-        timer.found(TIMERS, f"is for height {item.trigger_height}, its schedule gives {trigger}")
-    if item.expires_at != end:
-        timer.found(TIMERS, f"expires at {item.expires_at}, its schedule gives {end}")
-    payer = script.payer(item.actor, sender)
-    if item.fee_payer != payer:
-        timer.found(TIMERS, f"is paid by {address_text(item.fee_payer)}, its schedule names {address_text(payer)}")

@@ -14,8 +14,8 @@ from typing import Final
 
 from cluster.audit.books import FinalQueries, KeptLedger, final_queries
 from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.served_chains import longest_chain
-from cluster.audit.served_proofs import Answers, Page, ProofAudit, Unproved, with_answers
+from cluster.audit.served.chains import longest_chain
+from cluster.audit.served.proofs import Answers, Page, ProofAudit, Unproved, with_answers
 from cluster.live.audit.live_audit import LiveAudit, first_height_of, take_blocks
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import ServedBlocks
@@ -144,7 +144,7 @@ def _take_answers(client: ValidatorClient, found: ValidatorRecord, asked: FinalQ
 
 
 class ServedOverHttp:
-    """The proofs that a validator serves (:class:`cluster.audit.served_proofs.Server`)."""
+    """The proofs that a validator serves (:class:`cluster.audit.served.proofs.Server`)."""
 
     def __init__(self, client: ValidatorClient) -> None:
         self._client = client

@@ -48,7 +48,7 @@ from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.safety.certified_chain import CertifiedChain
 from cluster.audit.safety.rule_log import RuleLog
 from cluster.audit.safety.state_books import contradictions
-from cluster.audit.served_proofs import timers_at
+from cluster.audit.served.proofs import timers_at
 from cluster.record.archive import BlockRecord
 from cluster.record.rules import SafetyRule as Rule
 from cluster.record.run import MonitorRecord

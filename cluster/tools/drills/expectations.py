@@ -11,7 +11,7 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.audit.chain_codec import BlockReceipts, Cancelled, Effects, Header, Unreadable, read_header, read_receipts
-from cluster.audit.served_chains import is_part
+from cluster.audit.served.chains import is_part
 from cluster.common.outcome import Outcome, worst
 from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import differing_places

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.audit.books import MAX_PENDING_ASKED, KeptLedger, final_queries, keep_books, ledger_of
 from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.served_chains import longest_chain
+from cluster.audit.served.chains import longest_chain
 from tests.cluster.checks.cases import other_branch
 from tests.cluster.records import ChainMaker, edit_receipts, make_chain, make_record, with_late
 from validator.chain.block import BlockReceipts

@@ -36,7 +36,7 @@ def test_every_invariant_is_evaluated_and_counted() -> None:
         "lane limits": 12,
         "no timer passed over": 17,
         "expired timers gone": 0,
-        "timer ids": 24,
+        "runs of scripts": 0,
         "order of queries": 0,
         "user lane limits": 36,
         "work of a block": 12,

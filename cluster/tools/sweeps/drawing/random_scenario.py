@@ -28,6 +28,7 @@ from cluster.tools.sweeps.drawing.strains import (
     PROGRAMS,
     SMALLEST,
     aim,
+    call_at_limits,
     crowd,
     govern,
     hurry,
@@ -205,6 +206,7 @@ class _Drawing:
         attack(Random(f"{self.seed}/{self.protocol}/attack"), fields)
         shrink(Random(f"{self.seed}/{self.protocol}/small world"), fields)
         corner(Random(f"{self.seed}/{self.protocol}/corner"), fields)
+        call_at_limits(Random(f"{self.seed}/{self.protocol}/limits"), fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------

@@ -29,6 +29,8 @@ PROGRAMS: Final = ("bidding_agent", "liquidation_bot", "price_oracle", "subscrip
 """The shipped programs in random scenarios."""
 SMALLEST: Final = 4
 """Minimum size of a committee."""
+AT_LIMITS: Final = 0.3
+"""Share of the seeds with scripts at the limits."""
 LOSING: Final = ("wipe", "bit_rot", "lose_node")
 """Faults that can lose disks."""
 
@@ -54,6 +56,18 @@ def govern(random: Random, fields: Fields) -> None:
         "deploys": random.sample(DEPLOYED, random.randint(0, 2)),
     }
     group = {"workload": "governance", "interval_ms": random.choice([500, 900]), "options": options}
+    fields["load"]["users"].append(group)  # the last, so that everybody else's number stays the same
+
+
+def call_at_limits(random: Random, fields: Fields) -> None:
+    """Sometimes scripts whose calls lie at the limits of what is allowed."""
+    if random.random() >= AT_LIMITS:
+        return
+    group = {
+        "workload": "limits",
+        "interval_ms": random.choice([300, 600]),
+        "options": {"calls": random.choice([3, 8])},
+    }
     fields["load"]["users"].append(group)  # the last, so that everybody else's number stays the same
 
 

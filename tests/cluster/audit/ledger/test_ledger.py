@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 import pytest
 
 from cluster.audit.ledger.context import CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
-from cluster.audit.ledger.timer_ids import ScheduledTerms, handler_input, scheduled_terms, timer_id
 from cluster.audit.ledger.timer_phase import TimerState
 from cluster.audit.ledger.timer_register import NEWEST_HEIGHTS
-from cluster.record.rules import LedgerRule
 from tests.cluster.records import (
     ACTOR,
     OTHER,
@@ -28,7 +25,6 @@ from tests.cluster.records import (
 from validator.chain.block import Block, BlockReceipts, Cancelled, Effects, Event, Extended, Movement
 from validator.chain.transactions import Call, Deploy, address_of, deployed_address
 from validator.primitives.codec import decode, encode, pack_uint
-from validator.primitives.types import Address, address_text
 
 
 def books_of(maker: ChainMaker) -> Ledger:
@@ -53,7 +49,6 @@ def test_a_right_chain_leaves_no_violation_and_balanced_books() -> None:
     assert ledger.height == 20
     assert ledger.accounts.minted == ledger.accounts.held() + ledger.accounts.burned
     assert ledger.accounts.balances[OTHER] == sum(1_000 + height for height in range(1, 21))
-    assert ledger.log.evaluated[LedgerRule.TIMER_IDS] == 40
     assert ledger.timers.fires + len(ledger.timers.pending) == ledger.timers.scheduled == 40
     assert [figures.height for figures in ledger.blocks] == list(range(1, 21))
 
@@ -197,10 +192,6 @@ def other_trigger(maker: ChainMaker) -> None:
     maker.fire(timer, trigger_height=1)
 
 
-def wrong_id(maker: ChainMaker) -> None:
-    maker.schedule(4, timer_id=bytes(32))
-
-
 def forgotten_when_expired(maker: ChainMaker) -> None:
     maker.schedule(1, expires_at=2)
     for _ in range(3):
@@ -241,7 +232,6 @@ def turn_reused(maker: ChainMaker) -> None:
         (scheduled_for_the_past, "was scheduled for height 1"),
         (scheduled_twice, "was scheduled a second time"),
         (other_trigger, "with another actor, trigger height or sequence"),
-        (wrong_id, "has another id than its schedule gives"),
         (forgotten_when_expired, "was forgotten: it expired at 2"),
         (destroyed_before_its_end, "was destroyed as expired, but lives to"),
         (extended_backwards, "was extended to an earlier end"),
@@ -429,84 +419,7 @@ def test_evidence_is_audited_with_the_prices_of_the_final_block() -> None:
     assert "fired, but had fired at height 2" in ledger.log.violations[0].what
 
 
-# --- ids --------------------------------------------------------------------------------------------------------------
-
-
-def test_ids_of_timers_that_fires_schedule_are_recomputed() -> None:
-    maker = ChainMaker()
-    inner = b'[["burn",1]]'
-    outer = b'[["schedule",{"in":2,"payload":[["burn",1]],"expires_at":90}]]'
-    first = maker.scheduled(1, outer, expires_at=90)
-    script = b'[["schedule",{"in":1,"payload":' + outer + b',"expires_at":90}]]'
-    maker.transact(Call(ACTOR, "run", script), Effects(scheduled=(first,)))
-    maker.seal()
-    second = maker.scheduled(2, inner, expires_at=90)
-    maker.fire(first, effects=Effects(scheduled=(second,)))
-    maker.seal()
-    ledger = books_of(maker)
-    assert ledger.log.violations == []
-    assert ledger.log.evaluated[LedgerRule.TIMER_IDS] == 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"fee_payer": OTHER}, "is paid by 0x"),
-        ({"expires_at": 77}, "expires at 77, its schedule gives 76"),
-        ({"trigger_height": 4}, "is for height 4, its schedule gives 3"),
-    ],
-)
-def test_a_timer_is_stored_as_its_script_asked(changes: dict[str, Any], words: str) -> None:
-    maker = ChainMaker()
-    payload = b'[["burn",1]]'
-    item = msgspec.structs.replace(maker.scheduled(2, payload, 76), **changes)
-    script = b'[["schedule",{"in":2,"payload":[["burn",1]],"expires_at":76}]]'
-    maker.transact(Call(ACTOR, "run", script), Effects(scheduled=(item,)))
-    maker.seal()
-    assert any(words in violation.what for violation in books_of(maker).log.violations)
-
-
-def test_a_timers_end_is_at_most_the_longest_and_its_sender_may_pay() -> None:
-    terms = ScheduledTerms(b"", None, None, blocks_ahead=3, fee_payer="sender")
-    assert terms.payer(ACTOR, USER_ADDRESS) == USER_ADDRESS
-    assert terms._replace(fee_payer=None).payer(ACTOR, USER_ADDRESS) == ACTOR
-    assert terms._replace(fee_payer="self").payer(ACTOR, USER_ADDRESS) == ACTOR
-    assert terms._replace(fee_payer=address_text(OTHER)).payer(ACTOR, USER_ADDRESS) == OTHER
-    assert terms._replace(fee_payer="nobody").payer(ACTOR, USER_ADDRESS) == b""
-    assert (terms.trigger_height(4), terms._replace(height=9).trigger_height(4)) == (7, 9)
-
-
-def test_terms_of_scripts() -> None:
-    tried = b'[["burn",1],["try",["schedule",{"in":1,"payload":{"hex":"00ff"},"gas_limit":7,"max_fee_per_cycle":9}]]]'
-    assert scheduled_terms(tried) == [ScheduledTerms(b"\x00\xff", 7, 9, blocks_ahead=1)]
-    given = '[["schedule",{"height":9,"payload":"é","expires_at":20,"fee_payer":"sender"}]]'.encode()
-    assert scheduled_terms(given) == [
-        ScheduledTerms("é".encode(), None, None, expires_at=20, height=9, fee_payer="sender")
-    ]
-    assert scheduled_terms(b'[["schedule",{"in":1}]]') is None
-    assert scheduled_terms(b'[["schedule",{"payload":"","gas_limit":"1"}]]') is None
-    for nonsense in (
-        b"",
-        b"{}",
-        b"[1]",
-        b"[[]]",
-        b'[["schedule"]]',
-        b"[" * 100_000,
-        b'[["schedule",{"payload":"","gas_limit":"1"}]]',
-    ):
-        assert scheduled_terms(nonsense) is None
-
-
-def test_envelopes() -> None:
-    assert handler_input(b'{"_handler":"h","_payload":"AAE="}') == b"\x00\x01"
-    for plain in (b"[]", b'{"_handler":"h"}', b'{"_handler":"h","_payload":"!"}', b'{"_handler":"h","_payload":1}'):
-        assert handler_input(plain) == plain
-
-
-def test_an_id_is_the_keccak_of_its_parts() -> None:
-    key = timer_id(Address(bytes(20)), 1, b"payload", 2)
-    assert len(key) == 32
-    assert key != timer_id(Address(bytes(20)), 1, b"payload", 3)
+# --- what is kept -----------------------------------------------------------------------------------------------------
 
 
 def test_blocks_decode_to_what_the_maker_made() -> None:

@@ -15,7 +15,6 @@ from cluster.audit.ledger.agent_queries import Agents, QueryAudit
 from cluster.audit.ledger.context import CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.record.rules import LedgerRule
-from loadgen.workloads.script import encode_script
 from tests.cluster.records import ACTOR, BIDDER, FUNDS, OTHER, PRICE, TIP, USER_ADDRESS, ChainMaker, make_genesis
 from validator.chain.block import DestroyedReceipt, Effects, Event, Header, Movement, Scheduled
 from validator.chain.genesis import Policy
@@ -607,25 +606,6 @@ def test_terms_must_be_such_as_a_schedule_may_have() -> None:
         maker.seal()
         (what,) = told(maker)
         assert expected in what
-
-
-def test_terms_are_those_that_a_script_asked_for() -> None:
-    for asked, is_right in (
-        ({"gas_limit": 2_000}, True),
-        ({"gas_limit": 2_001}, False),
-        ({}, False),
-        ({"gas_limit": 2_000, "max_priority_fee_per_cycle": TIP}, True),
-        ({"gas_limit": 2_000, "max_priority_fee_per_cycle": TIP + 1}, False),
-        ({"gas_limit": 2_000, "max_priority_fee_per_cycle": TIP, "payer_cap": 7}, True),
-        ({"gas_limit": 2_000, "payer_cap": 8}, False),
-        ({"gas_limit": 2_000, "max_fee_per_cycle": PRICE + TIP}, False),
-    ):
-        maker = chain()
-        item = msgspec.structs.replace(maker.scheduled(3, b"[]"), gas_limit=2_000, payer_cap=b"\7")
-        operation = ["schedule", {"in": 3, "payload": "[]", "expires_at": item.expires_at, **asked}]
-        maker.transact(Call(ACTOR, "run", encode_script([operation])), Effects(scheduled=(item,)))
-        maker.seal()
-        assert told(maker) == ([] if is_right else [f"timer {name(item)} has other terms than its schedule says"])
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ import urllib3
 
 from cluster.audit.books import ledger_of
 from cluster.audit.safety.certified_chain import claim_of
-from cluster.audit.served_chains import longest_chain
-from cluster.audit.served_proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
+from cluster.audit.served.chains import longest_chain
+from cluster.audit.served.proofs import SERVED_FINALITY, SERVED_PROOFS, Answers, ProofAudit
 from cluster.disks.directory import DirectoryDisk
 from cluster.live.audit.collect import ServedOverHttp, collect
 from cluster.live.host import pages
@@ -354,7 +354,7 @@ def test_a_client_author_gets_all_that_checking_takes(tmp_path: Path, monkeypatc
             proved = await asyncio.to_thread(audited, server.url)
             assert proved.violations == []
             assert proved.counts[SERVED_FINALITY] > 1 and proved.counts[SERVED_PROOFS] > 1
-            monkeypatch.setattr("cluster.audit.served_proofs.verify", lambda *_: b"another")
+            monkeypatch.setattr("cluster.audit.served.proofs.verify", lambda *_: b"another")
             assert len((await asyncio.to_thread(audited, server.url)).violations) == proved.counts[SERVED_PROOFS]
             await server.close()
 

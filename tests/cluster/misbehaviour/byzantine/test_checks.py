@@ -11,7 +11,7 @@ import pytest
 
 from cluster.audit.books import keep_books
 from cluster.audit.evidence import proofs
-from cluster.audit.served_chains import longest_chain
+from cluster.audit.served.chains import longest_chain
 from cluster.checks.run import check_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome

@@ -197,7 +197,7 @@ def test_a_strained_seed_comes_to_its_limits(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A seed that governs has a group of users more, with attackers behind it alone; the others are drawn as without
+    """A seed that governs has a group of users more, with attackers and users at the limits behind it alone; the others are drawn as without
     any that do."""
     monkeypatch.setattr(corners, "CORNERED", 0.0)
     drawn = [random_scenario(seed, protocol) for seed in range(100)]
@@ -210,7 +210,7 @@ def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatc
         assert plan.model_copy(update={"load": without}) == random_scenario(seed, protocol)
         names = [group.workload for group in plan.load.users]
         if "governance" in names:
-            assert set(names[names.index("governance") + 1 :]) <= set(ATTACKS)
+            assert set(names[names.index("governance") + 1 :]) <= {*ATTACKS, "limits"}
     assert 4 <= governed <= 25
 
 

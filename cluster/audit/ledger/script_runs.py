@@ -1,0 +1,239 @@
+"""The runs of ``builtin:script``, each of which is judged: its result, its use and all its effects.
+
+A script is all in its input, so whoever knows the state that it finds knows what it does. The input follows from the
+chain: from a transaction, or from the script that scheduled the timer or sent the message. Where a Python actor sent
+it, it is unknown, and so is what that actor keeps in its storage from then on; nothing is claimed of runs that depend
+on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from cluster.audit.chain_codec import Call, Effects, FireReceipt, MessageReceipt, TransactionBody, TransactionReceipt
+from cluster.audit.ledger.accounts import Accounts
+from cluster.audit.ledger.context import CHAIN, BlockContext, Part
+from cluster.audit.ledger.messages import MessageBooks
+from cluster.audit.ledger.timer_phase import Offer
+from cluster.audit.ledger.timer_register import TimerRegister
+from cluster.audit.scripts.reading import handler_input
+from cluster.audit.scripts.running import (
+    MESSAGES_A_DEFERRED_RUN,
+    MESSAGES_A_TRANSACTION,
+    LiveTimer,
+    Outcome,
+    Run,
+    Terms,
+    UnknownError,
+    outcome,
+)
+from cluster.record.rules import LedgerRule
+from validator.primitives.types import Address
+
+TIMER_ID_TEXT_BYTES: Final = 64
+
+
+class _Receipt(Protocol):
+    """Of any run."""
+
+    @property
+    def ok(self) -> bool: ...
+
+    @property
+    def error(self) -> str: ...
+
+    @property
+    def cycles(self) -> int: ...
+
+    @property
+    def cells(self) -> int: ...
+
+    @property
+    def effects(self) -> Effects: ...
+
+
+class ScriptRuns:
+    """What scripts keep, and what their runs come to."""
+
+    def __init__(self, accounts: Accounts, timers: TimerRegister, mailboxes: MessageBooks) -> None:
+        self._accounts = accounts
+        self._timers = timers
+        self._mailboxes = mailboxes
+        self._stored: dict[bytes, dict[str, bytes]] = {}
+        """By actor and key: the texts that may be timer ids; other texts name none."""
+        self._unknown: set[bytes] = set()
+        """Actors whose storage is not known any more."""
+        self._held: tuple[bytes, int | None] | None = None
+        """The payer of the fire that runs, and what it was charged before it; ``None`` if that is not known."""
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    def transaction(self, part: Part, receipt: TransactionReceipt, body: TransactionBody, call: Call) -> Outcome | None:
+        """Judge a transaction that calls a script, before its effects are entered."""
+        if call.to not in self._accounts.scripts:
+            return None
+        run = Run(
+            actor=Address(call.to),
+            sender=receipt.sender,
+            payload=call.payload,
+            cycles_limit=body.gas_limit,
+            cells_limit=body.cells_limit,
+            base_cycles=part.context.parameters.tx_base_cycles,
+            base_cells=len(call.payload),
+            most_messages=MESSAGES_A_TRANSACTION,
+            allowance=body.timer_allowance,
+            value=body.value,
+        )
+        return self._judge(part, run, receipt)
+
+    def fire(self, part: Part, fire: FireReceipt, payload: bytes | None, offer: Offer | None) -> Outcome | None:
+        """Judge a script's fire, before it is charged and its effects are entered."""
+        if fire.actor not in self._accounts.scripts:
+            return None
+        if payload is None or offer is None:
+            self._lose(fire.actor, fire)
+            return None
+        p = part.context.parameters
+        run = Run(
+            actor=Address(fire.actor),
+            sender=fire.actor,
+            payload=handler_input(payload),
+            cycles_limit=offer.gas_limit,
+            cells_limit=p.max_cells_per_fire,
+            base_cycles=p.fire_base_cycles,
+            most_messages=MESSAGES_A_DEFERRED_RUN,
+        )
+        self._held = fire.fee_payer, offer.max_cost if part.context.header is not None else None
+        try:
+            return self._judge(part, run, fire)
+        finally:
+            self._held = None
+
+    def message(self, part: Part, message: MessageReceipt) -> Outcome | None:
+        """Judge a message to a script, before its effects are entered."""
+        if message.to not in self._accounts.scripts:
+            return None
+        queued = self._mailboxes.running
+        if queued is None or queued.payload is None:
+            self._lose(message.to, message)
+            return None
+        run = Run(
+            actor=Address(message.to),
+            sender=message.sender,
+            payload=queued.payload,
+            cycles_limit=queued.sent.cycles,
+            cells_limit=queued.sent.cells,
+            base_cycles=part.context.parameters.message_base_cycles,
+            most_messages=MESSAGES_A_DEFERRED_RUN,
+        )
+        return self._judge(part, run, message)
+
+    def _judge(self, part: Part, run: Run, receipt: _Receipt) -> Outcome | None:
+        """What the run comes to, if that is known and the receipt says the same."""
+        try:
+            expected = outcome(run, _terms(part.context), self)
+        except UnknownError:
+            self._lose(run.actor, receipt)
+            return None
+        part.context.evaluate(LedgerRule.SCRIPTS)
+        if not expected.error:
+            self._store(run.actor, expected.stored)
+        problems = list(_problems(expected, receipt))
+        part.found(CHAIN, *problems)
+        return None if problems else expected
+
+    def _lose(self, actor: bytes, receipt: _Receipt) -> None:
+        """A run did what is not known."""
+        if receipt.ok:
+            self._unknown.add(actor)
+
+    def _store(self, actor: bytes, written: dict[str, bytes]) -> None:
+        kept = self._stored.setdefault(actor, {})
+        for key, text in written.items():
+            if len(text) == TIMER_ID_TEXT_BYTES:
+                kept[key] = text
+            else:
+                kept.pop(key, None)
+
+    # --- what a run finds ---------------------------------------------------------------------------------------------
+
+    def balance(self, address: bytes) -> int:
+        held = 0
+        if self._held is not None and self._held[0] == address:
+            held = _known(self._held[1])
+        return self._accounts.balances[address] - held
+
+    def is_actor(self, address: bytes) -> bool:
+        return address in self._accounts.actors
+
+    def timer(self, timer_id: bytes) -> LiveTimer | None:
+        life = self._timers.pending.get(timer_id)
+        return None if life is None else LiveTimer(life.actor, life.expires_at)
+
+    def live_timers(self, actor: bytes) -> int:
+        return self._timers.live[actor]
+
+    def schedule_nonce(self, actor: bytes) -> int:
+        return self._timers.schedule_nonces[actor]
+
+    def next_sequence(self) -> int:
+        return self._timers.next_sequence
+
+    def mailbox_bytes(self, actor: bytes) -> int:
+        return _known(self._mailboxes.waiting_bytes(actor))
+
+    def saved(self, actor: bytes, key: str) -> bytes:
+        if actor in self._unknown:
+            raise UnknownError
+        return self._stored.get(actor, {}).get(key, b"")
+
+
+def _known(amount: int | None) -> int:
+    if amount is None:
+        raise UnknownError
+    return amount
+
+
+def _terms(context: BlockContext) -> Terms:
+    return Terms(
+        height=context.height,
+        parameters=context.parameters,
+        is_auctioned=context.is_auctioned,
+        fire_cap=context.fire_cap,
+        lane_price=None if context.header is None else context.lane_price,
+        p50_tip=context.receipts.p50_tip,
+    )
+
+
+def _problems(expected: Outcome, receipt: _Receipt) -> Iterator[str]:
+    """How a receipt differs from what the script gives."""
+    said = (receipt.ok, receipt.error)
+    if said != (not expected.error, expected.error):
+        yield f"ended with {receipt.error[:40] or 'success'}, its script gives {expected.error or 'success'}"
+    for name in ("cycles", "cells"):
+        used, given = getattr(receipt, name), getattr(expected, name)
+        if used != given:
+            yield f"used {used} {name}, its script gives {given}"
+    for name in Effects._fields:
+        yield from _differences(name, getattr(receipt.effects, name), getattr(expected.effects, name))
+
+
+def _differences(name: str, said: Sequence[Any], given: Sequence[Any]) -> Iterator[str]:
+    """The first item in which two lists of effects differ, and its first field."""
+    if said == given:
+        return
+    if len(said) != len(given):
+        yield f"has {len(said)} {name.replace('_', ' ')}, its script gives {len(given)}"
+        return
+    number, one, other = next((i, *pair) for i, pair in enumerate(zip(said, given, strict=True)) if pair[0] != pair[1])
+    where = f"{name}[{number}]"
+    if type(one) is not type(other):
+        yield f"has a {type(one).__name__} for {where}, its script gives a {type(other).__name__}"
+        return
+    field = next(each for each in one._fields if getattr(one, each) != getattr(other, each))
+    yield f"has {where}.{field} {_word(getattr(one, field))}, its script gives {_word(getattr(other, field))}"
+
+
+def _word(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else repr(value)[:100]

@@ -1,0 +1,261 @@
+"""What a script says: the operations of a payload, checked whole before the first of them (SPEC §2)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from validator.primitives import script_json
+from validator.primitives.errors import BadScript
+from validator.primitives.types import HEX_DIGITS, Address, is_name, parse_address, parse_timer_id
+
+ENVELOPE_KEYS: Final = frozenset({"_handler", "_payload"})
+DEFAULT_HANDLER: Final = "handle_timer"
+SENDER: Final = "sender"
+TIERS: Final = ("economy", "standard", "fast", "urgent")
+REMEMBERED: Final = 1_024
+MAX_REMEMBERED_BYTES: Final = 1_024
+
+
+class Burn(NamedTuple):
+    cycles: int
+
+
+class Get(NamedTuple):
+    key: str
+
+
+class Set(NamedTuple):
+    key: str
+    value: str
+
+
+class Delete(NamedTuple):
+    key: str
+
+
+class Emit(NamedTuple):
+    name: str
+    text: str
+
+
+class Fail(NamedTuple):
+    text: str
+
+
+class Transfer(NamedTuple):
+    to: Address
+    amount: int
+
+
+class Send(NamedTuple):
+    to: Address
+    handler: str
+    payload: bytes
+    cycles: int | None
+    cells: int | None
+
+
+class Schedule(NamedTuple):
+    """What is left out is ``None``; exactly one of ``height`` and ``blocks_ahead`` is given."""
+
+    height: int | None
+    blocks_ahead: int | None
+    payload: bytes
+    handler: str
+    fee_payer: Address | str | None
+    """An address, or :data:`SENDER`; ``None`` is the actor."""
+    payer_cap: int | None
+    gas_limit: int | None
+    expires_at: int | None
+    max_fee_per_cycle: int | None
+    max_priority_fee_per_cycle: int | None
+    tier: int | None
+    """Position in :data:`TIERS`."""
+    has_bid: bool
+    save_as: str | None
+
+
+class Chosen(NamedTuple):
+    """A timer: by its id, or by the key under which its id is stored."""
+
+    timer_id: bytes
+    saved: str | None
+
+
+class Cancel(NamedTuple):
+    timer: Chosen
+
+
+class Extend(NamedTuple):
+    timer: Chosen
+    expires_at: int
+
+
+class Try(NamedTuple):
+    operation: Operation
+
+
+Operation = Burn | Get | Set | Delete | Emit | Fail | Transfer | Send | Schedule | Cancel | Extend | Try
+
+
+def read_script(payload: bytes) -> tuple[Operation, ...] | None:
+    """The operations of a payload; ``None`` if it is no script."""
+    return _remembered(payload) if len(payload) <= MAX_REMEMBERED_BYTES else _read(payload)
+
+
+def handler_input(payload: bytes) -> bytes:
+    """The input of a fire's handler: the payload, or the content of its envelope of ``_handler`` and ``_payload`` (SPEC
+    §4).
+    """
+    try:
+        pairs = json.loads(payload.decode(), object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        return payload
+    if not isinstance(pairs, list) or len(pairs) != len(ENVELOPE_KEYS):
+        return payload
+    if any(not isinstance(pair, tuple) or not isinstance(pair[1], str) for pair in pairs):
+        return payload
+    inner = dict(pairs)
+    if inner.keys() != ENVELOPE_KEYS or not is_name(inner["_handler"]):
+        return payload
+    try:
+        return base64.b64decode(inner["_payload"], validate=True)
+    except (binascii.Error, ValueError):
+        return payload
+
+
+def _read(payload: bytes) -> tuple[Operation, ...] | None:
+    try:
+        script = script_json.parse(payload)
+        return tuple(map(_operation, script)) if isinstance(script, list) else None
+    except BadScript:
+        return None
+
+
+_remembered: Final = lru_cache(REMEMBERED)(_read)
+
+
+def _operation(item: Any) -> Operation:
+    if not isinstance(item, list) or not item or not isinstance(item[0], str):
+        raise BadScript
+    name, *arguments = item
+    read = _READ.get((name, len(arguments)))
+    if read is None:
+        raise BadScript
+    return read(*arguments)
+
+
+def _named(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadScript
+    return value
+
+
+def _transfer(value: Any) -> Transfer:
+    named = _named(value)
+    return Transfer(_address(named.get("to")), _natural(named.get("amount")))
+
+
+def _send(value: Any) -> Send:
+    named = _named(value)
+    cycles, cells = (_left_out_or(_integer, named.get(name)) for name in ("cycles", "cells"))
+    return Send(_address(named.get("to")), _text(named.get("handler")), _payload(named.get("payload")), cycles, cells)
+
+
+def _schedule(value: Any) -> Schedule:
+    named = _named(value)
+    height, ahead = (_left_out_or(_integer, named.get(name)) for name in ("height", "in"))
+    handler, tier, save_as = (_left_out_or(_text, named.get(name)) for name in ("handler", "tier", "save_as"))
+    if (height is None) == (ahead is None) or tier not in (None, *TIERS):
+        raise BadScript
+    payer = _left_out_or(_text, named.get("fee_payer"))
+    return Schedule(
+        height=height,
+        blocks_ahead=ahead,
+        payload=_payload(named.get("payload")),
+        handler=DEFAULT_HANDLER if handler is None else handler,
+        fee_payer=None if payer in (None, "self") else payer if payer == SENDER else _address(payer),
+        payer_cap=_left_out_or(_integer, named.get("payer_cap")),
+        gas_limit=_left_out_or(_integer, named.get("gas_limit")),
+        expires_at=_left_out_or(_integer, named.get("expires_at")),
+        max_fee_per_cycle=_left_out_or(_integer, named.get("max_fee_per_cycle")),
+        max_priority_fee_per_cycle=_left_out_or(_integer, named.get("max_priority_fee_per_cycle")),
+        tier=None if tier is None else TIERS.index(tier),
+        has_bid=_left_out_or(_integer, named.get("bid")) is not None,
+        save_as=save_as,
+    )
+
+
+def _extend(value: Any) -> Extend:
+    return Extend(_timer(value), _integer(_named(value).get("expires_at")))
+
+
+def _timer(value: Any) -> Chosen:
+    named = _named(value)
+    given, saved = (_left_out_or(_text, named.get(name)) for name in ("id", "saved"))
+    if (given is None) == (saved is None):
+        raise BadScript
+    return Chosen(b"" if given is None else parse_timer_id(given), saved)
+
+
+def _payload(value: Any) -> bytes:
+    match value:
+        case str():
+            return value.encode()
+        case list():
+            return json.dumps(value, separators=(",", ":")).encode()
+        case {"hex": str(digits)} if len(digits) % 2 == 0 and HEX_DIGITS.issuperset(digits):
+            return bytes.fromhex(digits)
+    raise BadScript
+
+
+def _left_out_or(read: Any, value: Any) -> Any:
+    return None if value is None else read(value)
+
+
+def _text(value: Any) -> str:
+    if type(value) is not str:
+        raise BadScript
+    return value
+
+
+def _integer(value: Any) -> int:
+    if type(value) is not int:
+        raise BadScript
+    return value
+
+
+def _natural(value: Any) -> int:
+    number = _integer(value)
+    if number < 0:
+        raise BadScript
+    return number
+
+
+def _address(value: Any) -> Address:
+    try:
+        return parse_address(_text(value))
+    except ValueError:
+        raise BadScript from None
+
+
+_READ: Final[dict[tuple[str, int], Callable[..., Operation]]] = {
+    ("burn", 1): lambda cycles: Burn(_natural(cycles)),
+    ("get", 1): lambda key: Get(_text(key)),
+    ("set", 2): lambda key, value: Set(_text(key), _text(value)),
+    ("del", 1): lambda key: Delete(_text(key)),
+    ("emit", 2): lambda name, text: Emit(_text(name), _text(text)),
+    ("fail", 1): lambda text: Fail(_text(text)),
+    ("transfer", 1): _transfer,
+    ("send", 1): _send,
+    ("schedule", 1): _schedule,
+    ("cancel", 1): lambda timer: Cancel(_timer(timer)),
+    ("extend", 1): _extend,
+    ("try", 1): lambda operation: Try(_operation(operation)),
+}
+"""By name and number of arguments."""

@@ -1,0 +1,435 @@
+"""What a run of a script does: its result, its use and its effects, from the SPEC alone (§2, §4, §14)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from cluster.audit.chain_codec import (
+    Cancelled,
+    Effects,
+    Event,
+    Extended,
+    Movement,
+    Scheduled,
+    Sent,
+    TimerChange,
+    keccak256,
+)
+from cluster.audit.scripts.reading import (
+    SENDER,
+    Burn,
+    Cancel,
+    Chosen,
+    Delete,
+    Emit,
+    Extend,
+    Fail,
+    Get,
+    Operation,
+    Schedule,
+    Send,
+    Set,
+    Transfer,
+    Try,
+    read_script,
+)
+from validator.primitives import costs
+from validator.primitives.params import Parameters
+from validator.primitives.types import (
+    HEIGHT_LIMIT,
+    PRICE_LIMIT,
+    Address,
+    TimerId,
+    is_name,
+    is_reserved,
+    parse_timer_id,
+)
+
+MIN_MESSAGE_CYCLES: Final = 2_000
+MESSAGES_A_TRANSACTION: Final = 1_024
+MESSAGES_A_DEFERRED_RUN: Final = 2
+"""Of a fire or a message."""
+TIER_SHARES: Final = 10
+"""A tier's factor is in tenths of the median tip."""
+
+
+class UnknownError(Exception):
+    """What a run does depends on what an observer does not know."""
+
+
+class LiveTimer(NamedTuple):
+    actor: bytes
+    expires_at: int
+
+
+class State(Protocol):
+    """What a run finds. Each raises :class:`UnknownError` where it is not known."""
+
+    def balance(self, address: bytes) -> int: ...
+
+    def is_actor(self, address: bytes) -> bool: ...
+
+    def timer(self, timer_id: bytes) -> LiveTimer | None: ...
+
+    def live_timers(self, actor: bytes) -> int: ...
+
+    def schedule_nonce(self, actor: bytes) -> int: ...
+
+    def next_sequence(self) -> int: ...
+
+    def mailbox_bytes(self, actor: bytes) -> int: ...
+
+    def saved(self, actor: bytes, key: str) -> bytes:
+        """The text stored under a key; empty if there is none."""
+
+
+class Terms(NamedTuple):
+    """Of the block."""
+
+    height: int
+    parameters: Parameters
+    is_auctioned: bool
+    fire_cap: int
+    lane_price: int | None
+    """``None`` if it is not known."""
+    p50_tip: int
+
+
+class Run(NamedTuple):
+    """A run of a script, before it begins."""
+
+    actor: Address
+    sender: bytes
+    payload: bytes
+    cycles_limit: int
+    cells_limit: int
+    base_cycles: int
+    """Charged first."""
+    base_cells: int = 0
+    """Charged next."""
+    most_messages: int = 0
+    allowance: int | None = None
+    """Of the transaction, for timers; ``None`` outside of one."""
+    value: int = 0
+    """That the sender pays to the actor."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run came to."""
+
+    error: str = ""
+    cycles: int = 0
+    cells: int = 0
+    effects: Effects = field(default_factory=Effects)
+    payloads: tuple[bytes, ...] = ()
+    """Of the timers that it scheduled."""
+    sent: tuple[bytes, ...] = ()
+    """The payloads of the messages that it sent."""
+    stored: dict[str, bytes] = field(default_factory=dict)
+    """What it wrote; empty for what it deleted."""
+
+
+class _Failed(Exception):
+    """The handler ends."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+class _Rejected(_Failed):
+    """A call is refused, which ``try`` catches."""
+
+
+def timer_id(actor: bytes, trigger_height: int, payload: bytes, schedule_nonce: int) -> TimerId:
+    """``keccak256(actor ‖ height ‖ payload ‖ schedule_nonce)``, integers as eight bytes big-endian (SPEC §4)."""
+    return TimerId(keccak256(actor + trigger_height.to_bytes(8, "big") + payload + schedule_nonce.to_bytes(8, "big")))
+
+
+def outcome(run: Run, terms: Terms, state: State) -> Outcome:
+    """What the run comes to. Raises :class:`UnknownError` where it depends on what is not known."""
+    running = _Running(run, terms, state)
+    try:
+        running.perform_all()
+    except _Failed as failed:
+        return Outcome(failed.name, running.cycles, running.cells)
+    return Outcome(
+        cycles=running.cycles,
+        cells=running.cells,
+        effects=running.made.effects(),
+        payloads=tuple(running.payloads),
+        sent=tuple(running.sent),
+        stored=running.stored,
+    )
+
+
+@dataclass(slots=True)
+class _Made:
+    """The effects of a run so far."""
+
+    movements: list[Movement] = field(default_factory=list)
+    scheduled: list[Scheduled] = field(default_factory=list)
+    timer_changes: list[TimerChange] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    messages: list[Sent] = field(default_factory=list)
+
+    def effects(self) -> Effects:
+        lists = (self.movements, self.scheduled, self.timer_changes, self.events, self.messages)
+        return Effects._make(tuple(each) for each in lists)
+
+
+class _Running:
+    """A run under way: what it used, and what it changed so far on top of the state that it found."""
+
+    def __init__(self, run: Run, terms: Terms, state: State) -> None:
+        self.run, self.terms, self.state = run, terms, state
+        self.cycles = self.cells = 0
+        self.allowance = run.allowance
+        self.made = _Made()
+        self.payloads: list[bytes] = []
+        self.sent: list[bytes] = []
+        self.stored: dict[str, bytes] = {}
+        self.timers: dict[bytes, LiveTimer | None] = {}
+        """Those that it changed, by id; ``None`` for those that it cancelled."""
+        self.mailboxes: Counter[bytes] = Counter()
+        """Bytes that it added."""
+
+    def perform_all(self) -> None:
+        run = self.run
+        self.pay(run.base_cycles)
+        self.pay(0, run.base_cells)
+        if run.value:
+            self.made.movements.append(Movement(Address(run.sender), run.actor, run.value))
+        operations = read_script(run.payload)
+        if operations is None:
+            raise _Failed("BadScript")
+        for operation in operations:
+            self.perform(operation)
+
+    def pay(self, cycles: int, cells: int = 0) -> None:
+        if self.cycles + cycles > self.run.cycles_limit:
+            self.cycles = self.run.cycles_limit
+            raise _Failed("OutOfCycles")
+        self.cycles += cycles
+        if self.cells + cells > self.run.cells_limit:
+            raise _Failed("OutOfCells")
+        self.cells += cells
+
+    def report(self, name: str, **fields: str) -> None:
+        self.made.events.append(Event(name, self.run.actor, tuple(fields.items())))
+
+    def perform(self, operation: Operation) -> None:
+        match operation:
+            case Burn(cycles):
+                self.pay(cycles)
+            case Fail():
+                raise _Failed("ScriptFailed")
+            case Get() | Set() | Delete():
+                self.use_storage(operation)
+            case Emit(name, text):
+                self.emit(name, text)
+            case Transfer(to, amount):
+                self.transfer(to, amount)
+            case Send():
+                self.send(operation)
+            case Schedule():
+                self.schedule(operation)
+            case Cancel(timer):
+                self.cancel(timer)
+            case Extend(timer, expires_at):
+                self.extend(timer, expires_at)
+            case Try(inner):
+                self.attempt(inner)
+
+    def attempt(self, operation: Operation) -> None:
+        try:
+            self.perform(operation)
+        except _Rejected as rejected:
+            self.report("ScriptCaught", error=rejected.name)
+
+    # --- storage, money, messages -------------------------------------------------------------------------------------
+
+    def use_storage(self, operation: Get | Set | Delete) -> None:
+        match operation:
+            case Get():
+                self.pay(costs.KV_GET_CYCLES)
+            case Set(key, value):
+                self.store(key, value)
+            case Delete(key):
+                self.pay(costs.KV_DELETE_CYCLES)
+                self.stored[key] = b""
+
+    def emit(self, name: str, text: str) -> None:
+        self.pay(costs.EMIT_CYCLES, len(text.encode()))
+        if name and not is_name(name):
+            raise _Rejected("EventNameTooLong")
+        self.report(name, data=text)
+
+    def store(self, key: str, value: str) -> None:
+        data = value.encode()
+        self.pay(costs.KV_SET_CYCLES, len(key.encode()) + len(data))
+        self.stored[key] = data
+
+    def transfer(self, to: Address, amount: int) -> None:
+        self.pay(costs.TRANSFER_CYCLES)
+        actor = self.run.actor
+        if amount:
+            balance = self.state.balance(actor)
+            for moved in self.made.movements:
+                balance += moved.amount * ((moved.target == actor) - (moved.source == actor))
+            if balance < amount:
+                raise _Rejected("InsufficientBalance")
+            self.made.movements.append(Movement(actor, to, amount))
+
+    def send(self, send: Send) -> None:
+        p = self.terms.parameters
+        cycles = p.message_cycles if send.cycles is None else send.cycles
+        cells = p.message_cells if send.cells is None else send.cells
+        if not (MIN_MESSAGE_CYCLES <= cycles <= p.message_cycles and 0 <= cells <= p.message_cells):
+            self.pay(costs.SEND_CYCLES, len(send.payload))
+            raise _Rejected("MessageLimitInvalid")
+        self.pay(costs.SEND_CYCLES + cycles, len(send.payload) + cells)
+        if len(self.made.messages) == self.run.most_messages:
+            raise _Rejected("TooManyMessages")
+        if send.handler and not is_name(send.handler):
+            raise _Rejected("MessageHandlerInvalid")
+        if not self.state.is_actor(send.to):
+            raise _Rejected("UnknownActor")
+        if self.state.mailbox_bytes(send.to) + self.mailboxes[send.to] + len(send.payload) > p.mailbox_bytes:
+            raise _Rejected("MailboxFull")
+        self.mailboxes[send.to] += len(send.payload)
+        self.made.messages.append(Sent(send.to, send.handler, cycles, cells))
+        self.sent.append(send.payload)
+
+    # --- timers -------------------------------------------------------------------------------------------------------
+
+    def schedule(self, asked: Schedule) -> None:
+        """The checks are in the order of SPEC §4; the first failure wins."""
+        actor = self.run.actor
+        self.pay(costs.SCHEDULE_TIMER_CYCLES, len(asked.payload))
+        if asked.has_bid and not self.terms.is_auctioned:
+            self.report("TimerBidIgnored")
+        priority = self.priority_of(asked)
+        trigger = self.trigger_height_of(asked)
+        self.check_sizes(asked)
+        payer, cap = self.payer_of(asked)
+        self.check_gas(asked.gas_limit)
+        latest = self.terms.height + self.terms.parameters.max_ttl
+        expires_at = latest if asked.expires_at is None else min(asked.expires_at, latest)
+        if expires_at < trigger:
+            raise _Rejected("TimerExpiryInvalid")
+        headroom = self.headroom_of(asked)
+        stored = priority if headroom is None or priority is None else min(priority, headroom)
+        key = timer_id(actor, trigger, asked.payload, self.state.schedule_nonce(actor) + len(self.made.scheduled))
+        if stored != priority:
+            self.report("TimerPriorityClampedAtSchedule", timer_id=key.hex(), stated=str(priority), clamped=str(stored))
+        if self.allowance is not None and payer != actor:
+            self.allowance -= cap or 0
+        sequence = self.state.next_sequence() + len(self.made.scheduled)
+        limits = (asked.gas_limit, asked.max_fee_per_cycle, stored, cap)
+        self.made.scheduled.append(Scheduled(key, actor, trigger, sequence, expires_at, payer, *limits))
+        self.payloads.append(asked.payload)
+        self.timers[key] = LiveTimer(actor, expires_at)
+        if asked.save_as is not None:
+            self.store(asked.save_as, key.hex())
+
+    def trigger_height_of(self, asked: Schedule) -> int:
+        now = self.terms.height
+        trigger = now + (asked.blocks_ahead or 0) if asked.height is None else asked.height
+        if trigger <= now:
+            raise _Rejected("TimerHeightNotInFuture")
+        if trigger >= HEIGHT_LIMIT:
+            raise _Rejected("TimerHeightOutOfRange")
+        return trigger
+
+    def check_sizes(self, asked: Schedule) -> None:
+        parameters = self.terms.parameters
+        if len(asked.payload) > parameters.max_timer_payload:
+            raise _Rejected("TimerPayloadTooLarge")
+        if not is_name(asked.handler):
+            raise _Rejected("TimerHandlerInvalid")
+        if self.live_timers() >= parameters.max_timers_per_actor:
+            raise _Rejected("TimerLimitReached")
+
+    def check_gas(self, gas_limit: int | None) -> None:
+        if gas_limit is not None and gas_limit < self.terms.parameters.min_gas_limit_per_timer:
+            raise _Rejected("TimerGasLimitTooLow")
+        if gas_limit is not None and gas_limit > self.terms.fire_cap:
+            raise _Rejected("TimerGasLimitTooHigh")
+
+    def priority_of(self, asked: Schedule) -> int | None:
+        """The priority fee that is asked for, by a number or a tier."""
+        if asked.has_bid and self.terms.is_auctioned:
+            raise _Rejected("TimerArgDeprecated")
+        given = asked.max_priority_fee_per_cycle
+        prices = (asked.max_fee_per_cycle, given, asked.payer_cap)
+        if any(price is not None and not 0 <= price < PRICE_LIMIT for price in prices):
+            raise _Rejected("TimerFeeOutOfRange")
+        if asked.tier is None:
+            return given
+        filled = self.terms.p50_tip * self.terms.parameters.priority_tiers[asked.tier] // TIER_SHARES
+        if given is not None or filled >= PRICE_LIMIT:
+            raise _Rejected("TimerFeeOutOfRange")
+        return filled
+
+    def live_timers(self) -> int:
+        cancelled = sum(timer is None for timer in self.timers.values())
+        return self.state.live_timers(self.run.actor) + len(self.made.scheduled) - cancelled
+
+    def payer_of(self, asked: Schedule) -> tuple[Address, int | None]:
+        """Who pays for the fire, and how much at most."""
+        payer = self.run.sender if asked.fee_payer == SENDER else asked.fee_payer
+        if payer is None or payer == self.run.actor:
+            return self.run.actor, asked.payer_cap
+        if self.allowance is None or payer != self.run.sender or is_reserved(self.run.sender):
+            raise _Rejected("TimerFeePayerForbidden")
+        cap = self.allowance if asked.payer_cap is None else asked.payer_cap
+        if cap < 1 or cap > self.allowance:
+            raise _Rejected("TimerFeePayerForbidden")
+        return Address(self.run.sender), cap
+
+    def headroom_of(self, asked: Schedule) -> int | None:
+        """How much of the maximum fee is left for the priority, if that is bounded."""
+        if asked.max_fee_per_cycle is None or not self.terms.is_auctioned:
+            return None
+        if self.terms.lane_price is None:
+            raise UnknownError
+        if asked.max_fee_per_cycle < self.terms.lane_price:
+            raise _Rejected("TimerRejectedBelowBasefee")
+        return asked.max_fee_per_cycle - self.terms.lane_price
+
+    def chosen(self, timer: Chosen) -> bytes:
+        """The id of a timer that a call names; reading it is paid for."""
+        if timer.saved is None:
+            return timer.timer_id
+        self.pay(costs.KV_GET_CYCLES)
+        stored = self.stored.get(timer.saved)
+        text = self.state.saved(self.run.actor, timer.saved) if stored is None else stored
+        return parse_timer_id(text.decode("utf-8", "replace"))
+
+    def own_timer(self, key: bytes) -> LiveTimer:
+        timer = self.timers[key] if key in self.timers else self.state.timer(key)
+        if timer is None:
+            raise _Rejected("NotFound")
+        if timer.actor != self.run.actor:
+            raise _Rejected("NotOwner")
+        return timer
+
+    def cancel(self, timer: Chosen) -> None:
+        key = self.chosen(timer)
+        self.pay(costs.CANCEL_TIMER_CYCLES)
+        self.own_timer(key)
+        self.timers[key] = None
+        self.made.timer_changes.append(Cancelled(key))
+
+    def extend(self, timer: Chosen, expires_at: int) -> None:
+        key = self.chosen(timer)
+        self.pay(costs.EXTEND_TIMER_CYCLES)
+        before, now = self.own_timer(key).expires_at, self.terms.height
+        after = min(expires_at, now + self.terms.parameters.max_ttl)
+        if after <= before or now > before:
+            raise _Rejected("TimerExpiryInvalid")
+        self.timers[key] = LiveTimer(self.run.actor, after)
+        self.made.timer_changes.append(Extended(key, after))

@@ -1,0 +1,1 @@
+"""What validators served: their chains, and proofs of state."""
