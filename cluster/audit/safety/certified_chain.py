@@ -105,6 +105,10 @@ class CertifiedChain:
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
+    def is_signed(self, certificate: AnyCertificate) -> bool:
+        """Whether a certificate holds, or is believed by somebody: then it was judged."""
+        return certificate in self._seen or self._is_signed(certificate)
+
     def certified(self, name: str, certificate: AnyCertificate) -> None:
         """A validator believes a certificate."""
         if certificate.view <= self._forgotten or certificate in self._seen:

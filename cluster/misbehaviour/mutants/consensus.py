@@ -10,7 +10,7 @@ import msgspec
 
 from cluster.misbehaviour.mutants.base import ALL, Area, Detection, MutantTable, MutatedEngine, RunCounter
 from cluster.misbehaviour.mutants.certificates import JudgesOtherwise, with_committees
-from consensus.interface import Broadcast, Effect, Event, Finalized, Parent, TimerKind
+from consensus.interface import BAD_CERTIFICATE, Broadcast, Effect, Event, Finalized, Parent, TimerKind
 from consensus.journal import decode_record
 from consensus.keys import Committee, ValidatorSet
 from consensus.leader import Member
@@ -298,6 +298,14 @@ class _AskingByIndex(Member):
         return wrong
 
 
+@MUTANTS.engine("waits-for-who-gave-up", Detection("bad-links"), "safety", "patience")
+class WaitsForWhoGaveUp(MutatedEngine):
+    """Simplex: a leader that gives up its view is waited for, as if it had said nothing"""
+
+    def _heed_leaders_nullify(self, round_: Round) -> None:
+        self.counter.runs += round_.tally.kept(VoteKind.NULLIFY, round_.leader) is not None
+
+
 @MUTANTS.engine("tells-who-is-not-behind", Detection("bad-links", ALL), "safety", "restraint")
 class TellsWhoIsNotBehind(MutatedEngine):
     """who asks for the certificates of our view is sent those that opened it, too"""
@@ -317,6 +325,22 @@ class ForgivesForgers(MutatedEngine):
         self.counter.runs += len(self._accountability._forgers)
         self._accountability._forgers.clear()
         super()._enter(view)
+
+
+@MUTANTS.engine("spares-forgers", Detection("short-certificate", ALL), "safety", "blames")
+class SparesForgers(MutatedEngine):
+    """a certificate that does not hold is not believed, and nobody is told who sent it"""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        reject = self._accountability._reject
+
+        def tell(sender: ValidatorIndex, reason: str) -> None:
+            self.counter.runs += reason == BAD_CERTIFICATE
+            if reason != BAD_CERTIFICATE:
+                reject(sender, reason)
+
+        self._accountability._reject = tell
 
 
 @MUTANTS.engine("allowance-each-view", Detection("greedy-asker", ALL), "safety", "restraint")

@@ -5,6 +5,9 @@ proposal came. So a validator that holds a good one, or has voted for it, waits 
 follow the leader, who gave up the view itself, and skip one that was silent on entering the view. Both timers are as
 long as another watch counts (:mod:`cluster.simulation.watches.pacing_watch`).
 
+In Simplex a validator follows at once: one that may vote, and hears that the view's leader nullifies the view,
+nullifies it too, unless it has voted to finalize the block.
+
 The watch reads each validator's own clock, since timers run on it. It counts a proposal as good if the validator heard
 it in the view, from a leader that is honest and runs the code without a mutant, before the leader timer expired; unless
 it skipped the leader, or found the block invalid: if that was wrong, other rules show it. A proposal whose body is
@@ -15,7 +18,7 @@ A view in which a validator was started is not judged: its votes of that view ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +26,7 @@ from cluster.audit.safety.own_votes import GIVING_UP
 from cluster.audit.safety.rule_log import Look
 from cluster.misbehaviour.byzantine.base import vote_of
 from cluster.record.rules import SafetyRule as Rule
-from consensus.messages import Proposal, VoteKind
+from consensus.messages import Proposal, Vote, VoteKind
 from consensus.types import GENESIS_VIEW, View
 from validator.chain.block import MAX_BLOCK_BYTES
 from validator.chain.messages import Reading
@@ -55,6 +58,12 @@ class _Waiting:
     """Views, this one or later, whose leaders were heard to give them up."""
     last_heard: dict[int, View] = field(default_factory=dict)
     """By peer, the newest view, no later than this one, of a vote of it."""
+    follows: bool = False
+    """It hears now that the leader, which is sound, gives up the view."""
+    cast: set[tuple[View, VoteKind]] = field(default_factory=set)
+    """Its votes in this view or later ones; while a view is entered, those in it are of a later one."""
+    was_started: bool = False
+    """In this view: what it cast before is not known."""
 
 
 class PatienceWatch:
@@ -66,16 +75,19 @@ class PatienceWatch:
         leader: Callable[[View], int],
         look: Look,
         skips_silent_leaders: bool,
+        may_vote: Callable[[int, View], bool],
     ) -> None:
+        """``may_vote`` says whether a validator is in a view's committee and need not abstain."""
         self._names = names
         self._leader = leader
         self._tell = look
         self._skips_silent_leaders = skips_silent_leaders
+        self._may_vote = may_vote
         self._waiting = [_Waiting() for _ in names]
 
     def starts(self, index: int) -> None:
         """A validator is started; ``enters`` follows when it comes to another view."""
-        self._waiting[index] = _Waiting(is_judged=True)
+        self._waiting[index] = _Waiting(is_judged=True, was_started=True)
 
     def enters(self, index: int, view: View, now_ms: float, leader_timeout_ms: int, advance_timeout_ms: int) -> None:
         """A validator enters a view, when its own clock says ``now_ms``. The timeouts are those of the view."""
@@ -93,6 +105,7 @@ class PatienceWatch:
             proposed={later for later in before.proposed if later >= view},
             given_up_by_leader={later for later in before.given_up_by_leader if later >= view},
             last_heard=before.last_heard,
+            cast={(later, kind) for later, kind in before.cast if later >= view},
         )
 
     def hears(self, index: int, sender: int, is_sound: bool, now_ms: float, message: Reading | None) -> None:
@@ -108,10 +121,21 @@ class PatienceWatch:
             return
         if vote.kind == VoteKind.NULLIFY:
             waiting.given_up_by_leader.add(vote.view)
+            waiting.follows = waiting.follows or (is_sound and vote.view == waiting.view)
         elif isinstance(message, Proposal):
             waiting.proposed.add(vote.view)
             if vote.view == waiting.view and is_sound and not waiting.is_skipped:
                 waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
+
+    def handled(self, index: int, view: View, votes: Iterable[Vote]) -> None:
+        """A validator handled a message, with which it came to such a view, and writes these votes to its journal."""
+        waiting = self._waiting[index]
+        waiting.cast.update((vote.view, vote.kind) for vote in votes if vote.view >= waiting.view)
+        is_bound = waiting.follows and not waiting.was_started and view == waiting.view and self._may_vote(index, view)
+        waiting.follows = False
+        if is_bound and (view, VoteKind.FINALIZE) not in waiting.cast:
+            what = f"{self._names[index]} hears that the leader of view {view} nullifies it, and does not"
+            self._tell(Rule.PATIENCE, (view, VoteKind.NULLIFY) in waiting.cast, what)
 
     def rejects(self, index: int) -> None:
         """A validator finds the block of its view invalid."""

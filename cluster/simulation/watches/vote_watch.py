@@ -35,7 +35,7 @@ from consensus.journal import Record
 from consensus.keys import ValidatorSet
 from consensus.messages import AnyCertificate, Certificate, MessageError, Vote, VoteKind
 from consensus.messages import decode as decode_consensus
-from consensus.types import FIRST_VIEW, GENESIS_VIEW, View
+from consensus.types import FIRST_VIEW, GENESIS_VIEW, ValidatorIndex, View
 from validator.chain.messages import Reading, ViewReport
 
 
@@ -76,6 +76,12 @@ class VoteWatch:
         self._memories = [_Memory() for _ in names]
 
     # --- votes --------------------------------------------------------------------------------------------------------
+
+    def may_vote(self, index: int, view: View) -> bool:
+        """Whether a validator is in a view's committee, and need not abstain."""
+        return view > self._memories[index].abstains_through and ValidatorIndex(index) in self._validators.committee(
+            view
+        )
 
     def sent(self, index: int, disk: MemoryDisk, message: Reading | None) -> None:
         """A validator sends a message, with such a disk; only votes, and what carries one, are of interest."""

@@ -26,7 +26,7 @@ from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.interface import BAD_CERTIFICATE
 from consensus.keys import ValidatorSet
 from consensus.leader import ELECTIONS
-from consensus.messages import AnyCertificate, Proposal, encode
+from consensus.messages import AnyCertificate, Certificate, Proposal, encode
 from consensus.types import View
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading, TransactionsMessage
@@ -59,6 +59,9 @@ class Watches:
         self._mutants = [scenario.validators.node(index).mutant for index in range(len(names))]
         limits = scenario.limits
         self._limits, self._pool_bounds = limits, pool_bounds(limits)
+        self._names = names
+        self._distrusted: set[tuple[int, int, int]] = set()
+        """Validators, their lives, and the peers that they blamed for a certificate in it."""
         self._storage, self._prunable = scenario.storage, [0] * len(names)
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
@@ -67,7 +70,7 @@ class Watches:
         self.promises = PromiseWatch(names, lambda: self.monitor.ledger, now_ms, limits)
         self.answers = AnswerWatch(names, self.monitor.log.look, limits)
         self.restraint = RestraintWatch(names, validators, leader, self.monitor.log.look, limits.distrusted_views)
-        self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips)
+        self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips, self.votes.may_vote)
         self.models = NodeModels(scenario, genesis, self.monitor.log.look)
         self.pacing = PacingWatch(names, self.monitor.log.look, election.longest_row, limits.final_views)
 
@@ -112,8 +115,8 @@ class Watches:
         if machine.joining is not None:
             self.votes.reported(machine.index, sender.index, content)
         if machine.byzantine is None and machine.validator is not None:
-            node, is_good = machine.validator.node, isinstance(content, Proposal) and self._is_sound(sender)
-            self.patience.hears(machine.index, sender.index, is_good, machine.own_clock.now_ms, content)
+            node, is_sound = machine.validator.node, self._is_sound(sender)
+            self.patience.hears(machine.index, sender.index, is_sound, machine.own_clock.now_ms, content)
             self.restraint.hears(machine.index, node.view, sender.index, content)
             if sender.byzantine is None and node.diverged is None:
                 self.restraint.hears_vote(machine.index, machine.incarnation, node.view, content)
@@ -164,11 +167,28 @@ class Watches:
         if isinstance(event, Timeout):
             self.pacing.expires(machine.index, event.timer, _timeouts(scenario), broadcast)
         self.models.handled(machine, machine.validator, event, effects, broadcast, read)
+        votes = [vote for each in effects if isinstance(each, Append) for vote in votes_in(each.data)]
+        self.patience.handled(machine.index, View(machine.validator.node.view), votes)
+        if isinstance(event, Message) and isinstance(event.content, Certificate):
+            self._look_at_forgery(machine, event.sender, event.content, effects)
         proved = {(each.culprit, f"evidence_{each.kind}") for each in effects if isinstance(each, EvidenceFound)}
         if proved:
             unsaid = proved - {(each.peer, each.reason) for each in effects if isinstance(each, PeerFault)}
             what = f"{machine.name} has proof of what it does not blame its peers for: {sorted(unsaid)}"
             self.monitor.log.look(SafetyRule.BLAMES, not unsaid, what)
+
+    def _look_at_forgery(
+        self, machine: Machine, sender: int, certificate: Certificate, effects: Sequence[Effect]
+    ) -> None:
+        """A peer sent a certificate of the view that the machine's validator was in, or of a later one. Such a one is
+        checked, and who sends one that does not hold is blamed the first time: then nothing of it is looked at.
+        """
+        if certificate.view < machine.view or self.monitor.certificates.is_signed(certificate):
+            return
+        is_blamed = any(isinstance(each, PeerFault) and each.peer == sender for each in effects)
+        is_distrusted = (machine.index, machine.incarnation, sender) in self._distrusted
+        what = f"{machine.name} does not blame {self._names[sender]} for a certificate that does not hold"
+        self.monitor.log.look(SafetyRule.BLAMES, is_blamed or is_distrusted, what)
 
     def blames(self, machine: Machine, peer: Machine, reason: str) -> None:
         """A machine's validator found that a peer sent what no honest peer sends."""
@@ -178,6 +198,7 @@ class Watches:
         if reason == "invalid_block":
             self.patience.rejects(machine.index)
         elif reason == BAD_CERTIFICATE and machine.byzantine is None and machine.validator is not None:
+            self._distrusted.add((machine.index, machine.incarnation, peer.index))
             self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer.index)
 
     def _mutant_of(self, machine: Machine) -> str | None:

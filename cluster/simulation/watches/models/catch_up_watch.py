@@ -1,23 +1,25 @@
 """The watch of catching up: a validator that lacks final blocks asks for them, one peer after the other.
 
 - A request for blocks is sent while none is open. One is open until blocks come, asked for or not, or the retry time
-  has passed.
+  has passed. When the block comes that was asked for, the next request does not wait for the timer.
 - With each goes the timer for the next one, with the configured time.
 - Each goes to the next peer in the order of their numbers, round and round: no peer is asked before all others were.
 - A validator that knows a finalization ahead of its final block does something about it: it asks, executes or commits.
   It is idle for no longer than :data:`IDLE_RETRIES` retry times by its own clock, pauses left out. One that diverged is
   not followed until it starts again.
+- For each peer it reads one thing at a time from its disk.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from cluster.audit.safety.rule_log import Look
 from cluster.record.rules import Mechanism, SafetyRule
 from consensus.messages import VoteKind
+from validator.chain.block import decode_block, header_hash
 from validator.chain.messages import BlockRequest, BlockResponse, FinalBlocksRequest, FinalBlocksResponse, Reading
 from validator.node.events import (
     BlockFinal,
@@ -32,7 +34,17 @@ from validator.node.events import (
     SetTimer,
     Timeout,
 )
-from validator.node.executor.jobs import Execute, Executed, Finalize, Finalized, FinalizedInvalid
+from validator.node.executor.jobs import (
+    BlocksRead,
+    Execute,
+    Executed,
+    Finalize,
+    Finalized,
+    FinalizedInvalid,
+    ReadBlocks,
+    ReadSnapshot,
+    SnapshotRead,
+)
 
 SYNC: Final = "sync"
 IDLE_RETRIES: Final = 2
@@ -46,6 +58,12 @@ class _Asking:
     last_peer: int
     """At first its own number."""
     is_open: bool = False
+    wanted: bytes = b""
+    """The digest of the block that was asked for last, if that was one."""
+    is_answered: bool = False
+    """That block came."""
+    reading_for: set[int] = field(default_factory=set)
+    """The peers for which its executor reads something."""
     certified_view: int = 0
     """The newest view of which it knows a finalization."""
     final_view: int = 0
@@ -82,29 +100,26 @@ class CatchUpWatch:
     ) -> None:
         """A validator handled an event, with these effects. ``read`` reads a message."""
         asking = self._asking[index]
-        match event:
-            case Timeout(timer) if timer.owner == SYNC:
-                asking.is_open = False
-            case Message(_, _, BlockResponse() | FinalBlocksResponse()):
-                asking.is_open = False
-            case Completed(Executed() | Finalized() | FinalizedInvalid()):
-                asking.jobs, asking.busy_ms = asking.jobs - 1, now_ms
+        is_late = asking.is_answered and isinstance(event, Timeout) and event.timer.owner == SYNC
+        _note_event(asking, event, now_ms)
         self._look_at_idleness(index, asking, now_ms)
         for number, effect in enumerate(effects):
             match effect:
-                case Send(int() as peer, payload) if isinstance(read(payload), BlockRequest | FinalBlocksRequest):
+                case Send(int() as peer, payload) if isinstance(
+                    request := read(payload), BlockRequest | FinalBlocksRequest
+                ):
+                    what = f"{self._names[index]} has the block that it asked for, and waits for a timer to ask on"
+                    self._look(SafetyRule.CATCH_UP, not is_late, what)
                     self._asks(index, asking, peer, effects[number + 1 : number + 2])
+                    asking.wanted = request.digest if isinstance(request, BlockRequest) else b""
+                    asking.is_answered = False
                     asking.busy_ms = now_ms
-                case Run(job=Execute() | Finalize()):
-                    asking.jobs, asking.busy_ms = asking.jobs + 1, now_ms
-                case Certified(certificate) if certificate.kind == VoteKind.FINALIZE:
-                    if asking.certified_view <= asking.final_view:
-                        asking.busy_ms = now_ms
-                    asking.certified_view = max(asking.certified_view, certificate.view)
-                case Diverged():
-                    asking.has_diverged = True
-                case BlockFinal(view=view):
-                    asking.final_view, asking.busy_ms = view, now_ms
+                case Run(job=ReadBlocks(peer=peer) | ReadSnapshot(peer=peer)):
+                    what = f"{self._names[index]} reads two things at once for {self._names[peer]}"
+                    self._look(SafetyRule.CATCH_UP, peer not in asking.reading_for, what)
+                    asking.reading_for.add(peer)
+                case _:
+                    _note_effect(asking, effect, now_ms)
 
     def _asks(self, index: int, asking: _Asking, peer: int, behind: Sequence[Effect]) -> None:
         name, count = self._names[index], len(self._names)
@@ -127,3 +142,37 @@ class CatchUpWatch:
             f" {asking.final_view}, and did nothing about it for {idle_ms:,.0f} ms"
         )
         self._look(SafetyRule.CATCH_UP, idle_ms <= IDLE_RETRIES * self._retry_ms, what)
+
+
+def _note_event(asking: _Asking, event: Event, now_ms: float) -> None:
+    match event:
+        case Timeout(timer) if timer.owner == SYNC:
+            asking.is_open = False
+        case Message(_, _, BlockResponse(body)):
+            asking.is_answered |= asking.is_open and _is_block(body, asking.wanted)
+            asking.is_open = False
+        case Message(_, _, FinalBlocksResponse()):
+            asking.is_open = False
+        case Completed(BlocksRead(peer=peer) | SnapshotRead(peer=peer)):
+            asking.reading_for.discard(peer)
+        case Completed(Executed() | Finalized() | FinalizedInvalid()):
+            asking.jobs, asking.busy_ms = asking.jobs - 1, now_ms
+
+
+def _note_effect(asking: _Asking, effect: Effect, now_ms: float) -> None:
+    match effect:
+        case Run(job=Execute() | Finalize()):
+            asking.jobs, asking.busy_ms = asking.jobs + 1, now_ms
+        case Certified(certificate) if certificate.kind == VoteKind.FINALIZE:
+            if asking.certified_view <= asking.final_view:
+                asking.busy_ms = now_ms
+            asking.certified_view = max(asking.certified_view, certificate.view)
+        case Diverged():
+            asking.has_diverged = True
+        case BlockFinal(view=view):
+            asking.final_view, asking.busy_ms = view, now_ms
+
+
+def _is_block(body: bytes, digest: bytes) -> bool:
+    block = decode_block(body)
+    return block is not None and header_hash(block.header) == digest

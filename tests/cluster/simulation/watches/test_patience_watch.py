@@ -25,10 +25,12 @@ ADVANCE_MS: Final = 800
 class Waiting:
     """A validator that entered view 9 when its clock said 1,000 ms, having heard the leader in view 8."""
 
-    def __init__(self, *, skips: bool = True, heard_in: int = VIEW - 1) -> None:
+    def __init__(self, *, skips: bool = True, heard_in: int = VIEW - 1, may_vote_from: int = 1) -> None:
         self.told: list[tuple[str, bool, str]] = []
         names = [f"v{index}" for index in range(4)]
-        self.watch = PatienceWatch(names, lambda _: LEADER, self.look, skips)
+        self.watch = PatienceWatch(
+            names, lambda _: LEADER, self.look, skips, lambda _index, view: view >= may_vote_from
+        )
         self.enter(View(VIEW - 1), 0)
         self.hear(BENCH.vote(LEADER, FINALIZE, heard_in, "b"), 10)
         self.enter(VIEW, 1_000)
@@ -188,3 +190,48 @@ def test_votes_of_another_view_and_other_messages_are_left_alone() -> None:
     waiting.send(stale, 1_450)
     waiting.send(BENCH.certificate(NULLIFY, VIEW), 1_460)
     assert waiting.told == []
+
+
+# --- leaders that give up ---------------------------------------------------------------------------------------------
+
+GIVEN_UP = BENCH.vote(LEADER, NULLIFY, VIEW)
+OWN = {kind: BENCH.vote(ME, kind, VIEW, "b" if kind != NULLIFY else "") for kind in (NOTARIZE, NULLIFY, FINALIZE)}
+
+
+def follow(waiting: Waiting, *votes: Vote, view: View = VIEW) -> list[str]:
+    """What is told of a validator that hears the leader give up, and writes these votes."""
+    waiting.hear(GIVEN_UP, 1_100)
+    waiting.watch.handled(ME, view, votes)
+    return [what for _, holds, what in waiting.told if not holds]
+
+
+def test_a_leader_that_gives_up_is_followed_at_once() -> None:
+    assert follow(Waiting(), OWN[NULLIFY]) == []
+    assert follow(Waiting()) == [f"v{ME} hears that the leader of view 9 nullifies it, and does not"]
+
+
+def test_a_leader_is_not_followed_by_who_finalized_may_not_vote_is_in_another_view_or_started_in_this() -> None:
+    finalized = Waiting()
+    finalized.watch.handled(ME, VIEW, [OWN[NOTARIZE], OWN[FINALIZE]])
+    assert follow(finalized) == []
+    assert follow(Waiting(may_vote_from=VIEW + 1)) == []
+    assert follow(Waiting(), view=View(VIEW + 1)) == []
+    started = Waiting()
+    started.watch.starts(ME)
+    started.enter(VIEW, 1_000)
+    assert follow(started) == []
+
+
+def test_who_gave_up_before_need_not_do_it_again_and_a_leader_with_a_bug_binds_nobody() -> None:
+    waiting = Waiting()
+    waiting.watch.handled(ME, VIEW, [OWN[NULLIFY]])
+    assert follow(waiting) == []
+    entering = Waiting()
+    entering.enter(View(VIEW - 1), 0)
+    entering.watch.handled(ME, VIEW, [OWN[NULLIFY]])
+    entering.enter(VIEW, 1_000)
+    assert follow(entering) == []
+    waiting = Waiting()
+    waiting.hear(GIVEN_UP, 1_100, is_sound=False)
+    waiting.watch.handled(ME, VIEW, [])
+    assert all(holds for _, holds, _ in waiting.told)

@@ -197,8 +197,8 @@ def test_a_strained_seed_comes_to_its_limits(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_governance_is_drawn_apart(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A seed that governs has a group of users more, with attackers and users at the limits behind it alone; the others are drawn as without
-    any that do."""
+    """A seed that governs has a group of users more, with attackers and users at the limits behind it alone; the others
+    are drawn as without any that do."""
     monkeypatch.setattr(corners, "CORNERED", 0.0)
     drawn = [random_scenario(seed, protocol) for seed in range(100)]
     monkeypatch.setattr(generator, "GOVERNED", 0.0)

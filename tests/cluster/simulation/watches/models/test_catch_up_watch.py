@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from cluster.misbehaviour.mutants.base import Detection
@@ -14,7 +15,7 @@ from cluster.simulation.watches.models.catch_up_watch import IDLE_RETRIES, Catch
 from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
 from tests.consensus.bench import FINALIZE, NULLIFY, Bench
 from tests.validator.network import Network
-from validator.chain.block import Block, Header
+from validator.chain.block import Block, Header, header_hash, transactions_root
 from validator.chain.messages import (
     BlockRequest,
     BlockResponse,
@@ -22,6 +23,7 @@ from validator.chain.messages import (
     FinalBlocksRequest,
     FinalBlocksResponse,
     PeerMessage,
+    SnapshotRequest,
     encode_message,
     read_message,
 )
@@ -43,6 +45,7 @@ from validator.node.events import (
     TimerName,
 )
 from validator.node.executor.jobs import (
+    BlocksRead,
     Execute,
     Executed,
     Finalize,
@@ -51,7 +54,10 @@ from validator.node.executor.jobs import (
     Job,
     JobResult,
     ReadBlocks,
+    ReadSnapshot,
+    SnapshotRead,
 )
+from validator.primitives.codec import encode
 from validator.primitives.types import ZERO_HASH, Hash, Height
 from validator.transition.trace import BlockTrace
 
@@ -116,7 +122,7 @@ DIGEST = Hash(b"d" * 32)
 def test_peers_are_asked_in_turn(request_: PeerMessage) -> None:
     asking = Asking()
     assert [asking.ask(peer, request=request_) for peer in (2, 3, 0, 2, 3, 0)] == [[]] * 6
-    assert len(asking.told) == 3 * 6, "each is one of three rules"
+    assert len(asking.told) == 4 * 6, "each is one of four rules"
 
 
 def test_who_is_asked_out_of_turn_is_told() -> None:
@@ -328,3 +334,39 @@ def test_nothing_is_found_in_a_run_with_bad_links(protocol: str) -> None:
     assert monitor is not None
     assert monitor.counts[SafetyRule.CATCH_UP] > 200
     assert monitor.violations == []
+
+
+# --- answers, and reads for others ------------------------------------------------------------------------------------
+
+
+def block_of(height: int) -> tuple[Hash, bytes]:
+    """The digest of a block, and its body."""
+    header = msgspec.structs.replace(HEADER, height=height, transactions_root=transactions_root([]))
+    return header_hash(header), encode(Block(header, ()))
+
+
+def test_who_has_the_block_that_it_asked_for_asks_on_at_once() -> None:
+    digest, body = block_of(3)
+    _, other = block_of(4)
+    late = "v1 has the block that it asked for, and waits for a timer to ask on"
+    asking = Asking()
+    assert asking.ask(2, NOTHING, BlockRequest(digest)) == []
+    assert asking.handle(Message(2, b"", BlockResponse(body))) == []
+    assert asking.ask(3) == [late]
+    asking = Asking()
+    asking.ask(2, NOTHING, BlockRequest(digest))
+    asking.handle(Message(2, b"", BlockResponse(other)))
+    assert asking.ask(3) == [], "the block that was asked for is still missing"
+    asking = Asking()
+    asking.ask(2, NOTHING, BlockRequest(digest))
+    assert asking.ask(3, Message(2, b"", BlockResponse(body))) == []
+    assert asking.ask(0) == [], "that one was not answered"
+
+
+def test_one_thing_is_read_for_a_peer_at_a_time() -> None:
+    asking, read = Asking(), Run(ReadBlocks(2, 1, 4))
+    assert asking.handle(NOTHING, read, Run(ReadSnapshot(3, SnapshotRequest()))) == []
+    assert asking.handle(NOTHING, read) == ["v1 reads two things at once for v2"]
+    asking.handle(Completed(BlocksRead(2, (), (), b"")))
+    asking.handle(Completed(SnapshotRead(3, None)))
+    assert asking.handle(NOTHING, read, Run(ReadSnapshot(3, SnapshotRequest()))) == []
