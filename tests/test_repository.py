@@ -109,6 +109,7 @@ AUDITOR = (
     "cluster/audit/ledger/script_runs.py",
     "cluster/audit/ledger/timer_phase.py",
     "cluster/audit/ledger/timer_register.py",
+    "cluster/audit/scripts/limits.py",
     "cluster/audit/scripts/reading.py",
     "cluster/audit/scripts/running.py",
 )
@@ -119,8 +120,7 @@ SHARED_WITH_THE_AUDITOR = (
     "validator.chain.genesis.Genesis",
     "validator.primitives.params",
     "validator.primitives.types",
-    # costs and limits
-    "validator.primitives.costs",
+    # costs of queries
     "validator.execution.bidding.MIN_QUERY_CYCLES",
     "validator.execution.bidding.UNPAID_QUERY_CYCLES",
     # names
@@ -576,7 +576,7 @@ RULES = (
         fine=(
             (
                 "cluster/audit/ledger/ledger.py",
-                "from validator.primitives.params import Parameters\nfrom validator.primitives import costs",
+                "from validator.primitives.params import Parameters\nfrom validator.primitives import script_json",
             ),
             (
                 "cluster/audit/ledger/agent_queries.py",

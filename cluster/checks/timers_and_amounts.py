@@ -130,12 +130,13 @@ def _timer_words(books: Books) -> str:
     timers, states = books.ledger.timers, books.ledger.timers.states
     lost = states[TimerState.INSUFFICIENT_FUNDS]
     unjudged, runs = books.ledger.turns.unjudged, books.ledger.log.evaluated[LedgerRule.SCRIPTS]
+    scripts = f"{counted(runs, 'run')} of scripts judged, {books.ledger.scripts.unjudged:,} not"
     left_out = f"; {counted(unjudged, 'wait')} of timers not judged, for many waited or removals had no budget"
     return (
         f"{timers.scheduled:,} scheduled: {states[TimerState.FIRED]:,} fired,"
         f" {states[TimerState.CANCELLED]:,} cancelled, {states[TimerState.EXPIRED]:,} expired,"
         f" {lost:,} without funds, {len(timers.pending):,} pending;"
-        f" {counted(runs, 'run')} of scripts judged{left_out if unjudged else ''}"
+        f" {scripts}{left_out if unjudged else ''}"
     )
 
 

@@ -31,6 +31,8 @@ RESERVED: Final = Address(bytes(19) + b"\x0f")
 MOST_TIMERS_AT_ONCE: Final = 110
 MAX_LONG_PAYLOAD_BYTES: Final = 4_000
 """Longer ones would fill blocks with little else."""
+ENVELOPES: Final = tuple(f'{{"_handler":"run","_payload":"{text}"}}' for text in ("W10=", "W10", "W10gW10=", "W10g="))
+"""Two scripts, and what is no envelope, or no script."""
 ALLOWANCES: Final = (0, 1, 1_000, 10**15)
 BAD_SCRIPTS: Final = (
     b"",
@@ -116,7 +118,7 @@ class Limits(Workload[LimitsOptions]):
         """A script, a bad one, something else, or something long."""
         random, p = self.member.random, self.member.parameters
         if random.random() < 0.1:
-            return random.choice(["", "é", {"hex": "00ff"}, '{"_handler":"run","_payload":"W10="}', [["fail", "no"]]])
+            return random.choice(["", "é", {"hex": "00ff"}, *ENVELOPES, [["fail", "no"]]])
         if random.random() < 0.1:
             return "p" * self._around(
                 min(random.choice([p.mailbox_bytes, p.max_timer_payload]), MAX_LONG_PAYLOAD_BYTES)

@@ -31,9 +31,9 @@ from cluster.audit.chain_codec import (
 )
 from cluster.audit.ended_ids import EndedIds
 from cluster.audit.ledger.context import hex_bytes, short
+from cluster.audit.scripts import limits
 from validator.chain.genesis import Genesis
 from validator.execution.runner_contract import REGISTER_RUNNER, SUBMIT_RESULT, UNREGISTER_RUNNER
-from validator.primitives import costs
 from validator.primitives.types import ADDRESS_BYTES, address_text, is_reserved
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ class JobBooks:
         if not requested:
             return
         p = self._genesis.parameters
-        cycles = run.base_cycles + requested * (costs.REQUEST_JOB_CYCLES + p.message_cycles)
+        cycles = run.base_cycles + requested * (limits.REQUEST_JOB + p.message_cycles)
         if run.cycles < cycles or run.cells < requested * p.message_cells:
             yield f"requested {requested} jobs and paid {run.cycles} cycles and {run.cells} cells, too few for that"
         if requested > run.most_jobs:

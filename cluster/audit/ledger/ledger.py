@@ -45,7 +45,8 @@ from cluster.audit.ledger.phase_rules import PhaseRules, check_fire_limits
 from cluster.audit.ledger.script_runs import ScriptRuns
 from cluster.audit.ledger.timer_phase import INSUFFICIENT_FUNDS, TurnAudit
 from cluster.audit.ledger.timer_register import TimerRegister
-from cluster.audit.scripts.running import MESSAGES_A_DEFERRED_RUN, MESSAGES_A_TRANSACTION, Outcome
+from cluster.audit.scripts.limits import MESSAGES_A_DEFERRED_RUN, MESSAGES_A_TRANSACTION
+from cluster.audit.scripts.running import Outcome
 from cluster.record.rules import LedgerRule
 from validator.chain.genesis import Genesis
 from validator.primitives.types import RUNNER_CONTRACT_ADDRESS, address_text
@@ -72,7 +73,7 @@ class Ledger:
         self._agents = agents
         self._phase = PhaseRules(genesis, self.turns, agents, self.timers, self.accounts)
         self._mailboxes = MessageBooks()
-        self._scripts = ScriptRuns(self.accounts, self.timers, self._mailboxes)
+        self.scripts = ScriptRuns(self.accounts, self.timers, self._mailboxes)
         self._mechanisms = ChainMechanisms(genesis.parameters, self.turns, self.timers.pending)
 
     # --- feeding ----------------------------------------------------------------------------------------------------
@@ -231,12 +232,10 @@ class Ledger:
                 self._enter_deployed(part, receipt, body.nonce, body.action)
             if isinstance(body.action, System):
                 self.instructions.enter(part, receipt, body.action, self.timers)
-        call, script = None, None
-        if body is not None and isinstance(body.action, Call):
-            call = body.action
-            script = self._scripts.transaction(part, receipt, body, call)
+        script = self.scripts.transaction(part, receipt, body)
         self.accounts.pay(receipt.sender, receipt.burned, receipt.tip)
         self.accounts.burned_cell += receipt.cells * context.basefees.cell
+        call = body.action if body is not None and isinstance(body.action, Call) else None
         _check_sponsored(part, receipt, body)
         self.accounts.move(receipt.effects.movements)
         payloads = None if script is None else script.payloads
@@ -270,7 +269,7 @@ class Ledger:
     def _enter_fire(self, context: BlockContext, fire: FireReceipt) -> None:
         part = Part(context, f"fire of timer {short(fire.timer_id)}")
         payload, offer = self._phase.fire(part, fire)
-        script = self._scripts.fire(part, fire, payload, offer)
+        script = self.scripts.fire(part, fire, payload, offer)
         check_result(part, fire.ok, fire.error, fire.effects)
         self._phase.check_fire_fee(part, fire)
         check_fire_limits(part, fire)
@@ -299,7 +298,7 @@ class Ledger:
         if message.to not in self.accounts.actors:
             part.found(CHAIN, "ran, where there is no actor")
         part.found(CHAIN, *self._mailboxes.message_problems(message, context.parameters))
-        self._enter_deferred(part, message, message.to, script=self._scripts.message(part, message))
+        self._enter_deferred(part, message, message.to, script=self.scripts.message(part, message))
 
     def _enter_deferred(
         self,

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from cluster.audit.chain_codec import CallbackReceipt, Effects, MessageReceipt, Sent
 from cluster.audit.ledger.jobs import Run, jobs_requested
-from cluster.audit.scripts.running import MIN_MESSAGE_CYCLES
+from cluster.audit.scripts import limits
 from cluster.common.wording import counted
-from validator.primitives import costs
 from validator.primitives.params import Parameters
 from validator.primitives.types import address_text
 
@@ -71,14 +70,16 @@ class MessageBooks:
             return
         p = parameters
         for sent, payload in zip(effects.messages, payloads or repeat(None), strict=False):
-            if not (MIN_MESSAGE_CYCLES <= sent.cycles <= p.message_cycles and 0 <= sent.cells <= p.message_cells):
+            if not (
+                limits.MIN_MESSAGE_CYCLES <= sent.cycles <= p.message_cycles and 0 <= sent.cells <= p.message_cells
+            ):
                 yield f"sent a message that reserves {sent.cycles} cycles and {sent.cells} cells"
             self._waiting.append(Queued(sent, run.actor, payload))
             self._count(sent.to, payload, 1)
         count, requested = len(effects.messages), jobs_requested(effects)
         name, jobs = counted(count, "message"), counted(requested, "job")
-        cycles = run.base_cycles + sum(costs.SEND_CYCLES + sent.cycles for sent in effects.messages)
-        cycles += requested * (costs.REQUEST_JOB_CYCLES + p.message_cycles)
+        cycles = run.base_cycles + sum(limits.SEND + sent.cycles for sent in effects.messages)
+        cycles += requested * (limits.REQUEST_JOB + p.message_cycles)
         cells = sum(sent.cells for sent in effects.messages) + requested * p.message_cells
         if run.cycles < cycles or run.cells < cells:
             yield f"sent {name} and paid {run.cycles} cycles and {run.cells} cells, too few for that"

@@ -2,8 +2,8 @@
 
 A script is all in its input, so whoever knows the state that it finds knows what it does. The input follows from the
 chain: from a transaction, or from the script that scheduled the timer or sent the message. Where a Python actor sent
-it, it is unknown, and so is what that actor keeps in its storage from then on; nothing is claimed of runs that depend
-on it.
+it, it is unknown, and so is what the script keeps in its storage, until it is written anew; nothing is claimed of runs
+that depend on it.
 """
 
 from __future__ import annotations
@@ -12,26 +12,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from cluster.audit.chain_codec import Call, Effects, FireReceipt, MessageReceipt, TransactionBody, TransactionReceipt
+from cluster.audit.fee_market import Basefees
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.ledger.context import CHAIN, BlockContext, Part
 from cluster.audit.ledger.messages import MessageBooks
 from cluster.audit.ledger.timer_phase import Offer
 from cluster.audit.ledger.timer_register import TimerRegister
+from cluster.audit.scripts.limits import MESSAGES_A_DEFERRED_RUN, MESSAGES_A_TRANSACTION
 from cluster.audit.scripts.reading import handler_input
-from cluster.audit.scripts.running import (
-    MESSAGES_A_DEFERRED_RUN,
-    MESSAGES_A_TRANSACTION,
-    LiveTimer,
-    Outcome,
-    Run,
-    Terms,
-    UnknownError,
-    outcome,
-)
+from cluster.audit.scripts.running import LiveTimer, Outcome, Run, Terms, UnknownError, outcome
 from cluster.record.rules import LedgerRule
-from validator.primitives.types import Address
+from validator.primitives.types import Address, parse_timer_id
 
-TIMER_ID_TEXT_BYTES: Final = 64
+LEAST_SWEPT: Final = 10_000
+"""After so many keys that were written, or as many as there are, the ids of timers that ended are forgotten."""
 
 
 class _Receipt(Protocol):
@@ -57,21 +51,30 @@ class ScriptRuns:
     """What scripts keep, and what their runs come to."""
 
     def __init__(self, accounts: Accounts, timers: TimerRegister, mailboxes: MessageBooks) -> None:
+        self.unjudged = 0
+        """Runs of which too little is known."""
         self._accounts = accounts
         self._timers = timers
         self._mailboxes = mailboxes
         self._stored: dict[bytes, dict[str, bytes]] = {}
-        """By actor and key: the texts that may be timer ids; other texts name none."""
+        """By actor and key, the ids of timers; empty for other texts, where an actor's other keys are not known."""
+        self._until_sweep = LEAST_SWEPT
+        """Keys that may be written until then."""
         self._unknown: set[bytes] = set()
-        """Actors whose storage is not known any more."""
-        self._held: tuple[bytes, int | None] | None = None
-        """The payer of the fire that runs, and what it was charged before it; ``None`` if that is not known."""
+        """Actors of which something ran that is not known: so are the keys of their storage that are not in
+        ``_stored``."""
+        self._is_blind = False
+        """Of a transaction, only the receipt is known: the books end with this block."""
+        self._paid_ahead: tuple[bytes, int | None] | None = None
+        """Who pays for what runs now, and what was taken before it; ``None`` if that is not known."""
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
-    def transaction(self, part: Part, receipt: TransactionReceipt, body: TransactionBody, call: Call) -> Outcome | None:
-        """Judge a transaction that calls a script, before its effects are entered."""
-        if call.to not in self._accounts.scripts:
+    def transaction(self, part: Part, receipt: TransactionReceipt, body: TransactionBody | None) -> Outcome | None:
+        """Judge a transaction that calls a script, before its effects are entered; ``body`` if it is known."""
+        self._is_blind |= body is None
+        call = None if body is None else body.action
+        if body is None or not isinstance(call, Call) or call.to not in self._accounts.scripts:
             return None
         run = Run(
             actor=Address(call.to),
@@ -85,7 +88,8 @@ class ScriptRuns:
             allowance=body.timer_allowance,
             value=body.value,
         )
-        return self._judge(part, run, receipt)
+        ahead = None if part.context.header is None else _paid_ahead(body, part.context.basefees)
+        return self._judge(part, run, receipt, (receipt.sender, ahead))
 
     def fire(self, part: Part, fire: FireReceipt, payload: bytes | None, offer: Offer | None) -> Outcome | None:
         """Judge a script's fire, before it is charged and its effects are entered."""
@@ -104,11 +108,8 @@ class ScriptRuns:
             base_cycles=p.fire_base_cycles,
             most_messages=MESSAGES_A_DEFERRED_RUN,
         )
-        self._held = fire.fee_payer, offer.max_cost if part.context.header is not None else None
-        try:
-            return self._judge(part, run, fire)
-        finally:
-            self._held = None
+        ahead = None if part.context.header is None else offer.max_cost
+        return self._judge(part, run, fire, (fire.fee_payer, ahead))
 
     def message(self, part: Part, message: MessageReceipt) -> Outcome | None:
         """Judge a message to a script, before its effects are entered."""
@@ -129,40 +130,65 @@ class ScriptRuns:
         )
         return self._judge(part, run, message)
 
-    def _judge(self, part: Part, run: Run, receipt: _Receipt) -> Outcome | None:
-        """What the run comes to, if that is known and the receipt says the same."""
+    def _judge(
+        self, part: Part, run: Run, receipt: _Receipt, paid_ahead: tuple[bytes, int | None] | None = None
+    ) -> Outcome | None:
+        """What the run comes to, if that is known and the receipt says the same. Of ``paid_ahead``, who pays for it and
+        what was taken for that."""
+        self._paid_ahead = paid_ahead
         try:
+            if self._is_blind:
+                raise UnknownError
             expected = outcome(run, _terms(part.context), self)
         except UnknownError:
             self._lose(run.actor, receipt)
             return None
         part.context.evaluate(LedgerRule.SCRIPTS)
-        if not expected.error:
-            self._store(run.actor, expected.stored)
         problems = list(_problems(expected, receipt))
         part.found(CHAIN, *problems)
-        return None if problems else expected
+        if problems:
+            self._lose(run.actor, receipt)
+            return None
+        if expected.stored:
+            self._store(run.actor, expected.stored)
+        return expected
 
     def _lose(self, actor: bytes, receipt: _Receipt) -> None:
         """A run did what is not known."""
+        self.unjudged += 1
         if receipt.ok:
             self._unknown.add(actor)
+            self._stored.pop(actor, None)
 
     def _store(self, actor: bytes, written: dict[str, bytes]) -> None:
         kept = self._stored.setdefault(actor, {})
         for key, text in written.items():
-            if len(text) == TIMER_ID_TEXT_BYTES:
-                kept[key] = text
+            named = parse_timer_id(text.decode())
+            if named or actor in self._unknown:
+                kept[key] = named
             else:
                 kept.pop(key, None)
+        self._until_sweep -= len(written)
+        if self._until_sweep <= 0:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Forget ids of timers that ended, which are as good as none."""
+        for actor, kept in self._stored.items():
+            for key in [key for key, timer_id in kept.items() if self._timers.has_ended(timer_id)]:
+                if actor in self._unknown:
+                    kept[key] = b""
+                else:
+                    del kept[key]
+        self._until_sweep = max(LEAST_SWEPT, sum(map(len, self._stored.values())))
 
     # --- what a run finds ---------------------------------------------------------------------------------------------
 
     def balance(self, address: bytes) -> int:
-        held = 0
-        if self._held is not None and self._held[0] == address:
-            held = _known(self._held[1])
-        return self._accounts.balances[address] - held
+        ahead = 0
+        if self._paid_ahead is not None and self._paid_ahead[0] == address:
+            ahead = _known(self._paid_ahead[1])
+        return self._accounts.balances[address] - ahead
 
     def is_actor(self, address: bytes) -> bool:
         return address in self._accounts.actors
@@ -184,15 +210,22 @@ class ScriptRuns:
         return _known(self._mailboxes.waiting_bytes(actor))
 
     def saved(self, actor: bytes, key: str) -> bytes:
-        if actor in self._unknown:
+        kept = self._stored.get(actor, {})
+        if key not in kept and actor in self._unknown:
             raise UnknownError
-        return self._stored.get(actor, {}).get(key, b"")
+        return kept.get(key, b"")
 
 
 def _known(amount: int | None) -> int:
     if amount is None:
         raise UnknownError
     return amount
+
+
+def _paid_ahead(body: TransactionBody, basefees: Basefees) -> int:
+    """What is taken from a transaction's sender before it runs, besides its value (SPEC §2)."""
+    tip = min(body.max_priority_fee_per_cycle, body.max_fee_per_cycle - basefees.cycle)
+    return body.gas_limit * (basefees.cycle + tip) + body.cells_limit * basefees.cell
 
 
 def _terms(context: BlockContext) -> Terms:

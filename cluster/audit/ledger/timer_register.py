@@ -101,6 +101,10 @@ class TimerRegister:
         """Pending timers whose trigger height has passed."""
         return self._turns.due
 
+    def has_ended(self, timer_id: bytes) -> bool:
+        """Whether a timer with this id fired, or ended otherwise."""
+        return timer_id in self._ended
+
     # --- schedules and changes --------------------------------------------------------------------------------------
 
     def enter(

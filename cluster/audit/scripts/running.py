@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from cluster.audit.chain_codec import (
     Cancelled,
@@ -17,6 +17,7 @@ from cluster.audit.chain_codec import (
     TimerChange,
     keccak256,
 )
+from cluster.audit.scripts import limits
 from cluster.audit.scripts.reading import (
     SENDER,
     Burn,
@@ -35,7 +36,6 @@ from cluster.audit.scripts.reading import (
     Try,
     read_script,
 )
-from validator.primitives import costs
 from validator.primitives.params import Parameters
 from validator.primitives.types import (
     HEIGHT_LIMIT,
@@ -46,13 +46,6 @@ from validator.primitives.types import (
     is_reserved,
     parse_timer_id,
 )
-
-MIN_MESSAGE_CYCLES: Final = 2_000
-MESSAGES_A_TRANSACTION: Final = 1_024
-MESSAGES_A_DEFERRED_RUN: Final = 2
-"""Of a fire or a message."""
-TIER_SHARES: Final = 10
-"""A tier's factor is in tenths of the median tip."""
 
 
 class UnknownError(Exception):
@@ -82,7 +75,7 @@ class State(Protocol):
     def mailbox_bytes(self, actor: bytes) -> int: ...
 
     def saved(self, actor: bytes, key: str) -> bytes:
-        """The text stored under a key; empty if there is none."""
+        """The timer id whose text is stored under a key; empty if there is no such text."""
 
 
 class Terms(NamedTuple):
@@ -188,6 +181,8 @@ class _Running:
         self.cycles = self.cells = 0
         self.allowance = run.allowance
         self.made = _Made()
+        self.gained = 0
+        """What the actor has more than before, or less."""
         self.payloads: list[bytes] = []
         self.sent: list[bytes] = []
         self.stored: dict[str, bytes] = {}
@@ -201,6 +196,7 @@ class _Running:
         self.pay(run.base_cycles)
         self.pay(0, run.base_cells)
         if run.value:
+            self.gained += run.value * (run.sender != run.actor)
             self.made.movements.append(Movement(Address(run.sender), run.actor, run.value))
         operations = read_script(run.payload)
         if operations is None:
@@ -254,43 +250,41 @@ class _Running:
     def use_storage(self, operation: Get | Set | Delete) -> None:
         match operation:
             case Get():
-                self.pay(costs.KV_GET_CYCLES)
+                self.pay(limits.GET)
             case Set(key, value):
                 self.store(key, value)
             case Delete(key):
-                self.pay(costs.KV_DELETE_CYCLES)
+                self.pay(limits.DELETE)
                 self.stored[key] = b""
 
     def emit(self, name: str, text: str) -> None:
-        self.pay(costs.EMIT_CYCLES, len(text.encode()))
+        self.pay(limits.EMIT, len(text.encode()))
         if name and not is_name(name):
             raise _Rejected("EventNameTooLong")
         self.report(name, data=text)
 
     def store(self, key: str, value: str) -> None:
         data = value.encode()
-        self.pay(costs.KV_SET_CYCLES, len(key.encode()) + len(data))
+        self.pay(limits.SET, len(key.encode()) + len(data))
         self.stored[key] = data
 
     def transfer(self, to: Address, amount: int) -> None:
-        self.pay(costs.TRANSFER_CYCLES)
+        self.pay(limits.TRANSFER)
         actor = self.run.actor
         if amount:
-            balance = self.state.balance(actor)
-            for moved in self.made.movements:
-                balance += moved.amount * ((moved.target == actor) - (moved.source == actor))
-            if balance < amount:
+            if self.state.balance(actor) + self.gained < amount:
                 raise _Rejected("InsufficientBalance")
+            self.gained -= amount * (to != actor)
             self.made.movements.append(Movement(actor, to, amount))
 
     def send(self, send: Send) -> None:
         p = self.terms.parameters
         cycles = p.message_cycles if send.cycles is None else send.cycles
         cells = p.message_cells if send.cells is None else send.cells
-        if not (MIN_MESSAGE_CYCLES <= cycles <= p.message_cycles and 0 <= cells <= p.message_cells):
-            self.pay(costs.SEND_CYCLES, len(send.payload))
+        if not (limits.MIN_MESSAGE_CYCLES <= cycles <= p.message_cycles and 0 <= cells <= p.message_cells):
+            self.pay(limits.SEND, len(send.payload))
             raise _Rejected("MessageLimitInvalid")
-        self.pay(costs.SEND_CYCLES + cycles, len(send.payload) + cells)
+        self.pay(limits.SEND + cycles, len(send.payload) + cells)
         if len(self.made.messages) == self.run.most_messages:
             raise _Rejected("TooManyMessages")
         if send.handler and not is_name(send.handler):
@@ -308,7 +302,7 @@ class _Running:
     def schedule(self, asked: Schedule) -> None:
         """The checks are in the order of SPEC §4; the first failure wins."""
         actor = self.run.actor
-        self.pay(costs.SCHEDULE_TIMER_CYCLES, len(asked.payload))
+        self.pay(limits.SCHEDULE, len(asked.payload))
         if asked.has_bid and not self.terms.is_auctioned:
             self.report("TimerBidIgnored")
         priority = self.priority_of(asked)
@@ -328,8 +322,8 @@ class _Running:
         if self.allowance is not None and payer != actor:
             self.allowance -= cap or 0
         sequence = self.state.next_sequence() + len(self.made.scheduled)
-        limits = (asked.gas_limit, asked.max_fee_per_cycle, stored, cap)
-        self.made.scheduled.append(Scheduled(key, actor, trigger, sequence, expires_at, payer, *limits))
+        bounds = (asked.gas_limit, asked.max_fee_per_cycle, stored, cap)
+        self.made.scheduled.append(Scheduled(key, actor, trigger, sequence, expires_at, payer, *bounds))
         self.payloads.append(asked.payload)
         self.timers[key] = LiveTimer(actor, expires_at)
         if asked.save_as is not None:
@@ -369,7 +363,7 @@ class _Running:
             raise _Rejected("TimerFeeOutOfRange")
         if asked.tier is None:
             return given
-        filled = self.terms.p50_tip * self.terms.parameters.priority_tiers[asked.tier] // TIER_SHARES
+        filled = self.terms.p50_tip * self.terms.parameters.priority_tiers[asked.tier] // limits.TIER_SHARES
         if given is not None or filled >= PRICE_LIMIT:
             raise _Rejected("TimerFeeOutOfRange")
         return filled
@@ -404,10 +398,9 @@ class _Running:
         """The id of a timer that a call names; reading it is paid for."""
         if timer.saved is None:
             return timer.timer_id
-        self.pay(costs.KV_GET_CYCLES)
+        self.pay(limits.GET)
         stored = self.stored.get(timer.saved)
-        text = self.state.saved(self.run.actor, timer.saved) if stored is None else stored
-        return parse_timer_id(text.decode("utf-8", "replace"))
+        return self.state.saved(self.run.actor, timer.saved) if stored is None else parse_timer_id(stored.decode())
 
     def own_timer(self, key: bytes) -> LiveTimer:
         timer = self.timers[key] if key in self.timers else self.state.timer(key)
@@ -419,14 +412,14 @@ class _Running:
 
     def cancel(self, timer: Chosen) -> None:
         key = self.chosen(timer)
-        self.pay(costs.CANCEL_TIMER_CYCLES)
+        self.pay(limits.CANCEL)
         self.own_timer(key)
         self.timers[key] = None
         self.made.timer_changes.append(Cancelled(key))
 
     def extend(self, timer: Chosen, expires_at: int) -> None:
         key = self.chosen(timer)
-        self.pay(costs.EXTEND_TIMER_CYCLES)
+        self.pay(limits.EXTEND)
         before, now = self.own_timer(key).expires_at, self.terms.height
         after = min(expires_at, now + self.terms.parameters.max_ttl)
         if after <= before or now > before:

@@ -172,13 +172,22 @@ class _Book:
 class PacingWatch:
     """One run's, over all validators that are to be honest."""
 
-    def __init__(self, names: Sequence[str], look: Look, longest_row: Callable[[View], int], final_views: int) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        look: Look,
+        longest_row: Callable[[View], int],
+        final_views: int,
+        finality_lag: int,
+    ) -> None:
         """``longest_row``: the failed views between two finalizations that make nobody wait longer, by view.
-        ``final_views``: of the section ``limits``.
+        ``final_views``: of the section ``limits``. ``finality_lag``: in so many views after its own a vote to finalize
+        is repeated.
         """
         self._names = names
         self._tell = look
         self._longest_row = longest_row
+        self._finality_lag = finality_lag
         self._books = [_Book(final_views) for _ in names]
 
     def factor(self, index: int) -> int:
@@ -225,8 +234,13 @@ class PacingWatch:
         book.waited = book.took_part = True
         if timer.owner != TICK:
             return
+        said = list(broadcast)
+        oldest = book.view - self._finality_lag
+        old = [vote.view for vote in map(vote_of, said) if vote is not None and vote.view < oldest]
+        what = f"{self._names[index]} repeats in view {book.view} what it said in views {old}"
+        self._tell(Rule.REPETITIONS, not old, what)
         is_due = book.ticks.is_due(book.factor * configured.leader_ms, configured.rebroadcast_ms)
-        repeated = book.said.intersection(filter(None, map(vote_of, broadcast)))
+        repeated = book.said.intersection(filter(None, map(vote_of, said)))
         expected = book.said if is_due else set()
         what = (
             f"{self._names[index]} repeats {counted(len(repeated), 'vote')}, not {len(expected)}, at tick "

@@ -6,7 +6,7 @@ follow the leader, who gave up the view itself, and skip one that was silent on 
 long as another watch counts (:mod:`cluster.simulation.watches.pacing_watch`).
 
 In Simplex a validator follows at once: one that may vote, and hears that the view's leader nullifies the view,
-nullifies it too, unless it has voted to finalize the block.
+nullifies it too, unless it has voted to finalize the block, or was started in this view.
 
 The watch reads each validator's own clock, since timers run on it. It counts a proposal as good if the validator heard
 it in the view, from a leader that is honest and runs the code without a mutant, before the leader timer expired; unless
@@ -58,7 +58,7 @@ class _Waiting:
     """Views, this one or later, whose leaders were heard to give them up."""
     last_heard: dict[int, View] = field(default_factory=dict)
     """By peer, the newest view, no later than this one, of a vote of it."""
-    follows: bool = False
+    hears_leader_give_up: bool = False
     """It hears now that the leader, which is sound, gives up the view."""
     cast: set[tuple[View, VoteKind]] = field(default_factory=set)
     """Its votes in this view or later ones; while a view is entered, those in it are of a later one."""
@@ -121,18 +121,23 @@ class PatienceWatch:
             return
         if vote.kind == VoteKind.NULLIFY:
             waiting.given_up_by_leader.add(vote.view)
-            waiting.follows = waiting.follows or (is_sound and vote.view == waiting.view)
+            waiting.hears_leader_give_up = waiting.hears_leader_give_up or (is_sound and vote.view == waiting.view)
         elif isinstance(message, Proposal):
             waiting.proposed.add(vote.view)
             if vote.view == waiting.view and is_sound and not waiting.is_skipped:
                 waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
 
     def handled(self, index: int, view: View, votes: Iterable[Vote]) -> None:
-        """A validator handled a message, with which it came to such a view, and writes these votes to its journal."""
+        """A validator handled an event, with which it came to such a view, and writes these votes to its journal."""
         waiting = self._waiting[index]
         waiting.cast.update((vote.view, vote.kind) for vote in votes if vote.view >= waiting.view)
-        is_bound = waiting.follows and not waiting.was_started and view == waiting.view and self._may_vote(index, view)
-        waiting.follows = False
+        is_bound = (
+            waiting.hears_leader_give_up
+            and not waiting.was_started
+            and view == waiting.view
+            and self._may_vote(index, view)
+        )
+        waiting.hears_leader_give_up = False
         if is_bound and (view, VoteKind.FINALIZE) not in waiting.cast:
             what = f"{self._names[index]} hears that the leader of view {view} nullifies it, and does not"
             self._tell(Rule.PATIENCE, (view, VoteKind.NULLIFY) in waiting.cast, what)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from typing import Final
 
 from msgspec import structs
 
@@ -46,6 +47,9 @@ from validator.node.events import (
 from validator.node.executor.executor import Executor
 from validator.storage.archive import ArchivedBlock
 
+FINALITY_LAGS: Final = {"simplex": 1, "hotstuff": 2}
+"""In so many views after its own a vote to finalize is repeated (``docs/consensus.md``)."""
+
 
 class Watches:
     """The monitor and the watches beside it."""
@@ -60,8 +64,8 @@ class Watches:
         limits = scenario.limits
         self._limits, self._pool_bounds = limits, pool_bounds(limits)
         self._names = names
-        self._distrusted: set[tuple[int, int, int]] = set()
-        """Validators, their lives, and the peers that they blamed for a certificate in it."""
+        self._distrusted: dict[tuple[int, int, int], int] = {}
+        """By validator, its life and a peer that it blamed for a certificate, in which view it last did."""
         self._storage, self._prunable = scenario.storage, [0] * len(names)
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
@@ -72,7 +76,8 @@ class Watches:
         self.restraint = RestraintWatch(names, validators, leader, self.monitor.log.look, limits.distrusted_views)
         self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips, self.votes.may_vote)
         self.models = NodeModels(scenario, genesis, self.monitor.log.look)
-        self.pacing = PacingWatch(names, self.monitor.log.look, election.longest_row, limits.final_views)
+        lag = FINALITY_LAGS[scenario.consensus.protocol]
+        self.pacing = PacingWatch(names, self.monitor.log.look, election.longest_row, limits.final_views, lag)
 
     def first_violation(self, machines: Iterable[Machine]) -> str:
         """The first violation so far, or who diverged, in words; empty if there is none."""
@@ -167,10 +172,11 @@ class Watches:
         if isinstance(event, Timeout):
             self.pacing.expires(machine.index, event.timer, _timeouts(scenario), broadcast)
         self.models.handled(machine, machine.validator, event, effects, broadcast, read)
-        votes = [vote for each in effects if isinstance(each, Append) for vote in votes_in(each.data)]
-        self.patience.handled(machine.index, View(machine.validator.node.view), votes)
-        if isinstance(event, Message) and isinstance(event.content, Certificate):
-            self._look_at_forgery(machine, event.sender, event.content, effects)
+        if machine.validator.node.diverged is None:
+            votes = [vote for each in effects if isinstance(each, Append) for vote in votes_in(each.data)]
+            self.patience.handled(machine.index, View(machine.validator.node.view), votes)
+            if isinstance(event, Message) and isinstance(event.content, Certificate):
+                self._look_at_forgery(machine, event.sender, event.content, effects)
         proved = {(each.culprit, f"evidence_{each.kind}") for each in effects if isinstance(each, EvidenceFound)}
         if proved:
             unsaid = proved - {(each.peer, each.reason) for each in effects if isinstance(each, PeerFault)}
@@ -181,12 +187,13 @@ class Watches:
         self, machine: Machine, sender: int, certificate: Certificate, effects: Sequence[Effect]
     ) -> None:
         """A peer sent a certificate of the view that the machine's validator was in, or of a later one. Such a one is
-        checked, and who sends one that does not hold is blamed the first time: then nothing of it is looked at.
+        checked, and who sends one that does not hold is blamed: then nothing of it is looked at for some views.
         """
         if certificate.view < machine.view or self.monitor.certificates.is_signed(certificate):
             return
         is_blamed = any(isinstance(each, PeerFault) and each.peer == sender for each in effects)
-        is_distrusted = (machine.index, machine.incarnation, sender) in self._distrusted
+        forged_in = self._distrusted.get((machine.index, machine.incarnation, sender))
+        is_distrusted = forged_in is not None and machine.view < forged_in + self._limits.distrusted_views
         what = f"{machine.name} does not blame {self._names[sender]} for a certificate that does not hold"
         self.monitor.log.look(SafetyRule.BLAMES, is_blamed or is_distrusted, what)
 
@@ -198,7 +205,7 @@ class Watches:
         if reason == "invalid_block":
             self.patience.rejects(machine.index)
         elif reason == BAD_CERTIFICATE and machine.byzantine is None and machine.validator is not None:
-            self._distrusted.add((machine.index, machine.incarnation, peer.index))
+            self._distrusted[machine.index, machine.incarnation, peer.index] = machine.validator.node.view
             self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer.index)
 
     def _mutant_of(self, machine: Machine) -> str | None:

@@ -53,6 +53,8 @@ class CatchUp:
     _peers: Iterator[int] = field(init=False)
     _is_asking: bool = False
     _wanted: Hash | None = None
+    _asked: Hash | None = None
+    """The block that was asked for last; another one may be wanted by now."""
     """A block that is asked for by digest."""
     _bad_givers: set[int] = field(default_factory=set)
     """Peers whose ranges of final blocks are not looked at before the next tick: one did not hold."""
@@ -78,6 +80,7 @@ class CatchUp:
         if request is None or peer is None:
             return
         self._is_asking = True
+        self._asked = self._wanted if isinstance(request, messages.BlockRequest) else None
         self.effects.send(peer, request)
         self.effects.append(SetTimer(SYNC_TIMER, self.retry_ms))
 
@@ -92,8 +95,8 @@ class CatchUp:
         if block is None:
             self.effects.fault(sender, "bad_block")
             return False
-        if header_hash(block.header) != self._wanted:
-            return False  # late: it came another way meanwhile
+        if header_hash(block.header) != self._asked:
+            return False  # late: another one was asked for meanwhile
         self.tree.add(block, body, is_asked_for=True)
         self._is_asking = False
         return True

@@ -27,7 +27,8 @@ from validator.chain.transactions import SCRIPT_CODE, Call
 from validator.execution import handler_context, mailbox, timer_calls
 from validator.node.executor.jobs import Finalized
 from validator.primitives import costs
-from validator.primitives.codec import decode, pack_uint
+from validator.primitives.codec import decode, encode, pack_uint
+from validator.primitives.types import address_text
 from validator.state.working_set import World
 from validator.transition import transition
 
@@ -184,6 +185,7 @@ FAULTS = {
     "cells are free": rewritten(CONTEXT.emit, "len(data.encode())", "0"),
     "a name too long": rewritten(CONTEXT.emit, "not is_name(name, may_be_empty=True)", "False"),
     "a schedule is cheaper": rewritten(CONTEXT.schedule_timer, "costs.SCHEDULE_TIMER_CYCLES", "999"),
+    "events are cheaper": off_by_one(costs, "EMIT_CYCLES", -1),
     "money from nowhere": rewritten(CONTEXT.move, "self.world.debit(source, amount)", "self.world.credit(source, 0)"),
 }
 
@@ -263,17 +265,79 @@ def test_another_result_or_use_is_named(changes: dict[str, Any], what: str) -> N
     assert what in made(**changes)
 
 
-def test_nothing_is_claimed_of_what_a_python_actor_sent() -> None:
+def chain_with_a_script_called_by_a_program() -> ChainMaker:
+    """A Python actor has sent a script a message, of which nobody knows what it did."""
     maker = ChainMaker()
     actors = {**maker.genesis.actors, BIDDER: replace(maker.genesis.actors[BIDDER], code=SCRIPT_CODE)}
     maker.genesis = replace(maker.genesis, actors=actors)
     maker.message(to=BIDDER)
     maker.seal()
-    script = b'[["try",["cancel",{"saved":"k"}]]]'
-    maker.transact(Call(BIDDER, "run", script), use=(1_510, len(script)))
-    maker.seal()
+    return maker
+
+
+def judged(maker: ChainMaker) -> tuple[int, int]:
+    """How many runs are judged, and how many not; none is wrong."""
     ledger = Ledger(maker.genesis)
     for record in maker.blocks:
         ledger.apply(record.block, record.receipts)
     assert ledger.log.violations == []
-    assert ledger.log.evaluated[LedgerRule.SCRIPTS] == 0
+    return ledger.log.evaluated[LedgerRule.SCRIPTS], ledger.scripts.unjudged
+
+
+CANCEL = b'[["try",["cancel",{"saved":"k"}]]]'
+CAUGHT = Event("ScriptCaught", BIDDER, (("error", "NotFound"),))
+
+
+def test_nothing_is_claimed_of_what_a_python_actor_sent() -> None:
+    maker = chain_with_a_script_called_by_a_program()
+    maker.transact(Call(BIDDER, "run", CANCEL), use=(1_510, len(CANCEL)))
+    maker.seal()
+    assert judged(maker) == (0, 2)
+
+
+def test_what_is_written_anew_is_known_again() -> None:
+    maker = chain_with_a_script_called_by_a_program()
+    delete = b'[["del","k"]]'
+    maker.transact(Call(BIDDER, "run", delete), use=(1_200, len(delete)))
+    maker.transact(Call(BIDDER, "run", CANCEL), Effects(events=(CAUGHT,)), use=(1_510, len(CANCEL)))
+    maker.seal()
+    assert judged(maker) == (2, 1)
+
+
+def test_ids_of_timers_that_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cluster.audit.ledger.script_runs.LEAST_SWEPT", 4)
+    author = Author(small.make_genesis(PARAMETERS))
+    ledger = Ledger(author.genesis)
+    for height in range(1, 30):
+        call = ["schedule", {"in": 1, "payload": [], "save_as": f"k{height}"}]
+        built = author.build(None, wire(height - 1, call))
+        author.finalize(built.digest)
+        archived = author.executor.archive.get(height)
+        assert archived is not None
+        ledger.apply(archived.block, archived.receipts)
+    assert ledger.log.violations == []
+    assert len(ledger.scripts._stored[small.ACTOR]) < 10
+
+
+def test_evidence_without_its_block_says_nothing_of_scripts() -> None:
+    maker = ChainMaker(script_genesis(MAX_TTL=TTL))
+    maker.transact(Call(ACTOR, "run", b"[]"), use=(1, 1))
+    ledger = Ledger(maker.genesis)
+    ledger.apply_evidence(encode(maker.receipts()))
+    assert (ledger.log.evaluated[LedgerRule.SCRIPTS], ledger.log.violations) == (0, [])
+
+
+def test_what_a_sender_paid_ahead_it_cannot_spend() -> None:
+    """The account of a key may be an actor, too: of the genesis."""
+    genesis = small.make_genesis(PARAMETERS, accounts={}, actors={small.ALICE: 10**15, small.OTHER: 1})
+    author = Author(genesis)
+    transfer = {"to": address_text(small.OTHER), "amount": 10**15 - 1}
+    call = Call(small.ALICE, "run", small.script(["try", ["transfer", transfer]]))
+    built = author.build(None, wire(0, action=call))
+    author.finalize(built.digest)
+    archived = author.executor.archive.get(1)
+    assert archived is not None
+    ledger = Ledger(genesis)
+    ledger.apply(archived.block, archived.receipts)
+    assert ledger.log.violations == []
+    assert ledger.log.evaluated[LedgerRule.SCRIPTS] == 1

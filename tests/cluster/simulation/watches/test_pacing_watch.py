@@ -18,6 +18,7 @@ LEADER_MS, ADVANCE_MS = 500, 800
 CONFIGURED = Timeouts(LEADER_MS, ADVANCE_MS, 100)
 LONGEST_ROW = 3
 FINAL_VIEWS = 16
+LAG = 2
 
 
 class Paced:
@@ -25,7 +26,7 @@ class Paced:
 
     def __init__(self) -> None:
         self.told: list[tuple[str, bool, str]] = []
-        self.watch = PacingWatch(["v0"], lambda *told: self.told.append(told), lambda _: LONGEST_ROW, FINAL_VIEWS)
+        self.watch = PacingWatch(["v0"], lambda *told: self.told.append(told), lambda _: LONGEST_ROW, FINAL_VIEWS, LAG)
         self.watch.starts(0)
         self.view = View(VIEW - 1)
         self.learn(NULLIFY, FINALIZE)  # repeated at the start
@@ -54,9 +55,8 @@ class Paced:
         """Whether the validator may repeat these messages, and these alone, at a tick."""
         del self.told[:]
         self.watch.expires(0, TimerName("rebroadcast", self.view), CONFIGURED, repeated)
-        ((rule, holds, _),) = self.told
-        assert rule == "repetitions"
-        return holds
+        assert [rule for rule, _, _ in self.told] == ["repetitions"] * 2
+        return all(holds for _, holds, _ in self.told)
 
     def ticks_due(self, ticks: int) -> list[int]:
         """The ticks of the view, of so many, at which a vote is to be repeated; the view ends with a block."""
@@ -228,6 +228,13 @@ def test_a_view_that_its_first_repetition_ended_is_no_sample() -> None:
     paced = Paced()
     assert [paced.ticks_due(1) for _ in range(20)] == [[1]] * 20
     assert paced.ticks_due(3) == [1, 2, 3]
+
+
+def test_votes_to_finalize_are_repeated_in_the_next_views_and_no_later() -> None:
+    for view, holds in ((VIEW - 1, True), (VIEW - LAG, True), (VIEW - LAG - 1, False)):
+        paced = Paced()
+        assert paced.tick(BENCH.vote(0, FINALIZE, view, "b")) == holds
+    assert paced.told[0][2] == f"v0 repeats in view {VIEW} what it said in views [{VIEW - LAG - 1}]"
 
 
 def test_other_messages_are_repeated_as_they_like() -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.validator.network import Network, peer_message
+from validator.chain.block import Block, Header, header_hash, transactions_root
 from validator.chain.messages import BlocksPruned, FinalBlocksRequest, FinalBlocksResponse, PeerMessage, encode_message
 from validator.node.blocks.catch_up import TIMES_PRUNED, BlocksGone
 from validator.node.events import Message, PeerFault
 from validator.node.node import Node
+from validator.primitives.codec import encode
+from validator.primitives.types import ZERO_HASH, Hash
 
 
 def behind(count: int = 4) -> tuple[Network, Node]:
@@ -87,3 +90,26 @@ def test_a_peer_that_prunes_says_where_its_blocks_begin() -> None:
     network.tap = note
     network.machines[0].receive(3, encode_message(FinalBlocksRequest(2, 5)))
     network.run_until(lambda: (0, BlocksPruned(3)) in said)
+
+
+def test_an_answer_counts_though_another_block_is_wanted_by_now() -> None:
+    network = Network().start()
+    network.run_to(3)
+    node = network.validator(0).node
+    catch_up, tree = node._catch_up, node._tree
+    node._finality.target = None
+    above = empty_block(tree.final_height + 2)
+    catch_up._is_asking = False
+    catch_up.want(header_hash(above.header))
+    assert catch_up._is_asking
+    catch_up.want(Hash(b"\2" * 32))
+    assert catch_up.take_block(1, encode(above))
+    assert not catch_up._is_asking, "the other one may be asked for now"
+    assert header_hash(above.header) in tree
+    assert not catch_up.take_block(1, encode(empty_block(tree.final_height + 3))), "nobody asked for that one"
+
+
+def empty_block(height: int) -> Block:
+    """A block on one that nobody has."""
+    nothing = (transactions_root([]), ZERO_HASH, ZERO_HASH, b"", b"", b"", 0, 0, 0, 0)
+    return Block(Header("test", height, height, b"\7" * 32, 0, *nothing), ())

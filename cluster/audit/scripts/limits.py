@@ -1,0 +1,28 @@
+"""Prices and limits of what handlers call, as the SPEC states them (§2, §4, §14), in cycles. Nothing here is taken from
+what is judged.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+GET: Final = 10
+SET: Final = 200
+DELETE: Final = 200
+EMIT: Final = 50
+TRANSFER: Final = 200
+SCHEDULE: Final = 1_000
+CANCEL: Final = 500
+EXTEND: Final = 500
+SEND: Final = 80
+"""The cycles and cells that are reserved for the message come on top."""
+REQUEST_JOB: Final = 500
+"""Those that are reserved for the callback come on top."""
+
+MIN_MESSAGE_CYCLES: Final = 2_000
+MESSAGES_A_TRANSACTION: Final = 1_024
+"""Messages and jobs."""
+MESSAGES_A_DEFERRED_RUN: Final = 2
+"""Messages and jobs of a fire, a callback or a message."""
+TIER_SHARES: Final = 10
+"""A tier's factor is in tenths of the median tip."""
