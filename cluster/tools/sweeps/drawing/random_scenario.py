@@ -107,6 +107,11 @@ SLOW_TIMEOUT_S: Final = 4 * TIMEOUT_S
 MAX_RECOVERY_MS: Final = 3_600_000
 QUICK_REPEATS: Final = 0.5
 """Share of the seeds in which messages are repeated after about two block times."""
+HASTY: Final = 0.12
+"""Share of the seeds whose leaders wait for nothing, of those in which a block takes :data:`LEAST_BLOCK_MS` all the
+same.
+"""
+LEAST_BLOCK_MS: Final = 40
 UPLINKS: Final = 0.08
 """Share of the seeds in which validators have slow uplinks."""
 UPLINKS_KBPS: Final = (500, 1_000, 2_000)
@@ -207,6 +212,7 @@ class _Drawing:
         shrink(Random(f"{self.seed}/{self.protocol}/small world"), fields)
         corner(Random(f"{self.seed}/{self.protocol}/corner"), fields)
         call_at_limits(Random(f"{self.seed}/{self.protocol}/limits"), fields)
+        self.build_at_once(Random(f"{self.seed}/{self.protocol}/hasty"), fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------
@@ -296,6 +302,14 @@ class _Drawing:
         fields["links"].pop("bandwidth_kbps", None)
         fields["stop"]["timeout_s"] = SLOW_TIMEOUT_S
         fields["success"] |= {"stall_ms": SLOW_TIMEOUT_S * 1_000, "recovery_ms": MAX_RECOVERY_MS}
+
+    def build_at_once(self, random: Random, fields: Fields) -> None:
+        """Sometimes let leaders build without an interval, and users be as much quicker as blocks."""
+        if self.latency_ms < LEAST_BLOCK_MS / 2 or random.random() >= HASTY:
+            return
+        fields["consensus"]["block_interval_ms"] = 0
+        for group in fields["load"]["users"]:
+            group["interval_ms"] = max(1, round(group["interval_ms"] / max(1.0, self.interval_ms / LEAST_BLOCK_MS)))
 
     def slow_uplinks(self, random: Random, fields: Fields) -> None:
         """Make uplinks so slow that a block takes about as long as a timeout to leave; judged like slow links."""
