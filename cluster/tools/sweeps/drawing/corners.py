@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from cluster.record.rules import Mechanism
-from cluster.tools.sweeps.drawing.strains import SMALLEST, Fields, losing_in, nodes_of, run_programs, storm
+from cluster.tools.sweeps.drawing.strains import SMALLEST, Fields, crowd, losing_in, nodes_of, run_programs, storm
 from consensus.types import fault_bound
 from validator.primitives.params import DEFAULTS
 
@@ -16,6 +16,8 @@ CORNERED: Final = 0.5
 BASEFEE: Final = 1_000
 """Of agents that cannot be paid; it does not fall."""
 FORGER: Final = "signature-forger"
+AT_ACTIVATION: Final = 0.5
+"""Share of the seeds with lost votes that lose those of a block about the activation height."""
 AFTER_THE_OTHERS: Final = 32
 """A height at which the other faults are over or, nearly always, have taken effect: views fail for long."""
 
@@ -102,10 +104,15 @@ def _crashes(random: Random, fields: Fields) -> None:
 
 def _lost_votes(random: Random, fields: Fields) -> None:
     """Once a quorum has voted for a block, all that anybody sends is lost for a while: the next votes, and the block
-    and the votes of some views after.
+    and the votes of some views after. The first such block may be that with which the auction begins.
     """
     timing, names = fields["consensus"], _present(fields)
-    for height in random.sample(range(6, AFTER_THE_OTHERS), 2):
+    heights = random.sample(range(6, AFTER_THE_OTHERS), 2)
+    if random.random() < AT_ACTIVATION:
+        fields["chain"]["policy"] = "cip1"
+        fields["chain"]["params"]["ACTIVATION_HEIGHT"] = heights[0] + random.randint(0, 2)
+        crowd(random, fields)
+    for height in heights:
         for_ms = round(timing["advance_timeout_ms"] * random.choice([0.5, 1.5, 4.0]))
         groups = [[name] for name in names]
         _fault(fields, height, "partition", groups=groups, for_ms=for_ms, after_votes="notarize")
