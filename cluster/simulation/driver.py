@@ -440,7 +440,8 @@ class Simulation:
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained.
 
-        One that commits blocks to catch up is not stopped in the middle of that.
+        One that commits blocks to catch up is not stopped in the middle of that, and one that joined not before it has a
+        block of its own: of a snapshot alone nothing can be judged.
         """
         self._may_be_over = False
         if self._end_height is None:
@@ -455,6 +456,8 @@ class Simulation:
         heights = [node.height for node in nodes if node.diverged is None]
         if any(machine.work.is_committing and self._lags(machine) for machine in awaited):
             return False
+        if any(_has_joined_only(machine) for machine in awaited):
+            return False
         return all(height >= goal for height in heights) and (
             not heights or min(heights) > self.record.height_when_healed
         )
@@ -466,6 +469,14 @@ class Simulation:
     def _notice(self, text: str) -> None:
         if self._on_notice is not None:
             self._on_notice(text)
+
+
+def _has_joined_only(machine: Machine) -> bool:
+    """Whether a machine's validator, which did not diverge, has a snapshot and no block since."""
+    if machine.validator is None or machine.validator.node.diverged is not None:
+        return False
+    archive = machine.validator.executor.archive
+    return 0 < archive.joined_height == archive.height
 
 
 def _ignore(index: int, effect: Effect) -> None:

@@ -116,6 +116,18 @@ def test_a_late_validator_joins_by_snapshot_and_takes_part(joined: Simulation) -
     assert LATE in proposers, "it builds blocks like the others"
 
 
+def test_a_run_is_not_over_before_a_validator_that_joined_last_has_a_block() -> None:
+    """It joins when all others are done, with a snapshot above the goal."""
+    plan = scenario(joins_at=30)
+    simulation = Simulation(plan.model_copy(update={"stop": plan.stop.model_copy(update={"height": 8})}), SEED, "test")
+    simulation.run()
+    late = simulation.machines[LATE].validator
+    assert late is not None
+    assert late.executor.archive.height > late.executor.archive.joined_height > 8
+    (progress,) = [check for check in check_run(simulation.record).checks if check.name == "progress"]
+    assert progress.verdict is not Outcome.FAIL, progress.detail
+
+
 @pytest.mark.slow
 def test_a_height_without_a_certificate_of_its_own_is_offered_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A snapshot's heights may all happen to be final by their descendants alone."""
