@@ -350,6 +350,7 @@ class Simulation:
                 self.record.note_reorg(index, height, depth)
                 watches.finalizes(machine, block)
                 self._recorder.keep(machine)
+                watches.keeps(machine)
                 self._may_be_over = True
                 self.stage.durable_sizes.on_final(machine)
                 self.faults.on_progress()
@@ -440,8 +441,8 @@ class Simulation:
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained.
 
-        One that commits blocks to catch up is not stopped in the middle of that, and one that joined not before it has a
-        block of its own: of a snapshot alone nothing can be judged.
+        One that commits blocks to catch up is not stopped in the middle of that, and one that joined not before it has
+        a block of its own: of a snapshot alone nothing can be judged.
         """
         self._may_be_over = False
         if self._end_height is None:

@@ -67,6 +67,8 @@ class Watches:
         self._distrusted: dict[tuple[int, int, int], int] = {}
         """By validator, its life and a peer that it blamed for a certificate, in which view it last did."""
         self._storage, self._prunable = scenario.storage, [0] * len(names)
+        self._may_prune = [0] * len(names)
+        """By validator, up to which height others have its blocks, in its present life."""
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
         self.monitor = SafetyMonitor(CertifiedChain(validators, namespace, leader, log), genesis, log)
@@ -255,18 +257,28 @@ class Watches:
     def _look_at_pruning(self, machine: Machine, executor: Executor) -> None:
         """No block may be gone that a disk is to keep, or that somebody else needs."""
         archive, index = executor.archive, machine.index
-        if self._storage.keep_blocks is not None:
-            allowed = min(executor.final_header.height - self._storage.keep_blocks, executor.prunable_height)
-            self._prunable[index] = max(self._prunable[index], allowed)
+        self._note_pruning(index, executor.final_header.height, executor.prunable_height)
         least = max(archive.joined_height, self._prunable[index])
         what = f"{machine.name} has blocks from height {archive.first_height + 1} on, and must from {least + 1} on"
         self.monitor.log.look(SafetyRule.PRUNING, archive.first_height <= least, what)
+
+    def keeps(self, machine: Machine) -> None:
+        """A machine is told which of its blocks others have: those it may prune."""
+        if machine.validator is not None:
+            self._may_prune[machine.index] = machine.validator.executor.prunable_height
+
+    def _note_pruning(self, index: int, height: int, most: int) -> None:
+        """Blocks may be gone of a validator of such a height, and those up to ``most``."""
+        if self._storage.keep_blocks is not None:
+            self._prunable[index] = max(self._prunable[index], min(height - self._storage.keep_blocks, most))
 
     def recovers(self, machine: Machine) -> None:
         """A machine opened its disk, whose blocks are final, too: one may have become durable right before a kill."""
         if machine.validator is None or machine.byzantine is not None:
             return
         archive, recovered = machine.validator.executor.archive, machine.validator.executor.recovered_height
+        self._note_pruning(machine.index, recovered, self._may_prune[machine.index])  # by a commit that nobody heard of
+        self._may_prune[machine.index] = 0
         for height in range(max(1, min(self.monitor.height + 1, recovered)), recovered + 1):
             archived = archive.get(height)
             if archived is not None:
