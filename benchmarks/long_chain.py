@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import reporting  # noqa: F401 - before any package: it says where they are
-from made_blocks import PRICE, USER_ADDRESS, fire_receipt, header_of, record_of, signed, transaction_receipt
+from made_blocks import PRICE, PROGRAM, USER_ADDRESS, fire_receipt, header_of, record_of, signed, transaction_receipt
 from nacl.signing import SigningKey
 
 from cluster.record.archive import BlockRecord
@@ -49,7 +49,7 @@ class LongChain:
             validators=self._keys,
             parameters=Parameters.from_names(parameters),
             accounts={USER_ADDRESS: FUNDS},
-            actors={actor: GenesisActor("builtin:script", USER_ADDRESS, FUNDS) for actor in self._actors},
+            actors={actor: GenesisActor(PROGRAM, USER_ADDRESS, FUNDS) for actor in self._actors},
         )
 
     def blocks(self, heights: int) -> Iterator[BlockRecord]:

@@ -30,6 +30,8 @@ PRICE = 1_000_000
 USER = SigningKey(bytes([7]) * 32)
 USER_ADDRESS = address_of(bytes(USER.verify_key))
 """The sender of every transaction."""
+PROGRAM = "class Idle(Actor):\n    def run(self, payload):\n        pass\n"
+"""Of actors. Nobody executes it: what their runs come to is what the maker of a chain says."""
 FIRE_CYCLES, FIRE_CELLS = 2_000, 10
 NO_EFFECTS = Effects()
 

@@ -67,14 +67,13 @@ from validator.primitives.types import Address, address_text
 CHAIN_ID = "test-1"
 PRICE = made_blocks.PRICE
 USER, USER_ADDRESS = made_blocks.USER, made_blocks.USER_ADDRESS
+PROGRAM = made_blocks.PROGRAM
 FUNDS = 10**18
 INTERVAL_MS = 250.0
 LATENCY_MS = 80.0
 ACTOR = Address(b"\xac" * 20)
 OTHER = Address(b"\xbb" * 20)
 BIDDER = Address(b"\xbd" * 20)
-PROGRAM = "class Idle(Actor):\n    def run(self, payload):\n        pass\n"
-"""Nobody executes it: what its runs come to is what a test says."""
 VALIDATOR_KEYS = tuple(bytes(SigningKey(bytes([i + 1]) * 32).verify_key) for i in range(4))
 TTL = 10_000
 TIP = 2

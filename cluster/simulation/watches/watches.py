@@ -21,6 +21,7 @@ from cluster.simulation.watches.models.models import NodeModels
 from cluster.simulation.watches.pacing_watch import PacingWatch, Timeouts
 from cluster.simulation.watches.patience_watch import PatienceWatch
 from cluster.simulation.watches.promise_watch import PromiseWatch
+from cluster.simulation.watches.pruning_watch import PruningWatch
 from cluster.simulation.watches.restraint_watch import RestraintWatch
 from cluster.simulation.watches.safety_monitor import STATE_EVERY_HEIGHTS, SafetyMonitor
 from cluster.simulation.watches.vote_watch import VoteWatch
@@ -66,9 +67,7 @@ class Watches:
         self._names = names
         self._distrusted: dict[tuple[int, int, int], int] = {}
         """By validator, its life and a peer that it blamed for a certificate, in which view it last did."""
-        self._storage, self._prunable = scenario.storage, [0] * len(names)
-        self._may_prune = [0] * len(names)
-        """By validator, up to which height others have its blocks, in its present life."""
+        self._storage = scenario.storage
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
         self.monitor = SafetyMonitor(CertifiedChain(validators, namespace, leader, log), genesis, log)
@@ -77,6 +76,7 @@ class Watches:
         self.answers = AnswerWatch(names, self.monitor.log.look, limits)
         self.restraint = RestraintWatch(names, validators, leader, self.monitor.log.look, limits.distrusted_views)
         self.patience = PatienceWatch(names, leader, self.monitor.log.look, skips, self.votes.may_vote)
+        self.pruning = PruningWatch(names, scenario.storage.keep_blocks, self.monitor.log.look)
         self.models = NodeModels(scenario, genesis, self.monitor.log.look)
         lag = FINALITY_LAGS[scenario.consensus.protocol]
         self.pacing = PacingWatch(names, self.monitor.log.look, election.longest_row, limits.final_views, lag)
@@ -239,7 +239,7 @@ class Watches:
         assert archived is not None, "a final block was archived"
         self._final(machine, height, archived)
         self.monitor.counts(machine.name, block)
-        self._look_at_pruning(machine, executor)
+        self.pruning.finalizes(machine.index, executor)
         if executor.final_header.height == height:
             self._look_at_final_state(machine, executor, height)
 
@@ -254,31 +254,17 @@ class Watches:
             what = f"{machine.name} counts {told:,} bytes on its disk, and there are {used:,}"
             self.monitor.log.look(SafetyRule.FIGURES, told == used, what)
 
-    def _look_at_pruning(self, machine: Machine, executor: Executor) -> None:
-        """No block may be gone that a disk is to keep, or that somebody else needs."""
-        archive, index = executor.archive, machine.index
-        self._note_pruning(index, executor.final_header.height, executor.prunable_height)
-        least = max(archive.joined_height, self._prunable[index])
-        what = f"{machine.name} has blocks from height {archive.first_height + 1} on, and must from {least + 1} on"
-        self.monitor.log.look(SafetyRule.PRUNING, archive.first_height <= least, what)
-
     def keeps(self, machine: Machine) -> None:
         """A machine is told which of its blocks others have: those it may prune."""
         if machine.validator is not None:
-            self._may_prune[machine.index] = machine.validator.executor.prunable_height
-
-    def _note_pruning(self, index: int, height: int, most: int) -> None:
-        """Blocks may be gone of a validator of such a height, and those up to ``most``."""
-        if self._storage.keep_blocks is not None:
-            self._prunable[index] = max(self._prunable[index], min(height - self._storage.keep_blocks, most))
+            self.pruning.tells(machine.index, machine.validator.executor)
 
     def recovers(self, machine: Machine) -> None:
         """A machine opened its disk, whose blocks are final, too: one may have become durable right before a kill."""
         if machine.validator is None or machine.byzantine is not None:
             return
         archive, recovered = machine.validator.executor.archive, machine.validator.executor.recovered_height
-        self._note_pruning(machine.index, recovered, self._may_prune[machine.index])  # by a commit that nobody heard of
-        self._may_prune[machine.index] = 0
+        self.pruning.recovers(machine.index, recovered)
         for height in range(max(1, min(self.monitor.height + 1, recovered)), recovered + 1):
             archived = archive.get(height)
             if archived is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from cluster.record.rules import SafetyRule
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.scenario.node_setup import parts_of
-from cluster.simulation.driver import Simulation, simulate
+from cluster.simulation.driver import simulate
 from cluster.simulation.recorder import Recorder
 from validator.node.executor.executor import Executor
 from validator.storage.archive import BlockArchive
@@ -126,49 +125,6 @@ def test_validators_that_prune_what_the_auditor_lacks_are_caught(monkeypatch: py
 
 
 # --- the watch --------------------------------------------------------------------------------------------------------
-
-
-class Pruned:
-    """The watch of a validator whose disk keeps so many blocks."""
-
-    def __init__(self, keep_blocks: int | None = KEPT) -> None:
-        self.run = Simulation(scenario_of(keep_blocks=keep_blocks), SEED, "unknown")
-
-    def look(self, first: int, final: int = 40, prunable: int = 0, joined: int = 0) -> Sequence[str]:
-        """The findings about a disk with the blocks above height ``first`` up to ``final``."""
-        archive = SimpleNamespace(first_height=first, joined_height=joined)
-        executor: Any = SimpleNamespace(
-            archive=archive, final_header=SimpleNamespace(height=final), prunable_height=prunable
-        )
-        watches = self.run.watches
-        before = len(watches.monitor.log.violations)
-        watches._look_at_pruning(self.run.machines[1], executor)
-        return watches.monitor.log.violations[before:]
-
-
-def test_who_keeps_all_blocks_prunes_none() -> None:
-    pruned = Pruned(keep_blocks=None)
-    assert pruned.look(0, prunable=30) == []
-    assert pruned.look(1, prunable=30) == [
-        "0 ms: pruning: validator-1 has blocks from height 2 on, and must from 1 on",
-    ]
-    assert pruned.look(16, joined=16) == [], "it joined by the snapshot of height 16"
-    assert len(pruned.look(17, joined=16)) == 1
-
-
-def test_the_newest_blocks_stay() -> None:
-    assert Pruned().look(30, prunable=40) == []
-    assert Pruned().look(31, prunable=40) == [
-        "0 ms: pruning: validator-1 has blocks from height 32 on, and must from 31 on",
-    ]
-
-
-def test_what_somebody_needs_stays() -> None:
-    pruned = Pruned()
-    assert pruned.look(20, prunable=20) == []
-    assert pruned.look(20, prunable=7) == [], "what is gone was not needed when it went"
-    assert len(pruned.look(21, prunable=7)) == 1
-    assert pruned.look(21, prunable=21) == []
 
 
 @pytest.mark.slow

@@ -204,7 +204,7 @@ CORNERS: Final[Mapping[Callable[[Random, Fields], None], tuple[Mechanism, ...]]]
     _cells: (Mechanism.LANE_CELLS_FULL, Mechanism.FIRES_REVERTED),
     _replacements: (Mechanism.POOL_REPLACED, Mechanism.POOL_UNDERPRICED),
     _replays: (Mechanism.BLOCKS_REPLAYED,),
-    _crashes: (Mechanism.JOURNAL_REPLACED, Mechanism.BLOCKS_REPLAYED),
+    _crashes: (Mechanism.JOURNAL_REPLACED,),
     _lost_votes: (Mechanism.BRANCH_GIVEN_UP,),
     _flapping: (Mechanism.STUCK_PEER_ANSWERED, Mechanism.BLOCKS_ASKED_FOR),
     _forgers: (),

@@ -212,7 +212,7 @@ class _Drawing:
         shrink(Random(f"{self.seed}/{self.protocol}/small world"), fields)
         corner(Random(f"{self.seed}/{self.protocol}/corner"), fields)
         call_at_limits(Random(f"{self.seed}/{self.protocol}/limits"), fields)
-        self.build_at_once(Random(f"{self.seed}/{self.protocol}/hasty"), fields)
+        _build_at_once(self, Random(f"{self.seed}/{self.protocol}/hasty"), fields)
         return fields
 
     # --- chain, validators, load --------------------------------------------------------------------------------------
@@ -302,14 +302,6 @@ class _Drawing:
         fields["links"].pop("bandwidth_kbps", None)
         fields["stop"]["timeout_s"] = SLOW_TIMEOUT_S
         fields["success"] |= {"stall_ms": SLOW_TIMEOUT_S * 1_000, "recovery_ms": MAX_RECOVERY_MS}
-
-    def build_at_once(self, random: Random, fields: Fields) -> None:
-        """Sometimes let leaders build without an interval, and users be as much quicker as blocks."""
-        if self.latency_ms < LEAST_BLOCK_MS / 2 or random.random() >= HASTY:
-            return
-        fields["consensus"]["block_interval_ms"] = 0
-        for group in fields["load"]["users"]:
-            group["interval_ms"] = max(1, round(group["interval_ms"] / max(1.0, self.interval_ms / LEAST_BLOCK_MS)))
 
     def slow_uplinks(self, random: Random, fields: Fields) -> None:
         """Make uplinks so slow that a block takes about as long as a timeout to leave; judged like slow links."""
@@ -509,6 +501,15 @@ class _Drawing:
             "bandwidth_kbps": self.random.randint(500, 5_000),
         }
         return {name: drawn[name] for name in self.random.sample(list(drawn), self.random.randint(1, 3))}
+
+
+def _build_at_once(drawing: _Drawing, random: Random, fields: Fields) -> None:
+    """Sometimes let leaders build without an interval, and users be as much quicker as blocks."""
+    if drawing.latency_ms < LEAST_BLOCK_MS / 2 or random.random() >= HASTY:
+        return
+    fields["consensus"]["block_interval_ms"] = 0
+    for group in fields["load"]["users"]:
+        group["interval_ms"] = max(1, round(group["interval_ms"] / max(1.0, drawing.interval_ms / LEAST_BLOCK_MS)))
 
 
 def _recall_failures(drawing: _Drawing, random: Random, fields: Fields) -> None:

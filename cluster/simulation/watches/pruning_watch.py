@@ -1,0 +1,46 @@
+"""The watch of pruning: no block may be gone that a disk is to keep, or that somebody else needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cluster.audit.safety.rule_log import Look
+from cluster.record.rules import SafetyRule
+from validator.node.executor.executor import Executor
+
+
+class PruningWatch:
+    """One run's, over all validators that are to be honest."""
+
+    def __init__(self, names: Sequence[str], keep_blocks: int | None, look: Look) -> None:
+        """``keep_blocks``: of the section ``storage``."""
+        self._names = names
+        self._keep_blocks = keep_blocks
+        self._look = look
+        self._allowed = [0] * len(names)
+        """By validator, up to which height its blocks may be gone."""
+        self._told = [0] * len(names)
+        """By validator, up to which height others have its blocks, as it was told in its present life."""
+
+    def tells(self, index: int, executor: Executor) -> None:
+        """A validator is told which of its blocks others have."""
+        self._told[index] = executor.prunable_height
+
+    def recovers(self, index: int, height: int) -> None:
+        """A validator opens its disk, which may have pruned with a commit that nobody heard of."""
+        self._allow(index, height, self._told[index])
+        self._told[index] = 0
+
+    def finalizes(self, index: int, executor: Executor) -> None:
+        """A validator made a block final."""
+        archive = executor.archive
+        self._allow(index, executor.final_header.height, executor.prunable_height)
+        least = max(archive.joined_height, self._allowed[index])
+        what = (
+            f"{self._names[index]} has blocks from height {archive.first_height + 1} on, and must from {least + 1} on"
+        )
+        self._look(SafetyRule.PRUNING, archive.first_height <= least, what)
+
+    def _allow(self, index: int, height: int, most: int) -> None:
+        if self._keep_blocks is not None:
+            self._allowed[index] = max(self._allowed[index], min(height - self._keep_blocks, most))
