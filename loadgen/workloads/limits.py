@@ -12,11 +12,23 @@ from typing import Annotated, Any, ClassVar, Final
 from pydantic import Field
 
 from loadgen.workloads.base import LOAD_HANDLER, Intent, Observation, Options, Workload
-from loadgen.workloads.script import Operation, Script, attempt, cost_of, encode_script, fire_gas_limit, schedule
+from loadgen.workloads.script import (
+    MIN_MESSAGE_CYCLES,
+    Operation,
+    Script,
+    attempt,
+    cost_of,
+    emit,
+    encode_script,
+    fire_gas_limit,
+    put,
+    schedule,
+    send,
+    transfer,
+)
 from validator.chain.transactions import Call
 from validator.primitives.types import HEIGHT_LIMIT, MAX_NAME_BYTES, PRICE_LIMIT, Address, address_text
 
-LEAST_MESSAGE_CYCLES: Final = 2_000
 KEYS: Final = ("a", "b", "c", "d")
 """Of storage: some have an id of a timer that lives or is gone, some another text, some nothing."""
 NAMES: Final = (
@@ -124,24 +136,23 @@ class Limits(Workload[LimitsOptions]):
                 min(random.choice([p.mailbox_bytes, p.max_timer_payload]), MAX_LONG_PAYLOAD_BYTES)
             )
         if random.random() < 0.1:
-            message = {"to": address_text(self.member.actor), "handler": "", "payload": "", "cells": 0}
-            return [attempt(["send", {**message, "cycles": LEAST_MESSAGE_CYCLES}])] * 3
+            return [attempt(send(address_text(self.member.actor), "", "", MIN_MESSAGE_CYCLES, 0))] * 3
         return self._script(observation, allowance, depth - 1)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _storage(self, _observation: Observation, _allowance: int, _depth: int) -> Operation:
         key = self.member.random.choice(KEYS)
-        return self.member.random.choice([["get", key], ["del", key], ["set", key, "00"], ["set", key, "0" * 64]])
+        return self.member.random.choice([["get", key], ["del", key], put(key, "00"), put(key, "0" * 64)])
 
     def _event(self, _observation: Observation, _allowance: int, _depth: int) -> Operation:
-        return ["emit", self.member.random.choice(NAMES), self.member.random.choice(["", "é"])]
+        return emit(self.member.random.choice(NAMES), self.member.random.choice(["", "é"]))
 
     def _transfer(self, observation: Observation, _allowance: int, _depth: int) -> Operation:
         to, balance = self._somebody(), observation.actor_balance
         most = self._around(balance) if to == self.member.actor else 2 * balance + 2  # it can still pay for its timers
         amount = self.member.random.choice([0, 1, max(0, most)])
-        return ["transfer", {"to": address_text(to), "amount": amount}]
+        return transfer(address_text(to), amount)
 
     def _somebody(self) -> Address:
         member = self.member
@@ -161,7 +172,7 @@ class Limits(Workload[LimitsOptions]):
             "to": address_text(self._somebody()),
             "handler": random.choice(NAMES),
             "payload": self._payload(observation, allowance, depth),
-            "cycles": self._around(LEAST_MESSAGE_CYCLES, LEAST_MESSAGE_CYCLES, 8_000, p.message_cycles),
+            "cycles": self._around(MIN_MESSAGE_CYCLES, MIN_MESSAGE_CYCLES, 8_000, p.message_cycles),
             "cells": random.choice([self._around(0, p.message_cells), 500]),
         }
         return ["send", call]
@@ -184,7 +195,7 @@ class Limits(Workload[LimitsOptions]):
         random, p, around = self.member.random, self.member.parameters, self._around
         now, price = self._height(observation), self.member.lane_price(observation)
         caps = (p.max_cycles_per_fire, p.max_cycles_per_fire_auction_phase)
-        needed = fire_gas_limit(payload, p) if isinstance(payload, list) and _is_priced(payload) else caps[0]
+        needed = fire_gas_limit(payload, p) if isinstance(payload, list) else caps[0]
         payers = ("self", "sender", address_text(self.member.actor), address_text(NOBODY), address_text(RESERVED))
         return {
             "bid": lambda: {"bid": 1},
@@ -203,11 +214,3 @@ class Limits(Workload[LimitsOptions]):
             "max_fee": lambda: {"max_fee_per_cycle": around(price, 0, PRICE_LIMIT)},
             "priority": lambda: {"max_priority_fee_per_cycle": around(0, PRICE_LIMIT, 10)},
         }
-
-
-def _is_priced(script: Script) -> bool:
-    try:
-        cost_of(script)
-    except ValueError:
-        return False
-    return True

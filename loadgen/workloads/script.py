@@ -26,6 +26,8 @@ SEND_CYCLES: Final = 80
 CHANGE_TIMER_CYCLES: Final = 500
 """Cost of ``cancel`` and ``extend``."""
 
+MIN_MESSAGE_CYCLES: Final = 2_000
+"""Reserved for a message's run, at least (SPEC §14)."""
 TIMER_ID_TEXT_BYTES: Final = 64
 """``save_as`` stores a timer id as hex text."""
 

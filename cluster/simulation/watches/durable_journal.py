@@ -22,6 +22,7 @@ from validator.storage.journal import JOURNAL_FILE, decode_batch
 
 REMEMBERED_RECORDS: Final = 1 << 12
 """Decoded: a certificate stands in everybody's journal."""
+REMEMBERED_APPENDS: Final = 1 << 3
 REMEMBERED_BODIES: Final = 1 << 6
 """Of which the block's digest is known: a body stands in everybody's journal, soon after it was proposed."""
 
@@ -73,11 +74,12 @@ class DurableJournal:
         return found
 
 
-def votes_in(appended: bytes) -> list[Vote]:
-    """The votes in what a validator appends to its journal, in order."""
+@lru_cache(REMEMBERED_APPENDS)
+def votes_in(appended: bytes) -> tuple[Vote, ...]:
+    """The votes in what a validator appends to its journal, in order. Several watches ask, one after the other."""
     frames, _ = split(appended)
     records = [_record(encoded) for frame in frames for encoded in decode_batch(frame.payload).records]
-    return [record for record in records if isinstance(record, Vote)]
+    return tuple(record for record in records if isinstance(record, Vote))
 
 
 @lru_cache(REMEMBERED_RECORDS)

@@ -203,8 +203,13 @@ class RestraintWatch:
 
     def finds_forged(self, index: int, life: int, view: int, forger: int) -> None:
         """A validator in such a view found that a peer's certificate does not hold."""
-        last_life, last_view = self._forged.get((index, forger), (life, view - self._distrusted_views))
+        _, last_view = self._forged.get((index, forger), (life, view))
+        holds = not self.distrusts(index, life, view, forger)
         self._forged[index, forger] = life, view
-        holds = life != last_life or view >= last_view + self._distrusted_views
         forged = f"certificates of {self._names[forger]} that do not hold"
         self._look(Rule.RESTRAINT, holds, f"{self._names[index]} checks {forged} in views {last_view} and {view}")
+
+    def distrusts(self, index: int, life: int, view: int, peer: int) -> bool:
+        """Whether a validator in such a view looks at no certificate of a peer, which forged one lately."""
+        last_life, last_view = self._forged.get((index, peer), (life, view - self._distrusted_views))
+        return life == last_life and view < last_view + self._distrusted_views

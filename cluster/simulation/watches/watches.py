@@ -65,8 +65,6 @@ class Watches:
         limits = scenario.limits
         self._limits, self._pool_bounds = limits, pool_bounds(limits)
         self._names = names
-        self._distrusted: dict[tuple[int, int, int], int] = {}
-        """By validator, its life and a peer that it blamed for a certificate, in which view it last did."""
         self._storage = scenario.storage
         skips = scenario.consensus.protocol == "simplex"
         log = RuleLog(now_ms)
@@ -194,8 +192,7 @@ class Watches:
         if certificate.view < machine.view or self.monitor.certificates.is_signed(certificate):
             return
         is_blamed = any(isinstance(each, PeerFault) and each.peer == sender for each in effects)
-        forged_in = self._distrusted.get((machine.index, machine.incarnation, sender))
-        is_distrusted = forged_in is not None and machine.view < forged_in + self._limits.distrusted_views
+        is_distrusted = self.restraint.distrusts(machine.index, machine.incarnation, machine.view, sender)
         what = f"{machine.name} does not blame {self._names[sender]} for a certificate that does not hold"
         self.monitor.log.look(SafetyRule.BLAMES, is_blamed or is_distrusted, what)
 
@@ -207,7 +204,6 @@ class Watches:
         if reason == "invalid_block":
             self.patience.rejects(machine.index)
         elif reason == BAD_CERTIFICATE and machine.byzantine is None and machine.validator is not None:
-            self._distrusted[machine.index, machine.incarnation, peer.index] = machine.validator.node.view
             self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer.index)
 
     def _mutant_of(self, machine: Machine) -> str | None:

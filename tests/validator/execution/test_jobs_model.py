@@ -6,7 +6,6 @@ Lifetimes, lanes and limits are so small that every one of them is met.
 from __future__ import annotations
 
 import copy
-import inspect
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +23,7 @@ from tests.validator import job_chain
 from tests.validator.chains import ACTOR, ALICE, OTHER, PROPOSER, USERS, prepare, script
 from tests.validator.job_chain import JOB_PREFIXES, RUNNERS, appointment, job_genesis, request_call, submission
 from tests.validator.naive_jobs import Limits, NaiveJobs
+from tests.validator.rewriting import rewrite
 from validator.chain.block import BlockReceipts, Event
 from validator.chain.records import ACCOUNT, RUNNER, decode_record
 from validator.chain.transactions import Call, Transaction
@@ -258,15 +258,8 @@ PLANTED: list[tuple[str, str, str]] = [
 
 
 def plant(patched: pytest.MonkeyPatch, name: str, old: str, new: str) -> None:
-    """Put a changed text of a function in its place."""
-    module = jobs if hasattr(jobs, name) else runner_contract
-    source, scope = inspect.getsource(getattr(module, name)), vars(module)
-    assert source.count(old) == 1
-    original = scope[name]
-    text = "from __future__ import annotations\n" + source.replace(old, new)
-    exec(compile(text, str(module.__file__), "exec"), scope)
-    changed, scope[name] = scope[name], original
-    patched.setattr(module, name, changed)
+    """Put a changed text of a function of jobs, or of the runner contract, in its place."""
+    rewrite(patched, getattr(jobs if hasattr(jobs, name) else runner_contract, name), old, new)
 
 
 @pytest.mark.slow

@@ -53,9 +53,9 @@ class CatchUp:
     _peers: Iterator[int] = field(init=False)
     _is_asking: bool = False
     _wanted: Hash | None = None
+    """A block that is asked for by digest."""
     _asked: Hash | None = None
     """The block that was asked for last; another one may be wanted by now."""
-    """A block that is asked for by digest."""
     _bad_givers: set[int] = field(default_factory=set)
     """Peers whose ranges of final blocks are not looked at before the next tick: one did not hold."""
     _pruned: Counter[int] = field(default_factory=Counter)

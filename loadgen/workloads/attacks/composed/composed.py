@@ -16,6 +16,7 @@ from loadgen.workloads.attacks.composed.options import ComposedOptions
 from loadgen.workloads.attacks.composed.program import actor_code, plan_call
 from loadgen.workloads.base import Intent, Member, Observation, Options, Workload
 from loadgen.workloads.script import (
+    MIN_MESSAGE_CYCLES,
     Cost,
     Operation,
     Script,
@@ -34,8 +35,6 @@ from validator.chain.transactions import SCRIPT_CODE, Transfer
 from validator.primitives.codec import keccak256
 from validator.primitives.types import address_text
 
-MIN_MESSAGE_CYCLES: Final = 2_000
-"""Reserved for a message's run (SPEC §14)."""
 ROOM_PERCENT: Final = 90
 """Of the user lane that a call may fill; the rest is for its brackets and commas."""
 MAX_TRIES: Final = 64

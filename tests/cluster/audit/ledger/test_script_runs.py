@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -22,6 +20,7 @@ from tests.cluster.records import ACTOR, BIDDER, TTL, USER_ADDRESS, ChainMaker, 
 from tests.validator import chains as small
 from tests.validator.executors import Author, wire
 from tests.validator.fixed_chain import ACTIVATION
+from tests.validator.rewriting import rewrite
 from validator.chain.block import BlockReceipts, Cancelled, Effects, Event, Movement, Sent
 from validator.chain.transactions import SCRIPT_CODE, Call
 from validator.execution import handler_context, mailbox, timer_calls
@@ -87,15 +86,21 @@ def walk(heights: int, seed: int = 1) -> Walk:
     ]
     users = [Limits(LimitsOptions(calls=10), member) for member in members]
     for height in range(1, heights + 1):
-        built = author.build(None, *wires(author, users, height))
-        assert isinstance(author.finalize(built.digest), Finalized)
-        archived = author.executor.archive.get(height)
-        assert archived is not None
-        result.receipts.append(decode(archived.receipts, BlockReceipts))
-        result.ledger.apply(archived.block, archived.receipts)
+        receipts = enter(result.ledger, author, *wires(author, users, height))
+        result.receipts.append(decode(receipts, BlockReceipts))
         if result.ledger.log.violations:
             break
     return result
+
+
+def enter(ledger: Ledger, author: Author, *transactions: bytes) -> bytes:
+    """Make a final block of these, and enter it into the books; returns its receipts."""
+    built = author.build(None, *transactions)
+    assert isinstance(author.finalize(built.digest), Finalized)
+    archived = author.executor.archive.get(built.block.header.height)
+    assert archived is not None
+    ledger.apply(archived.block, archived.receipts)
+    return archived.receipts
 
 
 def wires(author: Author, users: list[Limits], height: int) -> Iterator[bytes]:
@@ -136,26 +141,12 @@ def test_real_runs_at_the_limits_pass_and_meet_every_error() -> None:
     assert done.ledger.log.evaluated[LedgerRule.SCRIPTS] > 1_000
 
 
-def changed(module: Any, name: str, value: Any) -> Callable[[pytest.MonkeyPatch], None]:
-    return lambda patch: patch.setattr(module, name, value)
-
-
 def off_by_one(module: Any, name: str, more: int) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda patch: patch.setattr(module, name, getattr(module, name) + more)
 
 
 def rewritten(function: Any, old: str, new: str) -> Callable[[pytest.MonkeyPatch], None]:
-    """The function with other words in its source."""
-    owner = inspect.getmodule(function)
-    source = textwrap.dedent(inspect.getsource(function))
-    assert old in source
-
-    def plant(patch: pytest.MonkeyPatch) -> None:
-        scope = dict(vars(owner))
-        exec(compile("from __future__ import annotations\n" + source.replace(old, new), "planted", "exec"), scope)
-        patch.setattr(function, "__code__", scope[function.__name__].__code__)
-
-    return plant
+    return lambda patch: rewrite(patch, function, old, new)
 
 
 CONTEXT = handler_context.HandlerContext
@@ -309,12 +300,7 @@ def test_ids_of_timers_that_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     author = Author(small.make_genesis(PARAMETERS))
     ledger = Ledger(author.genesis)
     for height in range(1, 30):
-        call = ["schedule", {"in": 1, "payload": [], "save_as": f"k{height}"}]
-        built = author.build(None, wire(height - 1, call))
-        author.finalize(built.digest)
-        archived = author.executor.archive.get(height)
-        assert archived is not None
-        ledger.apply(archived.block, archived.receipts)
+        enter(ledger, author, wire(height - 1, ["schedule", {"in": 1, "payload": [], "save_as": f"k{height}"}]))
     assert ledger.log.violations == []
     assert len(ledger.scripts._stored[small.ACTOR]) < 10
 
@@ -333,11 +319,7 @@ def test_what_a_sender_paid_ahead_it_cannot_spend() -> None:
     author = Author(genesis)
     transfer = {"to": address_text(small.OTHER), "amount": 10**15 - 1}
     call = Call(small.ALICE, "run", small.script(["try", ["transfer", transfer]]))
-    built = author.build(None, wire(0, action=call))
-    author.finalize(built.digest)
-    archived = author.executor.archive.get(1)
-    assert archived is not None
     ledger = Ledger(genesis)
-    ledger.apply(archived.block, archived.receipts)
+    enter(ledger, author, wire(0, action=call))
     assert ledger.log.violations == []
     assert ledger.log.evaluated[LedgerRule.SCRIPTS] == 1
