@@ -8,6 +8,7 @@ checked form that the state transition works on; it knows nothing of keys and si
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -35,6 +36,8 @@ SIGNING_DOMAIN: Final = b"stampede/transaction/v1"
 MAX_TRANSACTION_BYTES: Final = 2 * 1024 * 1024
 REMEMBERED_ADDRESSES: Final = 4_096
 """Public keys whose addresses are not computed again."""
+REMEMBERED_SIGNATURES: Final = 1 << 15
+"""Transactions whose good signatures are not checked again: all validators of a process get the same ones."""
 U64_LIMIT: Final = 2**64
 
 BUILTIN: Final = "builtin:"
@@ -211,11 +214,24 @@ def parse(wire: bytes, chain_id: str) -> Transaction:
     if body.chain_id != chain_id:
         raise TransactionError(f"transaction is for chain {body.chain_id!r}, expected {chain_id!r}", "wrong_chain")
     check_shape(transaction)
+    _check_signature(transaction_hash(wire), signed)
+    return transaction
+
+
+_well_signed: OrderedDict[Hash, None] = OrderedDict()
+"""Hashes of transactions, signatures included, whose signatures were good, those checked longest ago first."""
+
+
+def _check_signature(digest: Hash, signed: SignedTransaction) -> None:
+    if digest in _well_signed:
+        return
     try:
         VerifyKey(signed.public_key).verify(SIGNING_DOMAIN + signed.body, signed.signature)
     except (BadSignatureError, ValueError, TypeError):
         raise TransactionError("bad signature", "bad_signature") from None
-    return transaction
+    _well_signed[digest] = None
+    if len(_well_signed) > REMEMBERED_SIGNATURES:
+        _well_signed.popitem(last=False)
 
 
 def _from_body(sender: Address, body: TransactionBody) -> Transaction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from Crypto.Hash import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nacl.signing import SigningKey
+from nacl.signing import SigningKey, VerifyKey
 
 from tests.validator.chains import ALICE, CHAIN_ID, KEYS
 from validator.chain.transactions import (
@@ -181,6 +182,39 @@ def test_a_signature_by_another_key_or_over_another_domain_is_refused() -> None:
     for bad_key in (bytes(32), key[:-1], key + b"\0", b"", b"\1" + bytes(31)):
         with pytest.raises(TransactionError, match="bad signature"):
             parse(msgpack.packb([bad_key, signature, body]), CHAIN_ID)
+
+
+def test_a_good_signature_is_remembered_for_the_very_same_bytes_alone() -> None:
+    wire = sign(KEY, CHAIN_ID, SAMPLE)
+    assert parse(wire, CHAIN_ID) == parse(wire, CHAIN_ID) == SAMPLE
+    _, signature, body = msgpack.unpackb(wire)
+    for other in ([bytes(KEYS[1].verify_key), signature, body], [bytes(KEY.verify_key), bytes(64), body]):
+        for _ in range(2):
+            with pytest.raises(TransactionError, match="bad signature"):
+                parse(msgpack.packb(other), CHAIN_ID)
+
+
+def test_no_more_signatures_are_remembered_than_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("validator.chain.transactions.REMEMBERED_SIGNATURES", 2)
+    wires = [sign(KEY, CHAIN_ID, replace(SAMPLE, nonce=nonce)) for nonce in range(4)]
+    checked: list[bytes] = []
+    monkeypatch.setattr("validator.chain.transactions._well_signed", OrderedDict())
+    monkeypatch.setattr("validator.chain.transactions.VerifyKey", lambda key: _Noting(key, checked))
+    for wire in (*wires, wires[3], wires[2], wires[0]):
+        parse(wire, CHAIN_ID)
+    assert len(checked) == len(wires) + 1
+
+
+class _Noting(VerifyKey):
+    """A key that notes which signatures it checks."""
+
+    def __init__(self, key: bytes, checked: list[bytes]) -> None:
+        super().__init__(key)
+        self._checked = checked
+
+    def verify(self, smessage: bytes, signature: bytes | None = None, *_: Any) -> bytes:
+        self._checked.append(smessage)
+        return super().verify(smessage, signature)
 
 
 def test_a_signature_has_one_form() -> None:
