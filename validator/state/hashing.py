@@ -59,6 +59,8 @@ UPPER_NODE_KEY: Final = domain_key("upper-node")
 ROOT_KEY: Final = domain_key("root")
 
 ENTRY_HEAD: Final = struct.Struct(">QQ32sHI")
+_PREVIOUS: Final = struct.Struct(">Q")
+"""Of a head: it comes right after the height, which is as long."""
 ROOT_RECORD: Final = struct.Struct(">QQ32s")
 
 
@@ -84,6 +86,11 @@ def entry_bytes(data: bytes | memoryview, offset: int) -> int:
     """Length of the encoded entry that begins at an offset. Raises :class:`struct.error` if its head is cut."""
     *_, key_bytes, value_bytes = ENTRY_HEAD.unpack_from(data, offset)
     return int(ENTRY_HEAD.size + key_bytes + value_bytes)
+
+
+def previous_of(encoded: bytes) -> int:
+    """The field ``previous`` of an encoded entry. Raises :class:`struct.error` if its head is cut."""
+    return int(_PREVIOUS.unpack_from(encoded, _PREVIOUS.size)[0])
 
 
 def decode_entry(encoded: bytes) -> Entry:

@@ -67,8 +67,8 @@ class _Appender:
         self.deactivated: list[int] = []
         self.before: dict[bytes, _Slot | None] = {}
 
-    def append(self, key: bytes, value: bytes) -> None:
-        """Append an entry of a key that is in the ring, instead of the one that it has."""
+    def append(self, place: bytes, key: bytes, value: bytes) -> None:
+        """Append an entry of a key that is in the ring, at ``place``, instead of the one that it has."""
         engine = self.engine
         old = engine.slots.get(key)
         self.before[key] = old
@@ -76,7 +76,7 @@ class _Appender:
         if old is not None:
             self.deactivated.append(previous)
             del engine.key_at[previous]
-        self.entries.append(Entry(self.height, previous, engine.next_hash(key), key, value).encode())
+        self.entries.append(Entry(self.height, previous, engine.place_after(place), key, value).encode())
         engine.slots[key] = (self.next_position, value)
         engine.key_at[self.next_position] = key
         self.next_position += 1
@@ -138,7 +138,7 @@ class PlainEngine:
         deleted = [appender.delete(changed[place][0]) for place in gone]
         for place in order:
             key, value = changed.get(place) or (self._by_hash[place], None)
-            appender.append(key, self.slots[key][1] if value is None else value)
+            appender.append(place, key, self.slots[key][1] if value is None else value)
         self._compact(appender)
         leaves = [entry_hash(entry) for entry in appender.entries]
         undo = _Undo(appender.before, oldest, self.tree.extend(leaves, appender.deactivated, self.live))
@@ -188,9 +188,9 @@ class PlainEngine:
         slot = self.slots.get(key)
         return None if slot is None else slot[0]
 
-    def next_hash(self, key: bytes) -> bytes:
-        """Hash of the key that comes next in the ring."""
-        after = bisect_left(self._ring, key_hash(key)) + 1
+    def place_after(self, place: bytes) -> bytes:
+        """The place of the key that comes next in the ring after one that is in it."""
+        after = bisect_left(self._ring, place) + 1
         return self._ring[after % len(self._ring)]
 
     def predecessor(self, place: bytes) -> tuple[bytes, int] | None:
@@ -284,7 +284,7 @@ class PlainEngine:
             if not steps or appender.next_position - self._oldest <= limit:
                 return
             key = self.key_at[self._oldest]
-            appender.append(key, self.slots[key][1])
+            appender.append(key_hash(key), key, self.slots[key][1])
             steps -= 1
 
     def _raise_oldest(self, end: int) -> None:

@@ -33,6 +33,7 @@ from validator.state.hashing import (
     entry_hash,
     hash_pairs,
     key_hash,
+    previous_of,
     state_root,
     twig_hash,
     twigs_for,
@@ -222,13 +223,21 @@ class Prover:
 
     def extend(self, past: PastState, known: Height) -> None:
         """Take the blocks above a height into how a state differs from the final one; those up to it are in it already.
-        Costs as much as those blocks changed."""
+        Costs as much as those blocks changed.
+
+        In whichever order blocks are taken: an entry of then is replaced once, and whose key had one was there, however
+        often the key came and went later. What replaced or deleted later entries says nothing of then.
+        """
         for section in self._log.sections_above(known):
             for _, encoded in section.entries():
-                entry = decode_entry(encoded)
-                self._note(past, entry.key, None if entry.previous == NO_POSITION else entry.previous)
+                previous = previous_of(encoded)
+                if previous == NO_POSITION:
+                    past.positions.setdefault(key_hash(decode_entry(encoded).key), None)
+                elif previous < past.next_position:
+                    self._note(past, decode_entry(encoded).key, previous)
             for position in section.deleted():
-                self._note(past, decode_entry(self._entry(position)).key, position)
+                if position < past.next_position:
+                    self._note(past, decode_entry(self._entry(position)).key, position)
         past.upper = self._changed_upper(past)
         assert state_root(past.next_position, past.live, past.upper[-1][0]) == past.root, "the log says what it led to"
 
@@ -277,14 +286,11 @@ class Prover:
         """Whether a twig has entries that the log does not hold."""
         return self._origin is not None and index * TWIG_ENTRIES < self._origin.next_position
 
-    def _note(self, past: PastState, key: bytes, position: int | None) -> None:
-        """A block changed this key, which had its entry at ``position`` before. In whichever order blocks are noted: an
-        entry of then is replaced once, and whose key had one was there, however often the key came and went later."""
-        if position is None:
-            past.positions.setdefault(key_hash(key), None)
-        elif position < past.next_position:
-            past.positions[key_hash(key)] = position
-            past.reactivated.setdefault(position >> TWIG_LEVELS, []).append(position)
+    @staticmethod
+    def _note(past: PastState, key: bytes, position: int) -> None:
+        """A block replaced or deleted an entry that this key had in the past state."""
+        past.positions[key_hash(key)] = position
+        past.reactivated.setdefault(position >> TWIG_LEVELS, []).append(position)
 
     def _position_below(self, place: bytes, past: PastState) -> int:
         """The active entry of the key that came before a place of the ring: the nearer one of those that live still,
