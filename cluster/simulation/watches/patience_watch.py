@@ -18,7 +18,7 @@ A view in which a validator was started is not judged: its votes of that view ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -127,9 +127,11 @@ class PatienceWatch:
             if vote.view == waiting.view and is_sound and not waiting.is_skipped:
                 waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
 
-    def handled(self, index: int, view: View, votes: Iterable[Vote]) -> None:
+    def handled(self, index: int, view: View, votes: Collection[Vote]) -> None:
         """A validator handled an event, with which it came to such a view, and writes these votes to its journal."""
         waiting = self._waiting[index]
+        if not votes and not waiting.hears_leader_give_up:
+            return
         waiting.cast.update((vote.view, vote.kind) for vote in votes if vote.view >= waiting.view)
         is_bound = (
             waiting.hears_leader_give_up

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 from cluster.audit.chain_codec import Block, System, read_block, read_transaction, transaction_hash
@@ -284,7 +285,8 @@ class PromiseWatch:
             is_short = sum(one.cost for one in others) > ledger.accounts.balances.get(offered.sender, 0)
             return is_short if ledger.height == height else None
         if reason == Departure.REPLACED:
-            return sum(one.nonce == offered.nonce for one in others) > 1
+            same = (one for one in reversed(others) if one.nonce == offered.nonce)  # they are among the last, mostly
+            return next(islice(same, 1, None), None) is not None
         if reason == Departure.EVICTED:
             return self._seen >= self._limits.max_transactions or self._seen_bytes >= self._limits.max_bytes
         return reason == Departure.EXPIRED and height - promise.height > self._limits.max_blocks_waiting

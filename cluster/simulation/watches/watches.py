@@ -28,7 +28,7 @@ from cluster.simulation.watches.vote_watch import VoteWatch
 from consensus.interface import BAD_CERTIFICATE
 from consensus.keys import ValidatorSet
 from consensus.leader import ELECTIONS
-from consensus.messages import AnyCertificate, Certificate, Proposal, encode
+from consensus.messages import AnyCertificate, Certificate, Proposal, Vote, encode
 from consensus.types import View
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading, TransactionsMessage
@@ -120,12 +120,12 @@ class Watches:
         if machine.joining is not None:
             self.votes.reported(machine.index, sender.index, content)
         if machine.byzantine is None and machine.validator is not None:
-            node, is_sound = machine.validator.node, self._is_sound(sender)
-            self.patience.hears(machine.index, sender.index, is_sound, machine.own_clock.now_ms, content)
-            self.restraint.hears(machine.index, node.view, sender.index, content)
-            if sender.byzantine is None and node.diverged is None:
-                self.restraint.hears_vote(machine.index, machine.incarnation, node.view, content)
-                hearing = self.answers.hears(machine.index, machine.incarnation, node.view, content)
+            view = machine.validator.node.view
+            self.patience.hears(machine.index, sender.index, self._is_sound(sender), machine.own_clock.now_ms, content)
+            self.restraint.hears(machine.index, view, sender.index, content)
+            if sender.byzantine is None and machine.validator.node.diverged is None:
+                self.restraint.hears_vote(machine.index, machine.incarnation, view, content)
+                hearing = self.answers.hears(machine.index, machine.incarnation, view, content)
         machine.receive(sender.index, payload, content)
         self.restraint.heard()
         if hearing is not None and (machine.incarnation, machine.view) == (hearing.life, hearing.view):
@@ -166,18 +166,26 @@ class Watches:
         """A machine's validator handled an event, upon which it has these effects. ``read`` reads a message."""
         if machine.byzantine is not None or machine.validator is None:
             return
-        broadcast = [read(each.payload) for each in effects if isinstance(each, Send) and each.recipient is None]
+        broadcast: list[Reading | None] = []
+        votes: list[Vote] = []
+        proved: set[tuple[int, str]] = set()
+        for effect in effects:
+            if isinstance(effect, Send):
+                if effect.recipient is None:
+                    broadcast.append(read(effect.payload))
+            elif isinstance(effect, Append):
+                votes.extend(votes_in(effect.data))
+            elif isinstance(effect, EvidenceFound):
+                proved.add((effect.culprit, f"evidence_{effect.kind}"))
         if isinstance(event, Message) and event.content is None:
             event = structs.replace(event, content=read(event.payload))
         if isinstance(event, Timeout):
             self.pacing.expires(machine.index, event.timer, _timeouts(scenario), broadcast)
         self.models.handled(machine, machine.validator, event, effects, broadcast, read)
         if machine.validator.node.diverged is None:
-            votes = [vote for each in effects if isinstance(each, Append) for vote in votes_in(each.data)]
             self.patience.handled(machine.index, View(machine.validator.node.view), votes)
             if isinstance(event, Message) and isinstance(event.content, Certificate):
                 self._look_at_forgery(machine, event.sender, event.content, effects)
-        proved = {(each.culprit, f"evidence_{each.kind}") for each in effects if isinstance(each, EvidenceFound)}
         if proved:
             unsaid = proved - {(each.peer, each.reason) for each in effects if isinstance(each, PeerFault)}
             what = f"{machine.name} has proof of what it does not blame its peers for: {sorted(unsaid)}"

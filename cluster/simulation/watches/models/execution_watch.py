@@ -101,7 +101,8 @@ class ExecutionWatch:
                 case Diverged():
                     self._trees[index] = None
                     return
-        self._tell(index, not is_due, f"does not replace its journal at height {tree.height}")
+        if isinstance(event, Completed):
+            self._tell(index, not is_due, f"does not replace its journal at height {tree.height}")
 
     def _completed(self, index: int, tree: _Tree, event: Completed) -> bool:
         """A job has its result; whether the journal is to be replaced."""

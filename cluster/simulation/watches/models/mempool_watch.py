@@ -13,7 +13,7 @@ all each time would take too long.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -51,6 +51,9 @@ ROOM: Final = 8_192
 ROOM_BYTES: Final = 32 * 1024 * 1024
 SHOWN_BYTES: Final = 8
 """Of a hash or a transaction in a finding."""
+
+_JUDGED: Final = frozenset({Diverged, Reply, Run, TransactionDropped, TransactionRefused})
+"""Effects that a model judges, or follows."""
 
 Judged = PreparedTransaction | tuple[Hash, str]
 """A transaction that is still to be judged, or why it is refused."""
@@ -249,13 +252,13 @@ class MempoolWatch:
         event: Event,
         effects: Sequence[Effect],
         broadcast: Iterable[Reading | None],
-        sizes: PoolSizes,
+        sizes: Callable[[], PoolSizes],
     ) -> None:
         """A validator handled an event: its effects, what it sends to all peers, and how much its mempool keeps now."""
         model = self._models[index]
-        if not model.is_followed:
-            return
         sent = [wire for each in broadcast if isinstance(each, TransactionsMessage) for wire in each.transactions]
+        if not model.is_followed or not (sent or _concerns(event) or any(type(each) in _JUDGED for each in effects)):
+            return
         expected, outcome = model.follow(event), Outcome.of(effects, sent)
         if any(isinstance(effect, Diverged) for effect in effects):
             model.close(expected)
@@ -277,13 +280,20 @@ class MempoolWatch:
                 self._tell(index, offered == due, "offers a builder what waits in another order, or not when it is due")
         pool = model.pool
         if is_concerned or isinstance(event, Completed):
-            kept = PoolSizes(len(pool.rows), pool.size, len(pool.idle))
-            self._tell(index, sizes == kept, f"keeps {tuple(sizes)}, expected {tuple(kept)}")
+            found, kept = sizes(), PoolSizes(len(pool.rows), pool.size, len(pool.idle))
+            self._tell(index, found == kept, f"keeps {tuple(found)}, expected {tuple(kept)}")
         model.is_followed &= len(pool.rows) <= MOST_ROWS
 
     def _tell(self, index: int, holds: bool, what: str) -> None:
         self._look(SafetyRule.MEMPOOL, holds, f"{self._names[index]}: {what}")
         self._models[index].is_followed &= holds
+
+
+def _concerns(event: Event) -> bool:
+    """Whether something may follow from an event. Most are messages of consensus."""
+    if isinstance(event, Message):
+        return isinstance(event.content, TransactionsMessage)
+    return isinstance(event, Submit | Completed)
 
 
 def _difference(outcome: Outcome, expected: Outcome) -> str:

@@ -48,6 +48,6 @@ class NodeModels:
             self._mempools.starts(index, executor.final_header.view)
             self._execution.starts(index, executor.final_digest, executor.final_header.height)
             self._catch_up.starts(index, executor.final_header.view, now_ms)
-        self._mempools.handled(index, event, effects, broadcast, validator.node.mempool.sizes)
+        self._mempools.handled(index, event, effects, broadcast, lambda: validator.node.mempool.sizes)
         self._execution.handled(index, event, effects)
         self._catch_up.handled(index, event, effects, read, now_ms)

@@ -88,7 +88,7 @@ class PlainMempool:
     @property
     def size(self) -> int:
         """Bytes of all that wait."""
-        return sum(row.size for row in self.rows.values())
+        return sum(len(row.prepared.wire) for row in self.rows.values())
 
     # --- coming ---------------------------------------------------------------------------------------------------
 
@@ -151,15 +151,14 @@ class PlainMempool:
     def _evicted(self, new: Row, sender: Sender, same: Row | None) -> list[Row] | None:
         """Which rows leave for a new one, the worst first; ``None`` if it has to stay outside."""
         count, size = len(self.rows) - (same is not None), self.size - (0 if same is None else same.size)
-        newcomer = self._place(new, sender)
         evicted: list[Row] = []
         while count >= self.limits.max_transactions or size + new.size > self.limits.max_bytes:
             last = [row for other in self.senders.values() if (row := _last_of(other, [same, *evicted])) is not None]
             runnable = sum(self._place(row) != NOWHERE for row in evicted)
             if not last or runnable == self.limits.max_evictions:
                 return None
-            worst = min(last, key=lambda row: (self._place(row), -row.number))
-            if self._place(worst) >= newcomer:
+            place, _, worst = min((self._place(row), -row.number, row) for row in last)
+            if place >= self._place(new, sender):
                 return None
             evicted.append(worst)
             count, size = count - 1, size - worst.size

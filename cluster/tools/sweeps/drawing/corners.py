@@ -162,8 +162,9 @@ def _failing_views(random: Random, fields: Fields) -> None:
     """Messages that take longer than the longest timeouts, until the blocks of failed views have no room."""
     fields.setdefault("limits", {})["max_held_blocks"] = 8
     timeout_ms = fields["consensus"]["advance_timeout_ms"]
+    fields["consensus"]["rebroadcast_ms"] = timeout_ms  # views are long, and a tick for each message makes a seed dear
     latency_ms = timeout_ms * random.uniform(8, 10)  # timeouts grow to 16 times, and a block takes two latencies
-    _fault(fields, AFTER_THE_OTHERS, "degrade", latency_ms=latency_ms, for_ms=160 * timeout_ms)
+    _fault(fields, AFTER_THE_OTHERS, "degrade", latency_ms=latency_ms, for_ms=100 * timeout_ms)
 
 
 def _forks(random: Random, fields: Fields) -> None:

@@ -117,7 +117,7 @@ class Bench:
         )
         effects = self.tamper(effects)
         sent = [read_message(each.payload) for each in effects if isinstance(each, Send) and each.recipient is None]
-        self.watch.handled(0, event, effects, sent, self.pool.sizes)
+        self.watch.handled(0, event, effects, sent, lambda: self.pool.sizes)
 
     def submit(self, *wires: bytes, request: int = 1) -> None:
         self.handle(Submit(request, wires), self.offers.submit(request, wires))
