@@ -130,7 +130,10 @@ class RestraintWatch:
             self._look(Rule.RESTRAINT, holds, what)
 
     def gives(self, index: int, life: int, peer: int, size: int, now_ms: float, tick_ms: float) -> None:
-        """A validator, whose own clock says ``now_ms`` without pauses, sends one peer a certificate of that size."""
+        """A validator, whose own clock says ``now_ms``, sends one peer a certificate of that size.
+
+        Pauses count: a tick that was due in one comes at its end, so that a pause brings the next ticks forward.
+        """
         if self._is_about_a_block:
             return
         given = self._given.get((index, peer))

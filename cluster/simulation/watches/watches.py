@@ -109,7 +109,7 @@ class Watches:
         elif recipient is not None and machine.validator is not None:
             watch.sends(index, life, machine.validator.node.view, recipient, content)
             if isinstance(content, AnyCertificate):
-                size, now_ms = len(encode(content)), machine.own_clock.awake_ms
+                size, now_ms = len(encode(content)), machine.own_clock.now_ms
                 watch.gives(index, life, recipient, size, now_ms, consensus.rebroadcast_ms)
 
     def deliver(

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from cluster.record.rules import SafetyRule
+from cluster.scenario import Scenario
+from cluster.simulation.driver import simulate
 from cluster.simulation.watches import restraint_watch
 from cluster.simulation.watches.restraint_watch import (
     ASKED_AT_A_TIME,
@@ -10,6 +15,7 @@ from cluster.simulation.watches.restraint_watch import (
     RestraintWatch,
 )
 from consensus import retransmission
+from consensus.allowance import Allowances
 from consensus.keys import Committee
 from consensus.leader import RoundRobin
 from consensus.messages import SIGNATURE_BYTES, CertificateRequest, Message, Timeout
@@ -110,6 +116,52 @@ def test_certificates_are_bounded_over_time() -> None:
     watched.watch.gives(1, 1, 2, size, now_ms, 500)
     watched.watch.gives(1, 0, 3, size, now_ms, 500)
     assert [holds for holds, _ in watched.told[-2:]] == [True, True], "another life, another peer"
+
+
+@pytest.mark.parametrize(
+    "pauses", [[], [(0, 7_000)], [(2_400, 2_600), (2_700, 2_900), (5_000, 12_000), (12_900, 13_100)]]
+)
+def test_whoever_gives_as_much_as_allowances_allow_is_sound_whatever_pauses_it_has(
+    pauses: list[tuple[int, int]],
+) -> None:
+    watched, largest, tick_ms, size = Watched(), certificate_bytes(len(BENCH.validators)), 500, 236
+    allowances = Allowances(BURST_CERTIFICATES * largest, TICK_CERTIFICATES * largest, 8)
+    due_ms, given = tick_ms, 0
+    for now_ms in range(0, 20_000, 100):
+        if any(begin <= now_ms < end for begin, end in pauses):
+            continue
+        if now_ms >= due_ms:
+            allowances.tick()
+            due_ms = now_ms + tick_ms
+        while allowances.take(2, size):
+            watched.watch.gives(1, 0, 2, size, now_ms, tick_ms)
+            given += size
+    assert given > (BURST_CERTIFICATES + 10 * TICK_CERTIFICATES) * largest
+    assert all(holds for holds, _ in watched.told)
+
+
+def test_who_pauses_again_and_again_beside_a_peer_that_asks_for_everything_gives_no_more_than_it_may() -> None:
+    """A tick that is due in a pause comes at its end, so that the next one comes earlier."""
+    fields = {
+        "name": "paused",
+        "validators": {"count": 4, "nodes": [{}, {"byzantine": ["greedy-asker"]}, {}, {}]},
+        "consensus": {
+            "protocol": "hotstuff",
+            "block_interval_ms": 400,
+            "leader_timeout_ms": 1_000,
+            "advance_timeout_ms": 1_200,
+            "rebroadcast_ms": 2_000,
+        },
+        "faults": [
+            {"kind": "pause", "at_height": height, "for_ms": 2_500, "target": ["validator-0"]}
+            for height in (12, 20, 28, 36)
+        ],
+        "stop": {"height": 45, "timeout_s": 1_200, "drain_blocks": 2},
+    }
+    monitor = simulate(Scenario.model_validate(fields), 1).monitor
+    assert monitor is not None
+    assert monitor.counts[SafetyRule.RESTRAINT] > 500
+    assert monitor.violations == []
 
 
 def test_the_certificate_that_answers_a_request_for_a_block_is_not_counted() -> None:
