@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -261,6 +262,7 @@ class TakesEverySignature:
 
 def test_a_validator_that_checks_no_signatures_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "VerifyKey", TakesEverySignature)
+    monkeypatch.setattr(transactions, "_well_signed", OrderedDict())  # what it takes must not be remembered afterwards
     with pytest.raises(AssertionError, match="batch"):
         fuzz_some(ChainPages())
 
