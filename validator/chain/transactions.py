@@ -8,7 +8,6 @@ checked form that the state transition works on; it knows nothing of keys and si
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -17,6 +16,7 @@ import msgspec
 from nacl.exceptions import BadSignatureError
 from nacl.signing import SigningKey, VerifyKey
 
+from validator.primitives.cache import SizedCache
 from validator.primitives.codec import CodecError, decode, encode, keccak256, pack_uint, tagged_hash, unpack_uint
 from validator.primitives.limits import MAX_SOURCE_BYTES
 from validator.primitives.types import (
@@ -218,20 +218,19 @@ def parse(wire: bytes, chain_id: str) -> Transaction:
     return transaction
 
 
-_well_signed: OrderedDict[Hash, None] = OrderedDict()
-"""Hashes of transactions, signatures included, whose signatures were good, those checked longest ago first."""
+_well_signed: SizedCache[bool] = SizedCache(REMEMBERED_SIGNATURES)
+"""By the hashes of transactions, signatures included, that the signatures were good."""
 
 
 def _check_signature(digest: Hash, signed: SignedTransaction) -> None:
-    if digest in _well_signed:
+    name = digest.hex()
+    if _well_signed.get(name):
         return
     try:
         VerifyKey(signed.public_key).verify(SIGNING_DOMAIN + signed.body, signed.signature)
     except (BadSignatureError, ValueError, TypeError):
         raise TransactionError("bad signature", "bad_signature") from None
-    _well_signed[digest] = None
-    if len(_well_signed) > REMEMBERED_SIGNATURES:
-        _well_signed.popitem(last=False)
+    _well_signed.put(name, True, 1)
 
 
 def _from_body(sender: Address, body: TransactionBody) -> Transaction:

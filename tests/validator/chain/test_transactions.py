@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from nacl.signing import SigningKey, VerifyKey
 
 from tests.validator.chains import ALICE, CHAIN_ID, KEYS
+from validator.chain import transactions
 from validator.chain.transactions import (
     MAX_TRANSACTION_BYTES,
     SIGNING_DOMAIN,
@@ -32,6 +32,7 @@ from validator.chain.transactions import (
     sign,
     transaction_hash,
 )
+from validator.primitives.cache import SizedCache
 from validator.primitives.types import Address
 
 KEY = KEYS[0]
@@ -195,11 +196,11 @@ def test_a_good_signature_is_remembered_for_the_very_same_bytes_alone() -> None:
 
 
 def test_no_more_signatures_are_remembered_than_stated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("validator.chain.transactions.REMEMBERED_SIGNATURES", 2)
+    assert transactions._well_signed.most == transactions.REMEMBERED_SIGNATURES
     wires = [sign(KEY, CHAIN_ID, replace(SAMPLE, nonce=nonce)) for nonce in range(4)]
     checked: list[bytes] = []
-    monkeypatch.setattr("validator.chain.transactions._well_signed", OrderedDict())
-    monkeypatch.setattr("validator.chain.transactions.VerifyKey", lambda key: _Noting(key, checked))
+    monkeypatch.setattr(transactions, "_well_signed", SizedCache[bool](2))
+    monkeypatch.setattr(transactions, "VerifyKey", lambda key: _Noting(key, checked))
     for wire in (*wires, wires[3], wires[2], wires[0]):
         parse(wire, CHAIN_ID)
     assert len(checked) == len(wires) + 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -42,6 +41,7 @@ from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from validator.chain import transactions
 from validator.node.events import SubmitResult
+from validator.primitives.cache import SizedCache
 from validator.primitives.types import Hash
 
 UNBOUNDED = Rate(10**6, 10**6)
@@ -262,7 +262,9 @@ class TakesEverySignature:
 
 def test_a_validator_that_checks_no_signatures_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transactions, "VerifyKey", TakesEverySignature)
-    monkeypatch.setattr(transactions, "_well_signed", OrderedDict())  # what it takes must not be remembered afterwards
+    monkeypatch.setattr(
+        transactions, "_well_signed", SizedCache[bool](1)
+    )  # what it takes must not be remembered afterwards
     with pytest.raises(AssertionError, match="batch"):
         fuzz_some(ChainPages())
 
