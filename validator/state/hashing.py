@@ -59,8 +59,6 @@ UPPER_NODE_KEY: Final = domain_key("upper-node")
 ROOT_KEY: Final = domain_key("root")
 
 ENTRY_HEAD: Final = struct.Struct(">QQ32sHI")
-_PREVIOUS: Final = struct.Struct(">Q")
-"""Of a head: it comes right after the height, which is as long."""
 ROOT_RECORD: Final = struct.Struct(">QQ32s")
 
 
@@ -90,7 +88,7 @@ def entry_bytes(data: bytes | memoryview, offset: int) -> int:
 
 def previous_of(encoded: bytes) -> int:
     """The field ``previous`` of an encoded entry. Raises :class:`struct.error` if its head is cut."""
-    return int(_PREVIOUS.unpack_from(encoded, _PREVIOUS.size)[0])
+    return int(ENTRY_HEAD.unpack_from(encoded)[1])
 
 
 def decode_entry(encoded: bytes) -> Entry:

@@ -88,7 +88,7 @@ class PlainMempool:
     @property
     def size(self) -> int:
         """Bytes of all that wait."""
-        return sum(len(row.prepared.wire) for row in self.rows.values())
+        return sum(row.size for row in self.rows.values())
 
     # --- coming ---------------------------------------------------------------------------------------------------
 
