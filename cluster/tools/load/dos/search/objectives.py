@@ -2,6 +2,7 @@
 
 An attack has a *figure*, which people read, and a *fitness*, by which attacks are ordered: the greater, the worse for
 the chain. If figures are equal, or say nothing yet, the fitness goes on: to honest timers' delay, or to what they pay.
+Its *harm* is what it adds to the run without it, by which one attack is compared on two chains; 0 is none.
 Everything is reckoned from blocks, nothing is a measured time, so that a search can be repeated.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 import msgspec
@@ -41,11 +43,16 @@ class Objective:
     is_worse_above: bool
     """Whether greater figures are worse for the chain."""
     figure: Callable[[AttackMeasures], float | None]
+    _harm: Callable[[AttackMeasures], float]
     _fitness: Callable[[AttackMeasures, RunMeasures, RunMeasures], Fitness]
 
     def fitness(self, measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
         """The fitness of an attack from its two runs and their comparison; :data:`NOTHING` if it did nothing."""
         return self._fitness(measures, attacked, baseline) if measures.acted else NOTHING
+
+    def harm(self, fitness: Fitness, measures: AttackMeasures) -> float:
+        """What the attack adds, in units of the objective; for a price, delay per unit spent. 0 if it did nothing."""
+        return self._harm(measures) if fitness.reached > 0 else 0.0
 
     def keeps(self, fitness: Fitness, best: Fitness, share: float) -> bool:
         """Whether an attack does as much as another, but for a share of its figure."""
@@ -58,6 +65,18 @@ class Objective:
 
 def _lateness(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
     return Fitness(1.0, measures.lateness_p99 or 0.0, measures.delay_blocks)
+
+
+def _lateness_added(measures: AttackMeasures) -> float:
+    return measures.lateness_p99_added or 0.0
+
+
+def _delay_per_spend(measures: AttackMeasures) -> float:
+    return measures.delay_blocks / measures.spend if measures.spend else inf
+
+
+def _cycles_added(measures: AttackMeasures) -> float:
+    return (measures.block_cycles_ratio or 1.0) - 1.0
 
 
 def _spend_ratio(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
@@ -94,13 +113,16 @@ def _starved(measures: AttackMeasures) -> float:
 OBJECTIVES: Final = {
     objective.name: objective
     for objective in (
-        Objective("lateness", "lateness p99", "blocks", True, lambda found: found.lateness_p99, _lateness),
+        Objective(
+            "lateness", "lateness p99", "blocks", True, lambda found: found.lateness_p99, _lateness_added, _lateness
+        ),
         Objective(
             "spend_ratio",
             "spend per honest block of delay",
             "",
             False,
             lambda found: found.spend_per_block_of_delay,
+            _delay_per_spend,
             _spend_ratio,
         ),
         Objective(
@@ -109,9 +131,10 @@ OBJECTIVES: Final = {
             "× baseline",
             True,
             lambda found: found.block_cycles_ratio,
+            _cycles_added,
             _block_time,
         ),
-        Objective("starvation", "share of honest fires missing", "", True, _starved, _starvation),
+        Objective("starvation", "share of honest fires missing", "", True, _starved, _starved, _starvation),
     )
 }
 """By name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,26 +21,22 @@ from cluster.record.folder import SWEEP_SUMMARY_FILE, new_run_folder
 from cluster.scenario import Scenario, change_scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import options_of, options_text
 from cluster.tools.console.output import console, print_line
-from cluster.tools.load.dos.search.confirming import Confirmed, Confirmer
+from cluster.tools.load.dos.search.confirming import CONFIRM_SEEDS, CONFIRMED_SHARE, Confirmed, confirm
 from cluster.tools.load.dos.search.evaluation import Problem
 from cluster.tools.load.dos.search.evolution import size_of
 from cluster.tools.load.dos.search.log import Line
 from cluster.tools.load.dos.search.objectives import Objective
 from cluster.tools.load.dos.search.searching import Limits, Searched, search
-from cluster.tools.load.dos.search.shrinking import Shrinker
 from cluster.tools.load.dos.search.space import Attack, with_load
 from cluster.tools.sweeps.fanout import default_workers
 
 FOUND_FILE: Final = "found.yaml"
 SECONDS_PER_MINUTE: Final = 60
-SHRINK_RUNS: Final = 80
 MEASURED_SCENARIO: Final = "narrow-lanes"
 MEASURED_BUDGET, MEASURED_BLOCKS = 5 * 10**13, 200
 """Of the search whose rate is measured."""
 COIN_DIGITS: Final = 3
 """Significant digits of an amount in a text."""
-KEPT_SHARE: Final = 0.9
-"""Of the figure of an attack, what is left of it once it is shrunk."""
 
 
 def without_attackers(scenario: Scenario) -> Scenario:
@@ -83,41 +79,47 @@ def run_search(options: Any) -> int:
         found: list[Confirmed] = []
         if not searched.interrupted:
             try:
-                found = confirm_best(problem, searched, options.confirm, interrupts, output)
+                best = different(searched.best, options.confirm)
+                found = confirm_best(problem, best, processes, interrupts, folder, output)
             except KeyboardInterrupt:
                 searched.interrupted = True
     page = summary(problem, searched, found)
-    if found:
+    is_confirmed = bool(found) and found[0].is_confirmed
+    if is_confirmed:
         again = f"stampede run {shlex.quote(str(folder / FOUND_FILE))} --backend sim --seed {problem.seed}"
         notes = [f"Found by: {command_of(options, problem)}", f"Again: {again}"]
         write_for_user(folder / FOUND_FILE, found_text(problem, found[0], notes))
         print_line(output, f"written  {folder / FOUND_FILE}")
         print_line(output, f"again    {again}")
     write_for_user(folder / SWEEP_SUMMARY_FILE, json.dumps(page, indent=2) + "\n")
-    return ExitCode.PASS if found else ExitCode.INCONCLUSIVE
+    return ExitCode.PASS if is_confirmed else ExitCode.INCONCLUSIVE
 
 
 def confirm_best(
-    problem: Problem, searched: Searched, count: int, interrupts: Interrupts, output: Console
+    problem: Problem,
+    lines: Sequence[Line],
+    processes: int,
+    interrupts: Interrupts,
+    folder: Path,
+    output: Console,
 ) -> list[Confirmed]:
-    """The best candidates in the simulator, shrunk before; the worst for the chain first."""
-    confirmer = Confirmer(problem, interrupts.checkpoint)
-    objective = problem.objective
-    confirmed: list[Confirmed] = []
-    for line in different(searched.best, count):
-        found = problem.evaluate(line.attack)
-        shrinker = Shrinker(problem, line.attack, found, SHRINK_RUNS, KEPT_SHARE, interrupts.checkpoint)
-        attack = shrinker.shrink()
-        each = confirmer.confirm(attack, shrinker.found)
-        confirmed.append(each)
-        figures = [figure_text(objective, objective.figure(at.measures)) for at in (found, each.tried, each.simulated)]
+    """Confirm candidates, and say of each what it does; the worst for the chain first."""
+    objective, found = problem.objective, list[Confirmed]()
+    seeds = f"seeds {problem.seed} to {problem.seed + CONFIRM_SEEDS - 1}"
+    for each in confirm(problem, lines, processes, interrupts, folder):
+        found.append(each)
+        whole, tried, *simulated = [
+            figure_text(objective, objective.figure(at.measures)) for at in (each.whole, each.tried, *each.simulated)
+        ]
+        answer = "confirmed" if each.is_confirmed else f"not confirmed, below {CONFIRMED_SHARE:.0%} of its harm"
         print_line(
             output,
-            f"candidate {line.number}: {figures[0]}; shrunk in {counted(shrinker.runs, 'run')} from"
-            f" {size_of(line.attack)} settings to {size_of(attack)}: {figures[1]}; in the simulator: {figures[2]}",
+            f"candidate {each.line.number}: {whole}; shrunk in {counted(each.shrinking_runs, 'run')} from"
+            f" {size_of(each.line.attack)} settings to {size_of(each.attack)}: {tried}; in the simulator with {seeds}:"
+            f" {', '.join(simulated)}: {answer}",
         )
-        print_line(output, f"  {describe(attack)}")
-    return sorted(confirmed, key=lambda each: each.simulated.fitness, reverse=True)
+        print_line(output, f"  {describe(each.attack)}")
+    return sorted(found, key=lambda each: (each.is_confirmed, each.worst.fitness), reverse=True)
 
 
 def different(lines: list[Line], count: int) -> list[Line]:
@@ -152,8 +154,10 @@ def summary(problem: Problem, searched: Searched, found: list[Confirmed]) -> dic
             {
                 "attack": each.attack,
                 "trial": objective.figure(each.tried.measures),
-                "simulator": objective.figure(each.simulated.measures),
-                "spend": each.simulated.measures.spend,
+                "simulator": [objective.figure(run.measures) for run in each.simulated],
+                "seeds": [problem.seed + further for further in range(len(each.simulated))],
+                "confirmed": each.is_confirmed,
+                "spend": each.worst.measures.spend,
             }
             for each in found
         ],
@@ -181,10 +185,11 @@ def found_text(problem: Problem, found: Confirmed, notes: list[str]) -> str:
 
 def _effects(problem: Problem, found: Confirmed) -> Iterator[str]:
     objective = problem.objective
-    for where, each in (("trial chain", found.tried), ("simulator", found.simulated)):
+    places = [f"In the simulator with seed {problem.seed + further}" for further in range(len(found.simulated))]
+    for where, each in zip(["On the trial chain", *places], [found.tried, *found.simulated], strict=True):
         measures = each.measures
         yield (
-            f"On the {where}: {objective.figure_name} {figure_text(objective, objective.figure(measures))}; spend"
+            f"{where}: {objective.figure_name} {figure_text(objective, objective.figure(measures))}; spend"
             f" {measures.spend:.{COIN_DIGITS}g}, honest timers delayed by {measures.delay_blocks:,.0f} blocks together,"
             f" honest fires {measures.honest_fires_ratio or 0:.0%} of the usual."
         )
