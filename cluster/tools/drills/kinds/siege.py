@@ -25,6 +25,7 @@ from cluster.tools.load.dos.measures import (
     ExecutedBlock,
     RunMeasures,
     Window,
+    attack_window,
     block_rate,
     measure_run,
     recovery_blocks,
@@ -105,11 +106,11 @@ class Siege(Drill):
         )
 
     def expectations(self, scenario: Scenario) -> list[Expectation]:
+        heights = _heights(attack_window(scenario.load, scenario.stop.height))
         return [
             Expectation(
                 "attack",
-                f"at least {ATTACKING_PERCENT} % of the cycles that blocks{_heights(attack_window(scenario))} execute"
-                " are the attackers'",
+                f"at least {ATTACKING_PERCENT} % of the cycles that blocks{heights} execute are the attackers'",
                 _judge_attack,
             ),
             self._under_attack(
@@ -203,7 +204,7 @@ def measure(books: Books) -> Attacked | str:
     """The blocks before the attack and under it, or why there was none."""
     record = books.record
     scenario = record.given or record.scenario
-    window = attack_window(scenario)
+    window = attack_window(scenario.load, scenario.stop.height)
     if window is None:
         return "the scenario has no attackers"
     before = Window(min(SETTLED_HEIGHT + 1, window.first - 1), window.first - 1)
@@ -224,16 +225,6 @@ def measure(books: Books) -> Attacked | str:
     ]
     ended = Window(window.first, max([window.last, *above[-1:]]))
     return Attacked(usual, during, ended)
-
-
-def attack_window(scenario: Scenario) -> Window | None:
-    """The heights in which the scenario's attackers take turns."""
-    attackers = [group for group in scenario.load.users if group.is_attack]
-    if not attackers:
-        return None
-    first = min(group.from_height or 1 for group in attackers)
-    last = max(group.until_height or scenario.stop.height for group in attackers)
-    return Window(first + 1, last)
 
 
 def executed_blocks(chain: Sequence[BlockRecord]) -> list[ExecutedBlock]:

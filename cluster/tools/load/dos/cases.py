@@ -2,7 +2,7 @@
 
 A *variant* is a policy with parameters. The honest users of all runs are those of the scenario, with their numbers,
 keys and choices; attackers stand behind them. Attacking groups of the scenario itself are no honest users: without
-``--attack`` they are scored together, as the attack :data:`OWN`.
+``--attack`` they are scored together, as the attack :data:`OWN`, in the heights in which they act.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cluster.scenario import Scenario, change_scenario
 from cluster.scenario.files import scenario_from
 from cluster.scenario.overrides import Change, SettingError, parse_setting
 from cluster.scenario.sections.dos import ATTACK_NAMES
-from cluster.tools.load.dos.measures import Window
+from cluster.tools.load.dos.measures import Window, attack_window
 from loadgen.workloads.actor_program import is_program_path
 
 OWN: Final = "scenario"
@@ -102,10 +102,7 @@ def make_plan(
         raise BadInput("--live: which attack? expected --attack NAME, for each run takes minutes")
     workloads = _named(attacks) or {name: name for name in ([OWN] if has_own else ATTACK_NAMES)}
     names = list(workloads)
-    try:
-        begins, ends = scenario.dos.window(scenario.stop.height)
-    except ValueError as error:
-        raise BadInput(f"{scenario.name}: {error}") from None
+    window = _window(scenario, is_own=OWN in workloads)
     made: dict[tuple[str, str], str] = {}
     for variant in variants:
         changed = change_scenario(scenario, variant.changes, f"{scenario.name} as {variant.name}")
@@ -114,8 +111,22 @@ def make_plan(
         for attack in (BASELINE, *names):
             attacked = _with_attack(changed, attack, workloads.get(attack))
             made[variant.name, attack] = attacked.model_dump_json(exclude_unset=True)
-    window = Window(begins + 1, ends)
     return Plan(scenario.name, tuple(each.name for each in variants), tuple(names), tuple(seeds), window, made, backend)
+
+
+def _window(scenario: Scenario, is_own: bool) -> Window:
+    """When attackers act: a scenario's own by its ``load`` section, others by its ``dos`` section. Raises
+    :class:`BadInput`."""
+    if is_own:
+        window = attack_window(scenario.load, scenario.stop.height)
+        if window is None:
+            raise BadInput(f"{scenario.name}: load: no attacker takes a turn before stop.height")
+        return window
+    try:
+        begins, ends = scenario.dos.window(scenario.stop.height)
+    except ValueError as error:
+        raise BadInput(f"{scenario.name}: {error}") from None
+    return Window(begins + 1, ends)
 
 
 def make_variants(scenario: Scenario, policies: Sequence[str], parameters: Sequence[str]) -> list[Variant]:

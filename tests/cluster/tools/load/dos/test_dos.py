@@ -93,6 +93,35 @@ def test_a_scenarios_own_attackers_are_scored_together_and_are_not_in_the_baseli
     assert [group.workload for group in named.scenario("cip1", "far-future").load.users] == ["heartbeat", "far-future"]
 
 
+OWN_ATTACK = {"workload": "lane-cells", "interval_ms": 500}
+
+
+@pytest.mark.parametrize(
+    ("groups", "window"),
+    [
+        ([{}], Window(1, 12)),
+        ([{"from_height": 2, "until_height": 11}], Window(3, 11)),
+        ([{"from_height": 5, "until_height": 7}, {"from_height": 8}], Window(6, 12)),
+        ([{"from_height": 4, "until_height": 90}], Window(5, 12)),
+    ],
+)
+def test_a_scenarios_own_attackers_are_scored_in_their_own_heights(
+    groups: list[dict[str, Any]], window: Window
+) -> None:
+    given = scenario(load={"users": [HEARTBEAT, *(OWN_ATTACK | group for group in groups)]})
+    variants = make_variants(given, [], [])
+    assert make_plan(given, [], variants, (1,), is_quick=False).window == window
+    assert make_plan(given, ["lane-cells"], variants, (1,), is_quick=False).window == WINDOW
+
+
+def test_own_attackers_that_never_act_are_refused() -> None:
+    pause = {"kind": "pause", "from_height": 1, "until_height": 12}
+    users = [HEARTBEAT, OWN_ATTACK | {"from_height": 3}]
+    given = scenario(load={"users": users, "phases": [pause]})
+    with pytest.raises(BadInput, match=r"small: load: no attacker takes a turn before stop\.height"):
+        make_plan(given, [], make_variants(given, [], []), (1,), is_quick=False)
+
+
 def test_variants_are_each_policy_with_each_combination_of_parameters() -> None:
     given = ["SCAN_LIMIT=1000", "SCAN_LIMIT=2000", "TIE_BREAK=aged"]
     variants = make_variants(scenario(), ["hardened", "fifo"], given)

@@ -15,6 +15,7 @@ from cluster.tools.load.dos.measures import (
     ExecutedBlock,
     RunMeasures,
     Window,
+    attack_window,
     block_rate,
     measure_attack,
     measure_run,
@@ -88,6 +89,28 @@ def measured(*contents: dict[str, Any]) -> RunMeasures:
 
 def run(**fields: Any) -> RunMeasures:
     return RunMeasures(WINDOW, **{"blocks": 4, **fields})
+
+
+# --- the window -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("phases", "window"),
+    [
+        ([{"kind": "pause", "from_height": 1, "until_height": 6}], Window(7, 15)),
+        ([{"kind": "pause", "from_height": 12}], Window(4, 12)),
+        ([{"kind": "steady", "until_height": 8, "rate": 0}, {"kind": "pause", "from_height": 8}], None),
+        ([{"kind": "burst", "from_height": 2, "until_height": 12, "rate": 5, "blocks": 1, "every": 4}], Window(4, 15)),
+        ([{"kind": "pause", "from_ms": 0, "until_ms": 10_000}], Window(4, 15)),
+    ],
+)
+def test_attackers_act_when_their_groups_and_phases_by_height_let_them(
+    phases: list[dict[str, Any]], window: Window | None
+) -> None:
+    attackers = {"workload": "same-block", "from_height": 3, "until_height": 15}
+    users = [{"workload": "heartbeat"}, attackers]
+    assert attack_window(LoadPlan.model_validate({"users": users, "phases": phases}), 30) == window
+    assert attack_window(LoadPlan.model_validate({"users": users[:1], "phases": phases}), 30) is None
 
 
 # --- lateness -------------------------------------------------------------------------------------------------------
