@@ -34,13 +34,15 @@ class Estimate:
     """By seed."""
     mean: float | None
     interval: tuple[float, float] | None
-    """Of the mean."""
+    """Of the mean; ``None`` with fewer than two values, which say nothing of how they vary."""
 
     @staticmethod
     def of(values: Sequence[float | None]) -> Estimate:
         known = [value for value in values if value is not None]
         if not known:
             return Estimate(tuple(values), None, None)
+        if len(known) == 1:
+            return Estimate(tuple(values), known[0], None)
         if len(set(known)) == 1:
             return Estimate(tuple(values), known[0], (known[0], known[0]))
         interval = mean_interval(known, np.random.default_rng(RESAMPLING_SEED))

@@ -83,9 +83,11 @@ def cell(score: Score, name: str) -> str:
 
 
 def with_interval(estimate: Estimate) -> str:
-    """``mean (low–high)``, or the mean alone if all seeds agree."""
-    if estimate.mean is None or estimate.interval is None:
+    """``mean (low–high)``, or the mean alone if all seeds agree or there is one seed."""
+    if estimate.mean is None:
         return NOTHING
+    if estimate.interval is None:
+        return number(estimate.mean)
     mean, low, high = (number(value) for value in (estimate.mean, *estimate.interval))
     return mean if low == high else f"{mean} ({low}–{high})"
 

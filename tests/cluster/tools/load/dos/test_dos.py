@@ -223,6 +223,16 @@ def test_means_and_intervals_are_over_seeds() -> None:
     assert page["intervals"]["honest_fires_ratio"] == [1, 1]
 
 
+def test_one_seed_gives_no_interval() -> None:
+    found = card(attacked(late=2))
+    page = found.page()["attacks"]["same-block"]
+    assert set(page["intervals"].values()) == {None}
+    assert (page["lateness_p99"], page["values"]["lateness_p99"]) == (2, [2])
+    assert cell(found.scores["cip1"][0], "lateness_p99") == "2"
+    crashed = card(attacked(late=2), CaseResult(None, problem="crashed: KeyError"))
+    assert crashed.page()["attacks"]["same-block"]["intervals"]["lateness_p99"] is None, "nor do two of which one ended"
+
+
 def test_an_attack_that_did_not_recover_has_the_worst_grade_and_says_so() -> None:
     stuck = measures(late=1)
     stuck.backlog = [0, 0, 0, *[5] * 9]
