@@ -227,6 +227,7 @@ WORKLOAD_COLUMNS: Final = (
     "Sent",
     "Late",
     "Turns skipped",
+    "Unsent",
     "Rejected",
     "Final",
     "Never final",
@@ -240,7 +241,7 @@ def workload_rows(latencies: Sequence[WorkloadLatency]) -> list[tuple[str, ...]]
     return [
         (
             each.workload,
-            *(f"{count:,}" for count in (each.sent, each.late, each.skipped, each.rejected, each.final)),
+            *(f"{count:,}" for count in (each.sent, each.late, each.skipped, each.unsent, each.rejected, each.final)),
             f"{each.never_final:,}",
             *("–" if value is None else f"{value:,.0f}" for value in each.quantiles_ms.values()),
         )

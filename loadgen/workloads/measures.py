@@ -7,7 +7,6 @@ statistics. Times are milliseconds of one clock that all of them share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,6 +50,8 @@ class WorkloadSends(BaseModel):
     """Those that were given up because a mempool refused them."""
     skipped: int = 0
     """Turns that were due and were never taken; none in a closed loop."""
+    unsent: int = 0
+    """Transactions of turns that were taken, which found no room; none in a closed loop."""
     due: dict[str, int] = {}
     """When transactions were to be sent, by :func:`send_key`: all of them, or the chosen part."""
 
@@ -64,24 +65,32 @@ class Sends(BaseModel):
     """Due times are kept of those keys whose first so many bits are zero."""
     workloads: dict[str, WorkloadSends] = {}
 
-    def note(self, workload: str, key: str, due_ms: int, now_ms: int) -> None:
-        """A transaction is sent now that was due at a moment."""
+    def note(self, workload: str, key: str, due_ms: int, now_ms: int) -> bool:
+        """A transaction is sent now that was due at a moment. Says whether its key is known: then one was sent before
+        that has not been given up, and the key stays due when that one was."""
         sends = self._of(workload)
         sends.sent += 1
         sends.late += now_ms - due_ms > LATE_MS
-        if self._is_chosen(key):
+        is_known = key in sends.due
+        if not is_known and self._is_chosen(key):
             sends.due[key] = due_ms
             self._bound()
+        return is_known
 
-    def give_up(self, workload: str, key: str) -> None:
-        """A transaction was refused, and its nonce goes to another one."""
+    def give_up(self, workload: str, key: str, is_last: bool = True) -> None:
+        """A transaction was refused. ``is_last``: no other one with its key is under way."""
         sends = self._of(workload)
         sends.rejected += 1
-        sends.due.pop(key, None)
+        if is_last:
+            sends.due.pop(key, None)
 
     def skip(self, workload: str, turns: int) -> None:
         """Turns were due and will not be taken."""
         self._of(workload).skipped += turns
+
+    def leave_out(self, workload: str, transactions: int) -> None:
+        """Transactions of a turn find no room, and will not be sent."""
+        self._of(workload).unsent += transactions
 
     def plus(self, other: Sends) -> Sends:
         """The sum, with the due times that both would have chosen."""
@@ -93,6 +102,7 @@ class Sends(BaseModel):
                 own.late += sends.late
                 own.rejected += sends.rejected
                 own.skipped += sends.skipped
+                own.unsent += sends.unsent
                 own.due.update((key, due_ms) for key, due_ms in sends.due.items() if total._is_chosen(key))
         total._bound()
         return total
@@ -123,19 +133,22 @@ class UserSends:
     origin_ms: int = 0
     """What the clock of the sends shows when the load begins."""
 
-    def note(self, nonces: Iterable[int], due_ms: int, now_ms: int) -> None:
-        """Transactions are sent now that were due at a moment."""
-        for nonce in nonces:
-            key = send_key(self.public_key, nonce)
-            self.sends.note(self.title, key, self.origin_ms + due_ms, self.origin_ms + now_ms)
+    def note(self, nonce: int, due_ms: int, now_ms: int) -> bool:
+        """As :meth:`Sends.note`."""
+        key = send_key(self.public_key, nonce)
+        return self.sends.note(self.title, key, self.origin_ms + due_ms, self.origin_ms + now_ms)
 
-    def give_up(self, nonce: int) -> None:
-        """A transaction was refused, and its nonce goes to another one."""
-        self.sends.give_up(self.title, send_key(self.public_key, nonce))
+    def give_up(self, nonce: int, is_last: bool = True) -> None:
+        """As :meth:`Sends.give_up`."""
+        self.sends.give_up(self.title, send_key(self.public_key, nonce), is_last)
 
     def skip(self, turns: int) -> None:
         """Turns were due and will not be taken."""
         self.sends.skip(self.title, turns)
+
+    def leave_out(self, transactions: int) -> None:
+        """Transactions of a turn find no room, and will not be sent."""
+        self.sends.leave_out(self.title, transactions)
 
 
 class TimeBucket(BaseModel):

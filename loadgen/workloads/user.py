@@ -10,7 +10,8 @@ for byte, before anything new; all of them are when the account's nonce has not 
 validator died with it). If basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce, and
 with fees so much higher that it takes the place of the former one wherever that waits.
 A rejected transaction gives its nonce back, and the next turn fills the gap; the workload learns which intents failed.
-An intent with :class:`~loadgen.workloads.base.Terms` of its own takes no part in this: its transaction is sent once.
+An intent with :class:`~loadgen.workloads.base.Terms` of its own takes no part in this: its transaction is sent once,
+and remembered until the user is asked again, so that a refusal is noted.
 """
 
 from __future__ import annotations
@@ -67,6 +68,16 @@ class _Sent:
     refusals: int = 0
 
 
+@dataclass(slots=True)
+class _Stated:
+    """What was sent with a nonce that the workload stated, the last time that the user was asked."""
+
+    outgoing: list[Outgoing]
+    """Not refused."""
+    is_known: bool
+    """Whether something was sent with that nonce before."""
+
+
 class LoadUser:
     """One user of a load plan. Equal seeds and observations give equal transactions, byte for byte."""
 
@@ -88,12 +99,17 @@ class LoadUser:
         self._key = key
         self._chain_id = chain_id
         self._workload = workload
-        self._tip = TIP_STEP * (1 + self.number % TIP_LEVELS)
         self._next_nonce = 0
         self._confirmed_nonce = 0
         self._progress_height = 0
         self._sent: dict[int, _Sent] = {}
         """Not known to be final, by nonce."""
+        self._stated: dict[int, _Stated] = {}
+        """By nonce."""
+
+    @property
+    def _tip(self) -> int:
+        return TIP_STEP * (1 + self.number % TIP_LEVELS)
 
     @property
     def is_open(self) -> bool:
@@ -148,6 +164,7 @@ class LoadUser:
     def next_outgoing(self, observation: Observation, now_ms: int = 0) -> list[Outgoing]:
         """As :meth:`next_transactions`, for somebody else to sign: all of them, before the user is asked again."""
         self._settle(observation)
+        self._stated.clear()
         seen = Seen(observation.height, now_ms, observation.basefee_lane_timer, observation.backlog)
         if isinstance(self._rhythm, OpenRhythm):
             return self._due_turns(self._rhythm, observation, seen)
@@ -170,8 +187,9 @@ class LoadUser:
         intents = self._workload.intents(replace(observation, next_nonce=self._next_nonce))
         for intent in intents[room:]:
             self._workload.dropped(intent)
-        self._log.note(range(self._next_nonce, self._next_nonce + len(intents[:room])), due_ms, now_ms)
-        return [self._send(intent, observation) for intent in intents[:room]]
+        if self.is_open and len(intents) > room:
+            self._log.leave_out(len(intents) - room)
+        return [self._send(intent, observation, due_ms, now_ms) for intent in intents[:room]]
 
     def rejected(self, wire: bytes) -> None:
         """The mempool refused this transaction: its nonce, and those after it, are free again.
@@ -180,6 +198,7 @@ class LoadUser:
         """
         sent = self._find(wire)
         if sent is None:
+            self._refuse_stated(wire)
             return
         sent.refusals += 1
         if sent.resent and sent.refusals < MAX_REFUSALS:
@@ -188,6 +207,16 @@ class LoadUser:
         for nonce in [nonce for nonce in self._sent if nonce >= sent.transaction.nonce]:
             self._workload.dropped(self._sent.pop(nonce).intent)
             self._log.give_up(nonce)
+
+    def _refuse_stated(self, wire: bytes) -> None:
+        """Note the refusal of a transaction with terms of the workload's own, if this is one. What was sent with its
+        nonce is still measured if the mempool may have another transaction of that nonce."""
+        for nonce, stated in self._stated.items():
+            left = [each for each in stated.outgoing if each.wire != wire]
+            if len(left) < len(stated.outgoing):
+                stated.outgoing = left
+                self._log.give_up(nonce, is_last=not left and not stated.is_known)
+                return
 
     def undelivered(self, wires: list[bytes]) -> None:
         """It is unknown whether these arrived anywhere; the next turn sends them again."""
@@ -219,7 +248,7 @@ class LoadUser:
             outgoing.append(sent.outgoing)
         return outgoing
 
-    def _send(self, intent: Intent, observation: Observation) -> Outgoing:
+    def _send(self, intent: Intent, observation: Observation, due_ms: int, now_ms: int) -> Outgoing:
         terms = intent.terms or self._terms(observation)
         transaction = Transaction(
             sender=self.address,
@@ -234,9 +263,12 @@ class LoadUser:
             timer_allowance=intent.timer_allowance,
         )
         outgoing = self._outgoing(transaction)
+        is_known = self._log.note(terms.nonce, due_ms, now_ms)
         if intent.terms is None:
             self._sent[self._next_nonce] = _Sent(intent, transaction, outgoing)
             self._next_nonce += 1
+        else:
+            self._stated.setdefault(terms.nonce, _Stated([], is_known)).outgoing.append(outgoing)
         return outgoing
 
     def _outgoing(self, transaction: Transaction) -> Outgoing:

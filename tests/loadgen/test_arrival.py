@@ -122,10 +122,10 @@ def test_waiting_turns_are_bounded_and_the_others_are_counted() -> None:
 # --- users ----------------------------------------------------------------------------------------------------------
 
 
-def one_user(arrival: str, sends: Sends, interval_ms: int = 100) -> LoadUser:
-    group = {"workload": "transfer", "interval_ms": interval_ms, "arrival": arrival}
+def one_user(arrival: str, sends: Sends, interval_ms: int = 100, workload: str = "transfer") -> LoadUser:
+    group = {"workload": workload, "interval_ms": interval_ms, "arrival": arrival}
     (user,) = LoadPlan.model_validate({"users": [group]}).build_users(3, CHAIN_ID)
-    user.measure(sends, "transfer", 0)
+    user.measure(sends, workload, 0)
     return user
 
 
@@ -168,6 +168,18 @@ def test_turns_that_are_never_taken_are_counted() -> None:
     one_user("open", sends, interval_ms=1).end(MAX_WAITING + 100)
     one_user("closed", sends).end(100_000)
     assert sends.workloads["transfer"].skipped == MAX_WAITING + 100
+
+
+def test_what_a_turn_has_no_room_for_is_counted() -> None:
+    sends = Sends()
+    user = one_user("open", sends, workload="transfer-spam")
+    assert len(user.next_transactions(seen(), user.first_delay_ms)) == MAX_UNCONFIRMED
+    assert len(user.next_transactions(seen(3), user.first_delay_ms + 100)) == 3, "of 16 there is room for so many"
+    found = sends.workloads["transfer-spam"]
+    assert (found.sent, found.unsent, len(found.due)) == (MAX_UNCONFIRMED + 3, 13, MAX_UNCONFIRMED + 3)
+    closed = one_user("closed", sends, workload="transfer-spam")
+    assert [len(closed.next_transactions(seen(3 * turn), 10 + turn)) for turn in range(2)] == [MAX_UNCONFIRMED, 3]
+    assert found.unsent == 13, "a closed loop leaves out anyhow"
 
 
 def test_lost_transactions_are_sent_again_beside_due_turns() -> None:

@@ -52,10 +52,22 @@ def test_a_transaction_that_is_given_up_is_not_waited_for() -> None:
     sends = filled(range(2))
     sends.give_up("transfer", send_key(KEY, 1))
     sends.skip("transfer", 5)
+    sends.leave_out("transfer", 4)
     found = sends.workloads["transfer"]
-    assert (found.due, found.rejected, found.skipped, found.sent) == ({}, 1, 5, 1)
+    assert (found.due, found.rejected, found.skipped, found.unsent, found.sent) == ({}, 1, 5, 4, 1)
     both = sends.plus(sends).workloads["transfer"]
-    assert (both.rejected, both.skipped, both.sent) == (2, 10, 2)
+    assert (both.rejected, both.skipped, both.unsent, both.sent) == (2, 10, 8, 2)
+
+
+def test_a_nonce_that_is_sent_again_counts_from_the_first_time() -> None:
+    sends, key = Sends(), send_key(KEY, 1)
+    assert [sends.note("a", key, due_ms, due_ms) for due_ms in (5, 9)] == [False, True]
+    sends.give_up("a", key, is_last=False)
+    found = sends.workloads["a"]
+    assert (found.due, found.sent, found.rejected) == ({key: 5}, 2, 1)
+    sends.give_up("a", key)
+    assert not sends.note("a", key, 12, 12)
+    assert (found.due, found.rejected) == ({key: 12}, 2)
 
 
 def test_late_is_more_than_the_limit_after_the_due_time() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from loadgen.workloads import FUNDING, Intent, LoadPlan, LoadUser, Member, Observation, Options, Workload
 from loadgen.workloads.base import Terms
+from loadgen.workloads.measures import Sends, WorkloadSends, send_key
 from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
 from validator.chain.genesis import Genesis
 from validator.chain.records import Account
@@ -145,6 +146,68 @@ def test_terms_of_a_workload_are_signed_as_they_stand_and_forgotten() -> None:
     workload.next = []
     assert turn(user, START) == [wires[0], wires[2]], "it is not sent again"
     assert not workload.lost
+
+
+def stated(*numbers: int) -> list[Intent]:
+    """Payments with nonces that their workload states."""
+    address = new_user().address
+    return [Intent(Transfer(address), 1_000, 0, terms=Terms(nonce, 7, 5, 3)) for nonce in numbers]
+
+
+def measured_user() -> tuple[LoadUser, Misbehaving, WorkloadSends, dict[str, int]]:
+    """A user, its workload, what is noted of it, and the nonces that are found by key."""
+    user, sends = new_user(), Sends(workloads={"misbehaving": WorkloadSends()})
+    workload = user._workload = Misbehaving(user._workload.member)
+    user.measure(sends, "misbehaving", 0)
+    keys = {send_key(bytes(user._key.verify_key), nonce): nonce for nonce in range(64)}
+    return user, workload, sends.workloads["misbehaving"], keys
+
+
+def test_stated_nonces_are_measured_as_they_are_signed() -> None:
+    user, workload, found, keys = measured_user()
+    usual = Intent(Transfer(user.address), 1_000, 0)
+    workload.next = [*stated(41, 43), usual]
+    wires = user.next_transactions(START, 100)
+    workload.next = [*stated(45), usual]
+    wires += user.next_transactions(START, 200)
+    assert nonces(wires) == [41, 43, 0, 45, 1]
+    assert {keys[key]: due for key, due in found.due.items()} == {41: 100, 43: 100, 0: 100, 45: 200, 1: 200}
+    assert found.sent == 5
+
+
+def test_a_refused_stated_transaction_counts_as_rejected() -> None:
+    user, workload, found, keys = measured_user()
+    workload.next = stated(41, 43)
+    wires = user.next_transactions(START, 100)
+    user.rejected(wires[0])
+    user.rejected(wires[0])
+    assert (found.rejected, [keys[key] for key in found.due]) == (1, [43])
+    workload.next = []
+    user.next_transactions(START, 200)
+    user.rejected(wires[1])
+    assert found.rejected == 1, "it was answered before the user was asked again"
+
+
+def test_a_replaced_nonce_is_measured_once_and_from_its_first_transaction() -> None:
+    user, workload, found, keys = measured_user()
+    first, again = stated(41, 41)
+    workload.next = [first, replace(again, value=1)]
+    wires = user.next_transactions(START, 100)
+    user.rejected(wires[0])
+    assert (found.rejected, [keys[key] for key in found.due]) == (1, [41]), "the other one may become final"
+    workload.next = [replace(again, value=2)]
+    wires = user.next_transactions(START, 200)
+    user.rejected(wires[0])
+    assert (found.sent, found.rejected, list(found.due.values())) == (3, 2, [100]), "the former one still waits"
+
+
+def test_a_nonce_all_of_whose_transactions_are_refused_is_not_waited_for() -> None:
+    user, workload, found, _ = measured_user()
+    first, again = stated(41, 41)
+    workload.next = [first, replace(again, value=1)]
+    for wire in user.next_transactions(START, 100):
+        user.rejected(wire)
+    assert (found.sent, found.rejected, found.due) == (2, 2, {})
 
 
 class RoughMempool:

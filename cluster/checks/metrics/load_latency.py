@@ -36,6 +36,8 @@ class WorkloadLatency:
     final: int = 0
     """Those of them that did."""
     latencies_ms: list[float] = field(default_factory=list)
+    unsent: int = 0
+    """Transactions of turns that were taken, which found no room."""
 
     @property
     def never_final(self) -> int:
@@ -52,7 +54,7 @@ class WorkloadLatency:
         """Its part of ``result.json``."""
         counts = {
             name: getattr(self, name)
-            for name in ("sent", "late", "skipped", "rejected", "measured", "final", "never_final")
+            for name in ("sent", "late", "skipped", "unsent", "rejected", "measured", "final", "never_final")
         }
         return counts | {f"latency_{name}_ms": value for name, value in self.quantiles_ms.items()}
 
@@ -74,7 +76,9 @@ def latencies_of(sends: Sends, final: Iterable[tuple[str, float | None]]) -> lis
     clock of the sends, in milliseconds, if that is known.
     """
     found = {
-        name: WorkloadLatency(name, each.sent, each.late, each.rejected, each.skipped, len(each.due))
+        name: WorkloadLatency(
+            name, each.sent, each.late, each.rejected, each.skipped, len(each.due), unsent=each.unsent
+        )
         for name, each in sorted(sends.workloads.items())
     }
     due = {key: (name, due_ms) for name, each in sends.workloads.items() for key, due_ms in each.due.items()}
@@ -102,6 +106,7 @@ def latency_metrics(load: Sequence[WorkloadLatency]) -> dict[str, float]:
     found: dict[str, float] = {}
     if load:
         found["load_turns_skipped"] = sum(each.skipped for each in load)
+        found["load_transactions_unsent"] = sum(each.unsent for each in load)
         found["load_transactions_late"] = sum(each.late for each in load)
     latencies = [latency for each in load for latency in each.latencies_ms]
     if latencies:

@@ -129,7 +129,7 @@ def test_response_times_are_drawn_where_there_are_answers() -> None:
 
 def test_the_latency_of_the_load_is_drawn_and_listed_by_workload() -> None:
     latencies = [
-        WorkloadLatency("transfer", 5, 2, 1, 3, 4, 3, [100.0, 200.0, 4_000.0]),
+        WorkloadLatency("transfer", 5, 2, 1, 3, 4, 3, [100.0, 200.0, 4_000.0], unsent=7),
         WorkloadLatency("flood", 1, 0, 1, 0, 0),
     ]
     chart = load_latency_chart(latencies).chart
@@ -138,7 +138,7 @@ def test_the_latency_of_the_load_is_drawn_and_listed_by_workload() -> None:
         ("transfer", {"p50": 200.0, "p95": 4_000.0, "p99": 4_000.0, "max": 4_000.0})
     ]
     rows = workload_rows(latencies)
-    assert rows[0] == ("transfer", "5", "2", "3", "1", "3", "1", "200", "4,000", "4,000", "4,000")
-    assert rows[1] == ("flood", "1", "0", "0", "1", "0", "0", "–", "–", "–", "–")
+    assert rows[0] == ("transfer", "5", "2", "3", "7", "1", "3", "1", "200", "4,000", "4,000", "4,000")
+    assert rows[1] == ("flood", "1", "0", "0", "0", "1", "0", "0", "–", "–", "–", "–")
     assert {len(row) for row in rows} == {1 + len(WORKLOAD_COLUMNS)}
     assert load_latency_chart([]).chart.is_empty

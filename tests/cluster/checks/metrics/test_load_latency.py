@@ -85,11 +85,13 @@ def test_what_is_in_no_final_block_is_never_final() -> None:
 def test_metrics_are_of_all_workloads_together() -> None:
     record, sends = with_sends(make_record())
     sends.skip("flood", 3)
+    sends.leave_out("flood", 2)
     found = load_latencies(keep_books(record))
     metrics = latency_metrics(found)
     everything = [latency for each in found for latency in each.latencies_ms]
     assert metrics["load_latency_max_ms"] == max(everything)
     assert (metrics["load_turns_skipped"], metrics["load_transactions_late"]) == (3, 0)
+    assert metrics["load_transactions_unsent"] == sum(each.page["unsent"] for each in found) == 2
     assert latency_metrics([]) == {}
 
 
