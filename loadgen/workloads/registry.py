@@ -14,14 +14,12 @@ from loadgen.workloads.heartbeat import Heartbeat
 from loadgen.workloads.limits import Limits
 from loadgen.workloads.program import Program
 from loadgen.workloads.runner import Runner
-from loadgen.workloads.storm import Storm
 from loadgen.workloads.transfer import Transfer
 
 USUAL: Final[tuple[type[Workload[Any]], ...]] = (
     Heartbeat,
     Flood,
     Churn,
-    Storm,
     Transfer,
     Limits,
     Program,

@@ -14,11 +14,12 @@ from loadgen.workloads import LoadPlan, LoadUser, Observation
 from loadgen.workloads.actor_program import source_of
 from validator.chain.block import BlockReceipts, FireReceipt, TransactionReceipt
 from validator.chain.genesis import Genesis
-from validator.chain.transactions import System, Transaction, parse
+from validator.chain.transactions import Call, System, Transaction, parse
 from validator.node.executor.executor import Executor
 from validator.node.executor.jobs import AccountsRead, Build, Built, Finalize, Finalized, ReadAccounts
 from validator.node.pool.mempool import Mempool
 from validator.primitives.codec import decode
+from validator.primitives.params import DEFAULTS, Parameters
 from validator.primitives.types import Hash
 
 CHAIN_ID = "chain"
@@ -31,10 +32,11 @@ TURN_EVERY = 2
 class Chain:
     """One validator that makes every block final at once."""
 
-    def __init__(self, plan: LoadPlan) -> None:
+    def __init__(self, plan: LoadPlan, parameters: Parameters = DEFAULTS) -> None:
         genesis = Genesis(
             chain_id=CHAIN_ID,
             validators=(bytes(32),),
+            parameters=parameters,
             accounts=plan.genesis_accounts(SEED),
             actors=plan.genesis_actors(SEED),
             system_deployers=tuple(plan.genesis_deployers(SEED)),
@@ -209,3 +211,20 @@ def test_what_governance_cannot_do_is_refused(options: dict[str, Any], line: str
     with pytest.raises(ValidationError) as caught:
         LoadPlan.model_validate({"users": [{"workload": "governance", "options": options}]})
     assert line in caught.value.errors()[0]["msg"]
+
+
+@pytest.mark.parametrize(("lane", "payload_bytes"), [(1_000_000, 999_805), (1_100_000, 1_048_576)])
+def test_payload_abuse_reaches_a_mebibyte_if_the_lane_is_wide_enough(lane: int, payload_bytes: int) -> None:
+    parameters = Parameters.from_names({"LANE_USER_CELLS": lane})
+    plan = LoadPlan.model_validate({"users": [{"workload": "payload-abuse", "options": {"ahead_blocks": 3}}]})
+    chain = Chain(plan, parameters)
+    (user,) = plan.build_users(SEED, CHAIN_ID, parameters)
+    chain.make_block()
+    (wire,) = user.next_transactions(chain.observation(user))
+    chain.offer(wire)
+    action = parse(wire, CHAIN_ID).action
+    assert isinstance(action, Call)
+    (sent,) = chain.make_block().transactions
+    assert sent.error == "" and sent.cells == len(action.payload) + payload_bytes
+    fires = [fire for _ in range(4) for fire in chain.make_block().fires]
+    assert [fire.error for fire in fires] == [""], "it is read when it fires"

@@ -31,6 +31,7 @@ from loadgen.workloads.attacks.timers.far_future import FarFuture
 from loadgen.workloads.attacks.timers.insolvency_storm import InsolvencyStorm
 from loadgen.workloads.attacks.timers.payload_abuse import PayloadAbuse
 from loadgen.workloads.base import Workload
+from loadgen.workloads.storm import Storm
 
 ATTACKS: Final[tuple[type[Workload[Any]], ...]] = (
     SameBlock,
@@ -51,6 +52,7 @@ ATTACKS: Final[tuple[type[Workload[Any]], ...]] = (
     ExtendStorm,
     ExpiryStorm,
     InsolvencyStorm,
+    Storm,
     PayloadAbuse,
     MailboxFlood,
     MessageFanOut,

@@ -392,7 +392,7 @@ def test_insolvent_actors_are_funded_filled_and_drained_in_each_period() -> None
 
 
 def test_payloads_are_as_long_as_a_transaction_can_pay_for() -> None:
-    for size, most in ((1_000, 1_000), (1_048_000, DEFAULTS.lane_user_cells)):
+    for size, most in ((1_000, 1_000), (1_048_576, DEFAULTS.lane_user_cells)):
         ((_, transaction),) = play(user_of("payload-abuse", payload_bytes=size), turns=1)
         assert isinstance(transaction.action, Call)
         payload = decode_value(transaction.action.payload)

@@ -1,4 +1,8 @@
-"""Payload abuse: timers with payloads as long as the limits allow."""
+"""Payload abuse: timers with payloads as long as the limits allow.
+
+``MAX_TIMER_PAYLOAD`` allows 1 MiB by default, but a timer is scheduled by a transaction, whose cells pay for each byte
+and are at most ``LANE_USER_CELLS``: 1,000,000 by default. So a payload of 1 MiB needs a wider lane.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,8 @@ class PayloadAbuse(Actor):
 '''
 FORM_CELLS: Final = 200
 """Of a call besides the text."""
+TEXT_HEAD: Final = 5
+"""Bytes of an encoded text before the text, at most."""
 FIRE_CYCLES: Final = 5_000
 """Of a fire besides the payload."""
 BYTES_PER_SCHEDULED_CYCLE: Final = 2
@@ -35,8 +41,8 @@ BYTES_PER_READ_CYCLE: Final = 8
 class PayloadAbuseOptions(Options):
     """Options of :class:`PayloadAbuse`."""
 
-    payload_bytes: Annotated[int, Field(ge=1, le=1_048_000)] = 900_000
-    """Bytes of a payload; no more than a transaction may use in cells."""
+    payload_bytes: Annotated[int, Field(ge=1, le=1_048_576)] = 1_048_576
+    """Bytes of a payload; no more than a timer may have, or a transaction may use in cells."""
     ahead_blocks: Annotated[int, Field(ge=1, le=1_000_000)] = 10
     """Blocks until the timer is due."""
 
@@ -57,7 +63,7 @@ class PayloadAbuse(Programmed[PayloadAbuseOptions]):
         options, parameters = self.options, self.member.parameters
         if not self.member.timer_room(observation):
             return []
-        most = min(parameters.lane_user_cells, parameters.max_timer_payload) - FORM_CELLS
+        most = min(parameters.lane_user_cells - FORM_CELLS, parameters.max_timer_payload - TEXT_HEAD)
         size = max(1, min(options.payload_bytes, most))
         payload = {"bytes": size, "ahead": options.ahead_blocks, "gas": FIRE_CYCLES + size // BYTES_PER_READ_CYCLE}
         gas_limit = CALL_GAS_LIMIT + size // BYTES_PER_SCHEDULED_CYCLE

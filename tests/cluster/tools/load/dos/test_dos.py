@@ -23,6 +23,7 @@ from cluster.tools.load.dos.running import CaseResult, run_case
 from cluster.tools.load.dos.scorecard import make_scorecard
 from cluster.tools.load.dos.show import cell, ordered, summary
 from cluster.tools.run import running
+from loadgen.workloads import WORKLOADS
 from loadgen.workloads.attacks.registry import ATTACKS
 from tests.cluster.tools.load.dos.cards import HEARTBEAT, SMALL, WINDOW, attacked, card, measures
 from tests.loadgen.own_workloads import PAYS
@@ -38,6 +39,7 @@ def scenario(**fields: Any) -> Scenario:
 def test_each_attack_runs_beside_the_same_users_without_it() -> None:
     plan = make_plan(scenario(), [], make_variants(scenario(), [], []), (1, 2), is_quick=False)
     assert plan.attacks == tuple(attack.name for attack in ATTACKS)
+    assert set(plan.attacks) == {name for name, workload in WORKLOADS.items() if workload.is_attack}
     assert len(plan.cases) == len(set(plan.cases)) == 2 * (1 + len(ATTACKS))
     assert plan.window == WINDOW
     baseline, attack = plan.scenario("cip1", BASELINE), plan.scenario("cip1", "lane-cells")

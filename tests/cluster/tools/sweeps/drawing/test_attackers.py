@@ -12,8 +12,10 @@ from cluster.scenario import Scenario
 from cluster.tools.sweeps.drawing import attackers
 from cluster.tools.sweeps.drawing.attackers import ATTACKED, ATTACKS, BUDGETS, DEFERRED, NUMBERS, attack
 from cluster.tools.sweeps.drawing.random_scenario import random_scenario
+from cluster.tools.sweeps.drawing.strains import storm
 from loadgen.workloads.attacks import registry
 from loadgen.workloads.attacks.composed.composed import Composed
+from loadgen.workloads.storm import Storm
 
 SEEDS = 200
 OTHERS = [{"workload": "heartbeat"}, {"workload": "flood", "count": 2}]
@@ -51,8 +53,11 @@ def test_attacks_on_the_deferred_lane_find_it_narrow_in_half_of_the_seeds() -> N
     assert 0.3 < lanes[True, True] / (lanes[True, True] + lanes[True, False]) < 0.7
 
 
-def test_all_attacks_are_drawn_but_the_one_that_is_searched_for() -> None:
-    assert set(ATTACKS) == {workload.name for workload in registry.ATTACKS} - {Composed.name}
+def test_all_attacks_are_drawn_but_those_that_are_searched_for_or_drawn_elsewhere() -> None:
+    assert set(ATTACKS) == {workload.name for workload in registry.ATTACKS} - {Composed.name, Storm.name}
+    fields: dict[str, Any] = {"load": {"users": []}}
+    storm(Random(1), fields)
+    assert fields["load"]["users"][-1]["workload"] == Storm.name
 
 
 def test_a_random_scenario_may_have_them() -> None:
