@@ -16,6 +16,7 @@ from cluster.scenario.sections.base import Height, Section
 from loadgen.workloads.attacks.registry import ATTACKS
 from loadgen.workloads.plan import MAX_BUDGET, MAX_USERS
 from loadgen.workloads.registry import WORKLOADS
+from validator.primitives.params import DEFAULTS
 
 Grade = Literal["A", "B", "C", "D", "F"]
 GRADES: Final[tuple[Grade, ...]] = ("A", "B", "C", "D", "F")
@@ -56,8 +57,13 @@ DEFAULT_BOUNDS: Final[dict[str, tuple[float, float, float, float]]] = {
     "user_transactions_ratio": (0.98, 0.9, 0.75, 0.5),
     "recovery_blocks": (2, 5, 15, 30),
 }
-NEEDED_COUNTS: Final = {"greedy-agents": 8}
-"""Attackers of attacks to which fewer do nothing: seven use up ``GBA_BUDGET_CYCLES`` by default."""
+PURSE_BLOCKS: Final = 30
+PURSE: Final = PURSE_BLOCKS * DEFAULTS.lane_timer_cycles * DEFAULTS.initial_basefee
+"""What attackers hold by default: the price of all cycles of the timer lane for so many blocks at the initial basefee.
+So the same money goes into every attack, and one that outspends the lane's price ends."""
+NEEDED_COUNTS: Final = {"greedy-agents": 8, "sybil-fragmentation": 64}
+"""Attackers of attacks that fewer do not make: seven use up ``GBA_BUDGET_CYCLES`` by default, and a purse is fragmented
+once its actors fill the lane while each of them fires seldom."""
 
 Count = Annotated[int, Field(ge=1, le=MAX_USERS)]
 Interval = Annotated[int, Field(ge=1, le=3_600_000)]
@@ -90,8 +96,8 @@ class DosSection(Section):
     """Number of attackers."""
     interval_ms: Interval = 500
     """Milliseconds between two turns of an attacker."""
-    budget: Budget | None = None
-    """What the attackers hold together at genesis, in the smallest CBY unit."""
+    budget: Budget | None = PURSE
+    """What the attackers hold together at genesis, in the smallest CBY unit; ``None``: each what honest users do."""
     attacks: dict[str, AttackSection] = {}
     """Settings of single attacks, by name."""
     grades: dict[str, Bounds] = {}

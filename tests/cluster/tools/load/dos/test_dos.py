@@ -14,7 +14,7 @@ from cluster.common.errors import BadInput, ExitCode
 from cluster.common.outcome import Outcome
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario, load_scenario, scenario_from
-from cluster.scenario.sections.dos import DEFAULT_BOUNDS, METRICS, DosSection, grade
+from cluster.scenario.sections.dos import DEFAULT_BOUNDS, METRICS, PURSE, DosSection, grade
 from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.load.dos.cases import BASELINE, OWN, Case, make_plan, make_variants
@@ -49,9 +49,26 @@ def test_each_attack_runs_beside_the_same_users_without_it() -> None:
     assert attack.load.users[-1].until_height == 9
 
 
-def test_greedy_agents_are_as_many_as_they_have_to_be() -> None:
-    plan = make_plan(scenario(), ["greedy-agents"], make_variants(scenario(), [], []), (1,), is_quick=False)
-    assert plan.scenario("cip1", "greedy-agents").load.users[-1].count == 8
+def test_some_attackers_are_as_many_as_they_have_to_be() -> None:
+    names = ["greedy-agents", "sybil-fragmentation", "same-block"]
+    plan = make_plan(scenario(), names, make_variants(scenario(), [], []), (1,), is_quick=False)
+    assert [plan.scenario("cip1", name).load.users[-1].count for name in names] == [8, 64, 2]
+
+
+def test_every_attack_has_one_purse_of_a_stated_size() -> None:
+    siege = load_scenario("siege")
+    first, last = siege.dos.window(siege.stop.height)
+    lane = siege.chain.parameters().lane_timer_cycles * siege.chain.parameters().initial_basefee
+    assert siege.dos.budget == (last - first) * lane == DosSection().budget
+    for given in (siege, scenario()):
+        plan = make_plan(given, [], make_variants(given, [], []), (1,), is_quick=False)
+        for name in plan.attacks:
+            attackers = plan.scenario("cip1", name).load.users[-1]
+            assert attackers.budget == PURSE, name
+            assert attackers.funding.account + attackers.funding.actor == PURSE // attackers.count, "an equal share"
+    endless = scenario(dos={**SMALL["dos"], "budget": None})
+    plan = make_plan(endless, ["same-block"], make_variants(endless, [], []), (1,), is_quick=False)
+    assert plan.scenario("cip1", "same-block").load.users[-1].budget is None
 
 
 def test_settings_of_one_attack_replace_the_common_ones() -> None:
