@@ -29,6 +29,7 @@ METRICS: Final[dict[str, str]] = {
     "lateness_p99_added": "p99 of the honest timers' lateness, less the baseline's, in blocks",
     "waiting": "honest timers that were due and still wait at the end",
     "destroyed": "honest timers that were destroyed when they were due",
+    "destroyed_added": "honest timers that were destroyed when they were due, less the baseline's",
     "honest_fires_per_block": "honest fires per block that did their work",
     "honest_fires_ratio": "honest fires per block that did their work, to the baseline's",
     "displaced_fires": "honest fires that the baseline had, and the attacked run had not",
@@ -37,6 +38,7 @@ METRICS: Final[dict[str, str]] = {
     "block_cycles_p99": "p99 of the cycles that a block executed",
     "block_cycles_ratio": "p99 of the cycles that a block executed, to the baseline's",
     "cpu_ratio": "p99 of a block's processor time, to the baseline's; measured",
+    "cpu_full_ratio": "p99 of a block's processor time, to that of a full block of honest users; measured",
     "cpu_per_cycle_ratio": "processor time per executed cycle, to the baseline's; measured",
     "block_rate_ratio": "blocks per second, to the baseline's; in the simulator execution takes no time",
     "state_bytes_added": "bytes of state after the attack, less the baseline's",
@@ -55,8 +57,14 @@ DEFAULT_BOUNDS: Final[dict[str, tuple[float, float, float, float]]] = {
     "lateness_p99_added": (1, 3, 8, 20),
     "honest_fires_ratio": (0.98, 0.9, 0.75, 0.5),
     "user_transactions_ratio": (0.98, 0.9, 0.75, 0.5),
+    "destroyed_added": (0, 1, 3, 10),
     "recovery_blocks": (2, 5, 15, 30),
+    "cpu_full_ratio": (1, 1.25, 1.5, 2),
+    "state_bytes_per_coin": (1e-6, 2e-6, 5e-6, 1e-5),
 }
+"""A timer that is lost is worse than a late one, so one gives a B. A block may take 1.5 times as long as a full one of
+honest users at most, as in the check ``bounds``: that is the C. A byte of state that is paid as a cell at the initial
+basefee costs a million units: an attack that pays so much for each gets an A, one that pays a tenth a D."""
 PURSE_BLOCKS: Final = 30
 PURSE: Final = PURSE_BLOCKS * DEFAULTS.lane_timer_cycles * DEFAULTS.initial_basefee
 """What attackers hold by default: the price of all cycles of the timer lane for so many blocks at the initial basefee.

@@ -100,6 +100,8 @@ class RunMeasures:
     """Cycles executed in each block of the window: by transactions, fires, queries, callbacks and messages."""
     cpu_s: list[float] = field(default_factory=list)
     """Processor seconds of each block of the window, as far as they were measured."""
+    full_block_s: float | None = None
+    """Processor seconds of a full block of honest users, if they were measured in the same process."""
     state_bytes: int | None = None
     """Of the whole state after the window's last block."""
     backlog: list[int] = field(default_factory=list)
@@ -153,6 +155,8 @@ class AttackMeasures:
     """Honest timers of the window that still wait at the end."""
     destroyed: float
     """Honest timers of the window that were destroyed when they were due."""
+    destroyed_added: float
+    """The same less the baseline's."""
     honest_fires_per_block: float
     honest_fires_ratio: float | None
     """To the baseline's."""
@@ -168,6 +172,8 @@ class AttackMeasures:
     """To the baseline's p99."""
     cpu_ratio: float | None
     """Processor seconds of a block, p99 to the baseline's p99, as measured where the blocks were executed."""
+    cpu_full_ratio: float | None
+    """The same p99, to a full block of honest transactions and timers."""
     cpu_per_cycle_ratio: float | None
     """Processor seconds of the window's blocks per executed cycle, to the baseline's."""
     state_bytes_added: float | None
@@ -217,6 +223,7 @@ def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> AttackMeasur
         lateness_p99_added=_difference(p99, usual_p99),
         waiting=attacked.waiting,
         destroyed=attacked.destroyed,
+        destroyed_added=attacked.destroyed - baseline.destroyed,
         honest_fires_per_block=fires,
         honest_fires_ratio=_ratio(fires, usual_fires),
         displaced_fires=displaced,
@@ -229,6 +236,7 @@ def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> AttackMeasur
         block_cycles_p99=cycles,
         block_cycles_ratio=_ratio(cycles, usual_cycles),
         cpu_ratio=_ratio(_tail(attacked.cpu_s), _tail(baseline.cpu_s)),
+        cpu_full_ratio=_ratio(_tail(attacked.cpu_s), attacked.full_block_s),
         cpu_per_cycle_ratio=_ratio(_cpu_per_cycle(attacked), _cpu_per_cycle(baseline)),
         state_bytes_added=grown,
         attackers_timers=attacked.attackers_timers,

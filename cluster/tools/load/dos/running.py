@@ -2,8 +2,9 @@
 
 Simulated runs go over processes, live ones one after the other. Processor time and size of state are those of executing
 the run's final blocks once more, alone in their process (:mod:`cluster.audit.reexecution`): the simulator executes for
-all validators at once, and live validators beside each other. Processor time is measured, and differs from machine to
-machine and from time to time; everything else of a simulated run follows from scenario and seed.
+all validators at once, and live validators beside each other. A full block of honest users is measured in the same
+process, once for the parameters of a chain. Processor time is measured, and differs from machine to machine and from
+time to time; everything else of a simulated run follows from scenario and seed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,11 +28,14 @@ from cluster.tools.load.dos.cases import Case, Plan
 from cluster.tools.load.dos.measures import ExecutedBlock, RunMeasures, block_rate, measure_run
 from cluster.tools.sweeps.outcome import crashed
 from validator.chain.block import BlockReceipts
-from validator.chain.genesis import Genesis
+from validator.chain.genesis import Genesis, Policy
 from validator.primitives.codec import decode
+from validator.primitives.params import Parameters
 
 NO_ATTACK: Final = "no-attack"
 """In the name of a folder."""
+FULL_BLOCKS_KEPT: Final = 16
+"""Measured full blocks that a process remembers, by policy and parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +107,7 @@ def measure_case(plan: Plan, judged: Judged) -> CaseResult:
     record, verdict = judged.books.record, judged.verdict
     blocks = execute_again(record.genesis, judged.books.chain)
     measures = measure_run(blocks, record.scenario.load, record.seed, plan.window)
+    measures.full_block_s = full_block_s(record.genesis.policy, record.genesis.parameters)
     measures.blocks_per_second = block_rate(record.first_finalizations, plan.window)
     return CaseResult(
         measures,
@@ -110,6 +115,15 @@ def measure_case(plan: Plan, judged: Judged) -> CaseResult:
         pool_transactions=max((_pool_size(each.status) for each in record.validators), default=0),
         problem=" ".join(verdict.reason.split()) if verdict.outcome is Outcome.FAIL else "",
     )
+
+
+@lru_cache(FULL_BLOCKS_KEPT)
+def full_block_s(policy: Policy, parameters: Parameters) -> float:
+    """Processor seconds of a full block of honest users in this process; 0 if the parameters leave no room for one."""
+    # Imported here, for it loads compiled code.
+    from cluster.audit.reexecution.full_block import full_block_seconds
+
+    return full_block_seconds(Genesis("full-block", (bytes(32),), policy, parameters), time.process_time)
 
 
 def execute_again(genesis: Genesis, chain: Sequence[BlockRecord]) -> list[ExecutedBlock]:

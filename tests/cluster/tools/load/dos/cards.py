@@ -35,11 +35,13 @@ def attacked(late: int = 0, **fields: Any) -> CaseResult:
     return CaseResult(measures(late, **fields), attackers_sent=5)
 
 
-def card(*results: CaseResult, dos: DosSection | None = None, **baseline: Any) -> Scorecard:
-    """The scorecard of ``same-block``: one seed for each result."""
+def card(
+    *results: CaseResult, dos: DosSection | None = None, usual: dict[str, Any] | None = None, **baseline: Any
+) -> Scorecard:
+    """The scorecard of ``same-block``: one seed for each result. ``usual``: measures of the baseline."""
     seeds, scenario = range(len(results)), scenario_from(SMALL)
     plan = make_plan(scenario, ["same-block"], make_variants(scenario, [], []), seeds, is_quick=False)
-    found = {Case("cip1", BASELINE, seed): CaseResult(measures(spend=0), **baseline) for seed in seeds}
+    found = {Case("cip1", BASELINE, seed): CaseResult(measures(spend=0, **(usual or {})), **baseline) for seed in seeds}
     found |= {Case("cip1", "same-block", seed): result for seed, result in zip(seeds, results, strict=True)}
     return make_scorecard(plan, dos or DosSection(), found, "test")
 
@@ -55,5 +57,6 @@ def large_card(seeds: range, worse: int = 0) -> Scorecard:
             results[case] = CaseResult(measures(spend=0, state_bytes=10_000))
         else:
             late, fires = random.choice([0, 0, 2, 5, 12, 40]) + random.randrange(2) + worse, random.randrange(20, 61)
-            results[case] = attacked(late, fires=fires, spend=random.choice([0, 10**13]), state_bytes=90_000)
+            spend = random.choice([0, 10**13])
+            results[case] = attacked(late, fires=fires, spend=spend, state_bytes=90_000, cpu_s=[0.1], full_block_s=0.2)
     return make_scorecard(plan, DosSection(), results, "0123456789ab")

@@ -19,14 +19,16 @@ from cluster.simulation.driver import simulate
 from cluster.tools.cli.main import main
 from cluster.tools.load.dos.cases import BASELINE, OWN, Case, make_plan, make_variants
 from cluster.tools.load.dos.measures import Window
-from cluster.tools.load.dos.running import CaseResult, run_case
+from cluster.tools.load.dos.running import CaseResult, full_block_s, run_case
 from cluster.tools.load.dos.scorecard import make_scorecard
-from cluster.tools.load.dos.show import cell, ordered, summary
+from cluster.tools.load.dos.show import COLUMNS, cell, ordered, summary
 from cluster.tools.run import running
 from loadgen.workloads import WORKLOADS
 from loadgen.workloads.attacks.registry import ATTACKS
 from tests.cluster.tools.load.dos.cards import HEARTBEAT, SMALL, WINDOW, attacked, card, measures
 from tests.loadgen.own_workloads import PAYS
+from validator.chain.genesis import Genesis, Policy
+from validator.primitives.params import DEFAULTS, Parameters
 
 
 def scenario(**fields: Any) -> Scenario:
@@ -210,6 +212,11 @@ def test_the_attack_is_in_the_middle_by_default() -> None:
         DosSection(until_height=50).window(50)
 
 
+def test_siege_states_the_bounds_of_every_grade() -> None:
+    siege = load_scenario("siege").dos
+    assert {name: tuple(bounds) for name, bounds in siege.grades.items()} == DEFAULT_BOUNDS
+
+
 # --- scorecards -----------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +227,35 @@ def test_the_worst_metric_is_the_grade_and_too_low_a_grade_fails(late: int, lett
     assert score.grade == score.grades["lateness_p99_added"] == letter
     assert score.grades["honest_fires_ratio"] == "A"
     assert found.exit_code is (ExitCode.PASS if letter in "ABC" else ExitCode.FAIL)
+
+
+@pytest.mark.parametrize(
+    ("metric", "fields", "letter"),
+    [
+        ("cpu_full_ratio", {"cpu_s": [0.4], "full_block_s": 0.4}, "A"),
+        ("cpu_full_ratio", {"cpu_s": [0.6], "full_block_s": 0.4}, "C"),
+        ("cpu_full_ratio", {"cpu_s": [0.61], "full_block_s": 0.4}, "D"),
+        ("cpu_full_ratio", {"cpu_s": [0.81], "full_block_s": 0.4}, "F"),
+        ("destroyed_added", {"destroyed": 0}, "A"),
+        ("destroyed_added", {"destroyed": 4}, "D"),
+        ("destroyed_added", {"destroyed": 11}, "F"),
+        ("state_bytes_per_coin", {"state_bytes": 1_100, "spend": 100 * 10**6}, "A"),
+        ("state_bytes_per_coin", {"state_bytes": 1_400, "spend": 100 * 10**6}, "C"),
+        ("state_bytes_per_coin", {"state_bytes": 2_001, "spend": 100 * 10**6}, "F"),
+    ],
+)
+def test_what_an_attack_takes_of_validators_and_lost_timers_are_graded(
+    metric: str, fields: dict[str, Any], letter: str
+) -> None:
+    found = card(attacked(**fields), usual={"state_bytes": 1_000})
+    (score,) = found.scores["cip1"]
+    assert score.grade == score.grades[metric] == letter
+    assert found.exit_code is (ExitCode.PASS if letter in "ABC" else ExitCode.FAIL)
+
+
+def test_every_graded_metric_is_in_the_table() -> None:
+    assert set(DEFAULT_BOUNDS) - {"lateness_p99_added"} <= set(COLUMNS), "that one stands there as it is"
+    assert {"honest_fires_per_block", "lateness_p99"} <= set(COLUMNS)
 
 
 def test_a_stricter_scenario_fails_what_passes_by_default() -> None:
@@ -303,7 +339,28 @@ def test_the_worst_attack_stands_first() -> None:
     assert ordered((score, bad, worse, replace(score, grades={}))) == [worse, bad, score, replace(score, grades={})]
 
 
+@pytest.fixture(autouse=True)
+def full_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring a full block takes seconds, and has tests of its own (``test_full_block.py``)."""
+    full_block_s.cache_clear()
+    monkeypatch.setattr("cluster.audit.reexecution.full_block.full_block_seconds", lambda genesis, clock: 0.5)
+
+
 # --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_block_is_measured_once_for_the_parameters_of_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[Genesis] = []
+
+    def measure(genesis: Genesis, clock: Any) -> float:
+        measured.append(genesis)
+        return float(len(measured))
+
+    monkeypatch.setattr("cluster.audit.reexecution.full_block.full_block_seconds", measure)
+    wide = Parameters.from_names({"LANE_USER_CYCLES": 6_000_000})
+    given = [(Policy.CIP1, DEFAULTS), (Policy.CIP1, wide), (Policy.FIFO, DEFAULTS), (Policy.CIP1, DEFAULTS)]
+    assert [full_block_s(*each) for each in given] == [1, 2, 3, 1]
+    assert [(genesis.policy, genesis.parameters) for genesis in measured] == given[:3]
 
 
 def test_a_crash_of_a_run_is_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,7 +388,7 @@ def test_the_command_scores_an_attack(tmp_path: Path, capsys: pytest.CaptureFixt
     assert cells["acted"] is gaps["acted"] is True
     assert (gaps["spend"], gaps["free"], gaps["grade"]) == (0, True, "A")
     assert gaps["pool_transactions_added"] > 0
-    assert gaps["cpu_ratio"] > 0
+    assert gaps["cpu_ratio"] > 0 and gaps["cpu_full_ratio"] > 0
     assert code == (ExitCode.FAIL if cells["grade"] in "DF" else ExitCode.PASS)
     out = capsys.readouterr().out
     assert "small as cip1, 1 seed" in out

@@ -212,6 +212,18 @@ def test_processor_time_is_compared_as_measured_and_per_cycle() -> None:
     assert measure_attack(run(), measured(*usual)).cpu_ratio is None, "not measured"
 
 
+def test_processor_time_is_compared_with_a_full_honest_block() -> None:
+    attacked = run(cpu_s=[0.1, 0.6], full_block_s=0.4)
+    assert measure_attack(attacked, run(cpu_s=[0.1])).cpu_full_ratio == pytest.approx(1.5)
+    assert measure_attack(run(cpu_s=[0.6]), run(full_block_s=0.4)).cpu_full_ratio is None, "not measured beside it"
+    assert measure_attack(run(cpu_s=[0.6], full_block_s=0.0), run()).cpu_full_ratio is None, "there is none"
+
+
+def test_lost_timers_are_those_that_the_baseline_did_not_lose() -> None:
+    found = measure_attack(run(destroyed=5), run(destroyed=2))
+    assert (found.destroyed, found.destroyed_added) == (5, 3)
+
+
 def test_state_is_that_after_the_windows_last_block() -> None:
     sizes = [{"state_bytes": size} for size in (1, 2, 3, 4, 5, 600, 7_000)]
     assert measured(*sizes).state_bytes == 600
