@@ -10,6 +10,7 @@ from typing import Any, Final
 import yaml
 
 from cluster.common.errors import BadInput
+from cluster.common.limits import is_seed
 from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
 from cluster.scenario.overrides import Change, options_of
 from loadgen.client import ClientError, NotFound, ValidatorClient
@@ -19,6 +20,7 @@ from validator.primitives.types import address_text
 
 MIN_INTERVAL_MS: Final = 1
 MAX_INTERVAL_MS: Final = 3_600_000
+NO_TESTNET: Final = "expected a validator, or a testnet of stampede up"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +72,29 @@ def find_target(urls: Sequence[str]) -> Target:
         if "validators" not in page:
             validators.append(url)
             continue
-        served = [each["url"] for each in page["validators"] if each["url"] and each["host_is"] == "up"]
+        served, seed = _described(url, page)
         if not served:
             raise BadInput(f"{url}: none of the testnet's validators is up; expected at least one")
         validators += served
-        seeds.append(page["seed"])
+        seeds.append(seed)
     chains = {_status(validator).get("chain_id") for validator in validators}
     if len(chains) != 1 or not isinstance(chain_id := chains.pop(), str):
         raise BadInput(f"{', '.join(urls)}: expected validators of one chain")
     return Target(tuple(validators), chain_id, _parameters(validators[0]), seeds[0] if seeds else None)
+
+
+def _described(url: str, page: dict[str, Any]) -> tuple[list[str], int]:
+    """The validators that are up, and the seed, by a testnet's status page. Raises :class:`BadInput`."""
+    try:
+        served = [each["url"] for each in page["validators"] if each["url"] and each["host_is"] == "up"]
+        seed = page["seed"]
+    except KeyError as error:
+        raise BadInput(f"{url}: its status page has no {error.args[0]}; {NO_TESTNET}") from None
+    except TypeError:
+        raise BadInput(f"{url}: its status page has no list of validators; {NO_TESTNET}") from None
+    if not is_seed(seed) or not all(isinstance(each, str) and each.startswith("http://") for each in served):
+        raise BadInput(f"{url}: its status page has another form; {NO_TESTNET}")
+    return served, seed
 
 
 def plan_of_scenario(target: Target, path: Path, changes: Sequence[Change], seed: int | None) -> PlannedLoad:

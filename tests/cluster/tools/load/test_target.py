@@ -58,6 +58,36 @@ def test_validators_of_two_chains_are_refused(url: str) -> None:
         find_target([url, other.url])
 
 
+class StatusPages(FakePages):
+    """Somebody else's status page."""
+
+    def __init__(self, page: dict[str, Any]) -> None:
+        super().__init__(FakeChain(), 0)
+        self.page = page
+
+    async def status(self) -> dict[str, Any]:
+        return self.page
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ({"validators": [{"name": "a"}], "seed": 1}, "its status page has no url"),
+        ({"validators": [{"url": "http://127.0.0.1:9"}], "seed": 1}, "its status page has no host_is"),
+        ({"validators": [{"url": "http://127.0.0.1:9", "host_is": "up"}]}, "its status page has no seed"),
+        ({"validators": ["a"], "seed": 1}, "its status page has no list of validators"),
+        ({"validators": 4, "seed": 1}, "its status page has no list of validators"),
+        ({"validators": [{"url": 9, "host_is": "up"}], "seed": 1}, "its status page has another form"),
+        ({"validators": [{"url": "http://127.0.0.1:9", "host_is": "up"}], "seed": "x"}, "has another form"),
+    ],
+)
+def test_a_status_page_of_something_else_is_one_line(page: dict[str, Any], words: str) -> None:
+    with ServerThread(StatusPages(page)) as server, pytest.raises(BadInput) as caught:
+        find_target([server.url])
+    text = str(caught.value)
+    assert text.startswith(f"{server.url}: ") and words in text and "expected a validator, or a testnet" in text
+
+
 def test_nobody_answers() -> None:
     with pytest.raises(BadInput, match=r"expected a validator or a testnet at http://127\.0\.0\.1:9$"):
         find_target(["http://127.0.0.1:9"])
