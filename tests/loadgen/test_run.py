@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -118,6 +120,27 @@ def test_load_survives_an_endpoint_and_ends_on_sigterm(tmp_path: Path) -> None:
     keys = {bytes(user.address): bytes(user._key.verify_key) for user in users}
     taken = {send_key(keys[transaction.sender], transaction.nonce) for _, transaction in chain.taken}
     assert taken <= set(noted), "every transaction of the chain is one that was to be sent"
+
+
+@pytest.mark.slow
+def test_locusts_web_page_is_served_while_the_load_runs(tmp_path: Path) -> None:
+    chain = FakeChain()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with (
+        ServerThread(FakePages(chain, 0)) as server,
+        LoadProcess(write_plan(tmp_path, [server.url]), "--ui", address) as load,
+    ):
+        assert chain.wait_for_taken(30, HANGS_AFTER_S), "it starts by itself"
+        with urlopen(f"http://{address}/", timeout=HANGS_AFTER_S) as page:
+            assert (page.status, b"Locust" in page.read()) == (200, True)
+        with urlopen(f"http://{address}/stats/requests", timeout=HANGS_AFTER_S) as page:
+            found = json.load(page)
+        assert (found["state"], found["user_count"]) == ("running", 6)
+        assert "/transactions" in {each["name"] for each in found["stats"]}
+        load.process.send_signal(signal.SIGTERM)
+        assert load.wait() == 0
+        assert load.statistics().transactions_sent >= 30
 
 
 @pytest.mark.slow
