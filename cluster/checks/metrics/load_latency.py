@@ -16,7 +16,7 @@ from cluster.audit.books import Books
 from cluster.audit.chain_codec import Unreadable, read_block, read_key_and_nonce
 from cluster.checks.metrics.actor_classes import SHARES
 from cluster.common.quantiles import counted_quantile, quantile
-from loadgen.workloads.measures import LoadTimeline, Sends, send_key, slot_ms
+from loadgen.workloads.measures import LoadTimeline, Sends, TimeBucket, send_key, slot_ms
 
 QUANTILES: Final = (*SHARES, (1.0, "max"))
 
@@ -135,9 +135,21 @@ def load_moments(timeline: LoadTimeline, began_epoch_ms: float) -> list[LoadMome
         if bucket is None:
             moments.append(LoadMoment(at_ms, 0, 0, {}))
             continue
-        times = {name: slot_ms(counted_quantile(bucket.counts, share)) for share, name in SHARES if bucket.times}
-        moments.append(LoadMoment(at_ms, bucket.requests, bucket.failures, times))
+        moments.append(LoadMoment(at_ms, bucket.requests, bucket.failures, _response_times(bucket)))
     return moments
+
+
+def _response_times(bucket: TimeBucket) -> dict[str, float]:
+    return {name: slot_ms(counted_quantile(bucket.counts, share)) for share, name in SHARES if bucket.times}
+
+
+def response_times(timeline: LoadTimeline) -> dict[str, float]:
+    """Response times of all good answers by :data:`~cluster.checks.metrics.actor_classes.SHARES`, in milliseconds;
+    none without a good answer."""
+    total = TimeBucket()
+    for bucket in timeline.buckets.values():
+        total.add(bucket)
+    return _response_times(total)
 
 
 def timeline_page(timeline: LoadTimeline, began_epoch_ms: float) -> dict[str, Any]:

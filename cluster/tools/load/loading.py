@@ -13,7 +13,13 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from cluster.checks.metrics.load_latency import WorkloadLatency, latencies_of, latency_metrics
+from cluster.checks.metrics.load_latency import (
+    WorkloadLatency,
+    latencies_of,
+    latency_metrics,
+    response_times,
+    timeline_page,
+)
 from cluster.common.errors import BadInput, ExitCode, TestnetError
 from cluster.common.files import write_atomically
 from cluster.common.interrupts import Interrupts
@@ -67,6 +73,8 @@ class Outcome:
     """The first and the last one while the load went on; none if no validator answered."""
     exit_code: int | None
     """Of the load's process."""
+    began_epoch_ms: float = 0.0
+    """When the load was let go."""
 
     @property
     def seconds(self) -> float:
@@ -87,6 +95,7 @@ class Outcome:
             "seconds": round(self.seconds, 3),
             "requests": stats.requests,
             "failures": stats.failures,
+            "responses": {f"{name}_ms": round(value, 3) for name, value in response_times(stats.timeline).items()},
             "transactions_sent": stats.transactions_sent,
             "transactions_rejected": stats.transactions_rejected,
             "final_per_s": round(self.rate, 3),
@@ -96,6 +105,7 @@ class Outcome:
             "rejections": stats.rejections,
             "workloads": {each.workload: each.page for each in self.latencies},
             "latency": {name: round(value, 3) for name, value in latency_metrics(self.latencies).items()},
+            "timeline": timeline_page(stats.timeline, self.began_epoch_ms),
         }
 
 
@@ -133,7 +143,7 @@ def run_load(
         ending.callback(load.finished, lambda: None)
         _tell_layout(plan, layout, notice)
         _wait_until_ready(load, folder, interrupts, notice if layout.listen else None)
-        follower, looks = ChainFollower(target.validators), list[Look]()
+        follower, looks, began_epoch_ms = ChainFollower(target.validators), list[Look](), time.time() * 1_000
         load.go(dict(enumerate(target.validators)))
         with suppress(KeyboardInterrupt):
             _follow(load, follower, looks, duration_s, interrupts, notice if is_told else None)
@@ -144,7 +154,7 @@ def run_load(
             reason = "; ".join(statistics.lost) or _last_line(folder / LOG_FILE)
             notice(f"the load ended with exit code {code}: {reason}")
         latencies = _drain(follower, statistics.sends)
-        return Outcome(statistics, latencies, looks, code)
+        return Outcome(statistics, latencies, looks, code, began_epoch_ms)
 
 
 def write_plan(target: Target, planned: PlannedLoad, duration_s: int | None, file: Path) -> None:
@@ -256,6 +266,8 @@ def show(outcome: Outcome) -> None:
         f" {stats.transactions_sent:,} transactions sent, {stats.transactions_rejected:,} refused;"
         f" {outcome.rate:,.1f} a second final in {outcome.seconds:.1f} s",
     )
+    if times := response_times(stats.timeline):
+        print_line(out, f"responses {' · '.join(f'{name} {value:,.1f} ms' for name, value in times.items())}")
     for title, reasons in (("failure", stats.errors), ("refused", stats.rejections)):
         for reason, count in sorted(reasons.items(), key=lambda item: -item[1])[:MAX_REASONS_SHOWN]:
             print_line(out, f"{title:<9} {count:,} × {reason}")

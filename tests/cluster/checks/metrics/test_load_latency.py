@@ -7,7 +7,13 @@ from dataclasses import replace
 import pytest
 
 from cluster.audit.books import keep_books
-from cluster.checks.metrics.load_latency import WorkloadLatency, latency_metrics, load_latencies, load_moments
+from cluster.checks.metrics.load_latency import (
+    WorkloadLatency,
+    latency_metrics,
+    load_latencies,
+    load_moments,
+    response_times,
+)
 from cluster.record.finalizations import Finalization
 from cluster.record.run import LoadRecord, RunRecord
 from loadgen.workloads.measures import LoadTimeline, Sends, send_key
@@ -111,3 +117,12 @@ def test_moments_of_a_timeline_have_no_gaps() -> None:
     assert moments[0].times_ms["p99"] == pytest.approx(40, rel=1 / 16)
     assert [bool(moment.times_ms) for moment in moments] == [True, False, False, False]
     assert load_moments(LoadTimeline(), 0.0) == []
+
+
+def test_response_times_are_those_of_all_stretches() -> None:
+    timeline = LoadTimeline()
+    for at_ms in range(0, 100_000, 1_000):
+        timeline.answered(at_ms, 40 if at_ms < 97_000 else 4_000)
+    found = response_times(timeline)
+    assert found == {"p50": pytest.approx(40, rel=1 / 16), "p95": found["p50"], "p99": pytest.approx(4_000, rel=1 / 16)}
+    assert response_times(LoadTimeline()) == {}

@@ -1,0 +1,54 @@
+"""The figures of a load from outside, in the terminal and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cluster.checks.metrics.load_latency import WorkloadLatency
+from cluster.tools.load.following import Look
+from cluster.tools.load.loading import Outcome, show
+from loadgen.runplan import Statistics
+from loadgen.workloads.measures import LoadTimeline
+
+BEGAN_MS = 10_000.0
+
+
+def outcome() -> Outcome:
+    """Four seconds with 100 good answers and 4 failures, all of these in the third."""
+    timeline = LoadTimeline()
+    for number in range(100):
+        timeline.requested(BEGAN_MS + 40 * number)
+        timeline.answered(BEGAN_MS + 40 * number, 200 if number >= 97 else 20)
+    for _ in range(4):
+        timeline.requested(BEGAN_MS + 2_500)
+        timeline.failed(BEGAN_MS + 2_500)
+    statistics = Statistics(
+        requests=104,
+        failures=4,
+        errors={"POST /transactions: status 503": 4},
+        timeline=timeline,
+    )
+    latencies = [WorkloadLatency("flood", 60, 2, 0, 1, measured=60, final=58, latencies_ms=[500.0] * 58)]
+    return Outcome(statistics, latencies, [Look(0, 1, 0, 0, 0), Look(4, 9, 58, 0, 0)], 0, BEGAN_MS)
+
+
+def test_response_times_and_failures_are_those_of_a_runs_report() -> None:
+    page = json.loads(json.dumps(outcome().page, allow_nan=False))
+    assert page["responses"] == {
+        name: pytest.approx(ms, rel=1 / 16) for name, ms in (("p50_ms", 20), ("p95_ms", 20), ("p99_ms", 200))
+    }
+    assert (page["requests"], page["failures"]) == (104, 4)
+    timeline = page["timeline"]
+    assert (timeline["at_ms"], timeline["failures"]) == ([0, 1_000, 2_000, 3_000], [0, 0, 4, 0])
+    assert timeline["requests"] == [25, 25, 29, 25]
+    assert timeline["response_p50_ms"] == [pytest.approx(20, rel=1 / 16)] * 4
+
+
+def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:
+    show(outcome())
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("104 requests, 4 failures;")
+    assert lines[1].startswith("responses p50 ") and " · p95 " in lines[1] and " · p99 " in lines[1]
+    assert lines[2] == "failure   4 × POST /transactions: status 503"
