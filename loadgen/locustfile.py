@@ -39,9 +39,10 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from loadgen.client import json_object
 from loadgen.distribution import LoadMaster, LoadWorker
+from loadgen.lag import LoopLag
 from loadgen.numbers import OwnNumbers
 from loadgen.own_code import begin_with_load, end_when_broken, hold_shape
-from loadgen.runplan import PlanError, RunPlan, Statistics, write_whole
+from loadgen.runplan import LateCause, PlanError, RunPlan, Statistics, write_whole
 from loadgen.share import Share
 from loadgen.signing import SigningError
 from loadgen.workloads import LoadUser, Observation
@@ -84,6 +85,8 @@ UNTOLD: Final = "untold"
 
 _share: Any = AsyncResult()
 """The process's :class:`Share`, once there is a plan."""
+_lag: Final = LoopLag()
+"""Of the process's event loop."""
 
 
 @events.init_command_line_parser.add_listener
@@ -143,6 +146,7 @@ def _prepare(environment: Environment, **_: Any) -> None:
 def _run_share(share: Share) -> None:
     """There is a plan: users can be built."""
     events.request.add_listener(share.count_request)
+    gevent.spawn(_lag.run)
     _share.set(share)
 
 
@@ -198,6 +202,10 @@ class Driven:
     account: dict[str, Any] | None = None
     """What an observation says of the user's account and actor."""
     asked_at: float = float("-inf")
+    is_new: bool = True
+    """Whether it was not looked at yet."""
+    is_held: bool = False
+    """Whether due turns were left at its last look, because it has as many transactions under way as it may have."""
 
     def __lt__(self, other: Driven) -> bool:
         return (self.due_at, self.user.number) < (other.due_at, other.user.number)
@@ -278,7 +286,11 @@ class ChainUser(FastHttpUser):
             at_ms = max(end_ms, self._clock.now_ms()) if user.is_open else end_ms
             if self.share.chain is not None and driven.account is not None:
                 observation = Observation(**self.share.chain, **driven.account)
+                late = self.share.late
                 batch += [(user, each) for each in user.next_outgoing(observation, at_ms)]
+                self._count_late(driven, self.share.late - late)
+                driven.is_held = user.is_open and user.has_due_turns(at_ms)
+            driven.is_new = False
             if user.is_open:
                 driven.due_at = time.monotonic() + user.next_delay_ms(at_ms) / 1_000
         try:
@@ -286,6 +298,19 @@ class ChainUser(FastHttpUser):
         except SigningError as error:
             _give_up(error, SIGNING_FAILED)
         return batch
+
+    def _count_late(self, driven: Driven, count: int) -> None:
+        """A user has just made so many transactions that are late. The loop is the cause if it was behind for at least
+        half the time since the look at the user was due."""
+        if not count:
+            return
+        now, due_at = time.monotonic(), driven.due_at
+        cause = LateCause.ANSWERS
+        if driven.is_held:
+            cause = LateCause.UNCONFIRMED
+        elif driven.is_new or (now > due_at and _lag.behind_s(due_at, now) >= (now - due_at) / 2):
+            cause = LateCause.LOOP
+        self.share.count_late(cause, count)
 
     # --- observing ---
 

@@ -6,6 +6,7 @@ Both are JSON. The plan file is written by whoever starts the load; the statisti
 from __future__ import annotations
 
 from collections import Counter
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -175,6 +176,17 @@ class RunPlan(BaseModel):
         return Path(f"{self.stats_file}.{process}")
 
 
+class LateCause(StrEnum):
+    """Why a transaction was sent late."""
+
+    LOOP = "loop"
+    """The Locust process was behind with its work, or with starting its users."""
+    ANSWERS = "answers"
+    """Its user still waited for the answer of a validator."""
+    UNCONFIRMED = "unconfirmed"
+    """Its user had as many transactions under way as it may have."""
+
+
 class Statistics(BaseModel):
     """Counts of requests, failures and transactions, of one process or of all. Times are milliseconds since the epoch,
     by the clock of the process's machine."""
@@ -191,6 +203,8 @@ class Statistics(BaseModel):
     """Failures by reason."""
     rejections: dict[str, int] = {}
     """Refused transactions by reason."""
+    late_by_cause: dict[LateCause, int] = {}
+    """Transactions of open loops that were sent late."""
     lost: list[str] = []
     """Workers that were lost, and what ended the load early, a line each; of many the first ones."""
     sends: Sends = Sends()
@@ -206,6 +220,7 @@ class Statistics(BaseModel):
             transactions_rejected=self.transactions_rejected + other.transactions_rejected,
             errors=bounded_reasons(Counter(self.errors) + Counter(other.errors)),
             rejections=bounded_reasons(Counter(self.rejections) + Counter(other.rejections)),
+            late_by_cause=dict(Counter(self.late_by_cause) + Counter(other.late_by_cause)),
             lost=[*self.lost, *other.lost][:MAX_REASONS],
             sends=self.sends.plus(other.sends),
             timeline=self.timeline.plus(other.timeline),

@@ -11,7 +11,7 @@ from gevent.event import Event  # type: ignore[import-untyped]
 from locust.stats import StatsError
 
 from loadgen.numbers import Numbers
-from loadgen.runplan import RunPlan, Statistics, bounded_reasons
+from loadgen.runplan import LateCause, RunPlan, Statistics, bounded_reasons
 from loadgen.signing import SigningPool
 from loadgen.workloads import LoadUser
 from loadgen.workloads.user import Outgoing
@@ -163,6 +163,16 @@ class Share:
             if reason is not None:
                 self._stats.transactions_rejected += 1
                 _count(self._rejections, reason)
+
+    @property
+    def late(self) -> int:
+        """Transactions that were sent late."""
+        return self._stats.sends.late
+
+    def count_late(self, cause: LateCause, count: int) -> None:
+        """So many of them were late for this cause."""
+        causes = self._stats.late_by_cause
+        causes[cause] = causes.get(cause, 0) + count
 
     def statistics(self) -> Statistics:
         """Everything that was counted so far."""

@@ -37,6 +37,11 @@ def is_chosen(key: str, bits: int) -> bool:
     return int(key, 16) >> (8 * KEY_BYTES - bits) == 0
 
 
+def chosen(times: dict[str, int], bits: int) -> dict[str, int]:
+    """Those whose keys are chosen."""
+    return {key: time_ms for key, time_ms in times.items() if is_chosen(key, bits)}
+
+
 class WorkloadSends(BaseModel):
     """The transactions of one workload."""
 
@@ -54,6 +59,8 @@ class WorkloadSends(BaseModel):
     """Transactions of turns that were taken, which found no room; none in a closed loop."""
     due: dict[str, int] = {}
     """When transactions were to be sent, by :func:`send_key`: all of them, or the chosen part."""
+    waited_ms: dict[str, int] = {}
+    """How long after that they were sent, of those among them that were late."""
 
 
 class Sends(BaseModel):
@@ -69,11 +76,15 @@ class Sends(BaseModel):
         """A transaction is sent now that was due at a moment. Says whether its key is known: then one was sent before
         that has not been given up, and the key stays due when that one was."""
         sends = self._of(workload)
+        is_late = now_ms - due_ms > LATE_MS
         sends.sent += 1
-        sends.late += now_ms - due_ms > LATE_MS
+        sends.late += is_late
         is_known = key in sends.due
         if not is_known and self._is_chosen(key):
             sends.due[key] = due_ms
+            sends.waited_ms.pop(key, None)
+            if is_late:
+                sends.waited_ms[key] = now_ms - due_ms
             self._bound()
         return is_known
 
@@ -83,6 +94,7 @@ class Sends(BaseModel):
         sends.rejected += 1
         if is_last:
             sends.due.pop(key, None)
+            sends.waited_ms.pop(key, None)
 
     def skip(self, workload: str, turns: int) -> None:
         """Turns were due and will not be taken."""
@@ -103,9 +115,22 @@ class Sends(BaseModel):
                 own.rejected += sends.rejected
                 own.skipped += sends.skipped
                 own.unsent += sends.unsent
-                own.due.update((key, due_ms) for key, due_ms in sends.due.items() if total._is_chosen(key))
+                own.due.update(chosen(sends.due, total.chosen_bits))
+                own.waited_ms.update(chosen(sends.waited_ms, total.chosen_bits))
         total._bound()
         return total
+
+    @property
+    def late(self) -> int:
+        """Late transactions of all workloads."""
+        return sum(sends.late for sends in self.workloads.values())
+
+    def choose(self, bits: int) -> None:
+        """Keep the due times of those keys alone whose first so many bits are zero."""
+        self.chosen_bits = bits
+        for sends in self.workloads.values():
+            sends.due = chosen(sends.due, bits)
+            sends.waited_ms = chosen(sends.waited_ms, bits)
 
     def _of(self, workload: str) -> WorkloadSends:
         if workload not in self.workloads:
@@ -117,9 +142,7 @@ class Sends(BaseModel):
 
     def _bound(self) -> None:
         while sum(len(sends.due) for sends in self.workloads.values()) > MAX_KEPT:
-            self.chosen_bits += 1
-            for sends in self.workloads.values():
-                sends.due = {key: due_ms for key, due_ms in sends.due.items() if self._is_chosen(key)}
+            self.choose(self.chosen_bits + 1)
 
 
 @dataclass(frozen=True, slots=True)

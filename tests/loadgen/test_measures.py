@@ -54,7 +54,8 @@ def test_a_transaction_that_is_given_up_is_not_waited_for() -> None:
     sends.skip("transfer", 5)
     sends.leave_out("transfer", 4)
     found = sends.workloads["transfer"]
-    assert (found.due, found.rejected, found.skipped, found.unsent, found.sent) == ({}, 1, 5, 4, 1)
+    assert (found.due, found.waited_ms, found.rejected, found.skipped, found.unsent) == ({}, {}, 1, 5, 4)
+    assert found.sent == 1
     both = sends.plus(sends).workloads["transfer"]
     assert (both.rejected, both.skipped, both.unsent, both.sent) == (2, 10, 8, 2)
 
@@ -74,7 +75,15 @@ def test_late_is_more_than_the_limit_after_the_due_time() -> None:
     sends = Sends()
     for late_ms in (0, 100, 101):
         sends.note("a", send_key(KEY, late_ms), 1_000, 1_000 + late_ms)
-    assert sends.workloads["a"].late == 1
+    assert (sends.workloads["a"].late, sends.late) == (1, 1)
+    assert sends.workloads["a"].waited_ms == {send_key(KEY, 101): 101}
+    assert sends.plus(Sends()) == sends
+    sends.choose(64)
+    assert sends.workloads["a"].waited_ms == {}, "it is kept of what is chosen"
+    sends.choose(0)
+    sends.note("a", send_key(KEY, 7), 0, 500)
+    sends.note("a", send_key(KEY, 7), 400, 500)
+    assert sends.workloads["a"].waited_ms == {}, "a nonce that another transaction has now"
 
 
 # --- over time ------------------------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from loadgen.runplan import (
     RunPlan,
     Statistics,
 )
-from loadgen.workloads.measures import Sends, is_chosen
+from loadgen.workloads.measures import Sends
 
 LOOK_S: Final = 0.1
 TELL_S: Final = 5.0
@@ -103,6 +103,7 @@ class Outcome:
             "backlog_after": self.looks[-1].backlog if self.looks else None,
             "errors": stats.errors,
             "rejections": stats.rejections,
+            "late_by_cause": stats.late_by_cause,
             "workloads": {each.workload: each.page for each in self.latencies},
             "latency": {name: round(value, 3) for name, value in latency_metrics(self.latencies).items()},
             "timeline": timeline_page(stats.timeline, self.began_epoch_ms),
@@ -251,9 +252,7 @@ def _latencies(follower: ChainFollower, sends: Sends) -> list[WorkloadLatency]:
     bits = follower.chosen_bits
     if bits > sends.chosen_bits:
         sends = sends.model_copy(deep=True)
-        sends.chosen_bits = bits
-        for each in sends.workloads.values():
-            each.due = {key: due_ms for key, due_ms in each.due.items() if is_chosen(key, bits)}
+        sends.choose(bits)
     return latencies_of(sends, follower.final.items())
 
 

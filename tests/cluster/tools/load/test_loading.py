@@ -9,7 +9,7 @@ import pytest
 from cluster.checks.metrics.load_latency import WorkloadLatency
 from cluster.tools.load.following import Look
 from cluster.tools.load.loading import Outcome, show
-from loadgen.runplan import Statistics
+from loadgen.runplan import LateCause, Statistics
 from loadgen.workloads.measures import LoadTimeline
 
 BEGAN_MS = 10_000.0
@@ -28,6 +28,7 @@ def outcome() -> Outcome:
         requests=104,
         failures=4,
         errors={"POST /transactions: status 503": 4},
+        late_by_cause={LateCause.ANSWERS: 2},
         timeline=timeline,
     )
     latencies = [WorkloadLatency("flood", 60, 2, 0, 1, measured=60, final=58, latencies_ms=[500.0] * 58)]
@@ -39,7 +40,7 @@ def test_response_times_and_failures_are_those_of_a_runs_report() -> None:
     assert page["responses"] == {
         name: pytest.approx(ms, rel=1 / 16) for name, ms in (("p50_ms", 20), ("p95_ms", 20), ("p99_ms", 200))
     }
-    assert (page["requests"], page["failures"]) == (104, 4)
+    assert (page["requests"], page["failures"], page["late_by_cause"]) == (104, 4, {"answers": 2})
     timeline = page["timeline"]
     assert (timeline["at_ms"], timeline["failures"]) == ([0, 1_000, 2_000, 3_000], [0, 0, 4, 0])
     assert timeline["requests"] == [25, 25, 29, 25]
