@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from math import isinf
 from typing import Final
 
 from cluster.audit.books import Books
@@ -63,4 +64,6 @@ def _range(values: list[float]) -> str:
 
 
 def _number(value: float) -> str:
+    if isinf(value):
+        return "infinite"
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.{SHOWN_DIGITS}g}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Final
 
 from cluster.audit.books import Books, keep_books
@@ -61,7 +62,7 @@ class Judged:
     latencies: list[WorkloadLatency]
     """By workload."""
     metrics: dict[str, float]
-    """By name (:mod:`cluster.scenario.sections.metric_names`)."""
+    """By name (:mod:`cluster.scenario.sections.metric_names`). Those that are infinite are left out."""
     verdict: Verdict
 
 
@@ -77,7 +78,8 @@ def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None
     if judge is not None:
         checks = judge(books, checks)
     verdict = Verdict(worst(check.verdict for check in checks), checks, evaluations, tuple(books.bisections))
-    return Judged(books, actors, use_by_class(actors), latencies, metrics, verdict)
+    finite = {name: value for name, value in metrics.items() if isfinite(value)}
+    return Judged(books, actors, use_by_class(actors), latencies, finite, verdict)
 
 
 def _with_seen(record: RunRecord, check: Check) -> Check:

@@ -21,7 +21,7 @@ from markupsafe import Markup
 from cluster.audit.block_metrics import BlockMetrics
 from cluster.audit.books import Books
 from cluster.checks.metrics.actor_classes import SHARES, ActorUse, ClassUse, gini_index, jain_index
-from cluster.checks.metrics.load_latency import WorkloadLatency, load_moments
+from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text, load_moments
 from cluster.checks.metrics.metrics import finality_latencies
 from cluster.common.quantiles import quantile
 from cluster.record.run import Lag, Resources, RunRecord
@@ -353,27 +353,33 @@ MISSED_LOOKS: Final = 3
 
 def load_latency_chart(latencies: Sequence[WorkloadLatency]) -> ChartPanel:
     """How long it took from the intended send of a transaction until its block was final, by workload."""
-    rows = [
-        Row(each.workload, [(name, value or 0.0) for name, value in each.quantiles_ms.items()])
-        for each in latencies
-        if each.latencies_ms
-    ]
+    measured = {each.workload: each.quantiles_ms for each in latencies if each.latencies_ms}
+    finite = {
+        workload: [(name, value) for name, value in quantiles.items() if value is not None and math.isfinite(value)]
+        for workload, quantiles in measured.items()
+    }
+    rows = [Row(workload, values) for workload, values in finite.items() if values]
     chart = RowChart(
         ident="load-latency",
         title="Latency of the load by workload",
         description="; ".join(f"{row.name}: " + ", ".join(f"{n} {v:,.0f}" for n, v in row.values) for row in rows),
         x_label="ms from intended send to finality",
         rows=rows,
-        empty="No transaction of the load became final.",
+        empty="Too few transactions of the load became final.",
     )
-    note = "From the moment at which a transaction was to be sent to the first finalization of its block."
+    note = (
+        "From the moment at which a transaction was to be sent to the first finalization of its block. What never"
+        " became final is later than all that did."
+    )
     columns = ("Workload", *(f"{name} (ms)" for name in chart.value_names))
-    return _row_panel(chart, note, columns, "{:,.0f}".format)
+    return _row_panel(chart, note, columns, latency_text)
 
 
 def _row_panel(chart: RowChart, note: str, columns: tuple[str, ...], form: Callable[[float], str]) -> ChartPanel:
-    """A chart of rows; ``form`` writes a value in its table."""
-    table = [(row.name, *(form(value) for _, value in row.values)) for row in chart.rows]
+    """A chart of rows; ``form`` writes a value in its table, an infinite one if the row lacks it."""
+    table = [
+        (row.name, *(form(dict(row.values).get(name, math.inf)) for name in chart.value_names)) for row in chart.rows
+    ]
     keys = _point_keys(enumerate(chart.value_names))
     return ChartPanel(chart, Markup(render(chart)), note if chart.rows else "", columns, table, keys, texts=1)
 

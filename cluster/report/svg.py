@@ -602,8 +602,9 @@ class RowChart:
 
     @property
     def value_names(self) -> list[str]:
-        """For the key."""
-        return [name for name, _ in self.rows[0].values] if self.rows else []
+        """For the key. A row may lack the last ones."""
+        longest = max((row.values for row in self.rows), key=len, default=())
+        return [name for name, _ in longest]
 
 
 def _drawn_rows(chart: RowChart, size: Size) -> str:

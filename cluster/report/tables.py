@@ -9,7 +9,7 @@ from cluster.audit.books import Books
 from cluster.audit.ledger.accounts import Accounts
 from cluster.audit.reexecution.describe import Page, steps_after, steps_before
 from cluster.checks.metrics.actor_classes import SHARES, ClassUse
-from cluster.checks.metrics.load_latency import WorkloadLatency
+from cluster.checks.metrics.load_latency import WorkloadLatency, latency_text
 from cluster.common.quantiles import quantile
 from cluster.record.run import NO_PRESET, Backend, FaultRecord, RunRecord
 from cluster.report.fault_labels import MAX_LISTED, NamedFault, named_faults
@@ -243,7 +243,7 @@ def workload_rows(latencies: Sequence[WorkloadLatency]) -> list[tuple[str, ...]]
             each.workload,
             *(f"{count:,}" for count in (each.sent, each.late, each.skipped, each.unsent, each.rejected, each.final)),
             f"{each.never_final:,}",
-            *("–" if value is None else f"{value:,.0f}" for value in each.quantiles_ms.values()),
+            *map(latency_text, each.quantiles_ms.values()),
         )
         for each in latencies
     ]

@@ -82,7 +82,6 @@ class Sends(BaseModel):
         is_known = key in sends.due
         if not is_known and self._is_chosen(key):
             sends.due[key] = due_ms
-            sends.waited_ms.pop(key, None)
             if is_late:
                 sends.waited_ms[key] = now_ms - due_ms
             self._bound()

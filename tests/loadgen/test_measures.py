@@ -82,8 +82,9 @@ def test_late_is_more_than_the_limit_after_the_due_time() -> None:
     assert sends.workloads["a"].waited_ms == {}, "it is kept of what is chosen"
     sends.choose(0)
     sends.note("a", send_key(KEY, 7), 0, 500)
-    sends.note("a", send_key(KEY, 7), 400, 500)
-    assert sends.workloads["a"].waited_ms == {}, "a nonce that another transaction has now"
+    assert sends.workloads["a"].waited_ms == {send_key(KEY, 7): 500}
+    sends.give_up("a", send_key(KEY, 7))
+    assert sends.workloads["a"].waited_ms == {}, "its nonce goes to another transaction"
 
 
 # --- over time ------------------------------------------------------------------------------------------------------

@@ -4,12 +4,16 @@ In an open loop that moment is when the turn was due, however late it was taken,
 of the first finalization at any validator that is not byzantine. On a live run due times are by the clocks of the
 machines that the load runs on and finalizations by those of the validators: the differences of these clocks go into
 every latency.
+
+What never became final, and a turn that was never taken, is later than any bound: quantiles count it as infinitely
+late. Else a load of which the slowest part is lost would look faster.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf, isfinite
 from typing import Any, Final
 
 from cluster.audit.books import Books
@@ -36,6 +40,11 @@ class WorkloadLatency:
     final: int = 0
     """Those of them that did."""
     latencies_ms: list[float] = field(default_factory=list)
+    """From the intended send."""
+    from_send_ms: list[float] = field(default_factory=list)
+    """The same without what the late ones waited for before they were sent."""
+    measured_skipped: int = 0
+    """What was never sent, ``skipped`` and ``unsent``; of a long load as large a part as is measured of the sent."""
     unsent: int = 0
     """Transactions of turns that were taken, which found no room."""
 
@@ -44,19 +53,24 @@ class WorkloadLatency:
         return self.measured - self.final
 
     @property
+    def all_latencies_ms(self) -> list[float]:
+        """From the intended send; infinite for a transaction that never became final, and for what was never sent."""
+        return self.latencies_ms + [inf] * (self.never_final + self.measured_skipped)
+
+    @property
     def quantiles_ms(self) -> dict[str, float | None]:
-        """By name; ``None`` if nothing became final."""
-        found = self.latencies_ms
+        """By name; infinite if so many never became final, ``None`` if nothing was measured."""
+        found = self.all_latencies_ms
         return {name: round(quantile(found, share), 3) if found else None for share, name in QUANTILES}
 
     @property
     def page(self) -> dict[str, Any]:
-        """Its part of ``result.json``."""
+        """Its part of ``result.json``, which has no infinite numbers: null is a latency that is none."""
         counts = {
             name: getattr(self, name)
             for name in ("sent", "late", "skipped", "unsent", "rejected", "measured", "final", "never_final")
         }
-        return counts | {f"latency_{name}_ms": value for name, value in self.quantiles_ms.items()}
+        return counts | {f"latency_{name}_ms": json_number(value) for name, value in self.quantiles_ms.items()}
 
 
 def load_latencies(books: Books) -> list[WorkloadLatency]:
@@ -81,13 +95,17 @@ def latencies_of(sends: Sends, final: Iterable[tuple[str, float | None]]) -> lis
         )
         for name, each in sorted(sends.workloads.items())
     }
+    for each in found.values():
+        each.measured_skipped = -(-(each.skipped + each.unsent) >> sends.chosen_bits)
     due = {key: (name, due_ms) for name, each in sends.workloads.items() for key, due_ms in each.due.items()}
     for key, at_ms in final:
         if key in due:
             name, due_ms = due.pop(key)
             found[name].final += 1
             if at_ms is not None:
+                waited_ms = sends.workloads[name].waited_ms.get(key, 0)
                 found[name].latencies_ms.append(max(0.0, at_ms - due_ms))
+                found[name].from_send_ms.append(max(0.0, at_ms - due_ms - waited_ms))
     return list(found.values())
 
 
@@ -102,16 +120,34 @@ def _final_keys(books: Books) -> Iterable[tuple[int, str]]:
 
 
 def latency_metrics(load: Sequence[WorkloadLatency]) -> dict[str, float]:
-    """The metrics of all workloads together, by name."""
+    """The metrics of all workloads together, by name; a latency is infinite if so many never became final."""
     found: dict[str, float] = {}
     if load:
         found["load_turns_skipped"] = sum(each.skipped for each in load)
         found["load_transactions_unsent"] = sum(each.unsent for each in load)
         found["load_transactions_late"] = sum(each.late for each in load)
-    latencies = [latency for each in load for latency in each.latencies_ms]
+    latencies = [latency for each in load for latency in each.all_latencies_ms]
     if latencies:
         found |= {f"load_latency_{name}_ms": quantile(latencies, share) for share, name in QUANTILES}
     return found
+
+
+def from_send_p99_ms(load: Sequence[WorkloadLatency]) -> float:
+    """p99 of all workloads together from the moment at which transactions were really sent; of at least one."""
+    sent = [latency for each in load for latency in each.from_send_ms]
+    return quantile(sent + [inf] * sum(each.never_final for each in load), 0.99)
+
+
+def json_number(value: float | None) -> float | None:
+    """JSON has no infinite numbers."""
+    return None if value is None or not isfinite(value) else value
+
+
+def latency_text(value: float | None) -> str:
+    """A quantile, in milliseconds."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if isfinite(value) else "never"
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,8 @@ METRICS: Final[Mapping[str, str]] = {
     "load_transactions_late": "transactions that were sent more than 100 ms after they were due",
     "load_turns_skipped": "turns that were due and never taken",
     "load_transactions_unsent": "transactions of open users' turns that found no room: 16 were under way",
-    "load_latency_p50_ms": "from a transaction's intended send to the first finalization of its block, median",
+    "load_latency_p50_ms": "from a transaction's intended send to the first finalization of its block, median;"
+    " infinite if so many never became final or were never sent",
     "load_latency_p95_ms": "the same, 95th percentile",
     "load_latency_p99_ms": "the same, 99th percentile",
     "load_latency_max_ms": "the same, the longest",

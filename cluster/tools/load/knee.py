@@ -2,24 +2,37 @@
 
 The load's rate is doubled until a bound is broken, then bisected. Each rate is a load of its own, after the testnet has
 come to rest.
+
+A knee is the testnet's only if it was the testnet that broke the bound. It may as well be the load: its processes had
+no time left, or its users had as many transactions under way as they may have. The testnet is judged by the time from
+the moment at which transactions were really sent, the load by what its late transactions waited for.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cluster.checks.metrics.load_latency import latency_metrics
-from cluster.common.errors import ExitCode
+from cluster.checks.metrics.load_latency import (
+    from_send_p99_ms,
+    json_number,
+    latency_metrics,
+    latency_text,
+    response_times,
+)
+from cluster.common.errors import ExitCode, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.tools.console.output import console, print_line
 from cluster.tools.load.following import ChainFollower
 from cluster.tools.load.loading import Layout, Outcome, run_load, write_page
 from cluster.tools.load.target import PlannedLoad, Target
+from loadgen.runplan import LateCause
+from loadgen.workloads.user import MAX_UNCONFIRMED
 
 CLOSE: Final = 1.1
 """The knee is known when a rate that keeps the bounds and one that breaks them are no further apart than this."""
@@ -30,8 +43,29 @@ LOST: Final = 0.01
 """Share of the transactions that may stay without finality."""
 LATE: Final = 0.1
 """Share of the turns that may be late or left out: some are while the load's processes start."""
-REST_S: Final = 30.0
+REST_S: Final = 120.0
+"""How long it is waited for the testnet to come to rest before a step."""
+TELL_S: Final = 5.0
 LOOK_S: Final = 0.2
+
+
+class Limit(StrEnum):
+    """Who was at its limit when a bound was broken."""
+
+    TESTNET = "testnet"
+    PROCESSES = "load processes"
+    USERS = "load users"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A bound that a load broke."""
+
+    limit: Limit
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,98 +73,194 @@ class Step:
     """One load."""
 
     factor: float
-    """Of the plan's rate."""
+    """Of the plan's rate, as whole milliseconds between turns give it."""
     outcome: Outcome
-    broken: str | None
-    """The bound that it broke, in words."""
+    broken: Broken | None
 
     @property
     def p99_ms(self) -> float | None:
+        """Infinite if more than one in a hundred did not become final; ``None`` if nothing was sent."""
         return latency_metrics(self.outcome.latencies).get("load_latency_p99_ms")
 
     @property
     def page(self) -> dict[str, Any]:
-        figures = {"factor": self.factor, "final_per_s": round(self.outcome.rate, 3), "p99_ms": self.p99_ms}
-        return figures | {"broken": self.broken}
+        return {
+            "factor": self.factor,
+            "final_per_s": round(self.outcome.rate, 3),
+            "p99_ms": json_number(self.p99_ms),
+            "broken": None if self.broken is None else self.broken.text,
+            "limit": None if self.broken is None else self.broken.limit,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the steps of a search say."""
+
+    best: Step | None
+    """The highest load that kept its bounds."""
+    worst: Step | None
+    """The lowest that did not."""
+    fastest: float
+    """The highest factor that the plan's users can have."""
+    ended: str | None
+    """What ended the search before the knee was found, in words."""
+
+    @property
+    def broken(self) -> Broken | None:
+        """What keeps the load from being higher; ``None`` if nothing was found to."""
+        if self.worst is not None:
+            return self.worst.broken
+        if self.best is not None and self.best.factor >= self.fastest:
+            return Broken(Limit.USERS, "its users take a turn each millisecond already, so more users are needed")
+        return None
+
+    @property
+    def text(self) -> str:
+        """One line."""
+        if self.best is None:
+            text = "below all loads that were tried" if self.worst is not None else "no load was tried"
+        else:
+            text = f"{self.best.factor:.2f} ×, {self.best.outcome.rate:,.1f} a second final; "
+            if self.broken is None:
+                text += "no load that was tried broke a bound"
+            else:
+                text += f"{'beyond' if self.worst is None else f'{self.worst.factor:.2f} ×'}: {self.broken}"
+        return text if self.ended is None else f"{text}; not searched further: {self.ended}"
+
+    @property
+    def page(self) -> dict[str, Any]:
+        """As JSON."""
+        broken = self.broken
+        return {
+            "knee": None if self.best is None else self.best.page,
+            "limit": None if broken is None else broken.limit,
+            "ended": self.ended,
+        }
 
 
 def find_knee(
     target: Target, planned: PlannedLoad, layout: Layout, step_s: int, p99_ms: int, file: Path | None
 ) -> ExitCode:
-    """Search, print each step, and write the steps where asked."""
-    out = console()
+    """Search, print each step, and write the steps where asked, those before an interruption or an error too.
+
+    Raises :class:`KeyboardInterrupt` after a signal, and :class:`~cluster.common.errors.TestnetError` if a load does
+    not start or the testnet does not come to rest.
+    """
+    out, steps = console(), list[Step]()
+    notice = partial(print_line, out)
+
+    def reach(factor: float) -> float:
+        return planned.scaled(factor).turns_per_s / planned.turns_per_s
+
+    def finish(ended: str | None) -> Found:
+        best = max((step for step in steps if step.broken is None), key=lambda step: step.factor, default=None)
+        worst = min((step for step in steps if step.broken is not None), key=lambda step: step.factor, default=None)
+        found = Found(best, worst, reach(float("inf")), ended)
+        notice(f"knee      {found.text}")
+        write_page(file, {"p99_bound_ms": p99_ms, **found.page, "steps": [step.page for step in steps]})
+        return found
+
     with Interrupts() as interrupts:
 
         def try_factor(factor: float) -> Step:
-            _come_to_rest(target, interrupts)
-            outcome = run_load(target, planned.scaled(factor), layout, step_s, interrupts, partial(print_line, out))
+            _come_to_rest(ChainFollower(target.validators), interrupts, notice)
+            outcome = run_load(target, planned.scaled(factor), layout, step_s, interrupts, notice)
             interrupts.checkpoint()
-            step = Step(factor, outcome, broken_bound(outcome, p99_ms))
-            p99 = "–" if step.p99_ms is None else f"{step.p99_ms:,.0f} ms"
-            print_line(
-                out, f"{factor:8.2f} × · {outcome.rate:8.1f} a second final · p99 {p99} · {step.broken or 'holds'}"
-            )
-            return step
+            return Step(reach(factor), outcome, broken_bound(outcome, p99_ms))
 
-        steps = search(try_factor)
-    best = max((step for step in steps if step.broken is None), key=lambda step: step.factor, default=None)
-    worst = min((step for step in steps if step.broken is not None), key=lambda step: step.factor, default=None)
-    if best is None:
-        print_line(out, "knee      below all loads that were tried")
-    else:
-        beyond = "no load that was tried broke a bound" if worst is None else f"{worst.factor:.2f} ×: {worst.broken}"
-        print_line(out, f"knee      {best.factor:.2f} ×, {best.outcome.rate:,.1f} a second final; {beyond}")
-    knee = None if best is None else best.page
-    write_page(file, {"p99_bound_ms": p99_ms, "knee": knee, "steps": [step.page for step in steps]})
-    return ExitCode.PASS if best is not None else ExitCode.FAIL
+        try:
+            for step in search(try_factor, reach):
+                steps.append(step)
+                rate, p99, verdict = step.outcome.rate, _ms(step.p99_ms), step.broken or "holds"
+                notice(f"{step.factor:8.2f} × · {rate:8.1f} a second final · p99 {p99} · {verdict}")
+        except (KeyboardInterrupt, TestnetError) as error:
+            finish(str(error) or "interrupted")
+            raise
+        found = finish(None)
+    return ExitCode.PASS if found.best is not None else ExitCode.FAIL
 
 
-def search(try_factor: Callable[[float], Step]) -> list[Step]:
-    """The loads that were tried, in order."""
-    steps: list[Step] = []
+def search(try_factor: Callable[[float], Step], reach: Callable[[float], float]) -> Iterator[Step]:
+    """The loads that are tried, in order. ``reach`` says which factor users really have for one that is asked for: a
+    load is not tried twice."""
     holds, breaks, factor = 0.0, float("inf"), 1.0
-    while len(steps) < MAX_STEPS and (holds == 0.0 or breaks > holds * CLOSE):
+    for _ in range(MAX_STEPS):
+        if (holds > 0.0 and breaks <= holds * CLOSE) or reach(factor) in (holds, breaks):
+            return
         step = try_factor(factor)
-        steps.append(step)
+        yield step
         if step.broken is None:
-            holds = factor
+            holds = step.factor
         else:
-            breaks = factor
+            breaks = step.factor
         if breaks == float("inf"):
             factor *= 2
         elif holds == 0.0:
             factor /= 2
         else:
             factor = (holds * breaks) ** 0.5
-    return steps
 
 
-def broken_bound(outcome: Outcome, p99_ms: int) -> str | None:
-    """The bound that a load broke, in words; ``None`` if it broke none."""
+def broken_bound(outcome: Outcome, p99_ms: int) -> Broken | None:
+    """The bound that a load broke, and who was at its limit; ``None`` if it broke none."""
+    latencies = outcome.latencies
     if outcome.exit_code != 0 or not outcome.looks:
-        return "the load or the testnet failed"
-    sent = sum(each.sent for each in outcome.latencies)
-    measured = sum(each.measured for each in outcome.latencies)
-    found = latency_metrics(outcome.latencies).get("load_latency_p99_ms")
-    if not sent or found is None:
-        return "nothing became final"
-    if (late := sum(each.late + each.skipped for each in outcome.latencies)) > LATE * sent:
-        return f"{late:,} of {sent:,} turns were late or left out: the load's own processes are at their limit"
-    if found > p99_ms:
-        return f"p99 of finality {found:,.0f} ms, above {p99_ms:,}"
-    if (lost := sum(each.never_final for each in outcome.latencies)) > LOST * measured:
-        return f"{lost:,} of {measured:,} transactions did not become final"
+        return Broken(Limit.TESTNET, "the load or the testnet failed")
+    if not any(each.final for each in latencies):
+        return Broken(Limit.TESTNET, "nothing became final")
+    sent = sum(each.sent for each in latencies)
+    late = sum(each.late + each.skipped for each in latencies)
+    held_up = _held_up(outcome, f"{late:,} of {sent:,} turns were late or left out")
+    if late > LATE * sent and held_up.limit is Limit.PROCESSES:
+        return held_up
+    measured, lost = sum(each.measured for each in latencies), sum(each.never_final for each in latencies)
+    if lost > LOST * measured:
+        return Broken(Limit.TESTNET, f"{lost:,} of {measured:,} transactions did not become final")
+    if (found := from_send_p99_ms(latencies)) > p99_ms:
+        return Broken(Limit.TESTNET, f"p99 of finality {_ms(found)}, above {p99_ms:,}")
     growth = outcome.looks[-1].backlog - outcome.looks[0].backlog
     if growth > GROWTH * sent:
-        return f"the backlog grew by {growth:,}"
+        return Broken(Limit.TESTNET, f"the backlog grew by {growth:,}")
+    if late > LATE * sent:
+        return held_up
+    if (found := latency_metrics(latencies)["load_latency_p99_ms"]) > p99_ms:
+        return replace(held_up, text=f"p99 from the intended send {_ms(found)}, above {p99_ms:,}; {held_up.text}")
     return None
 
 
-def _come_to_rest(target: Target, interrupts: Interrupts) -> None:
-    """Wait until nothing is pending and no timer waits, but not for ever."""
-    follower, deadline = ChainFollower(target.validators), time.monotonic() + REST_S
-    while time.monotonic() < deadline:
-        look = follower.look()
+def _held_up(outcome: Outcome, late: str) -> Broken:
+    """What most of the late transactions waited for."""
+    causes = outcome.statistics.late_by_cause
+    match max(causes, key=lambda cause: causes[cause], default=LateCause.ANSWERS):
+        case LateCause.LOOP:
+            text = f"{late}: the load's own processes are at their limit (--workers, or another machine)"
+            return Broken(Limit.PROCESSES, text)
+        case LateCause.UNCONFIRMED:
+            text = f"{late}: users have {MAX_UNCONFIRMED} transactions under way at most, so more users are needed"
+            return Broken(Limit.USERS, text)
+        case LateCause.ANSWERS:
+            p99 = _ms(response_times(outcome.statistics.timeline).get("p99"))
+            return Broken(Limit.TESTNET, f"{late}: users waited for answers (p99 of response times {p99})")
+
+
+def _ms(value: float | None) -> str:
+    text = latency_text(value)
+    return f"{text} ms" if text[0].isdecimal() else text
+
+
+def _come_to_rest(follower: ChainFollower, interrupts: Interrupts, notice: Callable[[str], None]) -> None:
+    """Wait until nothing is pending and no timer waits, but not for ever. Raises
+    :class:`~cluster.common.errors.TestnetError`."""
+    begun, is_told = time.monotonic(), False
+    while True:
+        look, waited_s = follower.look(), time.monotonic() - begun
         if look is not None and look.pending == 0 and look.backlog == 0:
             return
+        state = "no validator answers" if look is None else f"{look.pending:,} pending · backlog {look.backlog:,}"
+        if waited_s >= REST_S:
+            raise TestnetError(f"the testnet did not come to rest within {REST_S:.0f} s: {state}")
+        if waited_s >= TELL_S and not is_told:
+            is_told = True
+            notice(f"waiting for the testnet to come to rest: {state}")
         interrupts.wait(LOOK_S)

@@ -15,8 +15,10 @@ from rich.table import Table
 
 from cluster.checks.metrics.load_latency import (
     WorkloadLatency,
+    json_number,
     latencies_of,
     latency_metrics,
+    latency_text,
     response_times,
     timeline_page,
 )
@@ -105,7 +107,7 @@ class Outcome:
             "rejections": stats.rejections,
             "late_by_cause": stats.late_by_cause,
             "workloads": {each.workload: each.page for each in self.latencies},
-            "latency": {name: round(value, 3) for name, value in latency_metrics(self.latencies).items()},
+            "latency": {name: json_number(round(value, 3)) for name, value in latency_metrics(self.latencies).items()},
             "timeline": timeline_page(stats.timeline, self.began_epoch_ms),
         }
 
@@ -278,11 +280,11 @@ def _latency_table(latencies: Sequence[WorkloadLatency]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("workload")
     names = list(latencies[0].quantiles_ms)
-    for name in ("sent", "late", "never final", *(f"{name} ms" for name in names)):
+    for name in ("sent", "late", "skipped", "never final", *(f"{name} ms" for name in names)):
         table.add_column(name, justify="right")
     for each in latencies:
-        values = ("–" if value is None else f"{value:,.0f}" for value in each.quantiles_ms.values())
-        table.add_row(each.workload, f"{each.sent:,}", f"{each.late:,}", f"{each.never_final:,}", *values)
+        counts = (f"{count:,}" for count in (each.sent, each.late, each.skipped, each.never_final))
+        table.add_row(each.workload, *counts, *map(latency_text, each.quantiles_ms.values()))
     return table
 
 

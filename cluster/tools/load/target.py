@@ -49,7 +49,7 @@ class PlannedLoad:
         return self._with_groups([group.model_copy(update={"arrival": "open"}) for group in self.load.users])
 
     def scaled(self, factor: float) -> PlannedLoad:
-        """With so many times as many turns."""
+        """With so many times as many turns, as far as intervals of whole milliseconds allow."""
         intervals = [round(group.interval_ms / factor) for group in self.load.users]
         bounded = [min(max(interval, MIN_INTERVAL_MS), MAX_INTERVAL_MS) for interval in intervals]
         return self._with_groups(
@@ -58,6 +58,11 @@ class PlannedLoad:
                 for group, interval in zip(self.load.users, bounded, strict=True)
             ]
         )
+
+    @property
+    def turns_per_s(self) -> float:
+        """Of all users, where the load has no phase."""
+        return sum(1_000 * group.count / group.interval_ms for group in self.load.users)
 
     def _with_groups(self, groups: list[UserGroup]) -> PlannedLoad:
         return replace(self, load=self.load.model_copy(update={"users": groups}))

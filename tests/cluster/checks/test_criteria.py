@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,10 +15,12 @@ from cluster.checks.run import CHECKS, check_run, judge_run
 from cluster.checks.verdict import Check
 from cluster.common.outcome import Outcome
 from cluster.record.finalizations import Finalizations
-from cluster.record.run import RunRecord
+from cluster.record.run import LoadRecord, RunRecord
+from cluster.report.results import result_of
 from cluster.scenario.sections.metric_names import METRICS, SAMPLES
 from cluster.scenario.sections.success import SuccessSection
-from tests.cluster.records import INTERVAL_MS, make_record, make_scenario, with_kill
+from loadgen.workloads.measures import Sends, send_key
+from tests.cluster.records import INTERVAL_MS, USER, make_record, make_scenario, with_kill
 
 FAIL, INCONCLUSIVE, PASS = Outcome.FAIL, Outcome.INCONCLUSIVE, Outcome.PASS
 
@@ -39,6 +43,19 @@ def later(record: RunRecord, height: int, by_ms: float) -> RunRecord:
         for seen in record.finalizations
     )
     return record
+
+
+def test_a_latency_that_is_later_than_any_bound_fails_and_is_no_number_of_the_result() -> None:
+    """The planted fault: a transaction never became final."""
+    record = record_with(metrics={"load_latency_max_ms": {"at_most": 1e12}})
+    sends = Sends()
+    for key in (send_key(bytes(USER.verify_key), 0), send_key(b"x" * 32, 0)):
+        sends.note("flood", key, 0, 0)
+    judged = judge_run(replace(record, load=LoadRecord(sends=sends)))
+    (found,) = [each for each in judged.verdict.checks if each.name == "criteria"]
+    assert (found.verdict, "load_latency_max_ms infinite, " in found.detail) == (FAIL, True)
+    assert "load_latency_max_ms" not in judged.metrics and "load_latency_p50_ms" in judged.metrics
+    assert "Infinity" not in json.dumps(result_of(judged))
 
 
 def test_a_scenario_without_criteria_passes() -> None:

@@ -129,16 +129,22 @@ def test_response_times_are_drawn_where_there_are_answers() -> None:
 
 def test_the_latency_of_the_load_is_drawn_and_listed_by_workload() -> None:
     latencies = [
-        WorkloadLatency("transfer", 5, 2, 1, 3, 4, 3, [100.0, 200.0, 4_000.0], unsent=7),
+        WorkloadLatency("heartbeat", 4, 0, 0, 0, 4, 3, [100.0, 200.0, 300.0]),
+        WorkloadLatency("transfer", 5, 2, 1, 3, 3, 3, [100.0, 200.0, 4_000.0], unsent=7),
         WorkloadLatency("flood", 1, 0, 1, 0, 0),
+        WorkloadLatency("storm", 9, 0, 0, 0, 9, 1, [100.0]),
     ]
-    chart = load_latency_chart(latencies).chart
-    assert isinstance(chart, RowChart)
-    assert [(row.name, dict(row.values)) for row in chart.rows] == [
-        ("transfer", {"p50": 200.0, "p95": 4_000.0, "p99": 4_000.0, "max": 4_000.0})
-    ]
+    panel = load_latency_chart(latencies)
+    assert isinstance(panel.chart, RowChart)
+    assert [(row.name, dict(row.values)) for row in panel.chart.rows] == [
+        ("heartbeat", {"p50": 200.0}),
+        ("transfer", {"p50": 200.0, "p95": 4_000.0, "p99": 4_000.0, "max": 4_000.0}),
+    ], "what never became final has no place on the axis"
+    assert panel.chart.value_names == ["p50", "p95", "p99", "max"]
+    assert panel.rows[0] == ("heartbeat", "200", "never", "never", "never")
     rows = workload_rows(latencies)
-    assert rows[0] == ("transfer", "5", "2", "3", "7", "1", "3", "1", "200", "4,000", "4,000", "4,000")
-    assert rows[1] == ("flood", "1", "0", "0", "0", "1", "0", "0", "–", "–", "–", "–")
+    assert rows[1] == ("transfer", "5", "2", "3", "7", "1", "3", "0", "200", "4,000", "4,000", "4,000")
+    assert rows[2] == ("flood", "1", "0", "0", "0", "1", "0", "0", "–", "–", "–", "–")
+    assert rows[3][-4:] == ("never", "never", "never", "never")
     assert {len(row) for row in rows} == {1 + len(WORKLOAD_COLUMNS)}
     assert load_latency_chart([]).chart.is_empty

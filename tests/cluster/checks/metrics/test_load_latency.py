@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
 from cluster.audit.books import keep_books
 from cluster.checks.metrics.load_latency import (
     WorkloadLatency,
+    from_send_p99_ms,
+    latencies_of,
     latency_metrics,
+    latency_text,
     load_latencies,
     load_moments,
     response_times,
@@ -88,14 +92,58 @@ def test_what_is_in_no_final_block_is_never_final() -> None:
     assert set(found["refused"].quantiles_ms.values()) == {None}
 
 
+def test_what_was_lost_is_later_than_any_bound() -> None:
+    """Else the quantiles of a load are the better, the more of its slowest part is lost."""
+    found = WorkloadLatency("flood", 100, 0, 0, 0, measured=100, final=94, latencies_ms=[float(ms) for ms in range(94)])
+    assert found.quantiles_ms == {"p50": 49.0, "p95": inf, "p99": inf, "max": inf}
+    assert (found.page["latency_p50_ms"], found.page["latency_p95_ms"]) == (49.0, None), "JSON has no infinity"
+    assert latency_metrics([found])["load_latency_p95_ms"] == inf
+    assert [latency_text(each) for each in (49.0, inf, None)] == ["49", "never", "–"]
+    skipping = WorkloadLatency("flood", 94, 0, 0, 6, 94, 94, found.latencies_ms, measured_skipped=6)
+    assert skipping.quantiles_ms == found.quantiles_ms
+
+
+def test_of_a_long_load_as_large_a_part_of_the_skipped_turns_counts() -> None:
+    sends = Sends()
+    for nonce in range(64):
+        sends.note("flood", send_key(KEY, nonce), nonce, nonce)
+    sends.skip("flood", 9)
+    assert latencies_of(sends, ())[0].measured_skipped == 9
+    sends.choose(2)
+    (found,) = latencies_of(sends, ())
+    assert (found.measured_skipped, found.skipped, found.sent) == (3, 9, 64)
+
+
+def test_the_time_before_a_late_send_is_not_the_testnets() -> None:
+    sends = Sends()
+    sends.note("flood", send_key(KEY, 0), 1_000, 1_050)
+    sends.note("flood", send_key(KEY, 1), 1_000, 1_400)
+    (found,) = latencies_of(sends, [(send_key(KEY, nonce), 2_000.0) for nonce in (0, 1)])
+    assert (found.latencies_ms, found.from_send_ms) == ([1_000.0, 1_000.0], [1_000.0, 600.0])
+    assert from_send_p99_ms([found]) == 1_000.0
+    sends.note("flood", send_key(KEY, 2), 1_000, 1_000)
+    assert from_send_p99_ms(latencies_of(sends, [(send_key(KEY, 0), 2_000.0)])) == inf
+
+
+def test_response_times_are_those_of_all_stretches() -> None:
+    timeline = LoadTimeline()
+    for at_ms in range(0, 100_000, 1_000):
+        timeline.answered(at_ms, 40 if at_ms < 97_000 else 4_000)
+    found = response_times(timeline)
+    assert found == {"p50": pytest.approx(40, rel=1 / 16), "p95": found["p50"], "p99": pytest.approx(4_000, rel=1 / 16)}
+    assert response_times(LoadTimeline()) == {}
+
+
 def test_metrics_are_of_all_workloads_together() -> None:
     record, sends = with_sends(make_record())
+    found = load_latencies(keep_books(record))
+    everything = [latency for each in found for latency in each.latencies_ms]
+    assert latency_metrics(found)["load_latency_max_ms"] == max(everything)
     sends.skip("flood", 3)
     sends.leave_out("flood", 2)
     found = load_latencies(keep_books(record))
     metrics = latency_metrics(found)
-    everything = [latency for each in found for latency in each.latencies_ms]
-    assert metrics["load_latency_max_ms"] == max(everything)
+    assert metrics["load_latency_max_ms"] == inf, "a turn that was not taken is later than all that were"
     assert (metrics["load_turns_skipped"], metrics["load_transactions_late"]) == (3, 0)
     assert metrics["load_transactions_unsent"] == sum(each.page["unsent"] for each in found) == 2
     assert latency_metrics([]) == {}
@@ -117,12 +165,3 @@ def test_moments_of_a_timeline_have_no_gaps() -> None:
     assert moments[0].times_ms["p99"] == pytest.approx(40, rel=1 / 16)
     assert [bool(moment.times_ms) for moment in moments] == [True, False, False, False]
     assert load_moments(LoadTimeline(), 0.0) == []
-
-
-def test_response_times_are_those_of_all_stretches() -> None:
-    timeline = LoadTimeline()
-    for at_ms in range(0, 100_000, 1_000):
-        timeline.answered(at_ms, 40 if at_ms < 97_000 else 4_000)
-    found = response_times(timeline)
-    assert found == {"p50": pytest.approx(40, rel=1 / 16), "p95": found["p50"], "p99": pytest.approx(4_000, rel=1 / 16)}
-    assert response_times(LoadTimeline()) == {}

@@ -47,9 +47,16 @@ def test_response_times_and_failures_are_those_of_a_runs_report() -> None:
     assert timeline["response_p50_ms"] == [pytest.approx(20, rel=1 / 16)] * 4
 
 
+def test_what_never_became_final_has_no_number() -> None:
+    page = outcome().page
+    assert (page["latency"]["load_latency_p50_ms"], page["latency"]["load_latency_p99_ms"]) == (500.0, None)
+    assert page["workloads"]["flood"]["latency_p99_ms"] is None
+
+
 def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:
     show(outcome())
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("104 requests, 4 failures;")
     assert lines[1].startswith("responses p50 ") and " · p95 " in lines[1] and " · p99 " in lines[1]
     assert lines[2] == "failure   4 × POST /transactions: status 503"
+    assert lines[-1].split() == ["flood", "60", "2", "1", "2", "500", "500", "never", "never"]
