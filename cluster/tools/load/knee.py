@@ -210,7 +210,7 @@ def broken_bound(outcome: Outcome, p99_ms: int) -> Broken | None:
     if not any(each.final for each in latencies):
         return Broken(Limit.TESTNET, "nothing became final")
     sent = sum(each.sent for each in latencies)
-    late = sum(each.late + each.skipped for each in latencies)
+    late = sum(each.late + each.skipped + each.unsent for each in latencies)
     held_up = _held_up(outcome, f"{late:,} of {sent:,} turns were late or left out")
     if late > LATE * sent and held_up.limit is Limit.PROCESSES:
         return held_up
