@@ -60,12 +60,6 @@ def test_ground_timers_have_the_least_id_of_those_tried() -> None:
         assert call["gas_limit"] == 1_107
 
 
-def test_payloads_are_as_long_as_asked() -> None:
-    ((_, call), *_) = schedules(user_of("composed", timers=1, burn=100, payload_bytes=300, grind=2), turns=1)
-    assert call["payload"][1:] == [["emit", "f", "." * 300]]
-    assert call["gas_limit"] > 1_107
-
-
 def test_timers_of_the_turn_before_are_cancelled_and_extended() -> None:
     first, second, *_ = kinds(timers=10, cancel_percent=20, extend_percent=50)
     assert first == ["schedule"] * 10

@@ -2,7 +2,7 @@
 
 Whatever :mod:`~cluster.tools.load.dos.search` finds is a group of such users. A turn is one call of the user's actor
 and some transfers. The actor is a script, or a Python program if the options ask for what scripts cannot do; of
-programs, options that name saved timers, payloads or messages have no effect.
+programs, options that name saved timers or messages have no effect.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from loadgen.workloads.script import (
     burn,
     cancel_saved,
     cost_of,
-    emit,
     encode_script,
     extend_saved,
     fire_gas_limit,
@@ -57,10 +56,8 @@ class Composed(Workload[ComposedOptions]):
         """Timers of the turn before whose ids the actor saved."""
         self._scheduled = 0
         """The actor's schedule nonce, if all went as it was sent."""
-        filling = [emit("f", "." * options.payload_bytes)] if options.payload_bytes else []
-        self._payloads: list[Script] = [[burn(options.burn + extra), *filling] for extra in range(options.grind)]
+        self._encoded = [encode_script([burn(options.burn + extra)]) for extra in range(options.grind)]
         """The payloads that are tried."""
-        self._encoded = [encode_script(payload) for payload in self._payloads]
 
     @classmethod
     def actor_code(cls, options: Options) -> str:
@@ -137,7 +134,7 @@ class Composed(Workload[ComposedOptions]):
     def _timers(self, count: int, kept: int, height: int, observation: Observation) -> Iterator[tuple[Operation, Cost]]:
         """The operations that schedule timers, and their costs; the actor saves the ids of the first ``kept``."""
         options, parameters = self.options, self.member.parameters
-        needed = fire_gas_limit(self._payloads[-1], parameters)
+        needed = fire_gas_limit([burn(options.burn + options.grind - 1)], parameters)
         least, most = parameters.min_gas_limit_per_timer, parameters.max_cycles_per_fire_auction_phase
         fields = self._bid(observation) | {"gas_limit": min(max(needed * options.gas_percent // 100, least), most)}
         alike: dict[int, tuple[Operation, Cost]] = {}
@@ -157,9 +154,10 @@ class Composed(Workload[ComposedOptions]):
     def _payload(self, height: int, schedule_nonce: int, tries: int) -> Script:
         """Work whose timer has the least id of those that are tried (SPEC §4)."""
         if tries == 1:
-            return self._payloads[0]
+            return [burn(self.options.burn)]
         head, tail = self.member.actor + height.to_bytes(8, "big"), schedule_nonce.to_bytes(8, "big")
-        return self._payloads[min(range(tries), key=lambda number: keccak256(head + self._encoded[number] + tail))]
+        extra = min(range(tries), key=lambda number: keccak256(head + self._encoded[number] + tail))
+        return [burn(self.options.burn + extra)]
 
     def _changes(self, saved: int, observation: Observation) -> Script:
         """Cancels and extends timers of the turn before."""

@@ -44,8 +44,6 @@ class ComposedOptions(Options):
     """Blocks that a due timer waits before it expires."""
     burn: Annotated[int, Field(ge=0, le=200_000)] = 5_000
     """Cycles of work per fire."""
-    payload_bytes: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Bytes that each timer adds to its payload, and its fire emits."""
     gas_percent: Annotated[int, Field(ge=50, le=1_000)] = 100
     """Cycles that a fire has, in percent of those that it needs."""
     bid: Bid = "price"
