@@ -29,7 +29,7 @@ from cluster.common.errors import ExitCode, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.tools.console.output import console, print_line
 from cluster.tools.load.following import ChainFollower
-from cluster.tools.load.loading import Layout, Outcome, run_load, write_page
+from cluster.tools.load.loading import TELL_S, Layout, Outcome, run_load, write_page
 from cluster.tools.load.target import PlannedLoad, Target
 from loadgen.runplan import LateCause
 from loadgen.workloads.user import MAX_UNCONFIRMED
@@ -45,7 +45,6 @@ LATE: Final = 0.1
 """Share of the turns that may be late or left out: some are while the load's processes start."""
 REST_S: Final = 120.0
 """How long it is waited for the testnet to come to rest before a step."""
-TELL_S: Final = 5.0
 LOOK_S: Final = 0.2
 
 

@@ -38,21 +38,24 @@ class Confirmed(NamedTuple):
 
     line: Line
     """The candidate as the search found it."""
-    whole: Found
-    """What that does on the trial chain."""
     attack: Attack
     """The candidate, shrunk."""
     shrinking_runs: int
     tried: Found
     """What the shrunk attack does on the trial chain."""
     simulated: tuple[Found, ...]
-    """By seed."""
+    """By seed, as :func:`confirm_seeds` has them."""
     is_confirmed: bool
 
     @property
     def worst(self) -> Found:
         """The run of the simulator in which the attack does least."""
         return min(self.simulated, key=lambda found: found.fitness)
+
+
+def confirm_seeds(problem: Problem) -> range:
+    """The seeds of an attack's runs in the simulator."""
+    return range(problem.seed, problem.seed + CONFIRM_SEEDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +86,15 @@ def confirm(
 
 def confirmed(problem: Problem, line: Line, checkpoint: Callable[[], None] = lambda: None) -> Confirmed:
     """Shrink a candidate, and simulate what is left of it."""
-    whole = problem.evaluate(line.attack)
-    shrinker = Shrinker(problem, line.attack, whole, SHRINK_RUNS, KEPT_SHARE, checkpoint)
+    shrinker = Shrinker(problem, line.attack, problem.evaluate(line.attack), SHRINK_RUNS, KEPT_SHARE, checkpoint)
     attack = shrinker.shrink()
     simulated = tuple(
-        simulated_attack(replace(problem, seed=problem.seed + further), attack, checkpoint)
-        for further in range(CONFIRM_SEEDS)
+        simulated_attack(replace(problem, seed=seed), attack, checkpoint) for seed in confirm_seeds(problem)
     )
     least = min(problem.objective.harm(*found) for found in simulated)
     harm = problem.objective.harm(*shrinker.found)
     is_confirmed = harm > 0 and least >= CONFIRMED_SHARE * harm
-    return Confirmed(line, whole, attack, shrinker.runs, shrinker.found, simulated, is_confirmed)
+    return Confirmed(line, attack, shrinker.runs, shrinker.found, simulated, is_confirmed)
 
 
 def simulated_attack(problem: Problem, attack: Attack, checkpoint: Callable[[], None] = lambda: None) -> Found:

@@ -21,7 +21,7 @@ from cluster.record.folder import SWEEP_SUMMARY_FILE, new_run_folder
 from cluster.scenario import Scenario, change_scenario, load_scenario, minimal_fields
 from cluster.scenario.overrides import options_of, options_text
 from cluster.tools.console.output import console, print_line
-from cluster.tools.load.dos.search.confirming import CONFIRM_SEEDS, CONFIRMED_SHARE, Confirmed, confirm
+from cluster.tools.load.dos.search.confirming import CONFIRMED_SHARE, Confirmed, confirm, confirm_seeds
 from cluster.tools.load.dos.search.evaluation import Problem
 from cluster.tools.load.dos.search.evolution import size_of
 from cluster.tools.load.dos.search.log import Line
@@ -104,19 +104,19 @@ def confirm_best(
     output: Console,
 ) -> list[Confirmed]:
     """Confirm candidates, and say of each what it does; the worst for the chain first."""
-    objective, found = problem.objective, list[Confirmed]()
-    seeds = f"seeds {problem.seed} to {problem.seed + CONFIRM_SEEDS - 1}"
+    objective, seeds, found = problem.objective, confirm_seeds(problem), list[Confirmed]()
     for each in confirm(problem, lines, processes, interrupts, folder):
         found.append(each)
-        whole, tried, *simulated = [
-            figure_text(objective, objective.figure(at.measures)) for at in (each.whole, each.tried, *each.simulated)
+        tried, *simulated = [
+            figure_text(objective, objective.figure(at.measures)) for at in (each.tried, *each.simulated)
         ]
         answer = "confirmed" if each.is_confirmed else f"not confirmed, below {CONFIRMED_SHARE:.0%} of its harm"
         print_line(
             output,
-            f"candidate {each.line.number}: {whole}; shrunk in {counted(each.shrinking_runs, 'run')} from"
-            f" {size_of(each.line.attack)} settings to {size_of(each.attack)}: {tried}; in the simulator with {seeds}:"
-            f" {', '.join(simulated)}: {answer}",
+            f"candidate {each.line.number}: {figure_text(objective, each.line.figure)};"
+            f" shrunk in {counted(each.shrinking_runs, 'run')}"
+            f" from {size_of(each.line.attack)} settings to {size_of(each.attack)}: {tried};"
+            f" in the simulator with seeds {seeds[0]} to {seeds[-1]}: {', '.join(simulated)}: {answer}",
         )
         print_line(output, f"  {describe(each.attack)}")
     return sorted(found, key=lambda each: (each.is_confirmed, each.worst.fitness), reverse=True)
@@ -155,7 +155,7 @@ def summary(problem: Problem, searched: Searched, found: list[Confirmed]) -> dic
                 "attack": each.attack,
                 "trial": objective.figure(each.tried.measures),
                 "simulator": [objective.figure(run.measures) for run in each.simulated],
-                "seeds": [problem.seed + further for further in range(len(each.simulated))],
+                "seeds": list(confirm_seeds(problem)),
                 "confirmed": each.is_confirmed,
                 "spend": each.worst.measures.spend,
             }
@@ -185,7 +185,7 @@ def found_text(problem: Problem, found: Confirmed, notes: list[str]) -> str:
 
 def _effects(problem: Problem, found: Confirmed) -> Iterator[str]:
     objective = problem.objective
-    places = [f"In the simulator with seed {problem.seed + further}" for further in range(len(found.simulated))]
+    places = [f"In the simulator with seed {seed}" for seed in confirm_seeds(problem)]
     for where, each in zip(["On the trial chain", *places], [found.tried, *found.simulated], strict=True):
         measures = each.measures
         yield (
