@@ -8,8 +8,11 @@ each further one, up to :data:`MAX_FACTOR` times. They are halved after each ``f
 that come with neither a vote of ours nor a wait between them one counts. If they have to grow again after such a step,
 the next one takes twice as many, up to :data:`MAX_PATIENCE` times as many, and half as many after one that held.
 What may be lost is repeated after about two block times. An engine has no clock but its timers, so it counts the ticks
-of the rebroadcast timer in each view that ended with a block. The median of the last :data:`SAMPLES` such views is the
-block time; no interval is shorter than a tick, nor longer than the leader timeout, rounded up to a tick.
+of the rebroadcast timer in each view that ended with a block. The median ``m`` of the last :data:`SAMPLES` such views
+is the block time, of ``m`` to ``m + 1`` ticks, and ``2m + 1`` ticks are the interval; it is no longer than the leader
+timeout, rounded up to a tick. A view that its first repetition may have ended says nothing of block times, unless a
+*patient* view, in which all validators repeat a tick later, lasts as long. View :data:`FIRST_PATIENT_VIEW` is patient,
+and each :data:`PATIENT_VIEWS`-th one after it.
 ``docs/consensus.md`` has the arguments and the bounds.
 """
 
@@ -19,6 +22,8 @@ from collections import deque
 from statistics import median_low
 from typing import Final
 
+from consensus.types import View
+
 MAX_FACTOR: Final = 16
 MAX_PATIENCE: Final = 16
 """The most finalizations until a step back, times the least: in a network that needs longer timeouts, a step back every
@@ -26,6 +31,11 @@ so many blocks costs little."""
 SAMPLES: Final = 9
 """Views that ended with a block, of which the median counts: five slow ones lengthen the interval, five quick ones
 shorten it."""
+FIRST_PATIENT_VIEW: Final = 8
+"""In it all validators wait a tick longer with their first repetition. It is early, so that a large network learns its
+block time in its first views."""
+PATIENT_VIEWS: Final = 32
+"""Views from one patient view to the next: each costs a tick where messages are lost."""
 BLOCK_TIMES: Final = 2
 """Block times from one repetition to the next: less repeats what is still under way."""
 
@@ -52,10 +62,10 @@ class Pacing:
         self._stepped_back = False
         """The last step was one back."""
 
-    def enter_view(self) -> None:
+    def enter_view(self, view: View) -> None:
         """Another view begins."""
         self.has_waited = self._gave_up = False
-        self.repetition.enter_view()
+        self.repetition.enter_view(view)
 
     def waited(self) -> None:
         """A timer of this view expired."""
@@ -100,6 +110,8 @@ class Repetition:
     def __init__(self) -> None:
         self.ticks = 0
         """In this view."""
+        self._is_patient = False
+        """The first repetition of this view comes a tick later."""
         self._interval = 1
         """Ticks from one repetition to the next, unless the leader timeout is shorter."""
         self._first = 0
@@ -108,15 +120,19 @@ class Repetition:
         """That of the last one."""
         self._taken = deque([0] * SAMPLES, maxlen=SAMPLES)
         """Ticks of the views that ended with a block lately."""
+        self._unclear = 0
+        """Views since the last patient one that may have been ended by their first repetition."""
 
-    def enter_view(self) -> None:
+    def enter_view(self, view: View) -> None:
         """Another view begins."""
         self.ticks = self._first = self._last = 0
+        self._is_patient = view % PATIENT_VIEWS == FIRST_PATIENT_VIEW
 
     def tick(self, longest: int) -> bool:
         """A tick came; whether to repeat now. ``longest``: ticks of the leader timeout, which bounds the interval."""
         self.ticks += 1
-        if self.ticks - self._last < min(self._interval, longest):
+        interval = self._interval + (self._is_patient and not self._first)
+        if self.ticks - self._last < min(interval, longest):
             return False
         self._first = self._first or self.ticks
         self._last = self.ticks
@@ -125,9 +141,14 @@ class Repetition:
     def made_block(self) -> None:
         """The view ended with a block.
 
-        If it ended within a tick of its first repetition, that may have ended it, so the view changes nothing:
-        otherwise losses alone would lengthen the interval.
+        If it ended within a tick of its first repetition, that may have ended it, or the view would have ended then
+        anyway. A patient view tells: it ends a tick later, or before it repeats, and then so had the others.
         """
-        repaired = 0 < self._first == self.ticks
-        self._taken.append(self._interval // BLOCK_TIMES if repaired else self.ticks)
-        self._interval = max(1, BLOCK_TIMES * median_low(self._taken))
+        if 0 < self._first == self.ticks:
+            self._unclear = 0 if self._is_patient else self._unclear + 1
+            return
+        self._taken.append(self.ticks)
+        if self._is_patient:
+            self._taken.extend([self.ticks] * min(self._unclear, SAMPLES))
+            self._unclear = 0
+        self._interval = BLOCK_TIMES * median_low(self._taken) + 1

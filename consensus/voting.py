@@ -492,7 +492,7 @@ class VotingEngine(ABC):
                 left.proposal = None
         self.certificates.view = view
         self._retransmission.enter_view()
-        self._pacing.enter_view()
+        self._pacing.enter_view(view)
         self._prune()
         round_, config, factor = self._rounds[view], self._config, self._pacing.factor
         self._effects.append(ViewEntered(view, round_.leader))

@@ -11,7 +11,15 @@ from consensus.hotstuff import HotStuff
 from consensus.interface import Broadcast, Effect, Received, Start, StartTimer, TimerKind, VotingConfig
 from consensus.journal import VoteJournal
 from consensus.messages import NO_DIGEST, NO_PARENT, Certificate, Vote, VoteKind, vote_signing_bytes
-from consensus.pacing import MAX_FACTOR, MAX_PATIENCE, SAMPLES, Pacing, Repetition
+from consensus.pacing import (
+    FIRST_PATIENT_VIEW,
+    MAX_FACTOR,
+    MAX_PATIENCE,
+    PATIENT_VIEWS,
+    SAMPLES,
+    Pacing,
+    Repetition,
+)
 from consensus.simplex import Simplex
 from consensus.types import ValidatorIndex, View
 from tests.consensus.bench import FINALIZE, NOTARIZE, Bench, HotStuffBench, of
@@ -26,7 +34,7 @@ LONGEST_HONEST = 3
 def failed(pacing: Pacing, views: int) -> int:
     """The factor after so many views that others gave up, and that lasted here until a timer expired."""
     for _ in range(views):
-        pacing.enter_view()
+        pacing.enter_view(View(1))
         pacing.waited()
         pacing.left(given_up=True, longest_row=LONGEST_HONEST)
     return pacing.factor
@@ -36,7 +44,7 @@ def finalized(pacing: Pacing, views: int) -> list[int]:
     """The factors after each of so many views whose blocks became final, with a vote of ours for each."""
     factors = []
     for _ in range(views):
-        pacing.enter_view()
+        pacing.enter_view(View(1))
         pacing.voted(gives_up=False)
         pacing.left(given_up=False, longest_row=LONGEST_HONEST)
         pacing.finalized()
@@ -108,7 +116,7 @@ def test_a_network_that_needs_twice_the_timeouts_seldom_tries_shorter_ones(monke
     def blocks(views: int) -> int:
         pacing, made = Pacing(FINAL_VIEWS), 0
         for _ in range(views):
-            pacing.enter_view()
+            pacing.enter_view(View(1))
             pacing.waited()
             is_final = pacing.factor >= 2
             pacing.left(given_up=not is_final, longest_row=21)
@@ -126,7 +134,7 @@ def test_a_view_that_did_not_last_failed_for_nobody() -> None:
     pacing = Pacing(FINAL_VIEWS)
     for gives_up in (False, True):
         for _ in range(10 * LONGEST_HONEST):
-            pacing.enter_view()
+            pacing.enter_view(View(1))
             pacing.voted(gives_up)
             pacing.left(given_up=True, longest_row=LONGEST_HONEST)
     assert pacing.factor == 1
@@ -178,7 +186,7 @@ def blocks_after(old_nullifications: int) -> int:
 
 def test_old_nullifications_slow_no_network_down(monkeypatch: pytest.MonkeyPatch) -> None:
     assert blocks_after(old_nullifications=8) == blocks_after(old_nullifications=0) == 47
-    monkeypatch.setattr(Pacing, "enter_view", lambda self: self.waited())
+    monkeypatch.setattr(Pacing, "enter_view", lambda self, view: self.waited())
     assert blocks_after(old_nullifications=8) == 5, "if a view counted that did not last"
 
 
@@ -309,9 +317,11 @@ def test_the_view_of_a_far_certificate_counts_once() -> None:
 UNBOUNDED = 1_000
 
 
-def repetitions(repetition: Repetition, ticks: int, longest: int = UNBOUNDED) -> list[int]:
+def repetitions(
+    repetition: Repetition, ticks: int, longest: int = UNBOUNDED, view: int = 1
+) -> list[int]:
     """The ticks of a view at which it repeats; the view ends with a block."""
-    repetition.enter_view()
+    repetition.enter_view(View(view))
     at = [tick for tick in range(1, ticks + 1) if repetition.tick(longest)]
     repetition.made_block()
     return at
@@ -321,7 +331,7 @@ def test_repetition_waits_two_block_times_once_most_views_take_long() -> None:
     repetition = Repetition()
     for _ in range(SAMPLES // 2 + 1):
         assert repetitions(repetition, 5) == [1, 2, 3, 4, 5]
-    assert repetitions(repetition, 35) == [10, 20, 30]
+    assert repetitions(repetition, 35) == [11, 22, 33], "a block takes five to six ticks"
 
 
 def test_repetition_is_as_configured_again_once_most_views_are_quick() -> None:
@@ -330,7 +340,7 @@ def test_repetition_is_as_configured_again_once_most_views_are_quick() -> None:
         repetitions(repetition, 5)
     for _ in range(SAMPLES // 2 + 1):
         assert repetitions(repetition, 1) == []
-    assert repetitions(repetition, 5) == [2, 4], "two block times"
+    assert repetitions(repetition, 7) == [3, 6], "two block times"
     for _ in range(SAMPLES // 2 + 1):
         assert repetitions(repetition, 0) == []
     assert repetitions(repetition, 3) == [1, 2, 3]
@@ -347,10 +357,30 @@ def test_views_that_the_first_repetition_ended_make_nobody_wait_longer() -> None
     repetition = Repetition()
     for _ in range(10 * SAMPLES):
         assert repetitions(repetition, 1) == [1]
+        assert repetitions(repetition, 2, view=FIRST_PATIENT_VIEW) == [2], "lost messages, that are sent a tick later"
     for _ in range(SAMPLES):
         repetitions(repetition, 2)
     for _ in range(10 * SAMPLES):
-        assert repetitions(repetition, 4) == [4]
+        assert repetitions(repetition, 5) == [5]
+
+
+@pytest.mark.parametrize("unclear", [1, SAMPLES // 2, SAMPLES, 2 * SAMPLES])
+def test_a_patient_view_tells_whether_blocks_take_as_long_as_the_interval(unclear: int) -> None:
+    repetition = Repetition()
+    for _ in range(unclear):
+        assert repetitions(repetition, 1) == [1]
+    assert repetitions(repetition, 1, view=FIRST_PATIENT_VIEW) == [], "nobody repeated, and yet it took a tick"
+    is_most = 1 + unclear > SAMPLES // 2
+    assert repetitions(repetition, 4, view=FIRST_PATIENT_VIEW) == ([4] if is_most else [2, 3, 4])
+
+
+def test_a_quick_patient_view_ends_what_was_unclear() -> None:
+    repetition = Repetition()
+    for _ in range(SAMPLES):
+        repetitions(repetition, 1)
+    assert repetitions(repetition, 0, view=FIRST_PATIENT_VIEW) == []
+    assert repetitions(repetition, 1, view=FIRST_PATIENT_VIEW + PATIENT_VIEWS) == []
+    assert repetitions(repetition, 2) == [1, 2]
 
 
 def votes_a_block(make_engine: MakeEngine) -> float:

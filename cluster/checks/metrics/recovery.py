@@ -126,7 +126,7 @@ def _highest_factor(counts: _Integers, views: _Integers, election: LeaderElectio
     pacing, highest = Pacing(final_views), 1
     for count, view in zip(counts.tolist(), views.tolist(), strict=True):
         for _ in range(count):
-            pacing.enter_view()
+            pacing.enter_view(View(view))
             pacing.waited()
             pacing.left(given_up=True, longest_row=election.longest_row(View(view)))
         highest = max(highest, pacing.factor)

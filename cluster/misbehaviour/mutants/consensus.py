@@ -194,6 +194,26 @@ class RepeatsAtEachTick(MutatedEngine):
         self._pacing.repetition = type("EachTick", (_EachTick,), {"counter": self.counter})()
 
 
+class _NeverPatient(Repetition):
+    """Repeats in each view as early as in any other."""
+
+    counter: RunCounter
+
+    def enter_view(self, view: View) -> None:
+        super().enter_view(view)
+        self.counter.runs += self._is_patient
+        self._is_patient = False
+
+
+@MUTANTS.engine("never-patient", Detection("one-tick", ALL), "safety", "repetitions")
+class NeverPatient(MutatedEngine):
+    """no view waits a tick longer, so a block that takes as long as the interval is never seen to"""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._pacing.repetition = type("NeverPatient", (_NeverPatient,), {"counter": self.counter})()
+
+
 @MUTANTS.engine("wrong-view-certificate", Detection("bad-links", ALL), "safety", "certificates")
 class TakesAnyView(MutatedEngine):
     """a nullification of the view before counts for the current one"""

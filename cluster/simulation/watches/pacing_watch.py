@@ -42,6 +42,8 @@ BLOCK_TIMES: Final = 2
 """Block times from one repetition to the next."""
 SAMPLES: Final = 9
 """Views that ended with a block, of whose ticks the median is the block time."""
+PATIENT: Final = range(8, 2**63, 32)
+"""Views in which the first repetition comes a tick later."""
 LEADER, ADVANCE, TICK = TimerKind.LEADER.value, TimerKind.ADVANCE.value, TimerKind.REBROADCAST.value
 
 
@@ -63,22 +65,33 @@ class _Ticks:
     """The ticks of this view at which it had to repeat."""
     interval: int = 1
     samples: list[int] = field(default_factory=lambda: [0] * SAMPLES)
+    is_patient: bool = False
+    """Whether this view is one in which the first repetition comes a tick later."""
+    unclear: int = 0
+    """Views, since the last patient one, of which only that one can tell whether a repetition ended them."""
 
     def is_due(self, leader_timeout_ms: int, tick_ms: int) -> bool:
         """Another tick; whether the validator repeats."""
         self.now += 1
         longest = max(1, ceil(leader_timeout_ms / tick_ms))
-        if self.now - max(self.repeated_at, default=0) < min(self.interval, longest):
+        wait = self.interval + 1 if self.is_patient and not self.repeated_at else self.interval
+        if self.now - max(self.repeated_at, default=0) < min(wait, longest):
             return False
         self.repeated_at.append(self.now)
         return True
 
-    def view_ends(self, with_block: bool) -> None:
-        if with_block:
-            is_repaired = self.repeated_at[:1] == [self.now]
-            self.samples = [*self.samples[1:], self.interval // BLOCK_TIMES if is_repaired else self.now]
-            self.interval = max(1, BLOCK_TIMES * sorted(self.samples)[SAMPLES // 2])
+    def view_begins(self, view: View) -> None:
         self.now, self.repeated_at = 0, []
+        self.is_patient = view in PATIENT
+
+    def view_ends(self, with_block: bool) -> None:
+        if with_block and self.repeated_at[:1] == [self.now]:
+            self.unclear = 0 if self.is_patient else self.unclear + 1
+        elif with_block:
+            alike = 1 + self.unclear if self.is_patient else 1
+            self.unclear = 0 if self.is_patient else self.unclear
+            self.samples = [*self.samples, *[self.now] * alike][-SAMPLES:]
+            self.interval = BLOCK_TIMES * sorted(self.samples)[SAMPLES // 2] + 1
 
 
 @dataclass(slots=True)
@@ -126,6 +139,7 @@ class _Book:
         possible = [kept for _, kept in self.kept]
         self.view, self.factor = view, factor if factor in possible else possible[-1]
         self.kept = [(GENESIS_VIEW, self.factor)]
+        self.ticks.view_begins(view)
 
     def sends(self, vote: Vote) -> None:
         if vote.view == self.view:
@@ -149,6 +163,7 @@ class _Book:
             if self.failed > longest_row and self.factor < LONGEST:
                 self._lengthen()
         self.ticks.view_ends(with_block=view == self.view + 1 and self.ended_by not in GIVING_UP)
+        self.ticks.view_begins(view)
         self.view, self.waited, self.gave_up = view, False, False
         self.said.clear()
 

@@ -251,6 +251,12 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         consensus=_QUICK | {"rebroadcast_ms": 50},
         links={"latency_ms": 100.0, "jitter_ms": 20.0},
     ),
+    "one-tick": _scenario(
+        "The rebroadcast timer expires once while a block is made.",
+        load=_LITTLE_LOAD,
+        consensus=_QUICK | {"rebroadcast_ms": 250},
+        links={"latency_ms": 120.0, "jitter_ms": 20.0},
+    ),
     "slow-restart": _scenario(
         "A validator is restarted where messages take longer than every timeout.",
         load=_LITTLE_LOAD,

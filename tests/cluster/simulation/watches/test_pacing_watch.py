@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.record.rules import Mechanism
-from cluster.simulation.watches.pacing_watch import PacingWatch, Timeouts
+from cluster.simulation.watches.pacing_watch import PATIENT, PacingWatch, Timeouts
 from consensus.messages import VoteKind
 from consensus.types import View
 from tests.consensus.bench import FINALIZE, NOTARIZE, NULLIFY, TIMEOUT, HotStuffBench
@@ -205,15 +205,16 @@ def test_without_a_journal_it_begins_anew() -> None:
 def test_votes_are_repeated_when_two_block_times_have_passed_and_no_sooner() -> None:
     paced = Paced()
     assert [paced.ticks_due(2) for _ in range(5)] == [[1, 2]] * 5
-    assert paced.ticks_due(12) == [4, 8, 12]
+    assert paced.ticks_due(15) == [5, 10, 15]
     votes: list[Reading] = [BENCH.vote(0, NOTARIZE, paced.view, "b"), BENCH.timeout(0, paced.view, paced.view - 1)]
     for vote in votes:
         paced.watch.sends(0, vote)
-    assert [paced.tick(*votes) for _ in range(4)] == [False, False, False, True]
-    assert [paced.tick() for _ in range(4)] == [True, True, True, False]
-    assert [paced.tick(*votes[1:]) for _ in range(4)] == [False, False, False, False], "and all of them"
+    assert [paced.tick(*votes) for _ in range(5)] == [False] * 4 + [True]
+    assert [paced.tick() for _ in range(5)] == [True] * 4 + [False]
+    assert [paced.tick(*votes[1:]) for _ in range(5)] == [False] * 5, "and all of them"
     assert (
-        paced.told[-1][2] == f"v0 repeats 1 vote, not 2, at tick 12 of view {paced.view}; it has to at ticks [4, 8, 12]"
+        paced.told[-1][2]
+        == f"v0 repeats 1 vote, not 2, at tick 15 of view {paced.view}; it has to at ticks [5, 10, 15]"
     )
 
 
@@ -228,6 +229,17 @@ def test_a_view_that_its_first_repetition_ended_is_no_sample() -> None:
     paced = Paced()
     assert [paced.ticks_due(1) for _ in range(20)] == [[1]] * 20
     assert paced.ticks_due(3) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("ticks", "due", "then"), [(1, [], [3]), (2, [2], [1, 2, 3, 4])])
+def test_a_patient_view_tells_whether_repetitions_ended_the_views_before(
+    ticks: int, due: list[int], then: list[int]
+) -> None:
+    paced = Paced()
+    while paced.view not in PATIENT:
+        assert paced.ticks_due(1) == [1]
+    assert paced.ticks_due(ticks) == due
+    assert paced.ticks_due(4) == then
 
 
 def test_votes_to_finalize_are_repeated_in_the_next_views_and_no_later() -> None:
