@@ -166,6 +166,11 @@ class Watches:
         """A machine's validator handled an event, upon which it has these effects. ``read`` reads a message."""
         if machine.byzantine is not None or machine.validator is None:
             return
+        if not effects and isinstance(event, Message) and isinstance(event.content, Vote):
+            # Most events are votes that complete nothing. No model but that of patience follows them.
+            if machine.validator.node.diverged is None:
+                self.patience.handled(machine.index, View(machine.validator.node.view), ())
+            return
         broadcast: list[Reading | None] = []
         votes: list[Vote] = []
         proved: set[tuple[int, str]] = set()
