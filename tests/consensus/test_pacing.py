@@ -251,9 +251,10 @@ def test_a_restart_in_a_slow_network_with_a_silent_validator_costs_no_blocks(mon
         network.run(1_500_000)
         return len(network.chain()) - before
 
-    assert blocks(is_restarted=True) == blocks(is_restarted=False) == 9
+    made = blocks(is_restarted=False)
+    assert blocks(is_restarted=True) >= made - 1, "one more or less fits into the five minutes"
     monkeypatch.setattr(VoteJournal, "pace", lambda self, factor: None)
-    assert blocks(is_restarted=True) == 4, "with timeouts as configured"
+    assert blocks(is_restarted=True) <= made - 4, "with timeouts as configured"
 
 
 @pytest.mark.parametrize("make_engine", [Simplex, pytest.param(HotStuff, marks=pytest.mark.slow)])
@@ -317,9 +318,7 @@ def test_the_view_of_a_far_certificate_counts_once() -> None:
 UNBOUNDED = 1_000
 
 
-def repetitions(
-    repetition: Repetition, ticks: int, longest: int = UNBOUNDED, view: int = 1
-) -> list[int]:
+def repetitions(repetition: Repetition, ticks: int, longest: int = UNBOUNDED, view: int = 1) -> list[int]:
     """The ticks of a view at which it repeats; the view ends with a block."""
     repetition.enter_view(View(view))
     at = [tick for tick in range(1, ticks + 1) if repetition.tick(longest)]

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,7 @@ from loadgen.run import PROJECT
 from loadgen.runplan import LOCUSTFILE, RunPlan
 from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
-from tests.loadgen.test_run import USERS, LoadProcess, write_plan
+from tests.loadgen.test_run import USERS, LoadProcess, wait_for, write_plan
 
 EVERYBODY = 6
 SETTLING = 10
@@ -83,10 +82,7 @@ def test_whatever_happens_no_number_is_at_two_workers(seed: int) -> None:
 def worker_of(plan: Path, load: LoadProcess, locustfile: str = str(LOCUSTFILE)) -> Iterator[subprocess.Popen[bytes]]:
     """A worker from elsewhere, as a Locust user starts it."""
     file = RunPlan.read(plan).port_file
-    deadline = time.monotonic() + HANGS_AFTER_S
-    while not file.exists():
-        assert load.process.poll() is None and time.monotonic() < deadline
-        os.sched_yield()
+    wait_for(file, load.process)
     command = [sys.executable, "-m", "locust", "--locustfile", locustfile, "--worker", "--loglevel", "WARNING"]
     command += ["--master-host", "127.0.0.1", "--master-port", file.read_text().strip()]
     environment = {**os.environ, "TMPDIR": str(plan.parent)}  # it writes the files of its master there, and leaves them

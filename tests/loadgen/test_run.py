@@ -200,13 +200,13 @@ def test_a_load_without_the_process_that_signs_ends_with_one_line(tmp_path: Path
     assert b"loadgen: a process that signs has ended\n" in load.output
 
 
-def wait_for(path: Path, load: LoadProcess) -> None:
+def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
     """Until the file is there, while the load runs."""
     for _ in range(int(HANGS_AFTER_S / LOOK_S)):
         if path.exists():
             return
         with pytest.raises(subprocess.TimeoutExpired):
-            load.process.wait(LOOK_S)
+            process.wait(LOOK_S)
     pytest.fail(f"{path} did not come")
 
 
@@ -217,7 +217,7 @@ def test_processes_make_themselves_ready_and_wait_for_the_endpoints(tmp_path: Pa
     plan = write_plan(folder, None, endpoints_file=str(endpoints), load={"processes": 2, "users": USERS})
     with ServerThread(FakePages(chain, 0)) as server, LoadProcess(plan) as load:
         for process in range(2):
-            wait_for(RunPlan.read(plan).ready_file(process), load)
+            wait_for(RunPlan.read(plan).ready_file(process), load.process)
         assert chain.taken == []
         write_atomically(endpoints, json.dumps([server.url]))
         assert chain.wait_for_taken(40, HANGS_AFTER_S)
@@ -251,7 +251,7 @@ def test_a_validator_that_moves_gets_its_load_at_its_new_endpoint(tmp_path: Path
 @pytest.mark.slow
 def test_a_load_that_waits_for_endpoints_can_be_stopped(tmp_path: Path) -> None:
     with LoadProcess(write_plan(tmp_path, None, endpoints_file=str(tmp_path / "none.json"))) as load:
-        wait_for(RunPlan.read(tmp_path / "plan.json").ready_file(0), load)
+        wait_for(RunPlan.read(tmp_path / "plan.json").ready_file(0), load.process)
         load.process.send_signal(signal.SIGTERM)
         assert load.wait() == 0
         assert load.statistics() == Statistics()

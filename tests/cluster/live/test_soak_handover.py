@@ -17,6 +17,7 @@ from tests.cluster.live import soak_handover
 from tests.cluster.live.soak_handover import DISTURBANCES, MOMENTS, Plan, left, main, run
 
 PLANS = [Plan.draw(number) for number in range(100)]
+IN_SLOW_TESTS = range(6)
 
 
 def test_everything_is_drawn() -> None:
@@ -25,6 +26,8 @@ def test_everything_is_drawn() -> None:
     assert {plan.disturbance for plan in PLANS} == set(DISTURBANCES)
     assert {plan.moment for plan in PLANS if plan.is_violated} == {"faults", "ending", "collecting", "judging"}
     assert len({(plan.moment, plan.comers, plan.disturbance) for plan in PLANS}) > 40
+    for all_of_them, few in ((MOMENTS, "moment"), (DISTURBANCES, "disturbance"), ((0, 1, 2), "comers")):
+        assert {getattr(PLANS[number], few) for number in IN_SLOW_TESTS} == set(all_of_them)
     for plan in PLANS[:20]:
         Scenario.model_validate(plan.scenario)
         assert Plan.draw(plan.number) == plan
@@ -87,6 +90,6 @@ def test_an_interrupted_soak_goes_on_and_fails_where_one_run_was_wrong(
 
 @pytest.mark.live
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", IN_SLOW_TESTS)
 def test_a_killed_driver_changes_no_verdict(number: int, tmp_path: Path) -> None:
     assert not run(Plan.draw(number), tmp_path / "run").wrong

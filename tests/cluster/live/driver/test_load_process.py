@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from cluster.scenario import Scenario
 from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.loadgen.own_workloads import acting, group
+from tests.loadgen.test_run import LOOK_S
 
 SCENARIO = {"name": "loaded", "load": {"users": [{"workload": "heartbeat", "count": 1, "interval_ms": 100}]}}
 
@@ -42,9 +43,11 @@ def test_a_validator_that_moves_keeps_its_place_and_one_that_joins_gets_none(loa
 
 
 SHAPE = """
-from locust import LoadTestShape, User, task
+from locust import LoadTestShape, User, constant, task
 
 class Waiter(User):
+    wait_time = constant(0.1)
+
     @task
     def wait_a_moment(self):
         pass
@@ -62,20 +65,23 @@ def test_a_load_whose_shape_is_over_has_not_ended_early(tmp_path: Path, processe
     scenario = Scenario.model_validate({"name": "shaped", "load": load})
     found = LoadProcess(plan_load(scenario, 1, "chain", tmp_path, 60), tmp_path)
     try:
-        wait_for(lambda: found.is_ready or found.ended_early)
+        wait_for(found, lambda: found.is_ready or found.ended_early)
         assert not found.ended_early
         found.go({0: "http://127.0.0.1:1"})
-        wait_for(lambda: found.exit_code is not None)
+        wait_for(found, lambda: found.exit_code is not None)
         assert (found.exit_code, found.ended_early) == (0, False), (tmp_path / LOG_FILE).read_text()
     finally:
         found.finish(lambda: None)
 
 
-def wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + HANGS_AFTER_S
-    while not holds():
-        assert time.monotonic() < deadline
-        os.sched_yield()
+def wait_for(load: LoadProcess, holds: Callable[[], bool]) -> None:
+    """Until it holds of the load, which may end by then."""
+    for _ in range(int(HANGS_AFTER_S / LOOK_S)):
+        if holds():
+            return
+        with suppress(subprocess.TimeoutExpired):
+            load._process.wait(LOOK_S)
+    pytest.fail("it did not come")
 
 
 @pytest.mark.slow
@@ -86,7 +92,7 @@ def test_a_workload_that_raises_an_exception_is_the_reason_of_an_early_end(tmp_p
     try:
         with ServerThread(FakePages(chain, 0)) as server:
             found.go({0: server.url})
-            wait_for(lambda: found.ended_early)
+            wait_for(found, lambda: found.ended_early)
         assert found.exit_code == 1 and found.reason == ": file own.py, line 14: ZeroDivisionError: division by zero"
     finally:
         assert found.finish(lambda: None).lost == (found.reason.removeprefix(": "),)
