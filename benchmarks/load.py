@@ -1,7 +1,8 @@
 """The load: what an endpoint takes, what Locust sends, where a testnet's knee is, and how fast attacks are searched.
 
-``submit_ratio`` is what one validator's endpoint takes of single transactions a second, against the same server with a
-handler that reads nothing; both are asked by the same client. Locust sends to an endpoint that takes everything
+``submit_ratio`` is what one validator's endpoint takes of single transactions a second while no block is made, against
+the same server with a handler that reads nothing; both are asked by the same client. ``submit_executing_ratio`` is the
+same while the validator makes a block a second of them. Locust sends to an endpoint that takes everything
 (``sink_endpoint.py``). The time of its process is split into signing, encoding and waiting: the first two from what a
 transaction costs alone in this process, the last from the processor time that Locust did not use. The knee is that of
 four live validators.
@@ -18,8 +19,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,8 @@ SEED = 1
 ROOT = Path(__file__).resolve().parents[1]
 CHAIN_ID = "benchmark"
 CONNECTIONS = 16
+QUIET_INTERVAL_MS, BLOCK_INTERVAL_MS = 30_000, 1_000
+"""From block to block while an endpoint takes transactions."""
 MAX_ANSWER_BYTES = 65_536
 SENDERS = 250
 NONCES = 16
@@ -82,26 +87,45 @@ def measure(size: Size) -> list[Metric]:
 
 
 def _submitting(folder: Path) -> list[Metric]:
-    users = [{"workload": "transfer", "count": SENDERS}]
+    with endpoint(is_empty=True) as url:
+        empty = _asked(url, _requests(CHAIN_ID))
+    admitted = _submitted(folder / "admit", QUIET_INTERVAL_MS)
+    executed = _submitted(folder / "execute", BLOCK_INTERVAL_MS)
+    return [
+        Metric("empty_per_second", empty, "requests/s, the validators' server, a handler that reads nothing"),
+        Metric("submitted_per_second", admitted, "transactions/s, one validator's endpoint, one a request"),
+        Metric("submit_ratio", admitted / empty, "of the empty handler", 0.7),
+        Metric("submit_executing_ratio", executed / empty, "the same with a block a second of what was submitted"),
+    ]
+
+
+def _submitted(folder: Path, block_interval_ms: int) -> float:
+    """Transactions a second that the endpoint of one validator takes, between two of its blocks if these are rare."""
     scenario = {
         "name": "submit",
         "validators": {"count": 1},
-        "consensus": {"block_interval_ms": 1_000},
-        "load": {"users": users, "external": True},
+        "consensus": {
+            "block_interval_ms": block_interval_ms,
+            "leader_timeout_ms": 2 * block_interval_ms,
+            "advance_timeout_ms": 3 * block_interval_ms,
+        },
+        "load": {"users": [{"workload": "transfer", "count": SENDERS}], "external": True},
         "stop": {"height": 1_000_000},
     }
-    with stampede.up(scenario, SEED, folder / "submit") as testnet:
+    with stampede.up(scenario, SEED, folder) as testnet:
         (url,) = testnet.validators.values()
         with ValidatorClient(url) as client:
-            chain_id = client.status()["chain_id"]
-        taken = _ask(url, _requests(chain_id))
-    with endpoint(is_empty=True) as url:
-        empty = _ask(url, _requests(chain_id))
-    return [
-        Metric("submitted_per_second", taken, "transactions/s, one validator's endpoint, one a request"),
-        Metric("empty_per_second", empty, "requests/s, the same server, a handler that reads nothing"),
-        Metric("submit_ratio", taken / empty, "of the empty handler", 0.7),
-    ]
+            before = client.status()
+            taken = _asked(url, _requests(before["chain_id"]))
+            if block_interval_ms == QUIET_INTERVAL_MS and client.status()["height"] != before["height"]:
+                raise SystemExit("a block was made while transactions were submitted; the machine is too slow for this")
+    return taken
+
+
+def _asked(url: str, requests: Sequence[bytes]) -> float:
+    """:func:`_ask` in a process of its own: here runs the driver of the testnet."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        return process.submit(_ask, url, requests).result()
 
 
 def _requests(chain_id: str) -> list[bytes]:
