@@ -313,7 +313,7 @@ class Scenario(Section):
 
         If that is earlier than planned, the minimum numbers of ``success`` are reduced in proportion.
         """
-        begins = [fault.at_height for fault in self.faults] + [part.from_height for part in self.load.parts]
+        begins = [fault.at_height for fault in self.faults] + [part.from_height for part in self.load.parts.values()]
         begins += self.validators.late.values()
         last = max(1, min(height, MAX_HEIGHTS), *(1 + begin for begin in begins if begin is not None))
         last_s = max((1 + fault.at_ms // 1_000 for fault in self.faults if fault.at_ms is not None), default=0)

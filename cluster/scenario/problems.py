@@ -229,6 +229,7 @@ _KINDS: Final[Sequence[tuple[tuple[str | None, ...], Sequence[str]]]] = (
     (("faults", None), KIND_NAMES),
     (("links", "topology"), TOPOLOGY_NAMES),
     (("load", "phases", None), PHASE_NAMES),
+    (("load", "users", None, "phases", None), PHASE_NAMES),
 )
 """Places with several kinds, after which pydantic puts the kind; ``None`` is any item of a list."""
 

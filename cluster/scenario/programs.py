@@ -23,8 +23,8 @@ PLACES: Final = (
 """Places of programs in a scenario; ``None`` is any item of a list and any name."""
 WORKLOAD: Final = ("load", "users", None, "workload")
 """The place of a workload."""
-TRACE: Final = ("load", "phases", None, "points")
-"""The place of a trace."""
+TRACES: Final = (("load", "phases", None, "points"), ("load", "users", None, "phases", None, "points"))
+"""Places of traces."""
 MAX_TRACE_BYTES: Final = 1_000_000
 MAX_PYTHON_BYTES: Final = 100_000
 """Of a file of Python that the driver executes."""
@@ -39,7 +39,9 @@ def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
         fields = _replaced(fields, place, "", lambda given, field: _program(given, folder, field))
     fields = _replaced(fields, WORKLOAD, "", lambda given, field: _workload(given, folder, field))
     fields = _with_locustfiles(fields, folder)
-    return _replaced(fields, TRACE, "", lambda given, field: _trace(given, folder, field))
+    for trace in TRACES:
+        fields = _replaced(fields, trace, "", lambda given, field: _trace(given, folder, field))
+    return fields
 
 
 def _replaced(value: Any, place: tuple[str | None, ...], path: str, read: Callable[[str, str], Any]) -> Any:

@@ -47,10 +47,20 @@ class Schedule:
 
     def rate_milli(self, seen: Seen) -> int:
         """The rate at a moment, in thousandths."""
-        if seen.height < self._from_height or (self._until_height is not None and seen.height >= self._until_height):
+        if not self._lasts_at(seen.height):
             return 0
         phase = next((phase for phase in self._phases if phase.lasts_at(seen)), None)
         return MILLI if phase is None else phase.rate_milli(seen)
+
+    def has_turns_at(self, height: int) -> bool:
+        """Whether turns may come due at a height, whatever the time, the prices and the backlog are then."""
+        seen = Seen(height)
+        by_height = (phase for phase in self._phases if not phase.is_by_time)
+        phase = next((phase for phase in by_height if phase.lasts_at(seen)), None)
+        return self._lasts_at(height) and (phase is None or phase.has_turns(seen))
+
+    def _lasts_at(self, height: int) -> bool:
+        return self._from_height <= height and (self._until_height is None or height < self._until_height)
 
     def next_change_ms(self, at_ms: int) -> int | None:
         """The first millisecond after one at which the rate may be another by time alone; ``None`` if there is none."""

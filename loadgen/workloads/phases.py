@@ -95,6 +95,10 @@ class _Phase(BaseModel):
         """The rate at a moment at which it lasts, in thousandths."""
         return self._rate_after((seen.at_ms if self.is_by_time else seen.height) - self.begin)
 
+    def has_turns(self, seen: Seen) -> bool:
+        """Whether turns may come due at a moment at which it lasts, whatever prices and backlog are."""
+        return self.rate_milli(seen) > 0
+
     def next_change_ms(self, at_ms: int) -> int | None:
         """The first millisecond at which the rate may be another by time alone; ``None`` if there is none."""
         if not self.is_by_time:
@@ -329,6 +333,9 @@ class FeedbackPhase(_Phase):
         value = min(max(seen.basefee_lane if self.watches == "basefee_lane" else seen.backlog, self.low), self.high)
         first, last = _milli(self.low_rate), _milli(self.high_rate)
         return first + (last - first) * (value - self.low) // (self.high - self.low)
+
+    def has_turns(self, seen: Seen) -> bool:
+        return self.low_rate > 0 or self.high_rate > 0
 
 
 class PausePhase(_Phase):

@@ -47,6 +47,10 @@ class Funding(NamedTuple):
     actor: int
 
 
+def _is_none(value: object) -> bool:
+    return value is None
+
+
 class UserGroup(BaseModel):
     """Users that do the same, each on its own."""
 
@@ -66,6 +70,9 @@ class UserGroup(BaseModel):
     """They begin once this height is final; by default at once."""
     until_height: Height | None = None
     """They take no turn any more once this height is final; by default they go on to the end."""
+    phases: Annotated[list[Phase] | None, Field(exclude_if=_is_none)] = None
+    """Stretches of heights or times in which these users take more or fewer turns, one after the other; they replace
+    the load's. By default the load's apply."""
     budget: Annotated[int, Field(ge=1, le=MAX_BUDGET)] | None = None
     """What the group's accounts and actors hold together at genesis, in the smallest CBY unit; they can spend no more.
     Users get equal shares. By default each account and each actor holds 10**24."""
@@ -105,6 +112,11 @@ class UserGroup(BaseModel):
     def _ends_later(self) -> UserGroup:
         if self.until_height is not None and self.until_height <= (self.from_height or 0):
             raise ValueError(f"until_height: {self.until_height} is not above from_height ({self.from_height})")
+        return self
+
+    @model_validator(mode="after")
+    def _phases_follow_each_other(self) -> UserGroup:
+        check_order(self.phases or [])
         return self
 
     @property
@@ -162,7 +174,8 @@ class LoadPlan(BaseModel):
     users: list[UserGroup] = []
     """Groups of users that do the same."""
     phases: list[Phase] = []
-    """Stretches of heights or times in which all users take more or fewer turns, one after the other."""
+    """Stretches of heights or times in which all users take more or fewer turns, one after the other. Groups with
+    phases of their own have those instead."""
     locust: OwnLocust | None = None
     """Locust users and a shape of one's own, which run beside the users above: the path of a Locustfile, or a list of
     such."""
@@ -195,18 +208,23 @@ class LoadPlan(BaseModel):
 
     def check_heights(self, stop_height: int) -> None:
         """Raise :class:`ValueError`, with the path of the field, if something begins after the load has stopped."""
-        for name in ("users", "phases"):
-            for position, part in enumerate(getattr(self, name)):
-                if part.from_height is not None and part.from_height >= stop_height:
-                    raise ValueError(
-                        f"load.{name}[{position}].from_height: {part.from_height} is not below"
-                        f" stop.height ({stop_height})"
-                    )
+        for path, part in self.parts.items():
+            if part.from_height is not None and part.from_height >= stop_height:
+                raise ValueError(f"{path}.from_height: {part.from_height} is not below stop.height ({stop_height})")
 
     @property
-    def parts(self) -> list[UserGroup | Phase]:
-        """The groups and phases, each of which may begin at a height of its own."""
-        return [*self.users, *self.phases]
+    def parts(self) -> dict[str, UserGroup | Phase]:
+        """The groups and phases, each of which may begin at a height of its own, by their paths in a scenario."""
+        found: dict[str, UserGroup | Phase] = {}
+        for place, group in enumerate(self.users):
+            found[f"load.users[{place}]"] = group
+            found |= {f"load.users[{place}].phases[{n}]": phase for n, phase in enumerate(group.phases or [])}
+        return found | {f"load.phases[{place}]": phase for place, phase in enumerate(self.phases)}
+
+    def schedule_of(self, group: UserGroup) -> Schedule:
+        """The rate of the turns of a group's users."""
+        phases = self.phases if group.phases is None else group.phases
+        return Schedule(group.interval_ms, phases, group.from_height, group.until_height)
 
     @property
     def is_empty(self) -> bool:
@@ -293,7 +311,7 @@ class Population:
         self._groups = plan._groups
         self._kinds = {group.workload: kind_of_a_run(group.workload) for group in plan.users}
         self._users_of = plan.users_of
-        self._phases = plan.phases
+        self._schedule_of = plan.schedule_of
         self._seed, self._chain_id, self._parameters = seed, chain_id, parameters
         self._peers = tuple(plan.genesis_accounts(seed))
         self._actors = tuple(_actor_address(seed, number) for number in range(plan.user_count))
@@ -313,8 +331,8 @@ class Population:
         member = Member(number, address, actor, self._peers, self._actors, random, self._parameters)
         kind = self._kinds[group.workload]
         workload = kind(kind.options_type.model_validate(group.options), member)
-        schedule = Schedule(group.interval_ms, self._phases, group.from_height, group.until_height)
-        return LoadUser(user_key(seed, number), self._chain_id, schedule, workload, group.arrival == "open")
+        schedule, is_open = self._schedule_of(group), group.arrival == "open"
+        return LoadUser(user_key(seed, number), self._chain_id, schedule, workload, is_open)
 
 
 def user_key(seed: int, number: int) -> SigningKey:

@@ -272,3 +272,104 @@ def test_phases_change_nothing_about_who_the_users_are() -> None:
     assert [user.first_delay_ms for user in plain.build_users(1, CHAIN_ID)] == [
         user.first_delay_ms for user in phased.build_users(1, CHAIN_ID)
     ]
+
+
+# --- phases of a group ----------------------------------------------------------------------------------------------
+
+SPIKE = {"kind": "spike", "from_height": 3, "until_height": 7, "rate": 5.0, "base_rate": 1.0}
+HALF = {"kind": "steady", "rate": 0.5}
+
+
+def group_rates(load: dict[str, Any], *seen: Seen) -> list[list[float]]:
+    """Of each group, the rates at these moments, as its first user has them."""
+    plan = LoadPlan.model_validate(load)
+    firsts = [sum(group.count for group in plan.users[:place]) for place in range(len(plan.users))]
+    schedules = [user._rhythm.schedule for user in plan.build_users(3, CHAIN_ID, numbers=firsts)]
+    assert [schedule.rate_milli(each) for schedule in schedules for each in seen] == [
+        plan.schedule_of(group).rate_milli(each) for group in plan.users for each in seen
+    ]
+    return [[schedule.rate_milli(each) / 1_000 for each in seen] for schedule in schedules]
+
+
+def test_a_group_has_its_own_phases_in_place_of_the_loads() -> None:
+    users = [
+        {"workload": "transfer", "count": 2},
+        {"workload": "same-block", "count": 2, "phases": [SPIKE]},
+        {"workload": "heartbeat", "phases": []},
+    ]
+    heights = [Seen(height) for height in range(2, 8)]
+    flat, spiking = [1.0] * 6, [1, 1, 3, 5, 3, 1]
+    assert group_rates({"users": users}, *heights) == [flat, spiking, flat]
+    assert group_rates({"users": users, "phases": [HALF]}, *heights) == [[0.5] * 6, spiking, flat]
+
+
+def test_phases_of_a_group_end_with_the_group_and_may_go_by_another_scale_than_the_loads() -> None:
+    timed = {"kind": "steady", "from_ms": 0, "until_ms": 100, "rate": 4.0}
+    users = [{"workload": "transfer", "phases": [timed], "until_height": 5}, {"workload": "transfer"}]
+    moments = [Seen(4, 99), Seen(4, 100), Seen(5, 99)]
+    assert group_rates({"users": users, "phases": [HALF]}, *moments) == [[4, 1, 0], [0.5] * 3]
+
+
+def test_one_group_reacts_to_prices_while_another_does_not() -> None:
+    reacts = {"kind": "feedback", "watches": "basefee_lane", "low": 10, "high": 20, "low_rate": 0.0, "high_rate": 2.0}
+    users = [{"workload": "heartbeat"}, {"workload": "lane-cells", "phases": [reacts]}]
+    moments = [Seen(5, basefee_lane=price) for price in (5, 15, 25)]
+    assert group_rates({"users": users}, *moments) == [[1, 1, 1], [0, 1, 2]]
+
+
+def test_a_group_without_phases_is_written_as_before_there_were_any() -> None:
+    """The hash of a scenario, by which sweeps know their seeds again, stays what it was."""
+    plain = LoadPlan.model_validate({"users": [{"workload": "transfer"}]})
+    assert list(plain.users[0].model_dump()) == [
+        "workload", "count", "interval_ms", "arrival", "options", "from_height", "until_height", "budget"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("phases", [None, [], [SPIKE], [{"kind": "trace", "from_ms": 8, "points": [[0, 2], [9, 1]]}]])
+def test_phases_of_a_group_are_the_same_after_a_plan_file(phases: list[dict[str, Any]] | None) -> None:
+    plan = LoadPlan.model_validate({"users": [{"workload": "transfer", "phases": phases}], "phases": [HALF]})
+    for dumped in (plan.model_dump_json(exclude_none=True), plan.model_dump_json()):
+        assert LoadPlan.model_validate_json(dumped) == plan
+
+
+def test_phases_of_a_group_change_nothing_about_who_the_users_are() -> None:
+    def load(**fields: Any) -> LoadPlan:
+        return LoadPlan.model_validate({"users": [{"workload": "churn", "count": 3}, {"workload": "churn", **fields}]})
+
+    plain, phased = load(), load(phases=[{"kind": "steady", "rate": 1.0}])
+    assert plain.genesis_accounts(1) == phased.genesis_accounts(1)
+    for before, after in zip(plain.build_users(1, CHAIN_ID), phased.build_users(1, CHAIN_ID), strict=True):
+        seen = Observation(3, 0, 1_000_000, 1_000_000, 1_000_000)
+        for user in (before, after):
+            user.next_delay_ms()
+        assert (before.first_delay_ms, before.next_transactions(seen)) == (
+            after.first_delay_ms, after.next_transactions(seen)
+        )  # fmt: skip
+
+
+def test_phases_of_a_group_that_overlap_are_refused() -> None:
+    phases = [{"kind": "pause", "until_height": 9}, {"kind": "pause", "from_height": 8}]
+    with pytest.raises(ValidationError, match=r"phases\[1\]\.from_height: 8 is below 9, where the phase before ends"):
+        LoadPlan.model_validate({"users": [{"workload": "transfer", "phases": phases}]})
+
+
+# --- heights with turns ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("phases", "heights"),
+    [
+        ([], [2, 3, 4, 5]),
+        ([{"kind": "pause", "from_height": 3, "until_height": 5}], [2, 5]),
+        ([{"kind": "pause", "from_ms": 0}], [2, 3, 4, 5]),
+        ([{"kind": "burst", "rate": 3.0, "base_rate": 0.0, "every": 2}], [3, 5]),
+        ([{"kind": "feedback", "watches": "backlog", "low": 1, "high": 5, "low_rate": 0.0, "high_rate": 2.0}],
+         [2, 3, 4, 5]),
+        ([{"kind": "feedback", "watches": "backlog", "low": 1, "high": 5, "low_rate": 0.0, "high_rate": 0.0}], []),
+    ],
+)  # fmt: skip
+def test_there_may_be_turns_at_heights_at_which_no_phase_forbids_them(
+    phases: list[dict[str, Any]], heights: list[int]
+) -> None:
+    schedule = rhythm(*phases, from_height=2, until_height=6).schedule
+    assert [height for height in range(9) if schedule.has_turns_at(height)] == heights

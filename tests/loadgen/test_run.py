@@ -372,6 +372,30 @@ def test_users_come_and_go_by_height(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_groups_have_phases_of_their_own(tmp_path: Path) -> None:
+    """The load's phases would let nobody act."""
+    users = [
+        {"workload": "transfer", "interval_ms": 40, "phases": [{"kind": "pause", "from_height": 3}]},
+        {"workload": "transfer", "interval_ms": 40, "phases": [{"kind": "pause", "until_height": 4}]},
+        {"workload": "transfer", "interval_ms": 40},
+    ]
+    load = {"users": users, "phases": [{"kind": "pause"}]}
+    early, late, _ = (user.address for user in LoadPlan.model_validate(load).build_users(SEED, CHAIN_ID))
+    chain = FakeChain()
+    with (
+        ServerThread(FakePages(chain, 0)) as server,
+        LoadProcess(write_plan(tmp_path, [server.url], load=load)) as process,
+    ):
+        while late not in {transaction.sender for _, transaction in chain.taken}:
+            assert chain.wait_for_taken(len(chain.taken) + 1, HANGS_AFTER_S)
+        process.process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+    senders = [transaction.sender for _, transaction in chain.taken]
+    assert senders == sorted(senders, key=[early, late].index), "one began to pause before the other ceased to"
+    assert {early, late} == set(senders)
+
+
+@pytest.mark.slow
 def test_a_load_that_goes_on_is_where_it_would_be(tmp_path: Path) -> None:
     chain = FakeChain()
     phase = {"kind": "ramp", "from_ms": 0, "until_ms": 3_600_000, "from_rate": 0.0, "to_rate": 0.0}

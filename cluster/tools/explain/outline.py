@@ -225,8 +225,13 @@ def _load_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
             yield _Moment(0, "at the start", f"{who} begin", lasts)
         else:
             yield _at_height(group.from_height, each_ms, f"{who} begin", lasts)
-    for phase in scenario.load.phases:
-        what, lasts = f"load: {_phase(phase)}", "to the end"
+        yield from _phase_moments(f"group {number}", group.phases or [], each_ms)
+    yield from _phase_moments("load", scenario.load.phases, each_ms)
+
+
+def _phase_moments(who: str, phases: Sequence[AnyPhase], each_ms: float) -> Iterator[_Moment]:
+    for phase in phases:
+        what, lasts = f"{who}: {_phase(phase)}", "to the end"
         if phase.is_by_time:
             lasts = lasts if phase.end is None else f"until {seconds(phase.end)}"
             yield _Moment(phase.begin, seconds(phase.begin), what, lasts)

@@ -75,6 +75,10 @@ def said_of(text: str) -> str:
             "load: {phases: [{kind: steady, rates: 2}]}",
             "load.phases[0].rates: unknown field; did you mean rate? (and 1 more)",
         ),
+        (
+            "load: {users: [{workload: churn, phases: [{kind: steady, rates: 2}]}]}",
+            "load.users[0].phases[0].rates: unknown field; did you mean rate? (and 1 more)",
+        ),
     ],
 )
 def test_an_unknown_field_is_told_what_is_near_or_what_there_is(text: str, line: str) -> None:

@@ -427,6 +427,23 @@ WRONG = {
         "name: a\nload: {phases: [{kind: pause, from_height: 40}]}",
         "load.phases[0].from_height: 40 is not below stop.height (40)",
     ),
+    "unknown phase of a group": (
+        "name: a\nload: {users: [{workload: churn}, {workload: churn, phases: [{kind: wave}]}]}",
+        "load.users[1].phases[0].kind: unknown phase 'wave'; known",
+    ),
+    "phases of a group that are no list": (
+        "name: a\nload: {users: [{workload: churn, phases: {kind: pause}}]}",
+        "load.users[0].phases: expected a list, got a mapping",
+    ),
+    "overlapping phases of a group": (
+        "name: a\n"
+        "load: {users: [{workload: churn, phases: [{kind: pause, until_height: 9}, {kind: pause, from_height: 8}]}]}",
+        "load.users[0].phases[1].from_height: 8 is below 9, where the phase before ends",
+    ),
+    "phase of a group after the load": (
+        "name: a\nload: {users: [{workload: churn}, {workload: churn, phases: [{kind: pause, from_height: 40}]}]}",
+        "load.users[1].phases[0].from_height: 40 is not below stop.height (40)",
+    ),
     "users after the load": (
         "name: a\nload: {users: [{workload: churn, from_height: 41}]}",
         "load.users[0].from_height: 41 is not below stop.height (40)",
@@ -797,6 +814,8 @@ def test_each_thing_that_is_planned_is_before_the_end() -> None:
     for drop, stop in ((("faults",), 301), (("faults", "validators"), 201), (("faults", "validators", "load"), 7)):
         fields = {key: value for key, value in PLANS_MUCH.items() if key not in drop}
         assert Scenario.model_validate(fields).ended_at(7).stop.height == stop
+    late_phase = {"workload": "heartbeat", "phases": [{"kind": "pause", "from_height": 30}]}
+    assert Scenario.model_validate({"name": "a", "load": {"users": [late_phase]}}).ended_at(7).stop.height == 31
     nothing = Scenario.model_validate({"name": "nothing"}).ended_at(0)
     assert Scenario.model_validate(yaml.safe_load(scenario_text(nothing, None))).stop.height == 1
     injected = Scenario.model_validate({**PLANS_MUCH, "stop": {"height": 1_000, "timeout_s": 91}})

@@ -71,6 +71,10 @@ RIGHT = {
     "phases by time": "name: a\nload: {phases: [{kind: sine, from_ms: 0, until_ms: 9, amplitude: 1, period_ms: 200}]}",
     "a trace": "name: a\nload: {phases: [{kind: trace, from_ms: 0, points: [[0, 1], [500, 0.5]]}]}",
     "a trace in a file": "name: a\nload: {phases: [{kind: trace, from_ms: 0, points: rates.csv}]}",
+    "phases of a group": "name: a\nload: {users: [{workload: flood, phases: [{kind: spike, until_ms: 9, rate: 2}]}]}",
+    "a group without the load's phases": "name: a\nload: {users: [{workload: flood, phases: []}]}",
+    "a group's trace in a file": "name: a\n"
+    "load: {users: [{workload: flood, phases: [{kind: trace, from_ms: 0, points: rates.csv}]}]}",
     "a workload's options": "name: a\nload: {users: [{workload: flood, options: {timers: 3}}]}",
     "a workload of one's own": "name: a\nload: {users: [{workload: ./pulse.py, options: {any: 3}}]}",
     "a Locustfile": "name: a\nload: {locust: ./users.py}",
@@ -130,6 +134,7 @@ WRONG = {
     "an actor without a program": "name: a\nchain: {actors: {b: {balance: 5}}}",
     "a short address": "name: a\nchain: {actors: {b: {program: c, address: '0xabc'}}}",
     "an unknown phase": "name: a\nload: {phases: [{kind: wave}]}",
+    "an unknown phase of a group": "name: a\nload: {users: [{workload: flood, phases: [{kind: wave}]}]}",
     "an unknown metric": "name: a\nsuccess: {metrics: {happiness: {at_least: 1}}}",
     "a share of a metric": "name: a\nsuccess: {metrics: {fires: {at_least: 1, breach_share: 0.1}}}",
     "a wrong parent": "extends: 7",

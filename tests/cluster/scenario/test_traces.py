@@ -64,3 +64,18 @@ def test_a_trace_that_is_none_is_one_line(own: Path, tmp_path: Path, content: st
     assert text.startswith(f"{own}: load.phases[0].points"), text
     assert line.format(path=own.parent / ".." / "rates.csv") in text
     assert "\n" not in text
+
+
+def test_a_trace_of_a_group_is_read_with_the_scenario(own: Path, tmp_path: Path) -> None:
+    group = "{workload: transfer, phases: [{kind: trace, from_ms: 100, points: ../rates.csv}]}"
+    own.write_text(f"name: own\nload: {{users: [{{workload: heartbeat}}, {group}]}}", encoding="utf-8")
+    trace = tmp_path / "rates.csv"
+    trace.write_text("0,1\n500,2.5\n", encoding="ascii")
+    honest, traced = load_scenario(own).load.users
+    assert honest.phases is None
+    (phase,) = traced.phases or []
+    assert isinstance(phase, TracePhase)
+    assert phase.points == [(0, 1), (500, 2.5)]
+    trace.write_text("0;1\n", encoding="ascii")
+    with pytest.raises(BadInput, match=r"own\.yaml: load\.users\[1\]\.phases\[0\]\.points: .*rates\.csv: line 1: "):
+        load_scenario(own)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -14,6 +15,7 @@ from cluster.common.errors import BadInput
 from cluster.record.run import RunRecord
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
+from cluster.simulation.load import LOAD_STARTS_MS
 from consensus.keys import KeyedHashScheme
 from tests.loadgen.own_workloads import acting, group
 
@@ -146,3 +148,44 @@ def test_arrival_is_the_same_again() -> None:
     first, second = stalled("open"), simulated("open")
     assert (first.digest, first.load) == (second.digest, second.load)
     assert stalled("closed").digest != first.digest
+
+
+# --- phases of a group ----------------------------------------------------------------------------------------------
+
+SPIKE = {"kind": "spike", "from_ms": 4_000, "until_ms": 8_000, "rate": 9.0, "base_rate": 1.0}
+
+
+def due_in_seconds(record: RunRecord, workload: str) -> list[int]:
+    """How many transactions of a workload were due in each second of the load but the last."""
+    due = record.load.sends.workloads[workload].due.values()
+    counts = Counter((due_ms - LOAD_STARTS_MS) // 1_000 for due_ms in due)
+    return [counts[second] for second in range(max(counts))]
+
+
+def with_phases(of_group: list[dict[str, Any]] | None, of_load: list[dict[str, Any]]) -> RunRecord:
+    users = [
+        {"workload": "transfer", "count": 3, "interval_ms": 500, "arrival": "open"},
+        {"workload": "transfer-spam", "count": 2, "interval_ms": 500, "arrival": "open", "options": {"per_turn": 1}},
+    ]
+    if of_group is not None:
+        users[1]["phases"] = of_group
+    fields = {"name": "spiked", "load": {"users": users, "phases": of_load}, "stop": {"height": 60, "drain_blocks": 2}}
+    return Simulation(Scenario.model_validate(fields), 5, "test", scheme=KeyedHashScheme()).run()
+
+
+def test_one_group_spikes_while_another_stays_constant() -> None:
+    record = with_phases([SPIKE], [])
+    constant, spiking = due_in_seconds(record, "transfer"), due_in_seconds(record, "transfer-spam")
+    assert len(constant) >= 10
+    assert set(constant) == {3 * 2}, "six transactions in each second"
+    assert set(spiking[:4]) == {2 * 2}
+    assert set(spiking[8:]) <= {4, 5}, "as before, but for what the end of the spike had begun"
+    assert all(6 * 4 <= count <= 9 * 4 for count in spiking[5:7])
+    of_all = with_phases(None, [SPIKE])
+    assert max(due_in_seconds(of_all, "transfer")) > 5 * 6, "the load's phases are those of each group without any"
+
+
+@pytest.mark.slow
+def test_a_group_with_the_loads_phases_is_as_if_it_had_none() -> None:
+    assert with_phases([SPIKE], [SPIKE]).digest == with_phases(None, [SPIKE]).digest
+    assert with_phases([], []).digest == with_phases(None, []).digest

@@ -29,8 +29,6 @@ from typing import Final, NamedTuple
 from cluster.common.quantiles import counted_quantile, quantile
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from loadgen.workloads import LoadPlan
-from loadgen.workloads.arrival import Schedule
-from loadgen.workloads.phases import Seen
 from validator.chain.block import BlockReceipts, Effects
 from validator.chain.receipts import ended_timers, unpack
 
@@ -59,15 +57,13 @@ class Window(NamedTuple):
 
 
 def attack_window(plan: LoadPlan, stop_height: int) -> Window | None:
-    """The blocks that can hold transactions of a plan's attackers, by the heights of their groups and by phases that go
-    by height; ``None`` if no attacker takes a turn before the load stops. Phases by time have no heights, and leave
-    nothing out."""
-    phases = [phase for phase in plan.phases if not phase.is_by_time]
-    groups = [group for group in plan.users if group.is_attack]
-    schedules = [Schedule(each.interval_ms, phases, each.from_height, each.until_height) for each in groups]
+    """The blocks that can hold transactions of a plan's attackers, by the heights of their groups and by their phases
+    that go by height; ``None`` if no attacker takes a turn before the load stops. Phases by time have no heights, and
+    leave nothing out. Phases that follow prices or the backlog leave nothing out either, unless their rates are 0."""
+    schedules = [plan.schedule_of(group) for group in plan.users if group.is_attack]
 
     def acts_at(height: int) -> bool:
-        return any(schedule.rate_milli(Seen(height)) for schedule in schedules)
+        return any(schedule.has_turns_at(height) for schedule in schedules)
 
     first = next(filter(acts_at, range(stop_height)), None)
     last = next(filter(acts_at, reversed(range(stop_height))), None)

@@ -262,7 +262,9 @@ def test_phases_by_time_and_open_loops_are_told() -> None:
             "high_rate": 0,
         },
     ]
-    users = [{"workload": "flood", "arrival": "open", "interval_ms": 250}, group(PAYS, "raid", count=2)]
+    of_the_group = [{"kind": "pause", "from_height": 4, "until_height": 7}]
+    raid = group(PAYS, "raid", count=2, phases=of_the_group)
+    users = [{"workload": "flood", "arrival": "open", "interval_ms": 250}, raid]
     locust = [{"name": "readers", "source": "a = 1"}]
     plan = Scenario.model_validate({"name": "s", "load": {"users": users, "phases": phases, "locust": locust}})
     cells = {cell for table in outline(plan) for row in table.rows for cell in row}
@@ -276,4 +278,6 @@ def test_phases_by_time_and_open_loops_are_told() -> None:
         "load: trace of 2 points",
         "load: feedback, 2 times as many turns up to a basefee of the lane of 0, 0 from 9,000 on",
         "until 5.0 s",
+        "group 1: pause, no turns",
+        "until height 7",
     }

@@ -124,6 +124,8 @@ OWN_ATTACK = {"workload": "lane-cells", "interval_ms": 500}
         ([{"from_height": 2, "until_height": 11}], Window(3, 11)),
         ([{"from_height": 5, "until_height": 7}, {"from_height": 8}], Window(6, 12)),
         ([{"from_height": 4, "until_height": 90}], Window(5, 12)),
+        ([{"phases": [{"kind": "pause", "from_height": 1, "until_height": 6}]}], Window(1, 12)),
+        ([{"phases": [{"kind": "pause", "from_height": 7}], "from_height": 2}], Window(3, 7)),
     ],
 )
 def test_a_scenarios_own_attackers_are_scored_in_their_own_heights(
@@ -138,9 +140,21 @@ def test_a_scenarios_own_attackers_are_scored_in_their_own_heights(
 def test_own_attackers_that_never_act_are_refused() -> None:
     pause = {"kind": "pause", "from_height": 1, "until_height": 12}
     users = [HEARTBEAT, OWN_ATTACK | {"from_height": 3}]
-    given = scenario(load={"users": users, "phases": [pause]})
-    with pytest.raises(BadInput, match=r"small: load: no attacker takes a turn before stop\.height"):
-        make_plan(given, [], make_variants(given, [], []), (1,), is_quick=False)
+    own = [HEARTBEAT, OWN_ATTACK | {"from_height": 3, "phases": [pause]}]
+    for load in ({"users": users, "phases": [pause]}, {"users": own}):
+        given = scenario(load=load)
+        with pytest.raises(BadInput, match=r"small: load: no attacker takes a turn before stop\.height"):
+            make_plan(given, [], make_variants(given, [], []), (1,), is_quick=False)
+
+
+def test_the_phases_of_attackers_are_theirs_alone() -> None:
+    spike = {"kind": "spike", "from_height": 3, "until_height": 9, "rate": 9.0}
+    given = scenario(load={"users": [HEARTBEAT, OWN_ATTACK | {"phases": [spike]}]})
+    plan = make_plan(given, [], make_variants(given, [], []), (1,), is_quick=False)
+    assert plan.scenario("cip1", OWN).load.users[1].phases == given.load.users[1].phases
+    for attack in (BASELINE, OWN):
+        load = plan.scenario("cip1", attack).load
+        assert (load.users[0].phases, load.phases) == (None, [])
 
 
 def test_variants_are_each_policy_with_each_combination_of_parameters() -> None:

@@ -111,6 +111,23 @@ def test_attackers_act_when_their_groups_and_phases_by_height_let_them(
     users = [{"workload": "heartbeat"}, attackers]
     assert attack_window(LoadPlan.model_validate({"users": users, "phases": phases}), 30) == window
     assert attack_window(LoadPlan.model_validate({"users": users[:1], "phases": phases}), 30) is None
+    of_the_group = [users[0], attackers | {"phases": phases}]
+    for others in ([], [{"kind": "pause", "from_height": 1}]):
+        assert attack_window(LoadPlan.model_validate({"users": of_the_group, "phases": others}), 30) == window
+
+
+def test_phases_of_honest_users_say_nothing_about_the_attack() -> None:
+    honest = {"workload": "heartbeat", "phases": [{"kind": "pause", "from_height": 1}]}
+    early = {"workload": "same-block", "phases": [{"kind": "pause", "from_height": 5}]}
+    late = {"workload": "lane-cells", "from_height": 9, "until_height": 12}
+    assert attack_window(LoadPlan.model_validate({"users": [honest, early]}), 30) == Window(1, 5)
+    assert attack_window(LoadPlan.model_validate({"users": [honest, early, late]}), 30) == Window(1, 12)
+
+
+def test_attackers_that_wait_for_a_price_may_act_at_any_height() -> None:
+    waits = {"kind": "feedback", "watches": "basefee_lane", "low": 1, "high": 9, "low_rate": 0.0, "high_rate": 2.0}
+    users = [{"workload": "same-block", "phases": [waits]}]
+    assert attack_window(LoadPlan.model_validate({"users": users}), 30) == Window(1, 30)
 
 
 # --- lateness -------------------------------------------------------------------------------------------------------
