@@ -280,11 +280,12 @@ def _latency_table(latencies: Sequence[WorkloadLatency]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("workload")
     names = list(latencies[0].quantiles_ms)
-    for name in ("sent", "late", "skipped", "unsent", "never final", *(f"{name} ms" for name in names)):
+    for name in ("sent", "late", "skipped", "unsent", "rejected", "never final", *(f"{name} ms" for name in names)):
         table.add_column(name, justify="right")
     for each in latencies:
-        counts = (f"{count:,}" for count in (each.sent, each.late, each.skipped, each.unsent, each.never_final))
-        table.add_row(each.workload, *counts, *map(latency_text, each.quantiles_ms.values()))
+        counts = (each.sent, each.late, each.skipped, each.unsent, each.rejected, each.never_final)
+        shown = (f"{count:,}" for count in counts)
+        table.add_row(each.workload, *shown, *map(latency_text, each.quantiles_ms.values()))
     return table
 
 

@@ -31,7 +31,7 @@ def outcome() -> Outcome:
         late_by_cause={LateCause.ANSWERS: 2},
         timeline=timeline,
     )
-    latencies = [WorkloadLatency("flood", 60, 2, 0, 1, measured=60, final=58, latencies_ms=[500.0] * 58, unsent=7)]
+    latencies = [WorkloadLatency("flood", 69, 2, 9, 1, measured=60, final=58, latencies_ms=[500.0] * 58, unsent=7)]
     return Outcome(statistics, latencies, [Look(0, 1, 0, 0, 0), Look(4, 9, 58, 0, 0)], 0, BEGAN_MS)
 
 
@@ -59,5 +59,5 @@ def test_the_terminal_shows_both(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[0].startswith("104 requests, 4 failures;")
     assert lines[1].startswith("responses p50 ") and " · p95 " in lines[1] and " · p99 " in lines[1]
     assert lines[2] == "failure   4 × POST /transactions: status 503"
-    assert lines[-2].split("  ")[:5] == ["workload", "sent", "late", "skipped", "unsent"]
-    assert lines[-1].split() == ["flood", "60", "2", "1", "7", "2", "500", "500", "never", "never"]
+    assert lines[-2].split("  ")[:7] == ["workload", "sent", "late", "skipped", "unsent", "rejected", "never final"]
+    assert lines[-1].split() == ["flood", "69", "2", "1", "7", "9", "2", "500", "500", "never", "never"]
