@@ -103,6 +103,8 @@ def add_commands(commands: Any) -> None:
 
 def _url(text: str) -> str:
     url = text.rstrip("/")
+    if url.startswith("https:"):
+        raise argparse.ArgumentTypeError(f"{text!r}: https is not supported; expected http://host:port")
     if not url.startswith("http://"):
         raise argparse.ArgumentTypeError(f"{text!r}: expected http://host:port")
     return url

@@ -56,3 +56,17 @@ def test_an_option_that_would_change_nothing_is_refused(
     """Even with the value that it has by default."""
     assert main(["load", *options, *NOBODY]) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err.startswith(f"stampede: {line}")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("https://127.0.0.1:9", "https is not supported; expected http://host:port"),
+        ("127.0.0.1:9", "expected http://host:port"),
+        ("ftp://127.0.0.1:9", "expected http://host:port"),
+    ],
+)
+def test_a_target_is_asked_by_plain_http(target: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["load", "smoke", "--target", target]) == ExitCode.BAD_INPUT
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"stampede: argument --target: {target!r}: {words}")
