@@ -34,7 +34,7 @@ from cluster.common.suggestions import instead
 from cluster.live.control_client import ControlClient
 from cluster.live.web.addresses import LOOPBACK, Served, listening_address
 from cluster.record.folder import ENDPOINTS_FILE, claim_run_folder, new_run_folder
-from cluster.record.run import RunRecord, Sample
+from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.report.results import finish_run
 from cluster.scenario import Scenario, change_scenario, load_scenario, scenario_from
 from cluster.scenario.overrides import SettingError, parse_setting
@@ -126,7 +126,7 @@ def run(
     chosen, seed, served = *_scenario(scenario, seed, settings), _served(bind)
     folder = _folder(chosen, out)
     with Interrupts() as interrupts:
-        record = run_live(chosen, seed, checkout_commit(), folder, interrupts=interrupts, served=served)
+        record = run_live(RunRequest(chosen, seed, checkout_commit(), folder), interrupts=interrupts, served=served)
         return _outcome(record, finish(record, folder, interrupts), folder)
 
 
@@ -242,10 +242,8 @@ def up(
     def run_until_stopped() -> RunOutcome:
         from cluster.live.driver.driver import live_testnet
 
-        commit = checkout_commit()
-        with live_testnet(
-            chosen, chosen_seed, commit, folder, look, run_until_stopped=stop_requested, served=served
-        ) as record:
+        request, observer = RunRequest(chosen, chosen_seed, checkout_commit(), folder), RunObserver(look)
+        with live_testnet(request, observer, run_until_stopped=stop_requested, served=served) as record:
             return _judged(record, folder)
 
     with ThreadPoolExecutor(1, thread_name_prefix="testnet") as thread:

@@ -28,7 +28,7 @@ from streams import bare_messages_per_second, transport_messages_per_second
 from cluster.checks.run import judge_run
 from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import run_live
-from cluster.record.run import RunRecord
+from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 
@@ -146,7 +146,7 @@ def live_figures(scenario: Scenario) -> dict[str, float]:
     """The figures of a live run, whose folder is removed."""
     folder = Path(tempfile.mkdtemp(prefix="stampede-benchmark-"))
     try:
-        record: RunRecord = run_live(scenario, SEED, COMMIT, folder, lambda _sample: None, print)
+        record: RunRecord = run_live(RunRequest(scenario, SEED, COMMIT, folder), RunObserver(on_notice=print))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return figures_of(record)

@@ -8,9 +8,10 @@ driver saw something happen.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple
 
 from cluster.common.units import MILLISECONDS_PER_SECOND
@@ -115,6 +116,10 @@ class Reorg:
         return range(self.height, self.height + self.depth)
 
 
+def ignore(_: object) -> None:
+    """A callback that does nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """One look at the network, for the progress line and the report's curves."""
@@ -137,6 +142,34 @@ class Sample:
     """The state of each validator, in a word: up, down, starting, joining, paused, diverged, …"""
     faults: tuple[str, ...] = ()
     """Those that are under way, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What a driver is asked to run."""
+
+    scenario: Scenario
+    seed: int
+    commit: str
+    """The commit of the code that runs it, or a word."""
+    folder: Path
+    """It gets the logs and, live, the validators' data."""
+    stop_on_fail: bool = False
+    """The first violation of a rule that is seen while it runs ends the run."""
+    lease_s: float | None = None
+    """Seconds for which the live testnet outlives its driver, for another driver to take the run over."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunObserver:
+    """Callbacks of a run while it goes on."""
+
+    on_sample: Callable[[Sample], None] = ignore
+    on_notice: Callable[[str], None] = ignore
+    """It gets a line."""
+
+
+UNOBSERVED: Final = RunObserver()
 
 
 @dataclass(slots=True)

@@ -56,7 +56,7 @@ from cluster.record.archive import BLOCKS_FILE
 from cluster.record.chain_store import BlockStore, FileBlocks
 from cluster.record.folder import STORE_FILE
 from cluster.record.host_info import Busyness
-from cluster.record.run import RunRecord, Sample
+from cluster.record.run import UNOBSERVED, RunObserver, RunRecord, RunRequest
 from cluster.scenario import Scenario, fault_to_add
 from cluster.scenario.genesis import build_genesis, validator_set
 from consensus.keys import Ed25519Scheme
@@ -70,50 +70,31 @@ LOOKS_AT_THE_END: Final = 2
 
 @contextmanager
 def live_testnet(
-    scenario: Scenario,
-    seed: int,
-    commit: str,
-    folder: Path,
-    on_sample: Callable[[Sample], None] | None = None,
-    on_notice: Callable[[str], None] | None = None,
+    request: RunRequest,
+    observer: RunObserver = UNOBSERVED,
     interrupts: Interrupts | None = None,
     run_until_stopped: threading.Event | None = None,
     served: Served = ON_THE_LOOPBACK,
-    stop_on_fail: bool = False,
-    lease_s: float | None = None,
 ) -> Iterator[RunRecord]:
-    """Run a scenario on the live testnet, with its data, logs and endpoints in ``folder``; yields its record.
+    """Run a scenario on the live testnet, with its data, logs and endpoints in the request's folder; yields its record.
 
     Inside the block the validators are at rest and still serve their pages. Afterwards nothing that was started runs,
-    however the block ended. ``on_sample`` and ``on_notice`` (one line each) are called while the scenario runs. Ctrl-C,
-    SIGTERM or SIGHUP ends the run early; the record notes it and holds what is known.
+    however the block ended. Ctrl-C, SIGTERM or SIGHUP ends the run early; the record notes it and holds what is known.
 
     With ``run_until_stopped`` the run has no stop height. The event, the first signal or a request to the testnet's
     endpoint stops it: the load ends, the validators drain, and the height reached becomes the scenario's stop height.
     ``interrupts`` are the caller's, if it guards its own work on the record with them. ``served`` is the address of the
-    testnet's endpoint. With ``stop_on_fail`` the first violation of a rule that is seen while it runs ends the run.
-    With ``lease_s`` the testnet outlives this process for so long, and :func:`attached_testnet` takes it over.
+    testnet's endpoint. :func:`attached_testnet` takes over a testnet that outlived its driver.
 
     Raises :class:`BadInput` for a fault that the live testnet cannot perform, :class:`TestnetError` if the testnet
     cannot be started, :class:`OSError` if the folder cannot be written.
     """
+    scenario = request.scenario
     if problem := scenario.live_problem:
         raise BadInput(f"{scenario.name}: {problem}")
     api_for(scenario.planned_faults)
     with Interrupts() if interrupts is None else nullcontext(interrupts) as active:
-        run = _LiveRun(
-            scenario,
-            seed,
-            commit,
-            folder,
-            active,
-            run_until_stopped,
-            served,
-            on_sample,
-            on_notice,
-            stop_on_fail,
-            lease_s,
-        )
+        run = _LiveRun(request, observer, active, served, run_until_stopped)
         try:
             run.perform()
             yield run.record
@@ -123,11 +104,7 @@ def live_testnet(
 
 @contextmanager
 def attached_testnet(
-    left: LeftRun,
-    folder: Path,
-    interrupts: Interrupts,
-    on_sample: Callable[[Sample], None] | None = None,
-    on_notice: Callable[[str], None] | None = None,
+    left: LeftRun, folder: Path, interrupts: Interrupts, observer: RunObserver = UNOBSERVED
 ) -> Iterator[RunRecord]:
     """:func:`live_testnet` of a driver that died, from its checkpoint (``left``) on, to the end that it would have
     had.
@@ -136,19 +113,9 @@ def attached_testnet(
     testnet cannot be reached and is not known to be gone: then it goes on, and can be tried again. Raises
     :class:`OSError` if the folder cannot be written.
     """
-    run = _LiveRun(
-        left.scenario,
-        left.seed,
-        left.commit,
-        folder,
-        interrupts,
-        None,
-        Served(*left.testnet.served),
-        on_sample,
-        on_notice,
-        left.stop_on_fail,
-        None if left.testnet.ray is None else left.testnet.ray.lease_s,
-    )
+    lease_s = None if left.testnet.ray is None else left.testnet.ray.lease_s
+    request = RunRequest(left.scenario, left.seed, left.commit, folder, left.stop_on_fail, lease_s)
+    run = _LiveRun(request, observer, interrupts, Served(*left.testnet.served))
     try:
         run.take_over(left)
         yield run.record
@@ -157,17 +124,13 @@ def attached_testnet(
 
 
 def run_live(
-    scenario: Scenario,
-    seed: int,
-    commit: str,
-    folder: Path,
-    on_sample: Callable[[Sample], None] | None = None,
-    on_notice: Callable[[str], None] | None = None,
+    request: RunRequest,
+    observer: RunObserver = UNOBSERVED,
     interrupts: Interrupts | None = None,
     served: Served = ON_THE_LOOPBACK,
 ) -> RunRecord:
     """:func:`live_testnet`, ended once the scenario is over; returns the record."""
-    with live_testnet(scenario, seed, commit, folder, on_sample, on_notice, interrupts, served=served) as record:
+    with live_testnet(request, observer, interrupts, served=served) as record:
         return record
 
 
@@ -246,28 +209,22 @@ class _LiveRun:
 
     def __init__(
         self,
-        scenario: Scenario,
-        seed: int,
-        commit: str,
-        folder: Path,
+        request: RunRequest,
+        observer: RunObserver,
         interrupts: Interrupts,
-        run_until_stopped: threading.Event | None,
         served: Served,
-        on_sample: Callable[[Sample], None] | None = None,
-        on_notice: Callable[[str], None] | None = None,
-        stop_on_fail: bool = False,
-        lease_s: float | None = None,
+        run_until_stopped: threading.Event | None = None,
     ) -> None:
-        self.on_sample = on_sample or (lambda sample: None)
-        self.on_notice = on_notice or (lambda notice: None)
+        scenario, seed, folder, lease_s = request.scenario, request.seed, request.folder, request.lease_s
+        self.on_sample, self.on_notice = observer.on_sample, observer.on_notice
         self._scenario = scenario
         """Without the end that a request may have set."""
         self._folder = folder
         self._interrupts = interrupts
         self._clock = RunClock()
-        self._end = RunEnd(scenario, run_until_stopped, stop_on_fail, self._clock.now_ms)
+        self._end = RunEnd(scenario, run_until_stopped, request.stop_on_fail, self._clock.now_ms)
         genesis = build_genesis(scenario, seed, validator_set(Ed25519Scheme(), scenario, seed))
-        self.record = RunRecord(scenario, "live", seed, commit, genesis)
+        self.record = RunRecord(scenario, "live", seed, request.commit, genesis)
         self.record.began_epoch_ms = self._clock.began_epoch_ms
         self._watch = ChainWatch(self.record, self._clock.began_epoch_ms)
         self._joins = JoinWatch(self.record, self.on_notice)

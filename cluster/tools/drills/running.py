@@ -8,15 +8,15 @@ from pathlib import Path
 
 from rich.text import Text
 
+from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
-from cluster.record.run import Backend, DrillRecord, RunRecord
+from cluster.record.run import Backend, DrillRecord, RunObserver, RunRecord, RunRequest
 from cluster.scenario import Scenario, change_scenario
 from cluster.scenario.overrides import Change, options_of
 from cluster.tools.console.output import console
-from cluster.tools.console.terminal import Progress
 from cluster.tools.drills.base import Drill
-from cluster.tools.run.running import drive, perform_run
+from cluster.tools.run.running import PlannedRun, drive, perform_run
 
 
 def run_drill(
@@ -44,14 +44,14 @@ def run_drill(
         output.print(Text(f"expected {expectation.name}: {expectation.text}"), soft_wrap=True)
 
     @contextmanager
-    def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> Iterator[RunRecord]:
-        run = drive(scenario, backend, chosen, folder, progress, interrupts, stop_on_fail=stop_on_fail)
-        with run as record:
+    def perform(folder: Path, observer: RunObserver, interrupts: Interrupts) -> Iterator[RunRecord]:
+        request = RunRequest(scenario, chosen, checkout_commit(), folder, stop_on_fail)
+        with drive(request, backend, observer, interrupts) as record:
             changed = (*changes, *_added(scenario, record))
             record.drill = DrillRecord(drill.page(record.scenario, changed), drill.command(changed))
             yield record
 
-    return perform_run(scenario, backend, out, perform, None, judge=drill.judge).verdict.exit_code
+    return perform_run(PlannedRun(scenario, backend, perform, judge=drill.judge), out).verdict.exit_code
 
 
 def _added(scenario: Scenario, record: RunRecord) -> list[Change]:

@@ -15,15 +15,14 @@ from typing import Any, Final
 from cluster.common.checkout import checkout_commit
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.interrupts import Interrupts
-from cluster.record.run import RunRecord
+from cluster.record.run import RunObserver, RunRecord
 from cluster.scenario import Scenario, change_scenario, minimal_fields, scenario_from
 from cluster.scenario.overrides import Change, differences
 from cluster.scenario.sections.forks import WHOLE, check_change, check_may_change
 from cluster.simulation.driver import Simulation
-from cluster.tools.console.terminal import Progress
 from cluster.tools.rerun.recorded_run import RecordedRun, read_recorded
 from cluster.tools.rerun.replay import DoesNotRepeat
-from cluster.tools.run.running import perform_run
+from cluster.tools.run.running import PlannedRun, perform_run
 
 SHOWN_DIGITS: Final = 12
 
@@ -46,19 +45,19 @@ def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None,
     origin = read_recorded(folder)
     scenario = forked_scenario(origin, height, changes, seed)
 
-    def perform(_folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
+    def perform(_: Path, observer: RunObserver, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
         simulation = _Forked(
             scenario,
             origin.seed,
             checkout_commit(),
-            progress.update,
-            progress.notice,
+            observer.on_sample,
+            observer.on_notice,
             checkpoint=interrupts.checkpoint,
         )
         simulation.origin = origin
         return nullcontext(simulation.run())
 
-    return perform_run(scenario, "sim", out, perform, None).verdict.exit_code
+    return perform_run(PlannedRun(scenario, "sim", perform), out).verdict.exit_code
 
 
 def forked_scenario(origin: RecordedRun, height: int, changes: Sequence[Change], seed: int | None) -> Scenario:

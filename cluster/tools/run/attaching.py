@@ -14,9 +14,8 @@ from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.live.processes.driver_lock import driving
 from cluster.record.folder import RESULT_FILE, read_result
-from cluster.record.run import RunRecord
-from cluster.tools.console.terminal import Progress
-from cluster.tools.run.running import LiveOptions, run_in
+from cluster.record.run import RunObserver, RunRecord
+from cluster.tools.run.running import PlannedRun, run_in
 
 NOBODY_CAME: Final = "nobody_came"
 """In the result that a cleanup watchdog writes."""
@@ -41,12 +40,12 @@ def attach_run(folder: Path) -> ExitCode:
         clock = replace(left.clock, written_epoch_s=max(lived_until_s, left.clock.written_epoch_s))
         found = replace(left, clock=clock)
 
-        def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
+        def perform(folder: Path, observer: RunObserver, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
             from cluster.live.driver.driver import attached_testnet
 
-            return attached_testnet(found, folder, interrupts, progress.update, progress.notice)
+            return attached_testnet(found, folder, interrupts, observer)
 
-        return run_in(folder, True, interrupts, found.scenario, "live", perform, None, LiveOptions()).verdict.exit_code
+        return run_in(PlannedRun(found.scenario, "live", perform), folder, True, interrupts).verdict.exit_code
 
 
 def _refuse_ended(folder: Path) -> dict[str, list[str]]:

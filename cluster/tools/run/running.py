@@ -27,7 +27,7 @@ from cluster.live.handover import handover
 from cluster.live.processes.driver_lock import driving
 from cluster.live.web.addresses import ON_THE_LOOPBACK, Served
 from cluster.record.folder import ENDPOINTS_FILE, REPORT_FILE, claim_run_folder, new_run_folder, point_latest
-from cluster.record.run import Backend, RunRecord
+from cluster.record.run import Backend, RunObserver, RunRecord, RunRequest
 from cluster.report.results import finish_run, reproduce_command
 from cluster.report.run_index import refresh_index
 from cluster.scenario import Scenario, change_scenario, load_scenario
@@ -41,8 +41,8 @@ from validator.transition.genesis_block import GenesisError
 STOP_HEIGHT: Final = "stop.height"
 STOP_DURATION: Final = "stop.duration_s"
 
-Perform = Callable[[Path, Progress, Interrupts], AbstractContextManager[RunRecord]]
-"""``perform(folder, progress, interrupts)`` runs it and gives the record; the context's end stops the testnet."""
+Perform = Callable[[Path, RunObserver, Interrupts], AbstractContextManager[RunRecord]]
+"""``perform(folder, observer, interrupts)`` runs it and gives the record; the context's end stops the testnet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,20 @@ class LiveOptions:
     """There is a faucet even if the scenario has none."""
     lease_s: float | None = None
     """The testnet outlives its driver for so long, for another one to take the run over."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A run that is to be performed, shown, judged and written."""
+
+    scenario: Scenario
+    backend: Backend
+    perform: Perform
+    source: Path | None = None
+    """The scenario's file; ``None`` if no file says what runs."""
+    live: LiveOptions = LiveOptions()
+    judge: Judge | None = None
+    """The checks of a drill."""
 
 
 def run_scenario(
@@ -93,21 +107,12 @@ def run_scenario(
     scenario, changes = changed_scenario(scenario_path, changes, backend, duration_s, live.faucet)
     chosen = scenario.seed if seed is None else seed
 
-    def perform(folder: Path, progress: Progress, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
-        return drive(
-            scenario,
-            backend,
-            chosen,
-            folder,
-            progress,
-            interrupts,
-            twice=twice,
-            live=live,
-            stop_on_fail=stop_on_fail,
-        )
+    def perform(folder: Path, observer: RunObserver, interrupts: Interrupts) -> AbstractContextManager[RunRecord]:
+        request = RunRequest(scenario, chosen, checkout_commit(), folder, stop_on_fail, live.lease_s)
+        return drive(request, backend, observer, interrupts, twice=twice, live=live)
 
-    source = None if changes else scenario_path
-    return perform_run(scenario, backend, out, perform, source, live).verdict.exit_code
+    planned = PlannedRun(scenario, backend, perform, None if changes else scenario_path, live)
+    return perform_run(planned, out).verdict.exit_code
 
 
 def changed_scenario(
@@ -130,52 +135,33 @@ def changed_scenario(
     return scenario, changes
 
 
-def perform_run(
-    scenario: Scenario,
-    backend: Backend,
-    out: Path | None,
-    perform: Perform,
-    source: Path | None,
-    live: LiveOptions = LiveOptions(),
-    judge: Judge | None = None,
-) -> Judged:
-    """Run ``perform``, show its progress and its verdict, write its folder. Returns what was found of it.
-
-    ``source`` is the scenario's file, ``None`` if the file does not say what ran; ``judge`` adds the checks of a drill.
-    """
+def perform_run(planned: PlannedRun, out: Path | None) -> Judged:
+    """Perform a run, show its progress and its verdict, write its folder. Returns what was found of it."""
     with Interrupts() as interrupts, ExitStack() as lock:
         is_users = out is not None and out.exists()
-        folder = new_run_folder(scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
-        if live.lease_s is not None:
+        folder = new_run_folder(planned.scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
+        if planned.live.lease_s is not None:
             lock.enter_context(driving(folder))
-        return run_in(folder, is_users, interrupts, scenario, backend, perform, source, live, judge)
+        return run_in(planned, folder, is_users, interrupts)
 
 
-def run_in(
-    folder: Path,
-    is_users: bool,
-    interrupts: Interrupts,
-    scenario: Scenario,
-    backend: Backend,
-    perform: Perform,
-    source: Path | None,
-    live: LiveOptions,
-    judge: Judge | None = None,
-) -> Judged:
+def run_in(planned: PlannedRun, folder: Path, is_users: bool, interrupts: Interrupts) -> Judged:
     """:func:`perform_run` in a folder, which is the user's if it was there before."""
+    scenario, source, live = planned.scenario, planned.source, planned.live
     with ExitStack() as testnet:
         console = Console()
-        progress = Progress(console, _known_end(scenario, live), backend, scenario.validators.names)
+        progress = Progress(console, _known_end(scenario, live), planned.backend, scenario.validators.names)
+        observer = RunObserver(progress.update, progress.notice)
         with _one_line_failures(folder, is_users):
             try:
-                record = testnet.enter_context(perform(folder, progress, interrupts))
+                record = testnet.enter_context(planned.perform(folder, observer, interrupts))
                 if not live.keep:
                     testnet.close()
             finally:
                 progress.close()
             if record.scenario.faults != scenario.faults:
                 source = None  # faults were added during the run
-            judged = finish(record, folder, interrupts, source, judge)
+            judged = finish(record, folder, interrupts, source, planned.judge)
             handover.finish(folder)
         try:
             point_latest(folder)
@@ -192,36 +178,27 @@ def run_in(
 
 
 def drive(
-    scenario: Scenario,
+    request: RunRequest,
     backend: Backend,
-    seed: int,
-    folder: Path,
-    progress: Progress,
+    observer: RunObserver,
     interrupts: Interrupts,
-    *,
     twice: bool = False,
     live: LiveOptions = LiveOptions(),
-    stop_on_fail: bool = False,
 ) -> AbstractContextManager[RunRecord]:
-    """Run a scenario on a backend; ``folder`` gets the logs and, live, the validators' data.
-
-    A live testnet stays up, idle, until the context ends.
-    """
-    commit, watch = checkout_commit(), (progress.update, progress.notice)
+    """Run a request on a backend. A live testnet stays up, idle, until the context ends."""
+    what, watch = (request.scenario, request.seed, request.commit), (observer.on_sample, observer.on_notice)
     if twice:
         from cluster.simulation.determinism import simulate_twice
 
-        return nullcontext(simulate_twice(scenario, seed, commit, *watch, interrupts.checkpoint))
+        return nullcontext(simulate_twice(*what, *watch, interrupts.checkpoint))
     if backend == "sim":
         from cluster.simulation.driver import simulate
 
-        return nullcontext(simulate(scenario, seed, commit, *watch, interrupts.checkpoint, stop_on_fail))
+        return nullcontext(simulate(*what, *watch, interrupts.checkpoint, request.stop_on_fail))
     from cluster.live.driver.driver import live_testnet
 
     stopping = threading.Event() if live.run_until_stopped else None
-    return live_testnet(
-        scenario, seed, commit, folder, *watch, interrupts, stopping, live.served, stop_on_fail, live.lease_s
-    )
+    return live_testnet(request, observer, interrupts, stopping, live.served)
 
 
 def finish(

@@ -21,7 +21,7 @@ from cluster.disks.memory import FaultPlan, MemoryDisk
 from cluster.faults.link_faults import LinkFaultInForce
 from cluster.live.driver.driver import run_live
 from cluster.record.finalizations import Finalization, Finalizations
-from cluster.record.run import FaultRecord, RunRecord
+from cluster.record.run import FaultRecord, RunRecord, RunRequest
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KIND_NAMES, DownFault, Release, live_problem
 from cluster.simulation import machine as machine_module
@@ -563,7 +563,7 @@ def test_the_live_testnet_performs_every_kind(kind: str) -> None:
 def test_the_live_testnet_refuses_a_disk_that_reorders(tmp_path: Path) -> None:
     scenario = make_scenario({"kind": "kill", "target": "random", "at_height": 5, "reorders": True})
     with pytest.raises(BadInput, match=r"^faults: faults\[0\]\.reorders: only the simulator can do this"):
-        run_live(scenario, 1, "test", tmp_path / "run")
+        run_live(RunRequest(scenario, 1, "test", tmp_path / "run"))
     assert not (tmp_path / "run").exists()
 
 

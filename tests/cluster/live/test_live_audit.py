@@ -12,6 +12,7 @@ from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import live_testnet
 from cluster.record.folder import ENDPOINTS_FILE
+from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import Scenario
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -37,7 +38,9 @@ def test_a_violation_is_told_and_ends_the_run(tmp_path: Path) -> None:
             with urllib.request.urlopen(f"{url}/status") as answer:
                 pages.append(json.loads(answer.read())["audit"])
 
-    with live_testnet(SCENARIO, 1, "test", tmp_path, on_notice=note, stop_on_fail=True) as record:
+    with live_testnet(
+        RunRequest(SCENARIO, 1, "test", tmp_path, stop_on_fail=True), RunObserver(on_notice=note)
+    ) as record:
         pass
     assert any("violation: timers: " in notice for notice in notices)
     assert pages

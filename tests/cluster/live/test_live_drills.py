@@ -20,7 +20,7 @@ from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import run_live
 from cluster.record.archive import decode_traces
 from cluster.record.finalizations import Finalizations
-from cluster.record.run import RunRecord
+from cluster.record.run import RunRecord, RunRequest
 from cluster.report.results import finish_run
 from cluster.scenario import change_scenario
 from cluster.scenario.overrides import Change
@@ -58,7 +58,7 @@ RESTARTS = RestartAll(times=1, down_ms=100)
 @pytest.fixture(scope="module")
 def diverged(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunRecord, Path]:
     folder = tmp_path_factory.mktemp("diverged") / "run"
-    record = run_live(BUG.scenario(), 1, "test", folder)
+    record = run_live(RunRequest(BUG.scenario(), 1, "test", folder))
     return record, folder
 
 
@@ -100,7 +100,7 @@ def test_a_planted_bug_turns_what_drills_share_red(diverged: tuple[RunRecord, Pa
 
 @pytest.mark.soak
 def test_all_restart_live(tmp_path: Path) -> None:
-    record = run_live(RESTARTS.scenario(), 1, "test", tmp_path / "run")
+    record = run_live(RunRequest(RESTARTS.scenario(), 1, "test", tmp_path / "run"))
     drilled = [check for check in check_run(record, judge=RESTARTS.judge).checks if check.name.startswith(PREFIX)]
     assert [check.verdict for check in drilled] == [Outcome.PASS] * 3, [check.detail for check in drilled]
     doubled = replace(record, finalizations=Finalizations([*record.finalizations, record.finalizations[0]]))
@@ -122,7 +122,7 @@ OTHERS: tuple[Drill, ...] = (
 
 
 def judged(drill: Drill, changes: tuple[Change, ...], folder: Path) -> Verdict:
-    record = run_live(change_scenario(drill.scenario(), changes, drill.name), 1, "test", folder)
+    record = run_live(RunRequest(change_scenario(drill.scenario(), changes, drill.name), 1, "test", folder))
     return check_run(record, judge=drill.judge)
 
 

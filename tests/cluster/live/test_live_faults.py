@@ -24,7 +24,7 @@ from cluster.live.driver import ray_session
 from cluster.live.driver.driver import run_live
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
-from cluster.record.run import FaultRecord, RunRecord, Sample
+from cluster.record.run import FaultRecord, RunObserver, RunRecord, RunRequest, Sample
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import KIND_NAMES
 
@@ -151,7 +151,7 @@ def faulty_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path, code: 
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
-        record = run_live(scenario(code), 3, "test", folder, on_sample, print)
+        record = run_live(RunRequest(scenario(code), 3, "test", folder), RunObserver(on_sample, print))
     return FaultyRun(record, folder, code, temporary, seen, stopped)
 
 

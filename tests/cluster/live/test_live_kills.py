@@ -11,6 +11,7 @@ from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import run_live
 from cluster.misbehaviour.mutants.base import ALL, Detection
+from cluster.record.run import RunRequest
 from cluster.scenario import Scenario
 from cluster.simulation.watches.safety_monitor import broken
 from cluster.tools.sweeps.mutation.detection_scenarios import scenario_of
@@ -35,7 +36,7 @@ def signed(scenario: Scenario) -> Scenario:
     ],
 )
 def test_a_live_run_sees_what_proofs_show(mutant: str | None, rule: str, tmp_path: Path) -> None:
-    record = run_live(signed(scenario_of(DETECTION, mutant)), 1, "test", tmp_path / "run")
+    record = run_live(RunRequest(signed(scenario_of(DETECTION, mutant)), 1, "test", tmp_path / "run"))
     safety, monitor = check_run(record).check("safety"), record.monitor
     assert monitor is not None
     assert all(monitor.counts[each] >= record.scenario.validators.count for each in SERVED_RULES), safety

@@ -14,7 +14,7 @@ from cluster.live.audit import live_audit
 from cluster.live.audit.live_audit import LiveAudit
 from cluster.live.driver.driver import run_live
 from cluster.record.archive import BLOCKS_FILE, open_blocks
-from cluster.record.run import RunRecord
+from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.report.results import finish_run
 from cluster.report.tables import disks
 from cluster.scenario import Scenario
@@ -43,7 +43,7 @@ def first_blocks(record: RunRecord) -> list[int]:
 
 def test_archives_are_pruned_and_the_run_has_every_block(tmp_path: Path) -> None:
     kill = {"kind": "kill", "target": "validator-2", "at_height": 20, "down_ms": 1_500}
-    record = run_live(scenario(faults=[kill]), 3, "test", tmp_path)
+    record = run_live(RunRequest(scenario(faults=[kill]), 3, "test", tmp_path))
     assert min(first_blocks(record)) > TARGET // 3, "those that came back prune again"
     assert [found.first_height for found in record.validators] == [1] * 4
     verdict = finish_run(record, tmp_path)
@@ -62,7 +62,7 @@ def test_blocks_that_are_pruned_before_the_auditor_has_them_are_told(
     notices: list[str] = []
     monkeypatch.setattr(LiveAudit, "prunable_height", lambda *_: 10**9)
     monkeypatch.setattr(live_audit, "ROUND_S", 15.0)
-    record = run_live(scenario(), 3, "test", tmp_path, on_notice=notices.append)
+    record = run_live(RunRequest(scenario(), 3, "test", tmp_path), RunObserver(on_notice=notices.append))
     told = [problem for problem in record.problems if "pruned blocks above height" in problem]
     assert told
     verdict = check_run(record)

@@ -12,7 +12,7 @@ from cluster.common.outcome import Outcome
 from cluster.live.audit import beside
 from cluster.live.driver.driver import live_testnet
 from cluster.live.processes import processes
-from cluster.record.run import RunRecord
+from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.scenario import Scenario
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -30,7 +30,9 @@ def run(folder: Path, mutant: str | None, height: int) -> tuple[RunRecord, list[
         }
     )
     notices: list[str] = []
-    with live_testnet(scenario, 1, "test", folder, on_notice=notices.append, stop_on_fail=True) as record:
+    with live_testnet(
+        RunRequest(scenario, 1, "test", folder, stop_on_fail=True), RunObserver(on_notice=notices.append)
+    ) as record:
         pass
     assert processes.with_argument(str(folder)) == set(), "it ends with the run"
     return record, notices

@@ -38,7 +38,7 @@ from cluster.live.driver.hosts import Hosts
 from cluster.live.driver.load_process import LoadProcess
 from cluster.live.processes import processes
 from cluster.live.processes.processes import Process
-from cluster.record.run import RunRecord, Sample
+from cluster.record.run import RunObserver, RunRecord, RunRequest, Sample
 from cluster.scenario import Scenario
 from tests.hangs import HANGS_AFTER_S
 
@@ -121,7 +121,9 @@ def live_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LiveR
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
-        record = run_live(scenario(faults=FAULTS), 5, "test", run_folder, on_sample, notices.append)
+        record = run_live(
+            RunRequest(scenario(faults=FAULTS), 5, "test", run_folder), RunObserver(on_sample, notices.append)
+        )
     return LiveRun(record, run_folder, temporary, notices, seen, niceness)
 
 
@@ -157,7 +159,7 @@ def late_run(tmp_path_factory: pytest.TempPathFactory, temporary: Path) -> LateR
         patch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
         patch.setattr(Hosts, "look", look)
         patch.setattr(LoadProcess, "is_ready", property(is_ready_late))
-        record = run_live(scenario(validators=validators), 9, "test", tmp_path_factory.mktemp("late"))
+        record = run_live(RunRequest(scenario(validators=validators), 9, "test", tmp_path_factory.mktemp("late")))
     return LateRun(record, held)
 
 
@@ -243,7 +245,7 @@ def test_a_load_generator_that_cannot_start_is_one_line(
     monkeypatch.setattr(ray_session, "SHORT_TEMPORARY_FOLDER", temporary)
     monkeypatch.setattr(load_process, "MODULE", "loadgen.nothing")
     with pytest.raises(errors.TestnetError) as caught:
-        run_live(Scenario.model_validate(PAIR), 7, "test", folder)
+        run_live(RunRequest(Scenario.model_validate(PAIR), 7, "test", folder))
     log = folder / "logs" / "locust.log"
     assert str(caught.value) == f"the load generator ended with exit code 1 before there was a block (see {log})"
     assert "No module named loadgen.nothing" in log.read_text(encoding="utf-8")
@@ -290,14 +292,15 @@ import json, sys
 from pathlib import Path
 from cluster.live.driver import ray_session
 from cluster.live.driver.driver import run_live
+from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import load_scenario
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv[3])
 tell = lambda **facts: print(json.dumps(facts), flush=True)
 record = run_live(
-    load_scenario(Path(sys.argv[1])), 1, "test", Path(sys.argv[2]),
-    lambda sample: tell(height=max(height or 0 for height in sample.heights)),
-    lambda notice: tell(notice=notice),
+    RunRequest(load_scenario(Path(sys.argv[1])), 1, "test", Path(sys.argv[2])),
+    RunObserver(lambda sample: tell(height=max(height or 0 for height in sample.heights)),
+        lambda notice: tell(notice=notice)),
 )
 tell(interrupted=record.interrupted, problems=record.problems, blocks=[len(v.blocks) for v in record.validators],
      balances=[len(v.balances) for v in record.validators], samples=len(record.samples))
@@ -657,11 +660,12 @@ import sys
 from pathlib import Path
 from cluster.live.driver import ray_session
 from cluster.live.driver.driver import run_live
+from cluster.record.run import RunRequest
 from cluster.scenario import load_scenario
 
 ray_session.SHORT_TEMPORARY_FOLDER = Path(sys.argv[3])
 for number in range(2):
-    record = run_live(load_scenario(Path(sys.argv[1])), 1, "test", Path(sys.argv[2]) / str(number))
+    record = run_live(RunRequest(load_scenario(Path(sys.argv[1])), 1, "test", Path(sys.argv[2]) / str(number)))
     assert min(len(validator.blocks) for validator in record.validators) >= 3, record.problems
     assert list(Path(sys.argv[3]).iterdir()) == []
 """
@@ -687,7 +691,7 @@ def test_what_ray_does_about_a_signal_while_it_starts_is_an_interrupt(
 
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     monkeypatch.setattr(ray_session, "_start_own", ends_the_process)
-    assert run_live(scenario(), 8, "test", folder).interrupted
+    assert run_live(RunRequest(scenario(), 8, "test", folder)).interrupted
 
 
 def test_a_ray_that_does_not_answer_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -698,7 +702,7 @@ def test_a_ray_that_does_not_answer_is_one_line(folder: Path, monkeypatch: pytes
         with pytest.raises(
             errors.BadInput, match=f"^RAY_ADDRESS={address}: no Ray answers there: .*refused.*; expected "
         ):
-            run_live(scenario(), 8, "test", folder)
+            run_live(RunRequest(scenario(), 8, "test", folder))
 
 
 # --- somebody else's Ray ----------------------------------------------------------------------------------------------
@@ -743,7 +747,7 @@ def test_a_host_that_dies_is_a_problem_and_comes_back(foreign_ray: None, folder:
         {"kind": "pause", "target": "validator-0", "at_height": 9, "until_height": 12},
         {"kind": "kill", "target": "validator-3", "at_height": 15, "how": "process", "down_ms": 200},
     ]
-    record = run_live(scenario(faults=faults), 6, "test", folder, kill_once)
+    record = run_live(RunRequest(scenario(faults=faults), 6, "test", folder), RunObserver(kill_once))
     assert killed
     assert [fault.took_effect for fault in record.faults] == [True, True]
     assert "stood still (state T)" in record.faults[0].evidence
@@ -766,6 +770,6 @@ def test_hosts_that_cannot_start_are_one_line(foreign_ray: None, folder: Path) -
     folder.mkdir()
     (folder / "data").write_text("in the way", encoding="utf-8")
     with pytest.raises(errors.TestnetError, match=r"^host \d cannot be started: .*File exists") as caught:
-        run_live(scenario(), 7, "test", folder)
+        run_live(RunRequest(scenario(), 7, "test", folder))
     assert "\n" not in str(caught.value)
     assert ray.is_initialized()

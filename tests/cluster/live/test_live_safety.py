@@ -9,7 +9,7 @@ import pytest
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import live_testnet
-from cluster.record.run import RunRecord
+from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.scenario import Scenario
 from cluster.simulation.driver import simulate
 from cluster.simulation.watches.safety_monitor import broken
@@ -44,7 +44,9 @@ def test_a_quorum_of_two_is_told_live_as_in_the_simulator(tmp_path: Path) -> Non
     assert verdict is Outcome.FAIL
     assert small
     notices: list[str] = []
-    with live_testnet(SPLIT, 1, "test", tmp_path, on_notice=notices.append, stop_on_fail=True) as record:
+    with live_testnet(
+        RunRequest(SPLIT, 1, "test", tmp_path, stop_on_fail=True), RunObserver(on_notice=notices.append)
+    ) as record:
         pass
     assert any("violation: safety: " in notice and "certificates: " in notice for notice in notices)
     assert record.interrupted

@@ -36,13 +36,16 @@ import json, sys
 from pathlib import Path
 from cluster.checks.run import check_run
 from cluster.live.driver.driver import run_live
+from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import Scenario
 
 tell = lambda **facts: print(json.dumps(facts), flush=True)
 record = run_live(
-    Scenario.model_validate_json(sys.argv[1]), 1, "test", Path(sys.argv[2]),
-    lambda sample: tell(height=max(height or 0 for height in sample.heights), transactions=sample.transactions),
-    lambda notice: tell(notice=notice),
+    RunRequest(Scenario.model_validate_json(sys.argv[1]), 1, "test", Path(sys.argv[2])),
+    RunObserver(
+        lambda sample: tell(height=max(height or 0 for height in sample.heights), transactions=sample.transactions),
+        lambda notice: tell(notice=notice),
+    ),
 )
 verdict = check_run(record)
 tell(verdict=verdict.outcome, lost=record.load.lost, sent=record.load.transactions_sent,

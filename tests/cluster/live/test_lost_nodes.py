@@ -26,16 +26,17 @@ import json, sys, threading
 from pathlib import Path
 from cluster.checks.run import check_run
 from cluster.live.driver.driver import live_testnet
+from cluster.record.run import RunObserver, RunRequest
 from cluster.scenario import Scenario
 
 tell = lambda **facts: print(json.dumps(facts), flush=True)
 stop = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
 with live_testnet(
-    Scenario.model_validate_json(sys.argv[1]), 1, "test", Path(sys.argv[2]),
-    lambda sample: tell(at_ms=sample.at_ms, height=max(height or 0 for height in sample.heights),
-                        up=sum(height is not None for height in sample.heights)),
-    lambda notice: tell(notice=notice), run_until_stopped=stop,
+    RunRequest(Scenario.model_validate_json(sys.argv[1]), 1, "test", Path(sys.argv[2])),
+    RunObserver(lambda sample: tell(at_ms=sample.at_ms, height=max(height or 0 for height in sample.heights),
+                            up=sum(height is not None for height in sample.heights)),
+        lambda notice: tell(notice=notice)), run_until_stopped=stop,
 ) as record:
     pass
 verdict = check_run(record)

@@ -43,13 +43,14 @@ import json, sys
 from pathlib import Path
 from cluster.checks.run import check_run
 from cluster.live.driver.driver import run_live
+from cluster.record.run import RunObserver, RunRequest
 from cluster.checks.metrics.metrics import longest_stall
 from cluster.scenario import Scenario
 
 tell = lambda **facts: print(json.dumps(facts), flush=True)
 record = run_live(
-    Scenario.model_validate_json(sys.argv[1]), 1, "test", Path(sys.argv[2]),
-    lambda sample: tell(at_ms=sample.at_ms, height=max(height or 0 for height in sample.heights)),
+    RunRequest(Scenario.model_validate_json(sys.argv[1]), 1, "test", Path(sys.argv[2])),
+    RunObserver(lambda sample: tell(at_ms=sample.at_ms, height=max(height or 0 for height in sample.heights))),
 )
 verdict = check_run(record)
 tell(verdict=verdict.outcome, stall_ms=longest_stall(record).length_ms,

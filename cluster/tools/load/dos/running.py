@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from cluster.checks.run import Judged, judge_run
+from cluster.common.checkout import checkout_commit
 from cluster.common.interrupts import Interrupts
 from cluster.common.outcome import Outcome
 from cluster.record.archive import BlockRecord
-from cluster.record.run import RunRecord
-from cluster.scenario import Scenario
-from cluster.tools.console.terminal import Progress
+from cluster.record.run import RunObserver, RunRecord, RunRequest
 from cluster.tools.load.dos.cases import Case, Plan
 from cluster.tools.load.dos.measures import ExecutedBlock, RunMeasures, block_rate, measure_run
 from cluster.tools.sweeps.outcome import crashed
@@ -86,17 +85,19 @@ def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]
     """Run all on live testnets, one after the other, each in a folder of its own inside ``folder``, as
     ``stampede run`` does. A signal ends the run, and raises :class:`KeyboardInterrupt`; a testnet that cannot be
     started raises :class:`~cluster.common.errors.HarnessError`."""
-    from cluster.tools.run.running import drive, perform_run
+    from cluster.tools.run.running import PlannedRun, drive, perform_run
 
+    commit = checkout_commit()
     for number, case in enumerate(plan.cases):
         scenario = plan.scenario(case.variant, case.attack)
+        request = RunRequest(scenario, case.seed, commit, folder / f"{number}-{case.attack or NO_ATTACK}")
 
         def perform(
-            own: Path, progress: Progress, interrupts: Interrupts, scenario: Scenario = scenario, seed: int = case.seed
+            _: Path, observer: RunObserver, interrupts: Interrupts, request: RunRequest = request
         ) -> AbstractContextManager[RunRecord]:
-            return drive(scenario, "live", seed, own, progress, interrupts)
+            return drive(request, "live", observer, interrupts)
 
-        judged = perform_run(scenario, "live", folder / f"{number}-{case.attack or NO_ATTACK}", perform, None)
+        judged = perform_run(PlannedRun(scenario, "live", perform), request.folder)
         if judged.books.record.interrupted:
             raise KeyboardInterrupt
         yield case, measure_case(plan, judged)

@@ -14,7 +14,7 @@ from cluster.live.driver.driver import _LiveRun
 from cluster.live.driver.supervised_host import Phase
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.finalizations import Finalization, Finalizations
-from cluster.record.run import FaultRecord, RunRecord, ViewEntered
+from cluster.record.run import UNOBSERVED, FaultRecord, RunRecord, RunRequest, ViewEntered
 from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 from tests.cluster.records import make_record, with_kill
@@ -93,7 +93,7 @@ def test_a_live_run_goes_on_to_a_height_above_what_was_final_when_the_last_fault
         return SimpleNamespace(phase=Phase.UP, reports=reports, is_started=lambda goal: True)
 
     with Interrupts() as interrupts:
-        run = _LiveRun(LITTLE, 1, "test", tmp_path, interrupts, None, ON_THE_LOOPBACK)
+        run = _LiveRun(RunRequest(LITTLE, 1, "test", tmp_path), UNOBSERVED, interrupts, ON_THE_LOOPBACK)
     for height in range(1, 8):
         run.record.finalizations.append(Finalization(100.0 * height, 0, height))
     run._watch._newest = BlockFinal(Height(7), 7, Hash(b""), Hash(b""), 0, 0, 0, 0, 0, 0, 0, 0)

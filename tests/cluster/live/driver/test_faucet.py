@@ -18,7 +18,7 @@ from cluster.live.driver.faucet import Faucet
 from cluster.scenario import Scenario
 from cluster.scenario.sections.chain import FaucetSection
 from cluster.tools.cli.main import main
-from cluster.tools.run.running import LiveOptions
+from cluster.tools.run.running import LiveOptions, PlannedRun
 from loadgen.workloads.user import MAX_UNCONFIRMED, STALL_BLOCKS
 from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import CHAIN_ID, FakeChain, FakePages, ServerThread
@@ -226,8 +226,8 @@ def test_up_asks_for_a_faucet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """Where the scenario says nothing of one; what it says of its own stays."""
     seen: list[Scenario] = []
 
-    def perform(scenario: Scenario, *_: Any) -> Any:
-        seen.append(scenario)
+    def perform(planned: PlannedRun, *_: Any) -> Any:
+        seen.append(planned.scenario)
         raise BadInput("seen enough")
 
     monkeypatch.setattr("cluster.tools.run.running.perform_run", perform)

@@ -41,6 +41,7 @@ from cluster.live.processes.cleanup_watchdog import CleanupWatchdog
 from cluster.live.web.addresses import ON_THE_LOOPBACK
 from cluster.record.chain_store import FileBlocks
 from cluster.record.folder import CHECKPOINT_FILE, RESULT_FILE, STORE_FILE, read_result
+from cluster.record.run import UNOBSERVED, RunRequest
 from cluster.scenario import Scenario
 from cluster.tools.run import attaching
 from consensus.types import View
@@ -65,8 +66,8 @@ class FollowedRun(_LiveRun):
     """A run as its driver has it while it follows a testnet, whose Ray does not exist."""
 
     def __init__(self, folder: Path, scenario: Scenario | None = None) -> None:
-        of = scenario or make_scenario()
-        super().__init__(of, 1, "0123456789ab", folder, Interrupts(), None, ON_THE_LOOPBACK, lease_s=5.0)
+        request = RunRequest(scenario or make_scenario(), 1, "0123456789ab", folder, lease_s=5.0)
+        super().__init__(request, UNOBSERVED, Interrupts(), ON_THE_LOOPBACK)
         folder.mkdir(parents=True, exist_ok=True)
         self.record.store = FileBlocks(folder / STORE_FILE)
         self._audit = self._new_audit()

@@ -37,7 +37,15 @@ from cluster.record.archive import BlockRecord
 from cluster.record.chain_store import MemoryBlocks, ServedBlocks
 from cluster.record.message_trace import LiveTrace, MessageKind, Stamp, Windows
 from cluster.record.resources import MAX_LOOKS, ResourceLog
-from cluster.record.run import FaultRecord, LoadRecord, RunRecord, TracedMessage, ValidatorRecord
+from cluster.record.run import (
+    UNOBSERVED,
+    FaultRecord,
+    LoadRecord,
+    RunRecord,
+    RunRequest,
+    TracedMessage,
+    ValidatorRecord,
+)
 from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import Release
 from loadgen.runplan import Statistics
@@ -364,7 +372,12 @@ MADE_AGAIN = (*ASKED_ANEW, *OF_THE_PROCESS, "_hosts", "_record", "_run")
 def taken_over(folder: Path) -> _LiveRun:
     """What another driver has of a run, before it asks anybody."""
     left = checkpoint.read(folder)
-    run = _LiveRun(left.scenario, left.seed, left.commit, folder, Interrupts(), None, ON_THE_LOOPBACK, lease_s=5.0)
+    run = _LiveRun(
+        RunRequest(left.scenario, left.seed, left.commit, folder, lease_s=5.0),
+        UNOBSERVED,
+        Interrupts(),
+        ON_THE_LOOPBACK,
+    )
     run._read(left, None)
     return run
 

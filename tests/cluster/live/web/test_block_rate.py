@@ -13,7 +13,7 @@ import pytest
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
 from cluster.live.driver.driver import run_live
-from cluster.record.run import Sample
+from cluster.record.run import RunObserver, RunRequest, Sample
 from cluster.scenario import Scenario
 from cluster.tools.load.dos.measures import Window, block_rate
 from tests.cluster.live.test_live_run import PAIR
@@ -69,7 +69,7 @@ class HostileClient:
 def test_blocks_go_on_under_hostile_requests(tmp_path: Path) -> None:
     client = HostileClient(tmp_path)
     try:
-        record = run_live(Scenario.model_validate(PLAN), 1, "test", tmp_path, client.look)
+        record = run_live(RunRequest(Scenario.model_validate(PLAN), 1, "test", tmp_path), RunObserver(client.look))
     finally:
         client.end()
     rates = [block_rate(record.first_finalizations, window) for window in (QUIET, HOSTILE, PAUSED)]

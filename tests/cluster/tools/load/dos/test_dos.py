@@ -12,7 +12,7 @@ import pytest
 
 from cluster.common.errors import BadInput, ExitCode
 from cluster.common.outcome import Outcome
-from cluster.record.run import RunRecord
+from cluster.record.run import RunRecord, RunRequest
 from cluster.scenario import Scenario, load_scenario, scenario_from
 from cluster.scenario.sections.dos import DEFAULT_BOUNDS, METRICS, PURSE, DosSection, grade
 from cluster.simulation.driver import simulate
@@ -417,9 +417,9 @@ def simulated_testnet(monkeypatch: pytest.MonkeyPatch) -> list[RunRecord]:
     """In place of live testnets; the records of those that ran."""
     ran: list[RunRecord] = []
 
-    def drive(scenario: Scenario, backend: str, seed: int, *_: Any) -> AbstractContextManager[RunRecord]:
+    def drive(request: RunRequest, backend: str, *_: Any) -> AbstractContextManager[RunRecord]:
         assert backend == "live"
-        ran.append(simulate(scenario, seed))
+        ran.append(simulate(request.scenario, request.seed))
         return nullcontext(ran[-1])
 
     monkeypatch.setattr(running, "drive", drive)
@@ -454,8 +454,9 @@ def test_live_runs_come_one_after_the_other_and_are_kept(
 
 
 def test_an_interrupted_live_run_ends_the_scorecard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def drive(scenario: Scenario, _: str, seed: int, *_others: Any) -> AbstractContextManager[RunRecord]:
-        return nullcontext(replace(simulate(scenario, seed), interrupted=bool(scenario.load.attackers)))
+    def drive(request: RunRequest, *_: Any) -> AbstractContextManager[RunRecord]:
+        interrupted = bool(request.scenario.load.attackers)
+        return nullcontext(replace(simulate(request.scenario, request.seed), interrupted=interrupted))
 
     monkeypatch.setattr(running, "drive", drive)
     code, card = live(tmp_path)
