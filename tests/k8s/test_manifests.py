@@ -42,6 +42,7 @@ Deployed = list[Document]
 """The manifests of a deployment."""
 
 PATH = "/etc/stampede/scenario.yaml"
+MEANS = ("pod", "node", "chaos-mesh")
 REGIONS = {
     "name": "regions",
     "validators": {"count": 7, "hosts": 4},
@@ -63,6 +64,12 @@ def by_kubernetes(how: str) -> Deployed:
     return manifests(scenario, Deployment("broken", "testnets", ("run", PATH), "name: a\n"))
 
 
+def ready_for(how: str) -> Deployed:
+    """A testnet that stays up, into which such faults may be injected."""
+    scenario = Scenario.model_validate({"name": "a", "kubernetes": {"inject": [how]}})
+    return manifests(scenario, Deployment("broken", "testnets", ("up", PATH), "name: a\n"))
+
+
 @cache
 def deployments() -> dict[str, Deployed]:
     """What is rendered, by a name: all that is committed, and what scenarios may ask for besides."""
@@ -71,7 +78,8 @@ def deployments() -> dict[str, Deployed]:
     found["base"] = [*variant(monitoring=True), *parsed(K8S / "results.yaml")]
     for folder in (K8S / "jobs").iterdir():
         found[folder.name] = [each for path in folder.glob("*-*.yaml") for each in parsed(path)]
-    found |= {how: by_kubernetes(how) for how in ("pod", "node", "chaos-mesh")}
+    found |= {how: by_kubernetes(how) for how in MEANS}
+    found |= {f"up for {how}": ready_for(how) for how in MEANS}
     several = Deployment("several", "testnets", ("run", PATH), "name: a\n", monitoring=True)
     found["several on a host"] = [*manifests(regions, several), results_pod(regions, several)]
     found["up"] = manifests(smoke, Deployment("open", None, ("up", PATH, "--port", "9464"), "name: a\n"))
@@ -347,7 +355,7 @@ def _container_problems(container: Document, volumes: set[str]) -> Iterator[str]
         yield f"mounts {name}, which is no volume"
 
 
-BY_API = ("pod", "drill-outage", "node", "chaos-mesh")
+BY_API = ("drill-outage", *MEANS, *(f"up for {how}" for how in MEANS))
 """Deployments whose driver talks to the Kubernetes API."""
 
 
@@ -429,14 +437,14 @@ def role_problems(deployment: Deployed) -> list[str]:
 
 
 PODS = {"pods": {"get", "list", "delete"}, "pods/eviction": {"create"}}
+NODES = {"nodes": {"get", "patch"}}
 CHAOS = {kind: {"get", "create", "delete"} for kind in ("networkchaos", "podchaos", "stresschaos")}
 
 
 @pytest.mark.parametrize("name", deployments())
 def test_rights_are_those_that_faults_need(name: str) -> None:
-    by_node = PODS | {"nodes": {"get", "patch"}}
-    expected = {"pod": PODS, "drill-outage": PODS, "node": by_node, "chaos-mesh": PODS | CHAOS}
-    assert granted(deployments()[name]) == expected.get(name, {})
+    expected = {"pod": PODS, "drill-outage": PODS, "node": PODS | NODES, "chaos-mesh": PODS | CHAOS}
+    assert granted(deployments()[name]) == expected.get(name.removeprefix("up for "), {})
     assert role_problems(deployments()[name]) == []
 
 
@@ -792,7 +800,7 @@ def test_nothing_is_repeated_and_clusters_go_when_their_jobs_end() -> None:
         for spec in (each["spec"] for each in found if each["kind"] == "RayJob"):
             assert spec["shutdownAfterJobFinishes"] is True
             assert spec["ttlSecondsAfterFinished"] > 0
-            assert ("activeDeadlineSeconds" in spec) == (name != "up"), name
+            assert ("activeDeadlineSeconds" in spec) == (not name.startswith("up")), name
             assert spec["backoffLimit"] == spec["submitterConfig"]["backoffLimit"] == 0
         for spec in (each["spec"] for each in found if each["kind"] == "CronJob"):
             job = spec["jobTemplate"]["spec"]

@@ -51,7 +51,8 @@ def api_for(faults: Sequence[AnyFault]) -> KubernetesApi | None:
         position, fault = needing[0]
         raise BadInput(
             f"faults[{position}].how: {getattr(fault, 'how', '')}: only a driver in a pod with access to the Kubernetes"
-            f" API can do this (stampede k8s run): {problem}; expected actor or process elsewhere"
+            f" API can do this (stampede k8s run; for a fault that is added later with kubernetes.inject): {problem};"
+            " expected actor or process elsewhere"
         )
     return api
 

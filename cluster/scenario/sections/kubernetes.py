@@ -123,6 +123,8 @@ ImageName = Annotated[str, AfterValidator(_check_image)]
 ObjectName = Annotated[str, AfterValidator(check_object_name)]
 NodeSelector = Annotated[dict[str, str], AfterValidator(_check_selector)]
 PodCount = Annotated[int, Field(ge=0, le=512)]
+Means = Literal["pod", "node", "chaos-mesh"]
+"""A value of a fault's ``how`` that needs the Kubernetes API."""
 
 
 class ValidatorPods(Section):
@@ -188,6 +190,8 @@ class KubernetesSection(Section):
     """Whether no two pods with validators should, or must, be on one node of Kubernetes."""
     node_selector: NodeSelector = {}
     """Labels of the nodes that pods may be placed on."""
+    inject: list[Means] = []
+    """By which means faults may be added while a testnet is up. The driver gets the rights for them beforehand."""
 
     @property
     def image_name(self) -> str:

@@ -1,7 +1,8 @@
 """Accounts: one without rights for all pods, and one for a driver that injects faults by Kubernetes.
 
 Nothing talks to the Kubernetes API but a driver whose scenario has a fault with ``how: pod``, ``node`` or
-``chaos-mesh``, and Ray's autoscaler beside the driver of a sweep, whose role KubeRay makes.
+``chaos-mesh``, or allows such faults to be added (``kubernetes.inject``), and Ray's autoscaler beside the driver of a
+sweep, whose role KubeRay makes.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ _CHAOS_KINDS: Final = ("networkchaos", "podchaos", "stresschaos")
 
 
 def ways_by_kubernetes(scenario: Scenario) -> set[str]:
-    """How faults of the scenario are injected, of the ways that need the Kubernetes API."""
-    ways = {getattr(fault, "how", None) for fault in scenario.faults}
+    """How faults of the scenario are injected, or may be later, of the ways that need the Kubernetes API."""
+    ways = {getattr(fault, "how", None) for fault in scenario.faults} | set(scenario.kubernetes.inject)
     return {way for way in (BY_POD, BY_NODE, BY_CHAOS_MESH) if way in ways}
 
 
@@ -63,7 +64,7 @@ def _rules(ways: set[str]) -> Iterator[Manifest]:
 def _node_role(account: str, deployment: Deployment) -> Iterator[Manifest]:
     """Nodes belong to no namespace: the role is named for the one that the account is in."""
     if deployment.namespace is None:
-        raise BadInput("a fault with how: node needs a role over nodes, bound in a namespace: give --namespace")
+        raise BadInput("faults with how: node need a role over nodes, bound in a namespace: give --namespace")
     name = f"{deployment.namespace}-{account}"
     rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]
     yield make(f"{_ROLES}/v1", "ClusterRole", name, deployment, is_namespaced=False, rules=rules)

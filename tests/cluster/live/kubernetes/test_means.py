@@ -395,7 +395,8 @@ def test_a_fault_of_kubernetes_is_refused_elsewhere(how: str, monkeypatch: pytes
         api_for(faults_of("actor", how))
     assert str(error.value) == (
         f"faults[1].how: {how}: only a driver in a pod with access to the Kubernetes API can do this (stampede k8s"
-        " run): STAMPEDE_NAMESPACE is not set; expected actor or process elsewhere"
+        " run; for a fault that is added later with kubernetes.inject): STAMPEDE_NAMESPACE is not set; expected actor"
+        " or process elsewhere"
     )
     assert api_for(faults_of("actor", "process", "chaos-mesh")) is None, "something stands in for Chaos Mesh"
 

@@ -79,6 +79,8 @@ def test_other_texts_are_no_quantities(quantity: str) -> None:
         ("storage_class: -fast", "storage_class: expected the name of an object"),
         (f"storage_class: {'a' * 254}", "storage_class: expected the name of an object"),
         ("spread: maybe", "spread: expected"),
+        ("inject: [process]", "inject[0]: expected"),
+        ("inject: pod", "inject: expected a list"),
         ("node_selector: {a b: c}", "node_selector: expected a label, such as kubernetes.io/arch or disk, got 'a b'"),
         ("node_selector: {/a: c}", "node_selector: expected a label"),
         ("node_selector: {A_B/a: c}", "node_selector: expected a label"),

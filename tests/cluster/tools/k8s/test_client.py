@@ -740,6 +740,17 @@ def test_a_testnet_stays_until_it_is_deleted(server: ApiServer, up: str) -> None
     assert server.names("rayjobs") == server.names("pods") == server.names("persistentvolumeclaims") == []
 
 
+def test_a_testnet_gets_the_rights_that_later_faults_need_and_they_go_with_it(server: ApiServer, up: str) -> None:
+    assert server.names("roles") == [] and server.names("serviceaccounts") == ["tiny"]
+    assert main(["k8s", "delete", "tiny"]) == 0
+    assert main(["k8s", "up", "tiny.yaml", "--set", "kubernetes.inject=[pod, node]"]) == 0
+    assert server.names("roles") == server.names("rolebindings") == ["tiny-driver"]
+    assert server.names("clusterroles") == server.names("clusterrolebindings") == ["stampede-tiny-driver"]
+    assert server.objects["pods", "tiny-head"]["spec"]["serviceAccountName"] == "tiny-driver"
+    assert main(["k8s", "delete", "tiny"]) == 0
+    assert {kind for kind, _ in server.objects} == {"namespaces"}
+
+
 @pytest.mark.parametrize("answer", [503, "drop"])
 def test_a_testnet_is_not_given_up_for_one_answer(server: ApiServer, answer: int | str) -> None:
     server.course = staying

@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import ast
 import re
+import shlex
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.kubernetes import amount_of
 from cluster.tools.cli import main as cli
 from cluster.tools.k8s.render import Deployment, manifests
+from cluster.tools.k8s.render.access import ways_by_kubernetes
 
 PAGE = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
 FROM_KUBERNETES = (
@@ -86,6 +89,34 @@ def test_the_page_has_every_option() -> None:
 def test_the_page_has_every_command() -> None:
     named = [quoted(row[0])[0].split()[2] for row in table("Commands", "command")]
     assert set(named) == {"render", *options()}
+
+
+# --- faults that are injected ---------------------------------------------------------------------------------------
+
+
+def shown(subcommand: str, page: str) -> list[list[str]]:
+    """The words behind each ``stampede k8s SUBCOMMAND`` that a page shows as a command."""
+    lines = re.findall(rf"^    stampede k8s {subcommand} (.*)$", page, re.MULTILINE)
+    return [shlex.split(line) for line in lines]
+
+
+def refused_faults(page: str) -> list[str]:
+    """The faults that a page injects, and for which the driver of no testnet that it brings up has the rights."""
+    allowed = {(name, how) for name, *options in shown("up", page) for how in allowed_by(name, options)}
+    faults = [(name, yaml.safe_load(fault)) for name, fault, *_ in shown("inject", page)]
+    return [fault["how"] for name, fault in faults if "how" in fault and (name, fault["how"]) not in allowed]
+
+
+def allowed_by(name: str, options: list[str]) -> set[str]:
+    settings = [parse_setting(each) for option, each in pairwise(options) if option == "--set"]
+    return ways_by_kubernetes(change_scenario(load_scenario(name), settings, "the page"))
+
+
+def test_the_faults_that_the_page_injects_are_allowed() -> None:
+    assert len(shown("inject", PAGE)) > 0
+    assert refused_faults(PAGE) == []
+    without = re.sub(r" --set '\S*inject=[^']*'", "", PAGE)
+    assert without != PAGE and refused_faults(without) == ["pod"], "a testnet without the rights is noticed"
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from cluster.tools.k8s.render.metadata import Manifest
 from cluster.tools.k8s.render.objects import MAX_SCENARIO_BYTES, hosts_that_may_go
 
 RUN = ("run", "/etc/stampede/scenario.yaml")
+UP = ("up", "/etc/stampede/scenario.yaml", "--port", "9464")
 SWEEP = ("sweep", "/etc/stampede/scenario.yaml", "--seeds", "0:9")
 
 
@@ -218,6 +219,24 @@ def test_a_fault_on_nodes_needs_a_namespace() -> None:
     with pytest.raises(BadInput, match="give --namespace"):
         manifests(scenario, Deployment("a", None, RUN))
     assert manifests(scenario, Deployment("a", None, SWEEP)), "simulated, it needs no rights"
+    with pytest.raises(BadInput, match="give --namespace"):
+        manifests(plan(kubernetes={"inject": ["node"]}), Deployment("a", None, UP))
+
+
+def roles_of(scenario: Scenario, command: tuple[str, ...]) -> list[str]:
+    """Kinds and names of everything that gives a driver rights."""
+    found = manifests(scenario, Deployment("a", "b", command))
+    return [f"{each['kind']} {each['metadata']['name']}" for each in found if "Role" in each["kind"]]
+
+
+def test_a_driver_has_rights_only_for_faults_that_were_announced() -> None:
+    by_pod = ["Role a-driver", "RoleBinding a-driver"]
+    by_node = [*by_pod, "ClusterRole b-a-driver", "ClusterRoleBinding b-a-driver"]
+    for command in (RUN, UP):
+        assert roles_of(plan(), command) == []
+        assert roles_of(plan(kubernetes={"inject": ["pod"]}), command) == by_pod
+        assert roles_of(plan(kubernetes={"inject": ["pod", "node"]}), command) == by_node
+    assert roles_of(plan(kubernetes={"inject": ["pod"]}), SWEEP) == [], "simulated, it needs no rights"
 
 
 def test_results_are_read_and_not_written() -> None:
