@@ -191,7 +191,7 @@ image:
 sbom:
 	@$(CONTAINERS) run --rm $(IMAGE) cat sbom.json
 
-# Some minutes. LAB_STATE is where the lab was built.
+# Some minutes, and ten more if the lab has to be built, which is in LAB_STATE then.
 test-k8s: install-dev
 	$(BIN)/python -m pytest -m soak -n 0 -o faulthandler_timeout=0 tests/k8s/test_cluster.py
 

@@ -1,6 +1,7 @@
 """Stampede on a real Kubernetes: ``make test-k8s``, with KubeRay's operator in the cluster and the image at hand.
 
-``KUBECONFIG`` names the cluster; without it the lab's is started, if it is there (:mod:`tests.k8s.cluster`). A case
+``KUBECONFIG`` names the cluster; without it the lab's is started, if it is there (:mod:`tests.k8s.cluster`). Without
+either, one line says why nothing was run. A case
 gets ``cluster``, makes what it needs in a namespace of its own, and deletes it.
 """
 
@@ -39,7 +40,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.live]
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     if why := clusters.missing():
-        pytest.skip(why)
+        pytest.skip(f"nothing was run: {why}")
     with clusters.cluster() as found:
         yield found
 
