@@ -779,6 +779,14 @@ def test_a_node_that_a_killed_driver_left_cordoned_carries_pods_again(server: Ap
     assert {kind for kind, _ in server.objects} == {"nodes", "namespaces"}
 
 
+def test_a_node_stays_cordoned_if_no_role_says_that_the_deployment_had_such_faults(server: ApiServer, up: str) -> None:
+    meta = {"name": "machine-1", "annotations": {CORDONED_BY: "stampede/tiny"}}
+    server.put("nodes", {"metadata": meta, "spec": {"unschedulable": True}})
+    assert main(["k8s", "delete", "tiny"]) == 0
+    assert server.objects["nodes", "machine-1"]["spec"]["unschedulable"] is True
+    assert server.count("list", "nodes") == 0, "most users may not even look at nodes"
+
+
 def test_a_connection_that_hangs_is_given_up_and_can_be_interrupted(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, up: str
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from cluster.common.checkout import ROOT
+from cluster.live.kubernetes.names import CORDONED_BY
 from cluster.scenario import change_scenario, load_scenario
 from cluster.scenario.overrides import parse_setting
 from cluster.scenario.sections.kubernetes import amount_of
@@ -91,7 +92,7 @@ def test_the_page_has_every_command() -> None:
     assert set(named) == {"render", *options()}
 
 
-# --- faults that are injected ---------------------------------------------------------------------------------------
+# --- faults ---------------------------------------------------------------------------------------------------------
 
 
 def shown(subcommand: str, page: str) -> list[list[str]]:
@@ -117,6 +118,14 @@ def test_the_faults_that_the_page_injects_are_allowed() -> None:
     assert refused_faults(PAGE) == []
     without = re.sub(r" --set '\S*inject=[^']*'", "", PAGE)
     assert without != PAGE and refused_faults(without) == ["pod"], "a testnet without the rights is noticed"
+
+
+def test_the_page_says_how_a_node_is_opened_by_hand() -> None:
+    section = PAGE.partition("\n### A node stays cordoned\n")[2].partition("\n## ")[0]
+    assert f"annotation `{CORDONED_BY}`" in section
+    assert f"    kubectl annotate node NODE {CORDONED_BY}-\n" in section, "else a later deletion opens the node again"
+    assert "    kubectl uncordon NODE\n" in section
+    assert shown("delete", section) == [["NAME", "--namespace", "NAMESPACE"]]
 
 
 # --- lines ----------------------------------------------------------------------------------------------------------
