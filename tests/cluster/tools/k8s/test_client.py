@@ -13,11 +13,12 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from cluster.live.kubernetes.names import CORDONED_BY, MANAGED_BY_LABEL, STAMPEDE, instance_labels
+from cluster.live.kubernetes.names import CORDONED_BY, MANAGED_BY_LABEL, RUNS_PATH, STAMPEDE, instance_labels
 from cluster.tools.cli.main import main
 from cluster.tools.k8s.client import cluster as cluster_module
 from cluster.tools.k8s.client import execution, fetching, job, objects, watching
@@ -649,6 +650,74 @@ def test_a_folder_that_cannot_be_fetched_after_a_signal_is_kept(server: ApiServe
     assert process.returncode == 3
     assert "the volumes are kept: stampede k8s report tiny --namespace stampede tries again" in out
     assert "tiny-runs" in server.names("persistentvolumeclaims") and server.names("rayjobs") == []
+
+
+STAND_IN = f"""#!{sys.executable}
+import signal
+heard = {{signal.SIGINT, signal.SIGUSR1}}
+signal.pthread_sigmask(signal.SIG_BLOCK, heard)
+print("up", flush=True)
+print(signal.sigtimedwait(heard, {HANGS_AFTER_S}).si_signo)
+"""
+"""Says which signal ends it."""
+
+
+@pytest.fixture
+def in_a_pod(tmp_path: Path) -> Iterator[Callable[[str], subprocess.Popen[str]]]:
+    """Starts command lines of ``stampede`` by a shell, as Ray's job server does, and waits until they are up."""
+    stand_in = tmp_path / "bin" / "stampede"
+    stand_in.parent.mkdir()
+    stand_in.write_text(STAND_IN)
+    stand_in.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{stand_in.parent}:{os.environ['PATH']}"}
+    processes: list[subprocess.Popen[str]] = []
+
+    def start(line: str) -> subprocess.Popen[str]:
+        shell = ["/bin/sh", "-c", f"{line} & echo $!; wait $!; echo the shell goes on"]
+        process = subprocess.Popen(
+            shell, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True, bufsize=1
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=HANGS_AFTER_S)
+
+
+def line_of(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def test_the_program_that_interrupts_a_driver_reaches_it_and_no_other_process(
+    server: ApiServer, tmp_path: Path, in_a_pod: Callable[[str], subprocess.Popen[str]]
+) -> None:
+    """The command line is the one of the job, but for the folder of runs: nothing on this machine has a part of it."""
+    entrypoints: list[str] = []
+
+    def course(server: ApiServer, name: str) -> None:
+        entrypoints.append(server.objects["rayjobs", name]["spec"]["entrypoint"])
+        passing(server, name)
+
+    server.course = course
+    assert run("--seed", "9", "--stop-on-fail") == 0
+    runs = tmp_path / "runs-of-the-pod"
+    line = entrypoints[0].replace(RUNS_PATH, str(runs))
+    assert line != entrypoints[0]
+    others = [line.replace("/tiny ", "/tiny-2 "), f"stampede inspect {runs}/tiny/logs", f"stampede inspect {runs}"]
+    processes = [in_a_pod(each) for each in (line, *others)]
+    numbers = [int(line_of(each)) for each in processes]
+    assert [line_of(each) for each in processes] == ["up"] * 4
+    done = subprocess.run([sys.executable, "-c", job.INTERRUPT, f"{runs}/tiny"], timeout=HANGS_AFTER_S, check=False)
+    assert done.returncode == 0
+    for number in numbers[1:]:
+        with suppress(ProcessLookupError):  # of a process that was reached, which the next line shows
+            os.kill(number, signal.SIGUSR1)
+    assert [line_of(each) for each in processes] == [f"{signal.SIGINT:d}", *[f"{signal.SIGUSR1:d}"] * 3]
+    assert [line_of(each) for each in processes] == ["the shell goes on"] * 4
 
 
 @pytest.fixture
