@@ -448,6 +448,39 @@ def test_rights_are_those_that_faults_need(name: str) -> None:
     assert role_problems(deployments()[name]) == []
 
 
+def rights_on(page: str) -> dict[str, dict[str, set[str]]]:
+    """The rights that the page on operations says a fault needs: verbs by resource, by its ``how``."""
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| .* \| (.*:.*) \|$", page.partition("\n### Faults by Kubernetes\n")[2], re.MULTILINE
+    )
+    found: dict[str, dict[str, set[str]]] = {}
+    for how, rights in rows:
+        for part in rights.split("; "):
+            resources, _, verbs = part.partition(": ")
+            found.setdefault(how, {}).update({each: set(verbs.split(", ")) for each in resources.split(", ")})
+    return found
+
+
+def differing_rights(page: str) -> list[str]:
+    """Means whose rights differ from those on the page. Over pods, all means have the same ones."""
+    given = {how: granted(deployments()[how]) for how in MEANS}
+    needed = rights_on(page)
+    assert needed.keys() == given.keys()
+    return [
+        how
+        for how in MEANS
+        if any(not verbs <= given[how].get(resource, set()) for resource, verbs in needed[how].items())
+        or given[how].keys() - needed[how].keys() - PODS.keys()
+    ]
+
+
+def test_the_page_says_which_rights_faults_need() -> None:
+    page = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    assert differing_rights(page) == []
+    assert differing_rights(page.replace(", stresschaos:", ":")) == ["chaos-mesh"]
+    assert differing_rights(page.replace("nodes: get, patch", "nodes: get, update")) == ["node"]
+
+
 @pytest.mark.parametrize(
     ("kind", "path", "value"),
     [

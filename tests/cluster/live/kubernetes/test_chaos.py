@@ -28,6 +28,7 @@ from cluster.scenario import Scenario
 from cluster.scenario.sections.faults import LinkFault
 
 SCHEMAS: Final = Path(__file__).parents[5] / "shared" / "k8s-schemas"
+DOCS: Final = Path(__file__).parents[4] / "docs"
 DEPLOYMENT: Final = Deployment("testnets", "smoke")
 CLEAR: Final = {"links": {"latency_ms": 0, "jitter_ms": 0}}
 V: Final = [f"validator-{number}" for number in range(8)]
@@ -222,6 +223,20 @@ def test_the_definitions_of_chaos_mesh_accept_a_kill() -> None:
     assert selected(found["spec"]["selector"]) == {3}
     assert (found["kind"], found["spec"]["action"], found["spec"]["gracePeriod"]) == ("PodChaos", "pod-kill", 1)
     jsonschema.validate(found, schema_of(POD))
+
+
+def seconds(found: dict[str, Any]) -> int:
+    duration: str = found["spec"]["duration"]
+    return int(duration.removesuffix("s"))
+
+
+def test_pages_say_after_how_long_an_object_ends_by_itself() -> None:
+    endless, *_ = objects({"kind": "cut", "from": V[:1], "for_ms": None, "until_height": 9}, **CLEAR)
+    stress = stress_chaos("smoke-3", DEPLOYMENT, 2, 8)
+    assert seconds(endless) == seconds(stress) == 61 * 60
+    for page in ("scenarios", "kubernetes", "operations"):
+        text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
+        assert "61 minutes" in text.partition("## Faults by Kubernetes\n")[2].partition("\n## ")[0], page
 
 
 def test_the_definitions_of_chaos_mesh_accept_stress() -> None:
