@@ -37,6 +37,8 @@ WEBSOCKET_KEY = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 CREATED = "2026-01-01T00:00:00Z"
 MAX_WAIT_S = 30.0
 """Bounds every wait of the server."""
+LATE_S = 0.25
+"""A client that does not leave meanwhile gets a late answer."""
 
 
 class Deleted(Exception):
@@ -52,12 +54,14 @@ class Fault:
     """A plural, or a plural with a part: ``pods/log``."""
     answer: int | str
     """A status, or one of these: ``drop`` closes the connection; ``lost`` does so after the object was created;
-    ``hang`` says nothing until the client leaves; ``cut`` ends a stream after :attr:`after` lines, in the middle of the
-    next one; ``gone`` ends a watch with 410."""
+    ``hang`` says nothing until the client leaves; ``late`` says nothing for :data:`LATE_S`, and then what is right;
+    ``trickle`` says what is right in pieces of :attr:`piece` bytes; ``cut`` ends a stream after :attr:`after` lines, in
+    the middle of the next one; ``gone`` ends a watch with 410."""
     times: int = 1
     headers: dict[str, str] = field(default_factory=dict)
     after: int = 0
     body: str | None = None
+    piece: int = 1
 
 
 @dataclass
@@ -89,6 +93,8 @@ class ApiServer:
         self.faults: list[Fault] = []
         self.on_request: Callable[[int], None] = lambda number: None
         """Called with the number of each request, from 1."""
+        self.looks = 0
+        """How often a client has looked for signals, if a test counts that."""
         self.course = course
         self.version = 100
         self._history: list[tuple[int, str, str, Object]] = []
@@ -345,14 +351,31 @@ class _Handler(BaseHTTPRequestHandler):
         if isinstance(fault.answer, int):
             self._status(fault.answer, "Planted", fault.body or f"planted {fault.answer} of {resource}", fault.headers)
             return True
-        if fault.answer == "hang":
+        is_gone = fault.answer == "drop"
+        if fault.answer in ("hang", "late"):
+            is_gone = self._leaves_within(MAX_WAIT_S if fault.answer == "hang" else LATE_S)
+        self.close_connection = self.close_connection or is_gone
+        return is_gone
+
+    def _leaves_within(self, seconds: float) -> bool:
+        """Whether the client closes the connection, or is given up after :data:`MAX_WAIT_S`."""
+        before = self.connection.gettimeout()
+        self.connection.settimeout(seconds)
+        try:
+            self.connection.recv(1)
+        except TimeoutError:
+            return seconds == MAX_WAIT_S
+        except OSError:
+            pass
+        finally:
             with suppress(OSError):
-                self.connection.settimeout(MAX_WAIT_S)
-                self.connection.recv(1)
-        if fault.answer in ("hang", "drop"):
-            self.close_connection = True
-            return True
-        return False
+                self.connection.settimeout(before)
+        return True
+
+    def _pieces(self, data: bytes) -> list[bytes]:
+        """What is sent at a time."""
+        size = self.fault.piece if self.fault is not None and self.fault.answer == "trickle" else len(data)
+        return [data[at : at + size] for at in range(0, len(data), max(size, 1))]
 
     def _answer(self, page: Object, status: int = 200, headers: dict[str, str] | None = None) -> None:
         data = json.dumps(page).encode()
@@ -361,7 +384,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         with suppress(OSError):
-            self.wfile.write(data)
+            for piece in self._pieces(data):
+                self.wfile.write(piece)
 
     def _status(self, code: int, reason: str, message: str, headers: dict[str, str] | None = None) -> None:
         page = {"kind": "Status", "status": "Failure", "reason": reason, "message": message, "code": code}
@@ -429,7 +453,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _chunk(self, data: bytes) -> None:
-        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        """A chunk, or several; one without data ends the stream."""
+        for piece in self._pieces(data) or [b""]:
+            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
         self.wfile.flush()
 
     def _is_cut(self, sent: int, line: bytes) -> bool:
@@ -504,8 +530,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _frame(self, opcode: int, data: bytes) -> None:
         size = bytes([len(data)]) if len(data) < 126 else b"\x7e" + struct.pack(">H", len(data))
-        self.wfile.write(bytes([0x80 | opcode]) + size + data)
-        self.wfile.flush()
+        first, *rest = self._pieces(bytes([0x80 | opcode]) + size + data)
+        self.wfile.write(first)
+        for piece in rest:
+            self._wait_for_looks()
+            self.wfile.write(piece)
+
+    def _wait_for_looks(self) -> None:
+        """Until the client has waited in vain for the rest of a frame, and looked for signals meanwhile."""
+        server = self.server_of
+        with server.changed:
+            before = server.looks
+            assert server.wait(lambda: server.looks > before + 1), "nobody counts the looks"
 
     def _run(self, command: list[str]) -> tuple[int, bytes, str]:
         """A command in a pod: exit code, output, errors."""

@@ -18,16 +18,19 @@ from pathlib import Path
 
 import pytest
 
+from cluster.common.interrupts import Interrupts
 from cluster.live.kubernetes.names import CORDONED_BY, MANAGED_BY_LABEL, RUNS_PATH, STAMPEDE, instance_labels
 from cluster.tools.cli.main import main
 from cluster.tools.k8s.client import cluster as cluster_module
 from cluster.tools.k8s.client import execution, fetching, job, objects, watching
-from tests.cluster.tools.k8s.api_server import ApiServer, Log, archive_of
+from tests.cluster.tools.k8s.api_server import LATE_S, ApiServer, Log, archive_of
 from tests.hangs import HANGS_AFTER_S
 
 ROOT = Path(__file__).resolve().parents[4]
 SCENARIO = "name: tiny\nvalidators: 4\nstop: {height: 5}\n"
 VERDICT = "verdict  pass"
+PAGE = json.dumps({"testnet": {"url": "http://127.0.0.1:9464", "token_file": "token"}, "validators": []}).encode()
+"""Where a testnet that is up has its endpoints."""
 MAX_REQUESTS = 1_000
 """More than any run needs."""
 
@@ -364,6 +367,86 @@ def test_a_request_is_repeated(
         server.plant(verb, resource, answer, times=2)
     assert run() == 0
     assert server.objects == {}
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "count"),
+    [
+        ("get", "persistentvolumeclaims", 1),
+        ("create", "rayjobs", 1),
+        ("list", "pods", 4),
+        ("watch", "pods", 1),
+        ("get", "pods/log", None),
+        ("get", "pods/exec", 1),
+    ],
+)
+def test_a_late_answer_is_waited_for(
+    server: ApiServer, capsys: pytest.CaptureFixture[str], verb: str, resource: str, count: int | None
+) -> None:
+    """The end of a log is asked for until its pod is seen to have ended, which may be at once."""
+    server.plant(verb, resource, "late")
+    assert run("--out", "mine") == 0
+    assert count in (None, server.count(verb, resource)), "it is asked for as often as without the fault"
+    assert VERDICT in capsys.readouterr().out and Path("mine/report.html").exists()
+    assert server.objects == {}
+
+
+@pytest.mark.parametrize(("verb", "resource"), [("get", "persistentvolumeclaims"), ("create", "rayjobs")])
+def test_an_answer_that_is_too_late_is_asked_for_again(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, verb: str, resource: str
+) -> None:
+    """Planted: a client without patience."""
+    monkeypatch.setattr(cluster_module, "READ_TIMEOUT_S", LATE_S / 5)
+    server.plant(verb, resource, "late")
+    assert run() == 0
+    assert server.count(verb, resource) > 1
+
+
+@pytest.mark.parametrize(
+    ("verb", "resource", "piece"), [("list", "pods", 7), ("watch", "pods", 100), ("get", "pods/log", 1)]
+)
+def test_an_answer_that_trickles_is_put_together(
+    server: ApiServer, capsys: pytest.CaptureFixture[str], verb: str, resource: str, piece: int
+) -> None:
+    """A letter of several bytes comes in several pieces, too."""
+    server.plant(verb, resource, "trickle", times=MAX_REQUESTS, piece=piece)
+    assert run() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "·" in line] == ["   1.0 s · height 1/5", "   2.0 s · height 5/5"]
+    assert [lines.count(f"host 3 is {state}") for state in ("starting", "ready")] == [1, 1]
+    assert lines.count(VERDICT) == 1
+
+
+@pytest.fixture
+def _counted_looks(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server sees how often the client waits for a command in vain, which is for a moment at a time."""
+    look = Interrupts.checkpoint
+
+    def counted(interrupts: Interrupts) -> None:
+        with server.changed:
+            server.looks += 1
+            server.changed.notify_all()
+        look(interrupts)
+
+    monkeypatch.setattr(Interrupts, "checkpoint", counted)
+    monkeypatch.setattr(execution, "SLICE_S", 0.005)
+
+
+@pytest.mark.usefixtures("_counted_looks")
+def test_the_output_of_a_command_that_trickles_is_put_together(server: ApiServer) -> None:
+    """Pieces end in the head of a frame, behind the number of its channel, and in its data."""
+    server.course = staying
+    server.plant("get", "pods/exec", "trickle", times=MAX_REQUESTS)
+    assert main(["k8s", "up", "tiny.yaml", "--start-timeout", "60s"]) == 0
+    assert server.names("rayjobs") == ["tiny"]
+
+
+@pytest.mark.usefixtures("_counted_looks")
+def test_a_folder_that_trickles_is_put_together(server: ApiServer) -> None:
+    server.plant("get", "pods/exec", "trickle", piece=30_000)
+    assert run("--out", "mine") == 0
+    assert server.count("get", "pods/exec") == 1
+    assert Path("mine/logs/driver.log").read_bytes() == b"x" * 100_000
 
 
 def test_the_pause_that_is_asked_for_is_kept(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -789,8 +872,7 @@ def test_a_signal_at_any_request_leaves_nothing(server: ApiServer, part: int) ->
 def staying(server: ApiServer, name: str) -> None:
     """The course of a testnet that comes up."""
     endless(server, name)
-    page = {"testnet": {"url": "http://127.0.0.1:9464", "token_file": "token"}, "validators": []}
-    server.volume[f"{name}/endpoints.json"] = json.dumps(page).encode()
+    server.volume[f"{name}/endpoints.json"] = PAGE
 
 
 @pytest.fixture
