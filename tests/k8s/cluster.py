@@ -21,13 +21,14 @@ from typing import Any, Final
 from tests.k8s import enforcement
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+STAMPEDE: Final = str(Path(sys.executable).with_name("stampede"))
 LAB: Final = ROOT.parent / "shared" / "k8s-lab"
 LAB_IMAGE: Final = "stampede:0.1.0"
 """What the lab calls the image that it builds of a checkout."""
 BUILD_TIMEOUT_S: Final = 3_600
 COMMAND_TIMEOUT_S: Final = 300
 JOB_TIMEOUT_S: Final = 900
-LAB_VOLUMES: Final = 60
+LAB_VOLUMES: Final = 80
 """Volumes for all tests of a session."""
 ENDED: Final = ("SUCCEEDED", "FAILED", "STOPPED")
 """States of a RayJob's job that are its last."""
@@ -53,7 +54,15 @@ class Cluster:
 
     def stampede(self, *arguments: str) -> subprocess.Popen[str]:
         """Start ``stampede k8s`` with some arguments."""
-        return self.start(str(Path(sys.executable).with_name("stampede")), "k8s", *arguments)
+        return self.start(STAMPEDE, "k8s", *arguments)
+
+    def ask(self, *arguments: str) -> str:
+        """What ``stampede k8s`` prints. Fails if it does."""
+        return self.run(STAMPEDE, "k8s", *arguments, timeout_s=JOB_TIMEOUT_S)
+
+    def follow(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start ``stampede k8s logs --follow``, which ends after a time in any case."""
+        return self.start("timeout", str(JOB_TIMEOUT_S), STAMPEDE, "k8s", "logs", "--follow", *arguments)
 
     @property
     def needs_enforcement(self) -> bool:

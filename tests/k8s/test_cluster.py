@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import re
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +22,7 @@ from cluster.common.errors import ExitCode
 from k8s.image import sbom
 from tests.k8s import cluster as clusters
 from tests.k8s.cluster import Cluster
+from tests.k8s.generated import JOBS
 
 ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "k8s"
@@ -53,28 +56,35 @@ QUIET = ("faults=[]", "stop.height=100", "stop.timeout_s=400", "success.heights_
 HEIGHT = re.compile(r"height (\d+)/")
 
 
+def options(cluster: Cluster, *settings: str) -> list[str]:
+    """The options for small pods of the cluster's image, and other settings."""
+    image = () if cluster.image is None else (f"kubernetes.image={cluster.image}",)
+    return [word for each in (*SMALL, *image, *settings) for word in ("--set", each)]
+
+
+def read_until(process: subprocess.Popen[str], lines: list[str], is_it: Callable[[str], bool]) -> None:
+    """Add what a process prints to the lines, up to the one that is wanted."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line)
+        if is_it(line):
+            return
+    raise AssertionError("".join(lines))
+
+
 class ClientRun:
     """``stampede k8s run smoke`` in a namespace of its own, which it makes."""
 
     def __init__(self, cluster: Cluster, namespace: str, folder: Path, settings: tuple[str, ...]) -> None:
         self.namespace, self.folder = namespace, folder
         self._cluster = cluster
-        image = () if cluster.image is None else (f"kubernetes.image={cluster.image}",)
-        options = [word for each in (*SMALL, *image, *settings) for word in ("--set", each)]
-        self.process = cluster.stampede("run", "smoke", "--namespace", namespace, "--out", str(folder), *options)
+        place = ("--namespace", namespace, "--out", str(folder))
+        self.process = cluster.stampede("run", "smoke", *place, *options(cluster, *settings))
         self.lines: list[str] = []
 
-    def until(self, is_it: Callable[[str], bool]) -> None:
-        """Read what it prints until a line that is wanted."""
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if is_it(line):
-                return
-        raise AssertionError("".join(self.lines))
-
     def until_height(self, height: int) -> None:
-        self.until(lambda line: any(int(found) >= height for found in HEIGHT.findall(line)))
+        """Read what it prints until it is there."""
+        read_until(self.process, self.lines, lambda line: any(int(found) >= height for found in HEIGHT.findall(line)))
 
     def end(self) -> int:
         """Its exit code."""
@@ -126,6 +136,18 @@ def test_a_run_by_the_client_fetches_its_report_and_leaves_nothing(cluster: Clus
     assert run.result()["verdict"] == "pass"
     assert "verdict  pass" in run.output
     assert "<html" in (run.folder / "report.html").read_text()[:500]
+    run.check_nothing_is_left()
+
+
+def test_a_run_that_is_interrupted_is_fetched_and_leaves_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    with running(cluster, "stampede-interrupt", tmp_path / "run", *QUIET) as run:
+        run.until_height(10)
+        run.process.send_signal(signal.SIGINT)
+        assert run.end() == ExitCode.INCONCLUSIVE, run.output
+    assert "interrupted: the run is stopped and its folder fetched" in run.output
+    assert "the driver cannot be interrupted" not in run.output
+    assert run.result()["verdict"] == "inconclusive"
+    assert "<html" in (run.folder / "report.html").read_text()[:500], "the driver was stopped in time to write it"
     run.check_nothing_is_left()
 
 
@@ -183,6 +205,51 @@ def test_two_runs_side_by_side(cluster: Cluster, tmp_path: Path) -> None:
     ):
         assert [left.end(), right.end()] == [ExitCode.PASS] * 2, left.output + right.output
 
+
+# --- a testnet that stays -------------------------------------------------------------------------------------------
+
+BY_POD = "{kind: kill, how: pod, target: validator-2, down_ms: 5000}"
+LEFT = "rayjobs,pods,persistentvolumeclaims,configmaps,roles,rolebindings,networkpolicies,poddisruptionbudgets"
+
+
+def ours(cluster: Cluster, namespace: str, kinds: str) -> list[str]:
+    found = cluster.get(kinds, namespace, "--selector", "app.kubernetes.io/managed-by=stampede")
+    return [f"{each['kind']} {each['metadata']['name']}" for each in found]
+
+
+def test_a_testnet_takes_faults_until_it_is_stopped_reported_and_deleted(cluster: Cluster, tmp_path: Path) -> None:
+    namespace, folder = "stampede-up", tmp_path / "run"
+    place = ("--namespace", namespace)
+    try:
+        up = cluster.ask("up", "smoke", *place, *options(cluster, "faults=[]", "kubernetes.inject=[pod]"))
+        (driver,) = re.findall(r"port-forward pod/(\S+) ", up)
+        assert ours(cluster, namespace, "roles") == ["Role smoke-driver"]
+        assert "added: kill" in cluster.ask("inject", "smoke", BY_POD, *place)
+        lines: list[str] = []
+        with cluster.follow("smoke", *place) as logs:
+            try:
+                read_until(logs, lines, lambda line: "kill of validator-2 is over: " in line)
+            finally:
+                logs.terminate()
+        assert re.search(r"is over: .*pod \S+ was deleted", lines[-1]), lines[-1]
+        assert cluster.ask("logs", "smoke", "--validator", "validator-1", *place) != ""
+        cluster.kubectl("exec", *place, driver, "--", "stampede", "stop", "/opt/stampede/runs/smoke")
+        state = cluster.end_of_job("smoke", namespace)
+        complete = "--for=jsonpath={.status.jobDeploymentStatus}=Complete"
+        assert state == "SUCCEEDED", cluster.ask("logs", "smoke", *place)
+        cluster.kubectl("wait", *place, complete, "rayjob/smoke", f"--timeout={WAITING_S}s")
+        cluster.ask("report", "smoke", "--out", str(folder), *place)
+        cluster.ask("delete", "smoke", *place)
+        assert ours(cluster, namespace, LEFT) == []
+    finally:
+        cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", f"--timeout={WAITING_S}s")
+    result = json.loads((folder / "result.json").read_text())
+    (lost,) = result["faults"]
+    assert (result["verdict"], lost["kind"], lost["took_effect"]) == ("pass", "kill", True), result["checks"]
+    assert "was deleted" in lost["evidence"] and "recovered height" in lost["evidence"]
+
+
+# --- the network ----------------------------------------------------------------------------------------------------
 
 REACHES = """
 import json, socket, sys
@@ -253,7 +320,7 @@ def test_the_drill_outage_by_pods(cluster: Cluster, tmp_path: Path) -> None:
         cluster.kubectl("delete", "namespace", namespace, f"--timeout={WAITING_S}s")
 
 
-@pytest.mark.parametrize("folder", ["base", "jobs/sweep", "jobs/soak", "monitoring"])
+@pytest.mark.parametrize("folder", ["base", *(f"jobs/{job}" for job in JOBS), "monitoring"])
 def test_an_empty_cluster_takes_the_manifests_in_a_dry_run(cluster: Cluster, folder: str) -> None:
     if folder == "monitoring" and "podmonitors" not in cluster.kubectl("api-resources", "--output=name"):
         pytest.skip("the cluster has no Prometheus operator")
