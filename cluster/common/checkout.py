@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 from pathlib import Path
@@ -13,11 +14,14 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 """The folder that holds the packages: of a checkout, or of an installation."""
 GIT_TIMEOUT_S: Final = 10
 UNKNOWN_COMMIT: Final = "unknown"
+DIRTY: Final = "-dirty"
+DIGEST_DIGITS: Final = 8
 OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 
 
 def checkout_commit(folder: Path | None = None) -> str:
-    """The git commit of the code, with the suffix ``-dirty`` if a tracked file changed; ``unknown`` without one.
+    """The git commit of the code, ``unknown`` without one. If tracked files changed, ``-dirty-`` and a digest of the
+    changes follow: what one state of the code began, another one must not continue.
 
     ``folder`` is another checkout. Outside of a checkout, as in a container's image, the commit is that of the
     environment variable ``STAMPEDE_COMMIT``.
@@ -26,16 +30,24 @@ def checkout_commit(folder: Path | None = None) -> str:
     if not (checkout / ".git").exists():
         return os.environ.get("STAMPEDE_COMMIT") or UNKNOWN_COMMIT
     commit = _git(checkout, "rev-parse", "--short=12", "HEAD")
-    changes = _git(checkout, "status", "--porcelain", "--untracked-files=no")
+    changes = _git(checkout, "diff", "--binary", "HEAD")
     if not commit or changes is None:
         return UNKNOWN_COMMIT
-    return f"{commit}-dirty" if changes else commit
+    if not changes:
+        return commit
+    digest = hashlib.sha256(changes.encode(errors="surrogateescape")).hexdigest()
+    return f"{commit}{DIRTY}-{digest[:DIGEST_DIGITS]}"
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, timeout=GIT_TIMEOUT_S, check=False
+            ["git", "-C", str(checkout), *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="surrogateescape",
+            timeout=GIT_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

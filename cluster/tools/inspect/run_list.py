@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cluster.common.checkout import DIRTY
 from cluster.report.run_index import Entry
 from cluster.tools.console.terminal import SIGNS, STYLES
 
@@ -16,7 +17,6 @@ REASON_CHARACTERS: Final = 60
 WIDE_FROM: Final = 110
 """Columns of a terminal; a narrower one shows neither commit nor reason, which the page has."""
 COMMIT_DIGITS: Final = 7
-DIRTY: Final = "-dirty"
 
 
 def print_runs(console: Console, entries: Sequence[Entry]) -> None:
@@ -32,7 +32,7 @@ def print_runs(console: Console, entries: Sequence[Entry]) -> None:
         state = Text(entry.state, "dim") if known is None else Text(f"{SIGNS[known]} {known.value}", STYLES[known])
         duration = "" if entry.duration_s is None else f"{entry.duration_s:,.1f} s"
         reason = entry.note if len(entry.note) <= REASON_CHARACTERS else f"{entry.note[:REASON_CHARACTERS]}…"
-        commit = entry.commit[:COMMIT_DIGITS] + (DIRTY if entry.commit.endswith(DIRTY) else "")
+        commit = entry.commit[:COMMIT_DIGITS] + (DIRTY if DIRTY in entry.commit else "")
         row = (state, Text(entry.name), Text(entry.scenario), entry.backend, entry.seed, duration, commit, Text(reason))
         table.add_row(*row[: len(headings)])
     console.print(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -221,8 +222,14 @@ def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
     git("commit", "--no-verify", "-m", "one")
     clean = checkout_commit(tmp_path)
     assert len(clean) == 12
-    (tmp_path / "file").write_text("two")
-    assert checkout_commit(tmp_path) == f"{clean}-dirty"
+    found = []
+    for text in ("two", "three", "two"):
+        (tmp_path / "file").write_text(text)
+        found.append(checkout_commit(tmp_path))
+    assert all(re.fullmatch(rf"{clean}-dirty-[0-9a-f]{{8}}", each) for each in found)
+    assert found[0] == found[2] != found[1], "one state of the code does not continue what another one began"
+    (tmp_path / "file").write_text("one")
+    assert checkout_commit(tmp_path) == clean
 
 
 # --- the archive ------------------------------------------------------------------------------------------------------
