@@ -1,38 +1,38 @@
-"""Allowances: how many bytes of answers each peer may be sent. A token bucket a peer, filled by ticks and not by views.
+"""Allowances: how many bytes of answers each peer may be sent. One token bucket per peer, refilled by ticks.
 
-A request has some bytes, its answer many thousands. Views may follow each other quickly, and whoever asks decides how
-often it asks; so what it is sent is bounded over time. An engine has no clock but its timers: a *tick* is the expiry of
-a timer that runs whatever the views do.
+A request has a few bytes, its answer many thousands, and the peer decides how often it asks. So the bytes sent to it
+are bounded over time, and not per view: views may follow each other quickly. An engine has no clock except its timers.
+A *tick* is the expiry of a timer that runs independently of the views.
 """
 
 from __future__ import annotations
 
 
 class Allowances:
-    """The buckets of all peers. A peer whose bucket is full is not remembered."""
+    """The buckets of all peers. Full buckets are not stored."""
 
     def __init__(self, burst_bytes: int, tick_bytes: int, max_peers: int) -> None:
-        """A full bucket holds ``burst_bytes``; a tick adds ``tick_bytes``. At most ``max_peers`` are not full."""
+        """A full bucket holds ``burst_bytes``; a tick adds ``tick_bytes``. Up to ``max_peers`` may be below full."""
         self._burst_bytes = burst_bytes
         self._tick_bytes = tick_bytes
         self._max_peers = max_peers
         self._taken: dict[int, int] = {}
-        """By peer, the bytes that its bucket lacks."""
+        """Bytes taken from each peer's bucket and not refilled yet."""
 
     def __len__(self) -> int:
-        """Peers whose buckets are not full."""
+        """Number of peers whose buckets are not full."""
         return len(self._taken)
 
     def tick(self) -> None:
-        """Fill each bucket a little."""
+        """Add ``tick_bytes`` to each bucket."""
         left = ((peer, taken - self._tick_bytes) for peer, taken in self._taken.items())
         self._taken = {peer: taken for peer, taken in left if taken > 0}
 
     def take(self, peer: int, size: int) -> bool:
-        """Take ``size`` bytes for ``peer``; ``False`` if its bucket is empty, or too many peers' buckets are not full.
+        """Take ``size`` bytes for ``peer``; ``False`` if its bucket is empty or too many buckets are not full.
 
-        The last answer may be larger than what is left: so each gets through, however large, a few ticks later at the
-        most.
+        The last answer may be larger than the rest of the bucket. So every answer is sent after a few ticks, however
+        large it is.
         """
         taken = self._taken.get(peer, 0)
         if taken >= self._burst_bytes or (not taken and len(self._taken) >= self._max_peers):

@@ -1,7 +1,7 @@
-"""Certificates: those that an engine holds, and whether one is good.
+"""Certificates: the store of those that an engine holds, and their verification.
 
-:class:`CertificateStore` keeps the certificates that were found good, and what follows from them: the current view and
-the newest final block. The functions check certificates.
+:class:`CertificateStore` keeps the certificates that were verified, the current view and the newest final block, which
+follow from them. The functions verify certificates.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ Subject = tuple[View, Digest]
 
 
 class CheckedSignatures(Protocol):
-    """The signatures of one view that were found good (:class:`consensus.tally.VoteTally`)."""
+    """The verified signatures of one view (:class:`consensus.tally.VoteTally`)."""
 
     def has_checked(self, kind: VoteKind, subject: Subject, signer: ValidatorIndex, signature: bytes) -> bool:
-        """Whether exactly this vote was found good before."""
+        """Whether exactly this vote was verified before."""
 
 
 class CertificateStore:
-    """Good certificates by view, the current view and the newest final block.
+    """Verified certificates by view, the current view and the newest final block.
 
-    A view has a finalization, or else possibly both a notarization and a skip certificate: the nullification, in
-    HotStuff the timeout certificate, by which a quorum gave it up.
+    A view has either a finalization, or up to two certificates: a notarization and a skip certificate. By a skip
+    certificate a quorum gave the view up; it is a nullification in Simplex and a timeout certificate in HotStuff.
     """
 
     def __init__(self, root: Parent, skip_kind: VoteKind) -> None:
@@ -57,7 +57,7 @@ class CertificateStore:
         self.kinds = tuple(self.by_kind)
 
     def add(self, certificate: AnyCertificate) -> None:
-        """Keep a certificate; of two timeout certificates of a view, the one with the lower high view."""
+        """Keep a certificate. Of two timeout certificates of a view, keep the one with the lower high view."""
         view = certificate.view
         if isinstance(certificate, TimeoutCertificate):
             held = self.skips.get(view)
@@ -71,7 +71,7 @@ class CertificateStore:
             self.skips[view] = certificate
 
     def finalize(self, finalization: Certificate) -> None:
-        """The block of a finalization that was added is the newest final one."""
+        """Make the block of a finalization, which was added before, the newest final block."""
         self.final = Parent(finalization.view, finalization.digest)
         self.notarizations.pop(finalization.view, None)
 
@@ -84,18 +84,18 @@ class CertificateStore:
                 del certificates[view]
 
     def block(self, view: View) -> Parent | None:
-        """The certified block of ``view``, which may be built upon; of final views the newest alone has one."""
+        """The certified block of ``view``, which may be built upon. Of the final views, only the newest has one."""
         if view == self.final.view:
             return self.final
         notarization = self.notarizations.get(view)
         return None if notarization is None else Parent(view, notarization.digest)
 
     def of_block(self, view: View) -> Certificate | None:
-        """The finalization or notarization of ``view``, while it is retained; the root has none."""
+        """The finalization or notarization of ``view`` if it is retained; the root has none."""
         return self.finalizations.get(view) or self.notarizations.get(view)
 
     def of_view(self, view: View) -> list[AnyCertificate]:
-        """The finalization of ``view``, or else its notarization and its skip certificate: both may exist."""
+        """The finalization of ``view``; without one, its notarization and its skip certificate, if they exist."""
         finalization = self.finalizations.get(view)
         if finalization is not None:
             return [finalization]
@@ -103,11 +103,11 @@ class CertificateStore:
         return [certificate for certificate in held if certificate is not None]
 
     def best_of(self, view: View) -> AnyCertificate | None:
-        """The finalization of ``view``, else its notarization, else its skip certificate, while retained."""
+        """The finalization of ``view``, else its notarization, else its skip certificate, if retained."""
         return next(iter(self.of_view(view)), None)
 
     def opening(self) -> AnyCertificate | None:
-        """A certificate that opened the current view."""
+        """A certificate that ended the view before the current one."""
         return self.best_of(View(self.view - 1))
 
     def newest_finalization(self) -> Certificate | None:
@@ -115,7 +115,7 @@ class CertificateStore:
         return self.finalizations.get(self.final.view)
 
     def timeout_certificate(self, votes: Sequence[Vote]) -> TimeoutCertificate:
-        """The certificate that a quorum of good timeout votes makes, with that of the highest block that they name."""
+        """The certificate of a quorum of verified timeout votes, with that of the highest block that they name."""
         high = self.of_block(max(vote.parent_view for vote in votes))
         signed = {vote.signer: (vote.parent_view, vote.signature) for vote in votes}
         return TimeoutCertificate.of(votes[0].view, high, signed)
@@ -124,9 +124,9 @@ class CertificateStore:
 def verify_certificate(
     certificate: Certificate, validators: ValidatorSet, namespace: bytes, checked: CheckedSignatures | None = None
 ) -> bool:
-    """Whether ``certificate`` has good signatures of a quorum of distinct validators, and no bad one.
+    """Whether ``certificate`` has valid signatures of a quorum of distinct validators, and no invalid one.
 
-    Signatures that ``checked`` (of the same view) has found good before are not checked again.
+    Signatures that ``checked`` (of the same view) has verified before are not verified again.
     """
     signed = certificate.signed
     if not _is_quorum(signed, validators.committee(certificate.view)):
@@ -149,8 +149,8 @@ def verify_timeout_certificate(
 ) -> bool:
     """Whether a quorum of distinct validators timed out, and the block of the highest of their high views is certified.
 
-    A certificate without ``high`` is good for whoever knows that view to be final: ``final_view`` is the newest such.
-    Signatures that ``checked`` (of the same view) has found good before are not checked again.
+    A certificate without ``high`` is valid if its high view is at most ``final_view``, the caller's newest final view.
+    Signatures that ``checked`` (of the same view) has verified before are not verified again.
     """
     signed = certificate.signed
     if not _is_quorum(signed, validators.committee(certificate.view)):
@@ -171,9 +171,10 @@ def verify_timeout_certificate(
 
 
 def verify_signed(certificate: AnyCertificate, validators: ValidatorSet, namespace: bytes) -> bool:
-    """Whether a certificate of either type has good signatures of a quorum, and no bad one.
+    """Whether a certificate of either type has valid signatures of a quorum, and no invalid one.
 
-    The high view of a timeout certificate without ``high`` is believed: the caller may not know which views are final.
+    The high view of a timeout certificate without ``high`` is accepted as final: the caller may not know the final
+    views.
     """
     if isinstance(certificate, Certificate):
         return verify_certificate(certificate, validators, namespace)
@@ -182,7 +183,7 @@ def verify_signed(certificate: AnyCertificate, validators: ValidatorSet, namespa
 
 
 def verify_finalization(encoded: bytes, digest: Digest, validators: ValidatorSet, namespace: bytes) -> bool:
-    """Whether ``encoded`` is a good finalization of the block with this digest."""
+    """Whether ``encoded`` is a valid finalization of the block with this digest."""
     try:
         certificate = decode(encoded)
     except MessageError:

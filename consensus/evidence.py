@@ -1,7 +1,7 @@
-"""Accountability: peers' votes and certificates are compared, and contradictions are reported.
+"""Accountability: detection of contradictions in peers' votes and certificates.
 
-A contradiction is two votes of one signer that no honest validator casts together, as
-:func:`consensus.messages.conflict` finds them. Both signatures are checked first: a forged vote proves nothing.
+A contradiction is two votes of one signer that no honest validator casts together
+(:func:`consensus.messages.conflict`). Both signatures are verified before it is reported: a forged vote proves nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from consensus.tally import Round, Rounds
 from consensus.types import ValidatorIndex, View
 
 MAX_FORGERS: Final = 2 * MAX_VALIDATORS
-"""Peers, observers included, that are remembered for that; beyond it, the one that forged first is forgotten."""
+"""Peers (with observers) that are remembered for an invalid certificate. Beyond it, the oldest entry is dropped."""
 
 _CONTRADICTED_ACROSS_VIEWS: Final = {VoteKind.FINALIZE: VoteKind.TIMEOUT, VoteKind.TIMEOUT: VoteKind.FINALIZE}
 
 
 class Accountability:
-    """Takes votes into their rounds and judges certificates; reports whoever contradicts itself."""
+    """Adds votes to their rounds, verifies certificates, and reports validators that contradict themselves."""
 
     def __init__(self, member: Member, certificates: CertificateStore, rounds: Rounds, effects: list[Effect]) -> None:
         self._member = member
@@ -32,12 +32,12 @@ class Accountability:
         self._effects = effects
         self._has_timeouts = VoteKind.TIMEOUT in certificates.kinds
         self._forgers: dict[ValidatorIndex, View] = {}
-        """Peers that sent a certificate that does not hold, by our view at that time; the newest last."""
+        """Peers that sent an invalid certificate, with our view at that time; the newest last."""
 
     def admit(self, round_: Round, vote: Vote, *, checked: bool | None = None) -> bool:
-        """Keep a vote unless its signer has another of its kind; report contradictions. Whether it is to be counted.
+        """Keep a vote unless its signer has another one of its kind; report contradictions. Whether it was kept.
 
-        ``checked`` is whether the signature is good, ``None`` if that is unknown.
+        ``checked``: whether the signature is valid; ``None`` if that is unknown.
         """
         if checked is False:
             self._reject(vote.signer, BAD_SIGNATURE)
@@ -69,18 +69,18 @@ class Accountability:
         return round_.tally.kept(vote.kind, vote.signer) is vote
 
     def is_signed(self, vote: Vote) -> bool:
-        """Whether the vote's signature is good."""
+        """Whether the vote's signature is valid."""
         return verify_vote(vote, self._member.validators, self._member.namespace)
 
     def confirm(self, vote: Vote) -> bool:
-        """Whether a kept vote's signature is good; a forged vote is dropped."""
+        """Whether a kept vote's signature is valid; a forged vote is dropped."""
         if self._rounds[vote.view].tally.confirm(vote):
             return True
         self._reject(vote.signer, BAD_SIGNATURE)
         return False
 
     def rivals(self, vote: Vote) -> list[Vote]:
-        """Kept votes of the same signer that no honest validator casts beside ``vote``."""
+        """Kept votes of the same signer that contradict ``vote``."""
         round_ = self._rounds.get(vote.view)
         kept = [] if round_ is None else round_.tally.votes_of(vote.signer)
         opposite = _CONTRADICTED_ACROSS_VIEWS.get(vote.kind) if self._has_timeouts else None
@@ -90,7 +90,7 @@ class Accountability:
         return [other for other in kept if other is not vote and conflict(vote, other) is not None]
 
     def _certified_rivals(self, vote: Vote) -> list[Vote]:
-        """The same of those votes that certificates of its view are made of."""
+        """Votes of the same signer, in certificates of the same view, that contradict ``vote``."""
         known, view = self._certificates, vote.view
         certificates: list[AnyCertificate] = [
             certificate
@@ -104,11 +104,11 @@ class Accountability:
         return [other for other in votes if other.signer == vote.signer and conflict(vote, other) is not None]
 
     def believes(self, sender: ValidatorIndex, certificate: AnyCertificate) -> bool:
-        """Whether a certificate that a peer sent holds; if so, its signers' votes are compared with those kept.
+        """Whether a peer's certificate is valid; if so, its votes are compared with the kept ones.
 
-        After one that does not hold, no other of that peer is looked at for ``distrusted_views``: a bad one with
-        all but one good signature costs as much as a good one, and honest peers pass on none that they have not checked
-        themselves.
+        After an invalid certificate, the peer's certificates are ignored for ``distrusted_views``. A certificate with a
+        single bad signature costs as much to verify as a valid one, and honest peers pass on only those that they have
+        verified.
         """
         forged_in = self._forgers.get(sender)
         if forged_in is not None and self._certificates.view < forged_in + self._rounds.config.distrusted_views:
@@ -122,14 +122,14 @@ class Accountability:
         return True
 
     def _distrust(self, forger: ValidatorIndex) -> None:
-        """Remember a forger."""
+        """Remember a peer that sent an invalid certificate."""
         self._forgers.pop(forger, None)
         if len(self._forgers) >= MAX_FORGERS:
             del self._forgers[next(iter(self._forgers))]
         self._forgers[forger] = self._certificates.view
 
     def holds(self, certificate: AnyCertificate) -> bool:
-        """Whether a quorum signed; signatures that the round found good are not checked again."""
+        """Whether a quorum signed the certificate; signatures that the round has verified are not verified again."""
         round_ = self._rounds.get(certificate.view)
         tally = None if round_ is None else round_.tally
         validators, namespace = self._member.validators, self._member.namespace
@@ -138,14 +138,14 @@ class Accountability:
         return verify_timeout_certificate(certificate, validators, namespace, self._certificates.final.view, tally)
 
     def compare(self, votes: Iterable[Vote]) -> None:
-        """Find signers of a good certificate, made of ``votes``, whose kept votes contradict it."""
+        """Report signers of a valid certificate, made of ``votes``, whose kept votes contradict it."""
         for vote in votes:
             for rival in self.rivals(vote):
                 if self.confirm(rival):
                     self._report(rival, vote)
 
     def _report(self, kept: Vote, other: Vote) -> None:
-        """Report a contradiction, both signatures being checked; once per signer, view and kind of contradiction."""
+        """Report two contradictory votes with valid signatures; once per signer, view and kind of contradiction."""
         evidence = conflict(kept, other)
         if evidence is None:
             return

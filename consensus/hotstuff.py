@@ -1,30 +1,30 @@
-"""HotStuff in two phases: votes go to one collector, two message delays a block, five to finality.
+"""HotStuff in two phases: votes go to one collector. A block takes two message delays, finality five.
 
 Of ``n`` validators up to ``f = (n - 1) // 3`` may be byzantine; a quorum is ``n - f``. Time is cut into views. A view
-has one leader, who proposes one block. A block is *certified* when a quorum voted to notarize it, and final when a
-quorum voted to finalize it, which each does on seeing the certificate. In the good case nobody but leaders speaks to
-all: every vote goes to the leader who needs it next.
+has one leader, which proposes one block. A block is *certified* when a quorum voted to notarize it, and final when a
+quorum voted to finalize it, which a validator does when it sees the notarization. Without faults only leaders
+broadcast: every vote goes to the leader that needs it next.
 
 The variant is HotStuff-2 (Malkhi and Nayak, 2023), with the timeouts of Jolteon (Gelashvili and others, 2022):
 
-- HotStuff-2, because its second phase is a vote on the certificate of the first, made before the next leader is known
-  to be any good. A quorum of these votes is a certificate of its own: whoever knows the validator set can check on it
-  alone that a block is final, as on Simplex's finalization, and whoever stores or believes finalizations need not know
-  which protocol made them. In a chained HotStuff a block is final by the certificates of itself and of a child in the
-  next view; its proof is two certificates and a header, and what each view signs is less by one vote.
+- HotStuff-2, because its second phase is a vote on the certificate of the first, and does not depend on the next
+  leader. A quorum of these votes is one certificate. It proves that a block is final to anyone who knows the validator
+  set, as Simplex's finalization does, so code that stores or verifies finalizations need not know the protocol. In a
+  chained HotStuff a block is final by its own certificate and that of a child in the next view: the proof is two
+  certificates and a header, and each validator signs one vote less per view.
 - Jolteon's timeouts, because they are responsive: after a failed view the leader proposes as soon as it holds a quorum
-  of timeouts, and these prove that its parent is good enough. HotStuff-2's leader waits a delay bound instead, for the
-  highest certificate of validators that it may not have heard of.
+  of timeouts, and these prove that its parent is safe. HotStuff-2's leader waits for a delay bound instead, in case
+  another validator holds a higher certificate.
 
 The rules
 =========
 
-View 0 (or the root given at the start) is final, its block is known to all. A validator's *high block* is the one of
-the highest view of which it knows a notarization or a finalization. On entering view ``v``:
+View 0 (or the root given at the start) is final, and every validator knows its block. A validator's *high block* is the
+one of the highest view of which it knows a notarization or a finalization. On entering view ``v``:
 
 1. **Start three timers**: leader, advance and rebroadcast.
-2. **The leader proposes** at once, and once, a block on its high block, of view ``p``. The certificates that justify
-   this go to everyone ahead of the proposal: that of the parent and, if ``p < v - 1``, a timeout certificate of
+2. **The leader proposes** at once, and only once, a block on its high block, of view ``p``. Before the proposal it
+   broadcasts the certificates that justify it: that of the parent and, if ``p < v - 1``, a timeout certificate of
    ``v - 1``. It has them, since it entered ``v`` by one of them. The proposal carries the leader's notarize vote.
 3. **Notarize** the first proposal of the leader for ``v``, once, if the block executes to its header, its parent is the
    certified block of ``p``, and either ``p = v - 1`` or a timeout certificate of ``v - 1`` is known whose high view is
@@ -34,8 +34,8 @@ the highest view of which it knows a notarization or a finalization. On entering
    carries the certificate of that block; it is broadcast. With it go the validator's notarize vote of ``v`` and its
    finalize votes of ``v - 1`` and ``v - 2``, whose collectors may have failed.
 
-Whoever holds a quorum of equal votes, or of timeout votes of one view, makes a certificate of it. The leaders of the
-next three views broadcast theirs; two of them are those to whom the votes were sent:
+A validator that holds a quorum of equal votes, or of timeout votes of one view, makes a certificate. The leaders of the
+next three views broadcast theirs; the votes were sent to two of them:
 
 5. **Notarization** of a block in view ``v``: vote to **finalize** it, unless this validator has timed out in ``v`` or
    in any later view. The vote goes to the leader of ``v + 2``. Enter ``v + 1`` if that is ahead.
@@ -43,21 +43,21 @@ next three views broadcast theirs; two of them are those to whom the votes were 
    name, and it carries the certificate of the block of that view.
 7. **Finalization** of a block in view ``v``: the block and its ancestors are final. Enter ``v + 1`` if that is ahead.
 
-A certificate is worth the same whoever sends it, and however far ahead it is. Of two timeout certificates of the view
-before the current one, the one with the lower high view permits more, and is kept.
+A certificate counts whoever sends it, however far ahead its view is. Of two timeout certificates of the view before the
+current one, the one with the lower high view permits more, and is kept.
 
-**Safety.** The lock is the high block, and it is kept in timeouts: whoever finalizes view ``v`` names ``v`` or a later
-view in every timeout of ``v`` or later, and whoever timed out there before does not finalize ``v`` any more. So if
-``v`` is final, each timeout certificate of ``v`` or later has a high view of ``v`` or later, since its quorum shares an
-honest validator with the one that finalized ``v``. A certified block of a view above ``v`` has therefore a certified
-parent in ``v`` or above: the view directly before, or one not below that high view. No view has two certified blocks;
-by induction over views all certified blocks above ``v`` descend from the one of ``v``. A timeout certificate overrides
-the lock of who voted to finalize a block that is not final, and never of one that is.
+**Safety.** The lock is the high block, and timeouts respect it: a validator that voted to finalize view ``v`` names
+``v`` or a later view in every timeout of ``v`` or later, and one that timed out there before no longer finalizes ``v``.
+So if ``v`` is final, each timeout certificate of ``v`` or later has a high view of ``v`` or later, since its quorum
+shares an honest validator with the one that finalized ``v``. Therefore a certified block of a view above ``v`` has a
+certified parent in ``v`` or above: the view directly before, or one not below that high view. No view has two certified
+blocks; by induction over views all certified blocks above ``v`` descend from the one of ``v``. A timeout certificate
+may override a lock on a block that is not final, but never a lock on a final one.
 
-**Latency**, with all honest, link delay δ and nothing else taking time: the proposal takes one delay, the votes to the
-next leader a second, and with these it proposes: 2δ a block. Its certificate takes the third delay to everyone, the
-finalize votes a fourth, to the leader of ``v + 2``, and the finalization a fifth: final after 4δ for that leader and 5δ
-for all others. These are the figures of Jolteon and of HotStuff-2 when pipelined. From ``n = 4`` they are exact;
+**Latency**, if all are honest and only links take time, δ each: the proposal takes the first delay and the votes to the
+next leader the second; then that leader proposes: 2δ a block. The certificate takes the third delay, the finalize votes
+to the leader of ``v + 2`` the fourth, and the finalization the fifth: the block is final after 4δ for that leader and
+5δ for all others. These are the figures of Jolteon and of HotStuff-2 when pipelined. From ``n = 4`` they are exact;
 smaller sets are faster, since collectors are part of every quorum. After a view that failed, a leader proposes one
 delay after the timeouts of a quorum were sent.
 
@@ -90,19 +90,19 @@ from consensus.voting import Ancestry, VotingEngine
 
 
 class HotStuff(VotingEngine):
-    """The engine of one validator or observer. The module states its rules, :mod:`consensus.interface` its use."""
+    """The engine of one validator or observer. Rules: the module docstring; use: :mod:`consensus.interface`."""
 
     _gives_up: ClassVar[VoteKind] = VoteKind.TIMEOUT
     _finality_lag: ClassVar[int] = 2
     _high: Parent
-    """The block of the highest view that is known to be certified: what we build on, and what our timeouts name."""
+    """The certified block of the highest known view: we build on it, and our timeouts name it."""
     _timed_out: View
     """The newest view in which we timed out."""
 
     # --- proposing and verifying ------------------------------------------------------------------------------------
 
     def _best_parent(self, view: View) -> Ancestry:
-        """Our high block: what opened the view justifies building on it."""
+        """Our high block: the certificate that opened the view justifies building on it."""
         return Ancestry(self._high)
 
     def _ancestry_of(self, proposal: Proposal) -> Ancestry:
@@ -121,17 +121,17 @@ class HotStuff(VotingEngine):
     # --- votes to time out and to finalize --------------------------------------------------------------------------
 
     def _give_up(self, round_: Round) -> None:
-        """Time out: never again finalize this view or one before, and name the block that we would keep (rule 4)."""
+        """Time out: never again finalize this view or an earlier one, and name our high block (rule 4)."""
         if not round_.may_vote or VoteKind.TIMEOUT in round_.own or VoteKind.FINALIZE in round_.own:
             return
         if self._member.abstain_through > self._high.view:
-            return  # we may have voted to finalize what is above our high block
+            return  # we may have voted to finalize a block above our high block
         self._timed_out = round_.view
         vote = self._member.sign(VoteKind.TIMEOUT, round_.view, self._high.view, NO_DIGEST)
         self._journal.cast(round_.own, vote, vote)
 
     def _finalize(self, notarization: Certificate) -> None:
-        """Keep to this block: from here on no timeout of ours names a lower one (rule 5)."""
+        """Vote to finalize this block: from now on no timeout of ours names a lower one (rule 5)."""
         view = notarization.view
         floor = max(self.final_view, self._rounds.floor(), self._timed_out)
         if not self._member.may_vote(view) or view <= floor:
@@ -144,7 +144,7 @@ class HotStuff(VotingEngine):
     # --- to whom votes are sent -------------------------------------------------------------------------------------
 
     def _send(self, outgoing: Outgoing) -> None:
-        """Proposals and timeouts go to everyone, other votes to the leader who needs them next."""
+        """Broadcast proposals and timeouts; send other votes to the leader that needs them next."""
         vote, message = outgoing.vote, outgoing.message
         if isinstance(message, Proposal):
             for certificate in self._justification(message):
@@ -165,7 +165,7 @@ class HotStuff(VotingEngine):
             self._effects.append(SendTo(collector, vote))
 
     def _justification(self, proposal: Proposal) -> list[AnyCertificate]:
-        """The certificates that others need in order to vote for ``proposal``."""
+        """The certificates that other validators need to vote for ``proposal``."""
         before = View(proposal.view - 1)
         timeouts = self.certificates.skips.get(before) if proposal.parent_view < before else None
         return distinct(timeouts, self.certificates.of_block(proposal.parent_view))
@@ -185,7 +185,7 @@ class HotStuff(VotingEngine):
             self._on_timeout_certificate(sender, message)
 
     def _on_timeout_vote(self, sender: ValidatorIndex, timeout: Timeout) -> None:
-        """Count the vote if its high block is certified: by what we know, or else by what it carries."""
+        """Count the vote if we hold a certificate of its high block, or else if it carries one."""
         vote, high = timeout.vote, timeout.high
         if not is_well_formed(timeout):
             self._effects.append(Rejected(sender, MALFORMED))
@@ -216,7 +216,7 @@ class HotStuff(VotingEngine):
             self._accept(certificate)
 
     def _is_news(self, certificate: TimeoutCertificate) -> bool:
-        """Whether no other is known, or this one lets the leader of our view build on more."""
+        """Whether it is the first of its view, or permits more parents than the one that we hold."""
         held = self.certificates.skips.get(certificate.view)
         return held is None or (certificate.view == self.view - 1 and not self._permits(held, certificate.high_view))
 
@@ -226,7 +226,7 @@ class HotStuff(VotingEngine):
         return isinstance(timeouts, TimeoutCertificate) and timeouts.high_view <= parent_view
 
     def _has_block(self, view: View) -> bool:
-        """Whether ``view`` is known to have a certified block, or one that is final or overtaken by it."""
+        """Whether ``view`` has a known certified block, or is at or below the final view."""
         return view <= self.final_view or view in self.certificates.notarizations
 
     # --- the high block ---------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""The border between a consensus engine and whoever drives it.
+"""The interface between a consensus engine and its driver.
 
-An engine is a pure function of its inputs: ``handle(event)`` returns a list of effects, in the order in which they
-must be performed. Slow things are effects with an answer:
+An engine is a pure function of its inputs: ``handle(event)`` returns a list of effects, in the order in which they must
+be performed. Slow operations are effects with an answer:
 
 =====================  ======================================  ===========================================
 effect                 answer                                  meaning
@@ -12,12 +12,12 @@ effect                 answer                                  meaning
 :class:`StartTimer`    :class:`TimerExpired`                   wake the engine after a delay
 =====================  ======================================  ===========================================
 
-An answer may be late or may never come (no answer to :class:`Propose` means that there is nothing to build on); the
-engine's timeouts cover that. The driver of the engine keeps block bodies and fetches missing ones; the engine only
-keeps digests, and passes on the body that a proposal carries.
+An answer may be late or may never come; the engine's timeouts cover that. (:class:`Propose` has no answer if there is
+nothing to build on.) The driver keeps block bodies and fetches missing ones; the engine keeps only digests, and passes
+on the body that a proposal carries.
 
-Messages cross the network as bytes made by :func:`consensus.messages.encode`; inside they are frozen structs, and so
-are events and effects: they are made by the million, a struct in a third of a dataclass's time.
+On the network, messages are bytes made by :func:`consensus.messages.encode`. Inside, messages, events and effects are
+frozen structs: they are created by the million, and a struct takes a third of a dataclass's time.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class TimerKind(Enum):
     REBROADCAST = "rebroadcast"
     """The end of the view; until then our messages are repeated."""
     ALLOWANCE = "allowance"
-    """Nothing: it ticks every ``rebroadcast_ms`` whatever the views do, and is always of view 0. With each tick peers
-    may be answered anew."""
+    """No event: the timer expires every ``rebroadcast_ms`` independently of the views, and has view 0. After each
+    expiry peers may be answered again."""
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Begin, after the journal was replayed into the engine's constructor."""
+    """Begin, after the engine's constructor has replayed the journal."""
 
 
 class Received(msgspec.Struct, frozen=True):
-    """A decoded message from a peer that proved its key; ``sender`` is the peer, not the signer."""
+    """A decoded message from an authenticated peer; ``sender`` is the peer, not the signer."""
 
     sender: ValidatorIndex
     message: Message
@@ -113,8 +113,10 @@ class SendTo(msgspec.Struct, frozen=True):
 
 
 class StartTimer(msgspec.Struct, frozen=True):
-    """Start, or restart, the timer ``(kind, view)``. Timers of earlier views need no cancelling: they are ignored, but
-    for that of the allowance."""
+    """Start, or restart, the timer ``(kind, view)``.
+
+    Timers of earlier views need not be cancelled: they are ignored, except for the allowance timer.
+    """
 
     kind: TimerKind
     view: View
@@ -131,7 +133,7 @@ class Propose(msgspec.Struct, frozen=True):
 class Verify(msgspec.Struct, frozen=True):
     """Check that ``body`` has ``digest``, names ``view`` and ``parent``, and executes to its header.
 
-    ``vote`` is the leader's, with a good signature: it answers for the block.
+    ``vote`` is the leader's vote, with a valid signature: the leader is accountable for the block.
     """
 
     view: View
@@ -164,13 +166,13 @@ class Notarized(msgspec.Struct, frozen=True):
 
 
 class Nullified(msgspec.Struct, frozen=True):
-    """A nullification (in HotStuff, a timeout certificate) is known for its view: it was given up by a quorum."""
+    """A nullification (in HotStuff, a timeout certificate) is known: a quorum gave its view up."""
 
     certificate: AnyCertificate
 
 
 class Finalized(msgspec.Struct, frozen=True):
-    """``certificate.digest`` and all its ancestors are final. Emitted once per certificate, views ascending."""
+    """``certificate.digest`` and all its ancestors are final. Emitted once per certificate, in order of views."""
 
     certificate: Certificate
 
@@ -229,9 +231,8 @@ DUPLICATE: Final = "duplicate"
 STALE: Final = "stale"
 
 HARMLESS_REASONS: Final = (DUPLICATE, STALE, FUTURE, UNPROVED, FLOOD)
-"""Reasons that lost, repeated and late messages of honest peers also cause, and requests of one that is far behind; no
-peer should be scored for them.
-"""
+"""Reasons that honest peers cause as well, by lost, repeated or late messages, or by requests of one that is far
+behind. No peer should be scored for them."""
 
 
 # --- configuration --------------------------------------------------------------------------------------------------
@@ -242,25 +243,28 @@ class VotingConfig:
     """Timeouts and bounds of one engine. Validators may differ in them."""
 
     leader_timeout_ms: int = 2_000
-    """From entering a view to its leader's proposal: two message delays and the time to build and execute a block."""
+    """Time from entering a view to its leader's proposal: two message delays and the time to build and execute a
+    block."""
     advance_timeout_ms: int = 3_000
-    """From entering a view to its certificate."""
+    """Time from entering a view to its certificate."""
     rebroadcast_ms: int = 500
     view_window: int = 16
     """Views ahead of the current one for which votes are kept."""
     proposal_window: int = 4
     """Views ahead of the current one for which a proposal, with its body, is kept."""
     retained_views: int = 64
-    """Views behind the newest final one whose certificates are kept; views behind the current one whose votes are."""
+    """Certificates are kept for this many views behind the newest final one; votes for this many behind the current
+    one."""
     evidence_views: int = 8
-    """Views behind the newest final one whose votes are kept, to find contradictions."""
+    """Views behind the newest final one whose votes are kept to find contradictions."""
     final_views: int = 16
-    """Finalizations after which longer timeouts shrink: a step too early costs as many views as it takes to grow."""
+    """Finalizations after which longer timeouts shrink. A step that comes too early costs as many views as growing
+    back."""
     distrusted_views: int = 64
-    """Views after a certificate that does not hold in which no other of that peer is looked at."""
+    """Views for which a peer's certificates are ignored after it sent an invalid one."""
     max_body_bytes: int = 1024 * 1024
     skip_views: int = 0
-    """Simplex: views without a sign of a leader after which its views are nullified at once; 0: never."""
+    """Simplex: after this many views without a vote of a leader its views are nullified at once; 0: never."""
 
     def __post_init__(self) -> None:
         times = ("leader_timeout_ms", "advance_timeout_ms", "rebroadcast_ms")

@@ -1,18 +1,18 @@
-"""The vote journal: what a validator must remember to restart and never vote twice.
+"""The vote journal: the records with which a validator restarts without voting twice.
 
 A record is one version byte followed by the encoding (:mod:`consensus.messages`) of
 
-- a **vote** of this validator, written before the vote is sent. A validator's own proposal is journaled as the notarize
-  vote that it carries: that names the view and the digest, and the body lies with the blocks;
-- a **certificate** that it knows, timeout certificates being HotStuff's;
+- a **vote** of this validator, written before the vote is sent. Its own proposal is journaled as the notarize vote that
+  it carries: that names the view and the digest, and the body is stored with the blocks;
+- a **certificate** that it knows (in HotStuff, timeout certificates too);
 - its **pace**: the factor of its timeouts (:mod:`consensus.pacing`) from this event on. It is never sent. Without it a
-  validator that restarts in a slow network would give up view after view that the others wait for.
+  validator that restarts in a slow network would give up view after view while the others wait.
 
-The order of the records carries meaning: a certificate stands before the votes of the views that it opened. Framing,
-checksums and files belong to whoever performs :class:`~consensus.interface.Persist`. What is read back is trusted: the
-signatures of journaled certificates are not checked again.
+The order of the records carries meaning: a certificate precedes the votes of the views that it opened. Framing,
+checksums and files belong to the driver, which performs :class:`~consensus.interface.Persist`. The journal is trusted:
+the signatures of its certificates are not verified again.
 
-:class:`VoteJournal` is the writing side, and keeps the own votes. :func:`recover` is the reading side.
+:class:`VoteJournal` writes, and keeps the validator's own votes. :func:`recover` reads.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from consensus.types import ConsensusError, Token, View
 
 JOURNAL_VERSION: Final = 2
 MAX_RECORD_BYTES: Final = 1024 + 2 * MAX_VALIDATORS * (SIGNATURE_BYTES + 16)
-"""Larger than any record: a timeout certificate of the largest validator set, with the certificate within."""
+"""Upper bound of a record's size: a timeout certificate of the largest validator set, with the certificate within."""
 
 
 class Pace(msgspec.Struct, frozen=True, array_like=True, tag=32, forbid_unknown_fields=True):
-    """The factor of the validator's timeouts."""
+    """The factor of the validator's timeouts, as a record."""
 
     factor: Annotated[int, msgspec.Meta(ge=1, le=MAX_FACTOR)]
 
@@ -87,7 +87,7 @@ def decode_record(encoded: bytes) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """An own vote on its way to the disk, and the message that carries it afterwards."""
+    """An own vote that is being written to disk, and the message that carries it afterwards."""
 
     token: Token
     vote: Vote
@@ -95,7 +95,7 @@ class Outgoing:
 
 
 class VoteJournal:
-    """Own votes, and the records that wait for the disk. Nothing is sent that is not durable."""
+    """Own votes, and the records that are not durable yet. Only durable votes are sent."""
 
     def __init__(self) -> None:
         self.own: dict[View, dict[VoteKind, Vote]] = {}
@@ -104,7 +104,7 @@ class VoteJournal:
         self.records: list[bytes] = []
         """Records of the event that is being handled."""
         self.factor = 1
-        """The newest pace in the journal."""
+        """The newest factor of the timeouts in the journal."""
         self._body: bytes | None = None
         self._token = Token(0)
 
@@ -113,13 +113,13 @@ class VoteJournal:
         self.records.append(encode_record(certificate))
 
     def pace(self, factor: int) -> None:
-        """Record the factor of our timeouts, if it is news."""
+        """Record the factor of our timeouts if it has changed."""
         if factor != self.factor:
             self.factor = factor
             self.records.append(encode_record(Pace(factor)))
 
     def cast(self, own: dict[VoteKind, Vote], vote: Vote, message: Message, body: bytes | None = None) -> None:
-        """From here on the vote is ours, one of ``own``, those of its view. ``message`` is sent when it is durable."""
+        """Add our vote to ``own``, those of its view, and record it. ``message`` is sent when it is durable."""
         own[vote.kind] = vote
         self.own[vote.view] = own
         self.records.append(encode_record(vote))
@@ -128,7 +128,7 @@ class VoteJournal:
         self.unsynced.append(Outgoing(self._token, vote, message))
 
     def flush(self) -> Persist | None:
-        """All records since the last time."""
+        """The effect that makes the records since the last flush durable; ``None`` if there are none."""
         if not self.records:
             return None
         persist = Persist(self._token, tuple(self.records), self._body)
@@ -137,25 +137,25 @@ class VoteJournal:
         return persist
 
     def cast_with(self, token: Token) -> list[Vote]:
-        """The votes that wait for the disk with ``token``."""
+        """The votes that become durable with ``token``."""
         return [outgoing.vote for outgoing in self.unsynced if outgoing.token == token]
 
     def synced(self, token: Token) -> list[Outgoing]:
-        """The votes that became durable with ``token``."""
+        """Remove and return the votes that are durable with ``token``."""
         synced = [outgoing for outgoing in self.unsynced if outgoing.token <= token]
         self.unsynced = [outgoing for outgoing in self.unsynced if outgoing.token > token]
         return synced
 
     def prune(self, final_view: View) -> None:
-        """Forget own votes of views that are final: no rule votes there."""
+        """Forget own votes of final views: no rule casts votes there."""
         for view in [view for view in self.own if view <= final_view]:
             del self.own[view]
 
     def snapshot(self, certificates: CertificateStore) -> tuple[bytes, ...]:
         """The records that replace the whole journal: the newest finalization, the pace, then the views above.
 
-        Each view has its certificates between the own votes that may come before and the finalize vote, which rests on
-        the notarization.
+        In each view the certificates follow the own votes that need none, and precede the finalize vote, which is based
+        on the notarization.
         """
         finalization = certificates.newest_finalization()
         records: list[Record] = [] if finalization is None else [finalization]
@@ -170,12 +170,12 @@ class VoteJournal:
 
 
 class Recovered(NamedTuple):
-    """What a journal holds besides certificates."""
+    """The records of a journal other than certificates."""
 
     votes: list[Vote]
-    """In order."""
+    """Own votes in the order of the journal."""
     factor: int
-    """Of the timeouts."""
+    """Factor of the timeouts."""
 
 
 def recover(journal: Iterable[bytes], certificates: CertificateStore) -> Recovered:
@@ -206,7 +206,7 @@ def recover(journal: Iterable[bytes], certificates: CertificateStore) -> Recover
 
 
 def _finalizes(certificate: AnyCertificate, root: Parent) -> bool:
-    """Whether it is the root's finalization: it opened our first view, and others may need it to follow."""
+    """Whether it is the root's finalization. It opened our first view, and peers may need it to catch up."""
     return (
         isinstance(certificate, Certificate)
         and certificate.kind == VoteKind.FINALIZE

@@ -1,6 +1,6 @@
 """Signing keys, signature verification and the validator set.
 
-One library does all signatures of consensus (PyNaCl, measured fastest): Ed25519 libraries differ in edge cases, and
+All consensus signatures use one library (PyNaCl, measured as the fastest): Ed25519 libraries differ in edge cases, and
 validators that disagree about a signature can disagree about a block. :class:`KeyedHashScheme` is a fast stand-in for
 simulations, where forging is modelled as a fault instead of being computed.
 """
@@ -46,7 +46,7 @@ class Signer(Protocol):
 
 
 class SignatureScheme(Protocol):
-    """How signatures are made from 32-byte seeds, and checked."""
+    """Makes signatures from 32-byte seeds, and verifies them."""
 
     name: str
 
@@ -70,7 +70,7 @@ class _Ed25519Signer:
 
 
 class Ed25519Scheme:
-    """RFC 8032 signatures by libsodium."""
+    """RFC 8032 signatures with libsodium."""
 
     name = "ed25519"
 
@@ -96,7 +96,7 @@ class _KeyedHashSigner:
 
 
 class KeyedHashScheme:
-    """A keyed hash in a signature's place. Anyone can forge it: for simulations only."""
+    """A keyed hash instead of a signature. Anyone can forge it: for simulations only."""
 
     name = "keyed-hash"
 
@@ -120,7 +120,7 @@ class Committee:
 
     first_view: View
     members: tuple[ValidatorIndex, ...]
-    """Strictly ascending."""
+    """Validator indices, strictly ascending."""
 
     def __len__(self) -> int:
         return len(self.members)
@@ -150,9 +150,9 @@ class Committee:
 class ValidatorSet:
     """All validators that a chain ever has, in index order, with the scheme that their keys belong to.
 
-    Which of them form the committee of a view is scheduled: ``epochs`` are committees in the order of their first
-    views. Before the first of them, and if there are none, all validators vote. Raises :class:`ConsensusError` for
-    a schedule that does not fit.
+    A schedule says which of them form the committee of a view: ``epochs`` are committees in the order of their first
+    views. Before the first epoch, or without epochs, all validators vote. Raises :class:`ConsensusError` for an invalid
+    schedule.
     """
 
     public_keys: tuple[PublicKey, ...]
@@ -168,7 +168,7 @@ class ValidatorSet:
 
     @cached_property
     def committees(self) -> tuple[Committee, ...]:
-        """All committees, the first one being that of view 1."""
+        """All committees, beginning with that of view 1."""
         everybody = Committee(FIRST_VIEW, tuple(self.indices()))
         is_scheduled = bool(self.epochs) and self.epochs[0].first_view == everybody.first_view
         return self.epochs if is_scheduled else (everybody, *self.epochs)
@@ -188,7 +188,7 @@ class ValidatorSet:
         return [ValidatorIndex(i) for i in range(len(self.public_keys))]
 
     def verify(self, signer: ValidatorIndex, message: bytes, signature: Signature) -> bool:
-        """Whether ``signature`` is ``signer``'s over ``message``; an unknown signer is ``False``."""
+        """Whether ``signature`` is ``signer``'s over ``message``; ``False`` for an unknown signer."""
         if not 0 <= signer < len(self.public_keys):
             return False
         return self.scheme.verify(self.public_keys[signer], message, signature)

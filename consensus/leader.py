@@ -1,9 +1,9 @@
-"""The leader of each view, and the place of one validator among all.
+"""Leader election, and one validator's role in the validator set.
 
-Every validator must name the same leader for a view without having seen the same certificates: a certificate of the
-view before may be a notarization here and a nullification there, and even equal certificates differ in their signers.
-An election may therefore depend on the view and on what all validators of the set share from its start, and on nothing
-else. It chooses among the view's committee.
+All validators must compute the same leader for a view, although they have seen different certificates: one may hold a
+notarization of the view before and another its nullification, and even equal certificates differ in their signers.
+Therefore an election may depend only on the view and on what all validators share from the start. It chooses among the
+view's committee.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from consensus.types import ConsensusError, Digest, ValidatorIndex, View
 
 ELECTION_CONTEXT: Final = "stampede/consensus/leader/1"
 ANNOUNCERS: Final = 3
-"""The leaders of so many views after its own broadcast a certificate that they make."""
+"""The leaders of this many next views broadcast the certificates of a view that they make."""
 
 DRAWN_IN_A_ROW: Final = 3
-"""Factor of the views that may fail in a row with leaders that are drawn, compared with leaders in turn."""
+"""Failed views in a row that are tolerated with drawn leaders, as a multiple of those with leaders in turn."""
 LONGEST_DRAWN: Final = 24
 
 
 class LeaderElection(Protocol):
-    """Names the one validator that may propose in a view."""
+    """Names the only validator that may propose in a view."""
 
     def leader(self, view: View) -> ValidatorIndex:
         """The leader of ``view``; a pure function."""
 
     def longest_row(self, view: View) -> int:
-        """The most views between two finalizations that faulty leaders and chance fail, about ``view``."""
+        """The most consecutive views that faulty leaders and chance may fail between finalizations, near ``view``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class RoundRobin:
 
 @dataclass(frozen=True, slots=True)
 class PseudoRandom:
-    """Members lead by a hash of the chain's name and the view, which everybody can check.
+    """A hash of the chain's name and the view draws the leader, so every validator can verify it.
 
     The hash is BLAKE3 in its key derivation mode, over the namespace and the view (8 bytes, big-endian); its first
     eight bytes, as a big-endian number modulo the committee's size, are the member's position.
@@ -70,7 +70,7 @@ class PseudoRandom:
         return members[int.from_bytes(drawn, "big") % len(members)]
 
     def longest_row(self, view: View) -> int:
-        """Faulty leaders are drawn again; but rows become as rare with their length, however many validators."""
+        """Faulty leaders may be drawn again, hence the factor. Long rows are rare, however many validators."""
         faults = self.validators.committee(view).faults_withstood
         return min(DRAWN_IN_A_ROW * 2 * faults + 1, LONGEST_DRAWN)
 
@@ -79,21 +79,21 @@ ELECTIONS: Final[dict[str, Callable[[ValidatorSet, bytes], LeaderElection]]] = {
     "round-robin": lambda validators, namespace: RoundRobin(validators),
     "random": PseudoRandom,
 }
-"""Elections by the name that configurations use, made of the validators and the namespace."""
+"""Elections by their name in configurations, constructed from the validators and the namespace."""
 
 
 @dataclass(slots=True)
 class Member:
-    """One validator, or an observer, as it sees itself. Raises :class:`ConsensusError` for fields that do not fit."""
+    """The engine's own validator or observer. Raises :class:`ConsensusError` for fields that do not fit."""
 
     validators: ValidatorSet
     index: ValidatorIndex | None
-    """``None``, and no signer, for an observer."""
+    """Index in the validator set; ``None``, without a signer, for an observer."""
     signer: Signer | None
     namespace: bytes
     election: LeaderElection
     abstain_through: View
-    """The last view in which votes may have been cast that the journal does not hold."""
+    """The newest view in which this validator may have cast votes that its journal does not hold."""
 
     def __post_init__(self) -> None:
         validators, index = self.validators, self.index
@@ -114,21 +114,22 @@ class Member:
         return any(leader(View(view + ahead)) == me for ahead in range(1, ANNOUNCERS + 1))
 
     def may_vote(self, view: View) -> bool:
-        """Whether we are in the view's committee, and no vote of ours in it can be forgotten."""
+        """Whether we are in the view's committee, and the journal holds all votes that we may have cast in it."""
         me = self.index
         return me is not None and view > self.abstain_through and me in self.validators.committee(view)
 
     def sign(self, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Vote:
-        """Our vote; only for whoever :meth:`may_vote`."""
+        """Our vote; only if :meth:`may_vote`."""
         assert self.index is not None
         assert self.signer is not None
         message = vote_signing_bytes(self.namespace, kind, view, parent_view, digest)
         return Vote(kind, view, parent_view, digest, self.index, self.signer.sign(message))
 
     def peers_after(self, leader: ValidatorIndex, places: int, view: View) -> tuple[ValidatorIndex, ...]:
-        """More peers than can be byzantine, of the view's committee in its order, from ``places`` behind the leader's.
+        """``f + 1`` members of the view's committee, in its order, from ``places`` after the leader on.
 
-        We stand in no place: who begins one place further each time asks everybody equally often.
+        At least one of them is honest. We are left out. A caller that increments ``places`` asks all peers equally
+        often.
         """
         committee = self.validators.committee(view)
         behind = bisect_right(committee.members, leader)

@@ -1,4 +1,4 @@
-"""Messages between validators, as frozen structs, and their one encoding as bytes.
+"""Messages between validators, as frozen structs, and their canonical encoding as bytes.
 
 Every message is a MessagePack array whose first element is an integer tag and whose other elements are the fields in
 the order in which they are declared here. Integers, byte strings and arrays take their shortest MessagePack form:
@@ -16,15 +16,15 @@ message                   tag  fields
 ========================  ===  =======================================================================
 
 The signers of a certificate are a bitmap: validator ``i`` is bit ``i % 8``, from the lowest, of byte ``i // 8``. The
-last byte is not zero. The signatures stand one behind the other, in the order of their signers.
+last byte is not zero. The signatures are concatenated in the order of their signers.
 
-Nullify votes are Simplex's alone; timeout votes, and the messages 5 and 6, are HotStuff's alone.
+Only Simplex has nullify votes; only HotStuff has timeout votes and the messages 5 and 6.
 
-Evidence is made of votes and travels wherever its finder puts it (a block, a report), never between engines; it has
-tags 16 to 20 and its own pair of functions, :func:`encode_evidence` and :func:`decode_evidence`.
+Evidence consists of votes. It is carried in blocks and reports, never between engines; it has tags 16 to 20 and a
+separate pair of functions, :func:`encode_evidence` and :func:`decode_evidence`.
 
 A vote is signed over :func:`vote_signing_bytes`: a fixed domain, the chain's namespace, and the fields kind, view,
-parent view and digest. A certificate's signatures are the signatures of its votes, so evidence can be taken from both.
+parent view and digest. A certificate's signatures are the signatures of its votes, so both can be used as evidence.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ MAX_NAMESPACE_BYTES: Final = 255
 SIGNATURE_BYTES: Final = 64
 
 VOTE_DOMAIN: Final = b"stampede/consensus/vote/1"
-"""Keeps votes apart from everything else that a validator's key may sign."""
+"""Domain separator: separates votes from everything else that a validator's key may sign."""
 
 
 class MessageError(ConsensusError):
-    """Bytes or fields that are no message of this protocol."""
+    """Bytes or fields that are not a message of this protocol."""
 
 
 class VoteKind(IntEnum):
-    """The statement of a vote about its view."""
+    """What a vote states about its view."""
 
     NOTARIZE = 1
     """This block may be built upon."""
@@ -66,7 +66,7 @@ class VoteKind(IntEnum):
     FINALIZE = 3
     """I saw this block notarized and will never skip its view."""
     TIMEOUT = 4
-    """I gave up this view; the block of the highest view that I know to be notarized stands in the parent's place."""
+    """I gave up this view; the parent view is the highest view that I know to have a notarized block."""
 
 
 ViewField = Annotated[View, msgspec.Meta(ge=0, le=MAX_VIEW)]
@@ -82,13 +82,13 @@ HighViewsField = Annotated[tuple[ViewField, ...], msgspec.Meta(min_length=1, max
 RequestedViewsField = Annotated[tuple[ViewField, ...], msgspec.Meta(min_length=1, max_length=MAX_REQUESTED_VIEWS)]
 
 NO_DIGEST: Final = Digest(b"")
-"""In a digest's place in a nullify or timeout vote, which is about a view and not about a block."""
+"""The digest of a nullify or timeout vote, which is about a view and not about a block."""
 NO_PARENT: Final = View(0)
-"""In a parent view's place in a nullify vote."""
+"""The parent view of a nullify vote."""
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
-    """One validator's word about one view. A nullify or timeout vote has no digest.
+    """One validator's statement about one view. A nullify or timeout vote has no digest.
 
     The parent view is 0 in a nullify vote. In a timeout vote it is the highest view of which the signer knows a
     notarized (or final) block.
@@ -103,7 +103,7 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_f
 
 
 class Proposal(msgspec.Struct, frozen=True, array_like=True, tag=2, forbid_unknown_fields=True):
-    """A leader's block for a view. ``vote`` is the leader's notarize vote for it, which makes the proposal its own."""
+    """A leader's block for a view. ``vote`` is the leader's notarize vote for it, which authenticates it."""
 
     view: ViewField
     parent_view: ViewField
@@ -127,17 +127,17 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True, tag=3, forbid_un
     def of(
         cls, kind: VoteKind, view: View, parent_view: View, digest: Digest, signed: Mapping[ValidatorIndex, Signature]
     ) -> Certificate:
-        """The certificate of these signatures of one statement, by signer."""
+        """The certificate of these signatures, by signer, of one statement."""
         signers = sorted(signed)
         return cls(kind, view, parent_view, digest, bitmap_of(signers), b"".join(map(signed.__getitem__, signers)))
 
     @property
     def signed(self) -> dict[ValidatorIndex, Signature]:
-        """Its signatures by signer, ascending."""
+        """Signatures by signer, ascending."""
         return dict(zip(signers_in(self.signers), _cut(self.signatures), strict=True))
 
     def votes(self) -> tuple[Vote, ...]:
-        """The votes that its signatures are of."""
+        """The votes that it was made of."""
         return tuple(
             Vote(self.kind, self.view, self.parent_view, self.digest, signer, signature)
             for signer, signature in self.signed.items()
@@ -151,10 +151,10 @@ class CertificateRequest(msgspec.Struct, frozen=True, array_like=True, tag=4, fo
 
 
 class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, forbid_unknown_fields=True):
-    """A quorum of timeout votes of one view; each signer signed a high view of its own.
+    """A quorum of timeout votes of one view; each signer names its own high view.
 
-    ``high`` certifies the block of the highest of them, as its notarization or its finalization. It is ``None`` if
-    that view is known to be final without it, as the genesis view is.
+    ``high`` is the notarization or finalization of the block of the highest high view. It is ``None`` if that view is
+    known to be final without it, as the genesis view is.
     """
 
     view: ViewField
@@ -179,7 +179,7 @@ class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, fo
 
     @property
     def high_view(self) -> View:
-        """The highest view that any of its signers knew a notarized block of."""
+        """The highest view that any signer knew to have a notarized block."""
         return max(self.high_views)
 
     @property
@@ -190,7 +190,7 @@ class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, fo
         )
 
     def votes(self) -> tuple[Vote, ...]:
-        """The votes that its signatures are of."""
+        """The votes that it was made of."""
         return tuple(
             Vote(VoteKind.TIMEOUT, self.view, high_view, NO_DIGEST, signer, signature)
             for signer, (high_view, signature) in self.signed.items()
@@ -198,7 +198,7 @@ class TimeoutCertificate(msgspec.Struct, frozen=True, array_like=True, tag=5, fo
 
 
 class Timeout(msgspec.Struct, frozen=True, array_like=True, tag=6, forbid_unknown_fields=True):
-    """A timeout vote with what proves it: ``high`` certifies the block of the view that it names.
+    """A timeout vote with its proof: ``high`` certifies the block of the high view that the vote names.
 
     ``high`` is ``None`` if that view is known to be final without it.
     """
@@ -258,13 +258,13 @@ _EVIDENCE_DECODER: Final = msgspec.msgpack.Decoder(Evidence)
 
 
 def encode(message: Message) -> bytes:
-    """The one encoding of ``message``; raises :class:`MessageError` for fields that do not fit together."""
+    """The canonical encoding of ``message``; raises :class:`MessageError` for fields that do not fit together."""
     check(message)
     return _ENCODER.encode(message)
 
 
 def decode(encoded: bytes) -> Message:
-    """The message that :func:`encode` made ``encoded`` of; raises :class:`MessageError` for any other bytes."""
+    """The message whose :func:`encode` is ``encoded``; raises :class:`MessageError` for any other bytes."""
     if len(encoded) > MAX_MESSAGE_BYTES:
         raise MessageError(f"message of {len(encoded)} bytes exceeds {MAX_MESSAGE_BYTES}")
     try:
@@ -278,12 +278,12 @@ def decode(encoded: bytes) -> Message:
 
 
 def encode_evidence(evidence: Evidence) -> bytes:
-    """The one encoding of ``evidence``."""
+    """The canonical encoding of ``evidence``."""
     return _ENCODER.encode(evidence)
 
 
 def decode_evidence(encoded: bytes) -> Evidence:
-    """Evidence from its encoding; raises :class:`MessageError`. Says nothing about whether it is true."""
+    """Evidence from its encoding; raises :class:`MessageError`. Does not verify it."""
     try:
         evidence: Evidence = _EVIDENCE_DECODER.decode(encoded)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -297,8 +297,8 @@ def vote_signing_bytes(namespace: bytes, kind: VoteKind, view: View, parent_view
     """The bytes that a vote's signature covers.
 
     Domain, length of the namespace (1 byte), namespace, kind (1 byte), view and parent view (8 bytes each, big-endian),
-    digest (32 bytes, or none in a nullify or timeout vote). The namespace names the chain: a vote of one chain is none
-    of another.
+    digest (32 bytes, or none in a nullify or timeout vote). The namespace names the chain: a vote of one chain is not
+    valid in another.
     """
     if len(namespace) > MAX_NAMESPACE_BYTES:
         raise MessageError(f"namespace of {len(namespace)} bytes exceeds {MAX_NAMESPACE_BYTES}")
@@ -333,7 +333,7 @@ def signers_in(bitmap: bytes) -> list[ValidatorIndex]:
 
 
 def _cut(signatures: bytes) -> list[Signature]:
-    """The signatures that stand one behind the other."""
+    """Split concatenated signatures."""
     starts = range(0, len(signatures), SIGNATURE_BYTES)
     return [Signature(signatures[start : start + SIGNATURE_BYTES]) for start in starts]
 
@@ -342,7 +342,7 @@ def _cut(signatures: bytes) -> list[Signature]:
 
 
 def check(message: Message) -> None:
-    """Raise :class:`MessageError` unless the fields fit together; types are taken for granted, signatures unchecked."""
+    """Raise :class:`MessageError` unless the fields fit together. Types are assumed; signatures are not verified."""
     match message:
         case Vote():
             check_vote(message)
@@ -464,7 +464,7 @@ _EVIDENCE_KINDS: Final = {
 
 
 def conflict(one: Vote, other: Vote) -> Evidence | None:
-    """Evidence that two votes of one signer break the rules; ``None`` if they do not. Signatures unchecked.
+    """Evidence that two votes of one signer break the rules; ``None`` if they do not. Signatures are not verified.
 
     The order of the arguments does not matter: the same pair of votes always makes the same evidence.
     """
@@ -489,7 +489,7 @@ def conflict(one: Vote, other: Vote) -> Evidence | None:
 
 
 def _conflict_of_views(one: Vote, other: Vote) -> Evidence | None:
-    """Whoever finalizes a view keeps to its block: the timeouts of later views name it, or a higher one."""
+    """A validator that finalized a view keeps its block: its timeouts of later views name that view or a higher one."""
     first, second = (one, other) if one.view < other.view else (other, one)
     if (first.kind, second.kind) == (VoteKind.FINALIZE, VoteKind.TIMEOUT) and second.parent_view < first.view:
         return FinalizeAndTimeout(first, second)
@@ -497,7 +497,7 @@ def _conflict_of_views(one: Vote, other: Vote) -> Evidence | None:
 
 
 def verify_evidence(evidence: Evidence, validators: ValidatorSet, namespace: bytes) -> bool:
-    """Whether a third party must believe ``evidence``: well-formed, truly in conflict, and both votes truly signed."""
+    """Whether ``evidence`` is proof for a third party: well-formed, a contradiction, and both signatures valid."""
     votes = (evidence.first, evidence.second)
     try:
         for vote in votes:

@@ -1,18 +1,22 @@
-"""Timeouts and repetition that adapt to a network that is slower than the configuration assumed.
+"""Timeouts and repetition that adapt to a network slower than the configuration assumed.
 
-A view *failed* for a validator that waited in it (a timer of the view expired, or a tick came) if a quorum gave it up,
-or if the validator itself did and left it otherwise. A view without a wait says nothing about the network: anybody may
-send old certificates to a validator that was cut off. The configured timeouts are doubled when more views failed since
-the last finalization than faulty leaders can fail (:meth:`consensus.leader.LeaderElection.longest_row`), and again with
-each further one, up to :data:`MAX_FACTOR` times. They are halved after each ``final_views`` finalizations; of those
-that come with neither a vote of ours nor a wait between them one counts. If they have to grow again after such a step,
-the next one takes twice as many, up to :data:`MAX_PATIENCE` times as many, and half as many after one that held.
-What may be lost is repeated after about two block times. An engine has no clock but its timers, so it counts the ticks
-of the rebroadcast timer in each view that ended with a block. The median ``m`` of the last :data:`SAMPLES` such views
-is the block time, of ``m`` to ``m + 1`` ticks, and ``2m + 1`` ticks are the interval; it is no longer than the leader
-timeout, rounded up to a tick. A view that its first repetition may have ended says nothing of block times, unless a
-*patient* view, in which all validators repeat a tick later, lasts as long. View :data:`FIRST_PATIENT_VIEW` is patient,
-and each :data:`PATIENT_VIEWS`-th one after it.
+A view in which a validator *waited* (a timer of the view expired, or a tick came) *failed* for it if a quorum gave the
+view up, or if the validator gave it up and left it by another certificate. A view without a wait says nothing about the
+network: any peer may send old certificates to a validator that was cut off.
+
+The configured timeouts are doubled when more views failed since the last finalization than faulty leaders can fail
+(:meth:`consensus.leader.LeaderElection.longest_row`), and again with each further failed view, up to the factor
+:data:`MAX_FACTOR`. They are halved after each ``final_views`` finalizations. Of finalizations with neither a vote of
+ours nor a wait between them, only one counts. If timeouts grow again after such a step back, the next step takes twice
+as many finalizations, up to :data:`MAX_PATIENCE` times as many; after a step that held, half as many.
+
+Messages that may be lost are repeated after about two block times. An engine has no clock except its timers, so it
+counts the ticks of the rebroadcast timer in each view that ended with a block. The median ``m`` of the last
+:data:`SAMPLES` such views is the block time, of ``m`` to ``m + 1`` ticks, and the interval is ``2m + 1`` ticks, but at
+most the leader timeout, rounded up to a tick. A view that its first repetition may have ended says nothing about block
+times, unless a *patient* view, in which all validators repeat a tick later, lasts as long. View
+:data:`FIRST_PATIENT_VIEW` is patient, and each :data:`PATIENT_VIEWS`-th view after it.
+
 ``docs/consensus.md`` has the arguments and the bounds.
 """
 
@@ -26,18 +30,18 @@ from consensus.types import View
 
 MAX_FACTOR: Final = 16
 MAX_PATIENCE: Final = 16
-"""The most finalizations until a step back, times the least: in a network that needs longer timeouts, a step back every
-so many blocks costs little."""
+"""The most finalizations until a step back, as a multiple of the fewest. A network that needs longer timeouts pays
+little for a step back once in that many blocks."""
 SAMPLES: Final = 9
-"""Views that ended with a block, of which the median counts: five slow ones lengthen the interval, five quick ones
+"""Views that ended with a block, of which the median counts. Five slow ones lengthen the interval, five fast ones
 shorten it."""
 FIRST_PATIENT_VIEW: Final = 8
-"""In it all validators wait a tick longer with their first repetition. It is early, so that a large network learns its
+"""In this view all validators delay their first repetition by a tick. It is early, so that a large network learns its
 block time in its first views."""
 PATIENT_VIEWS: Final = 32
-"""Views from one patient view to the next: each costs a tick where messages are lost."""
+"""Views from one patient view to the next. Each costs a tick if messages are lost."""
 BLOCK_TIMES: Final = 2
-"""Block times from one repetition to the next: less repeats what is still under way."""
+"""Block times from one repetition to the next. A shorter interval repeats messages that are still in transit."""
 
 
 class Pacing:
@@ -48,19 +52,19 @@ class Pacing:
         self.factor = 1
         self.repetition = Repetition()
         self.has_waited = False
-        """A timer of this view expired, or a tick came in it."""
+        """Whether a timer of this view expired or a tick came in it."""
         self._gave_up = False
-        """We voted to give this view up."""
+        """Whether we voted to give this view up."""
         self._took_part = False
-        """We waited, or cast another vote than one to finalize, since the last finalization that counted."""
+        """Whether we waited, or cast a vote other than to finalize, since the last finalization that counted."""
         self._failed = 0
         """Views that failed since the last finalization."""
         self._final = 0
-        """Finalizations since the last step."""
+        """Finalizations counted since the last step."""
         self.final_views = self._least_final_views = final_views
         """Finalizations until the next step back."""
         self._stepped_back = False
-        """The last step was one back."""
+        """Whether the last step halved the timeouts."""
 
     def enter_view(self, view: View) -> None:
         """Another view begins."""
@@ -72,13 +76,16 @@ class Pacing:
         self.has_waited = self._took_part = True
 
     def voted(self, gives_up: bool) -> None:
-        """We cast a vote other than one to finalize; ``gives_up``: this view."""
+        """We cast a vote other than one to finalize. ``gives_up``: it gives this view up."""
         self._took_part = True
         self._gave_up |= gives_up
 
     def left(self, given_up: bool, longest_row: int) -> None:
-        """A certificate ended the view; ``given_up``: it gives a view up. ``longest_row``: of views that may fail
-        between two finalizations, however good the network."""
+        """A certificate ended the view.
+
+        ``given_up``: the certificate gives the view up. ``longest_row``: views that may fail between two finalizations
+        in any network, because of faulty leaders or chance.
+        """
         if not (self.has_waited and (given_up or self._gave_up)):
             return
         self._failed += 1
@@ -105,23 +112,23 @@ class Pacing:
 
 
 class Repetition:
-    """When one engine repeats what may be lost. Its unit of time is the tick, one ``rebroadcast_ms``."""
+    """When one engine repeats messages that may be lost. The unit of time is the tick, one ``rebroadcast_ms``."""
 
     def __init__(self) -> None:
         self.ticks = 0
-        """In this view."""
+        """Ticks in this view."""
         self._is_patient = False
-        """The first repetition of this view comes a tick later."""
+        """Whether this view delays its first repetition by a tick."""
         self._interval = 1
         """Ticks from one repetition to the next, unless the leader timeout is shorter."""
         self._first = 0
         """The tick of the first repetition in this view, or 0."""
         self._last = 0
-        """That of the last one."""
+        """The tick of the last repetition in this view, or 0."""
         self._taken = deque([0] * SAMPLES, maxlen=SAMPLES)
-        """Ticks of the views that ended with a block lately."""
+        """Ticks of the newest views that ended with a block."""
         self._unclear = 0
-        """Views since the last patient one that may have been ended by their first repetition."""
+        """Views since the last patient one that their first repetition may have ended."""
 
     def enter_view(self, view: View) -> None:
         """Another view begins."""
@@ -129,7 +136,7 @@ class Repetition:
         self._is_patient = view % PATIENT_VIEWS == FIRST_PATIENT_VIEW
 
     def tick(self, longest: int) -> bool:
-        """A tick came; whether to repeat now. ``longest``: ticks of the leader timeout, which bounds the interval."""
+        """Count a tick; whether to repeat now. ``longest``: ticks of the leader timeout, which bounds the interval."""
         self.ticks += 1
         interval = self._interval + (self._is_patient and not self._first)
         if self.ticks - self._last < min(interval, longest):
@@ -141,8 +148,9 @@ class Repetition:
     def made_block(self) -> None:
         """The view ended with a block.
 
-        If it ended within a tick of its first repetition, that may have ended it, or the view would have ended then
-        anyway. A patient view tells: it ends a tick later, or before it repeats, and then so had the others.
+        A view that ended within a tick of its first repetition is unclear: it may have ended because of it or not. A
+        patient view, which repeats a tick later, decides: unless it is unclear as well, its ticks count for the unclear
+        views before it.
         """
         if 0 < self._first == self.ticks:
             self._unclear = 0 if self._is_patient else self._unclear + 1

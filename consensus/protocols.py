@@ -1,4 +1,4 @@
-"""The protocols that there are, by the name that configurations use."""
+"""The protocols by their names in configurations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from consensus.hotstuff import HotStuff
 from consensus.simplex import Simplex
 
 EngineType = type[Simplex] | type[HotStuff]
-"""Every engine is made with the same arguments (:class:`consensus.voting.VotingEngine`)."""
+"""All engines are constructed with the same arguments (:class:`consensus.voting.VotingEngine`)."""
 
 PROTOCOLS: Final[dict[str, EngineType]] = {"simplex": Simplex, "hotstuff": HotStuff}

@@ -1,18 +1,19 @@
 """Certificates sent to peers, and the repetition of messages that may have been lost. Rules of both protocols:
 
-8. **Rebroadcast.** While a view lasts, a validator broadcasts its votes of the view and its finalize votes of the
-   ``finality_lag`` views before, again and again: every ``rebroadcast_ms``, or more rarely if blocks take longer
-   (:class:`consensus.pacing.Repetition`). It repeats its open request, to peers one place further round the committee
-   each time. Without a vote in the view, it asks a few peers for the certificates of the view, likewise, and the leader
-   if no proposal came. A leader sends its proposal again only to members of whom it heard no vote of the view: with a
-   repetition, or to who asks, and to none twice in one leader timeout of the view.
+8. **Rebroadcast.** While a view lasts, a validator repeatedly broadcasts its votes of the view and its finalize votes
+   of the ``finality_lag`` views before: every ``rebroadcast_ms``, or less often if blocks take longer
+   (:class:`consensus.pacing.Repetition`). It repeats its open request, each time to peers one place further round the
+   committee. If it has no vote in the view, it also asks a few of these peers for the certificates of the view, and the
+   leader if no proposal came. A leader sends its proposal again only to members from which it has no vote of the view:
+   with a repetition, or when they ask, and to each at most once per leader timeout.
 9. **Help.** A vote for a view already left (finalize votes aside) that repeats an earlier vote, or that is two or more
    views behind, comes from a peer that is stuck: answer with the certificates of that view, the one that opened our
-   view, and the newest finalization. One jump brings the peer level.
-10. **Requests** are answered from retained certificates, and by the one that opened our view if they name only views
-    behind it: who asks for our view is in it. If one of them is behind the final view, the newest finalization goes
-    with it. No certificate goes to the same peer twice between two ticks of the allowance timer, and answers, helping
-    ones too, take from the peer's allowance (:class:`consensus.allowance.Allowances`).
+   view, and the newest finalization. The peer catches up in one jump.
+10. **Requests** are answered from retained certificates. If a request names only views before ours, the certificate
+    that opened our view is added: a peer that asks for our view is in it. If it names a view that is not above the
+    final one, the newest finalization is added. No certificate is sent to the same peer twice between two ticks of the
+    allowance timer, and all answers, also those of rule 9, are charged to the peer's allowance
+    (:class:`consensus.allowance.Allowances`).
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ from consensus.types import ValidatorIndex, View
 BURST_CERTIFICATES: Final = MAX_REQUESTED_VIEWS
 """Certificates that a peer may be sent at once: the answer to the largest request."""
 TICK_CERTIFICATES: Final = 8
-"""Certificates that each tick adds: twice as many as bring a peer level that is stuck."""
+"""Certificates that each tick adds: twice as many as a peer that is stuck needs to catch up."""
 ASKED_AT_A_TIME: Final = 3
-"""Peers that a validator without a vote in its view asks at a tick. Each may answer with certificates that are as long
-as a quorum of signatures, so all peers at once would be a flood if views are slow."""
+"""Peers that a validator without a vote in its view asks at a repetition. Each may answer with certificates as long as
+a quorum of signatures; if all peers answered, slow views would cause a flood."""
 MAX_ANSWERED_PEERS: Final = 2 * MAX_VALIDATORS
-"""Peers, observers included, whose allowances are not full."""
+"""Peers (with observers) whose allowances may be below full at a time."""
 
 
 class Retransmission:
@@ -65,7 +66,7 @@ class Retransmission:
         finality_lag: int,
         effects: list[Effect],
     ) -> None:
-        """``finality_lag``: views behind the current one in which finalize votes may still be on their way."""
+        """``finality_lag``: views behind the current one whose finalize votes may still be in transit."""
         self._member = member
         self._certificates = certificates
         self._rounds = rounds
@@ -73,15 +74,15 @@ class Retransmission:
         self._finality_lag = finality_lag
         self._effects = effects
         self._attempt = 0
-        """Rebroadcasts in this view."""
+        """Repetitions in this view."""
         self.announced: set[tuple[VoteKind, View]] = set()
-        """Certificates of late views that we broadcast when we made them."""
+        """Recent certificates that we made and broadcast."""
         size = certificate_bytes(len(member.validators))
         self._allowances = Allowances(BURST_CERTIFICATES * size, TICK_CERTIFICATES * size, MAX_ANSWERED_PEERS)
         self._answered: set[tuple[ValidatorIndex, VoteKind, View]] = set()
-        """Certificates that peers were sent since the last tick of the allowance."""
+        """Certificates sent to peers since the last tick of the allowance timer."""
         self._reproposed: set[ValidatorIndex] = set()
-        """Members that were sent our proposal again within the leader timeout."""
+        """Members that were sent our proposal again within the current leader timeout."""
 
     def enter_view(self) -> None:
         """The view changed."""
@@ -89,7 +90,7 @@ class Retransmission:
         self._reproposed.clear()
 
     def tick(self) -> None:
-        """A tick of the allowance: every peer may be answered anew."""
+        """The allowance timer expired: peers may be answered again."""
         self._answered.clear()
         self._allowances.tick()
 
@@ -98,18 +99,18 @@ class Retransmission:
         self._reproposed.clear()
 
     def prune(self) -> None:
-        """Forget announcements behind the view before the current one."""
+        """Forget announcements of views more than one behind the current one."""
         recent = self._certificates.view - 1
         self.announced = {(kind, view) for kind, view in self.announced if view >= recent}
 
     def announce(self, certificate: AnyCertificate) -> None:
-        """Broadcast a certificate that we made, if that is up to us (:meth:`consensus.leader.Member.announces`)."""
+        """Broadcast a certificate that we made, if we announce its view (:meth:`consensus.leader.Member.announces`)."""
         if self._member.announces(certificate.view):
             self._effects.append(Broadcast(certificate))
             self.announced.add((certificate.kind, certificate.view))
 
     def repeat(self, round_: Round, missing: tuple[View, ...]) -> None:
-        """Rule 8: repeat what may have been lost, and the request for certificates that are still ``missing``."""
+        """Rule 8: repeat messages that may be lost, and the request for certificates that are still ``missing``."""
         self._attempt += 1
         votes = self.open_votes()
         self._effects.extend(Broadcast(self.carrier(vote)) for vote in votes)
@@ -137,12 +138,12 @@ class Retransmission:
             self._effects.append(SendTo(peer, proposal))
 
     def _stands(self, round_: Round, proposal: Proposal) -> bool:
-        """Whether the proposal is ours, durable, and not given up."""
+        """Whether the proposal is our own, durable, and its view not given up by us."""
         gave_up = VoteKind.NULLIFY in round_.own or VoteKind.TIMEOUT in round_.own
         return round_.is_ours and not gave_up and proposal.vote in self.open_votes()
 
     def open_votes(self) -> list[Vote]:
-        """Our durable votes of this view, and our finalize votes of those before that may still lack a certificate."""
+        """Our durable votes of this view, and our finalize votes of earlier views that may still lack a certificate."""
         known = self._certificates
         votes = list(self._rounds[known.view].own.values())
         for lag in range(1, self._finality_lag + 1):
@@ -153,25 +154,25 @@ class Retransmission:
         return [vote for vote in votes if vote not in unsynced]
 
     def carrier(self, vote: Vote) -> Message:
-        """The message that repeats ``vote``: a timeout vote goes with the certificate of the block that it names."""
+        """The message that repeats ``vote``: a timeout vote is sent with the certificate of the block that it names."""
         if vote.kind == VoteKind.TIMEOUT:
             return Timeout(vote, self._certificates.of_block(vote.parent_view))
         return vote
 
     def request(self, round_: Round, missing: tuple[View, ...], peers: Iterable[ValidatorIndex]) -> None:
-        """Request certificates, unless the answer to the last request is still coming in."""
+        """Request certificates, unless one of them was in the last request: its answer may still be in transit."""
         if not missing or any(view in round_.requested for view in missing):
             return
         round_.requested = missing
         self._effects.extend(SendTo(peer, CertificateRequest(missing)) for peer in peers)
 
     def help(self, peer: ValidatorIndex, view: View) -> None:
-        """Rule 9: bring a peer level that is stuck in ``view``."""
+        """Rule 9: send a peer that is stuck in ``view`` the certificates with which it catches up."""
         known = self._certificates
         self._answer(peer, distinct(*known.of_view(view), known.opening(), known.newest_finalization()))
 
     def answer(self, sender: ValidatorIndex, request: CertificateRequest) -> None:
-        """Rule 10: send what a peer asks for, as far as it is retained."""
+        """Rule 10: send the requested certificates that are retained."""
         if sender == self._member.index:
             self._effects.append(Rejected(sender, OWN_KEY))
         elif not is_well_formed(request):
@@ -187,7 +188,7 @@ class Retransmission:
                 self._propose_again(self._rounds[known.view], sender)
 
     def _answer(self, peer: ValidatorIndex, certificates: Sequence[AnyCertificate]) -> None:
-        """Send certificates as far as the peer's allowance goes, none twice between two ticks."""
+        """Send certificates within the peer's allowance, none twice between two ticks."""
         for certificate in certificates:
             name = peer, certificate.kind, certificate.view
             if name in self._answered:
@@ -200,12 +201,12 @@ class Retransmission:
 
 
 def certificate_bytes(validators: int) -> int:
-    """About the size of the largest certificate among so many validators; a timeout certificate may have twice that."""
+    """About the size of the largest certificate of a set this large; a timeout certificate may have twice as many."""
     return SIGNATURE_BYTES * (validators + 1)
 
 
 def distinct(*certificates: AnyCertificate | None) -> list[AnyCertificate]:
-    """Those that exist, each once."""
+    """The given certificates without ``None`` and duplicates."""
     kept: list[AnyCertificate] = []
     for certificate in certificates:
         if certificate is not None and certificate not in kept:

@@ -1,17 +1,17 @@
-"""Simplex: a chain of blocks that a quorum of validators agrees on, two message delays a block, three to finality.
+"""Simplex: a quorum agrees on a chain of blocks. A block takes two message delays, finality three.
 
 Of ``n`` validators up to ``f = (n - 1) // 3`` may be byzantine; a quorum is ``n - f``. Time is cut into views. A view
-has one leader, and ends for a validator when it holds a certificate for it: a quorum of equal votes.
+has one leader, and ends for a validator when it holds a certificate of the view: a quorum of equal votes.
 
 The rules
 =========
 
-View 0 (or the root given at the start) is final, its block is known to all. On entering view ``v``:
+View 0 (or the root given at the start) is final, and every validator knows its block. On entering view ``v``:
 
 1. **Start three timers**: leader, advance and rebroadcast.
-2. **The leader proposes** a block on the block of the highest view ``p`` that it knows to be notarized or final, if
-   it holds a nullification for every view between ``p`` and ``v``. What is missing it requests from peers, and
-   proposes when it has come. The leader's proposal carries its notarize vote, and a leader proposes once in a view.
+2. **The leader proposes** a block on the block of the highest view ``p`` that it knows to be notarized or final, if it
+   holds a nullification for every view between ``p`` and ``v``. It requests missing certificates from peers, and
+   proposes when they have come. The proposal carries the leader's notarize vote. A leader proposes once in a view.
 3. **Notarize** the first proposal of the leader for ``v``, once, if its parent is notarized or final, every view
    between parent and ``v`` is nullified, and the block executes to its header. Missing certificates are requested
    from the leader. A validator that voted to nullify ``v`` does not notarize in ``v``.
@@ -20,8 +20,8 @@ View 0 (or the root given at the start) is final, its block is known to all. On 
    leader has been silent for ``skip_views`` views in which a quorum was heard. A validator that notarized in ``v`` may
    nullify ``v``.
 
-A quorum of equal votes is a certificate. Votes go to everyone, so everyone makes its own. The leaders of the next three
-views broadcast theirs, for those that lack a vote:
+A quorum of equal votes is a certificate. Votes are broadcast, so each validator makes its own certificates. The leaders
+of the next three views broadcast theirs, for validators that lack a vote:
 
 5. **Notarization** of a block in view ``v``: vote to **finalize** it, unless this validator voted to nullify ``v``,
    knows a nullification of ``v``, or saw the leader of ``v`` equivocate. Enter ``v + 1`` if that is ahead.
@@ -29,20 +29,19 @@ views broadcast theirs, for those that lack a vote:
 7. **Finalization** of a block in view ``v``, which may come while the validator is in any view: the block and its
    ancestors are final. Enter ``v + 1`` if that is ahead.
 
-A certificate is worth the same whoever sends it, and however far ahead it is. Finalize votes of a view are counted
-long after the view was left; no later view has to succeed for it.
+A certificate counts whoever sends it, however far ahead its view is. Finalize votes are counted long after their view
+was left; a block becomes final without a later view that succeeds.
 
 **Safety.** No honest validator both nullifies and finalizes a view, so a view cannot have both a finalization and a
 nullification: their quorums share an honest validator. No honest validator notarizes twice in a view, so no view has
-two notarized blocks. A later block's ancestry must pass through a finalised view: skipping it takes its nullification,
-and within it there is but one block.
+two notarized blocks. A later block's ancestry must pass through a finalised view: to skip it takes its nullification,
+and it has only one block.
 
 **Latency.** The proposal takes one delay, the votes a second: the next leader proposes on a notarization and does not
 wait for finality. Finalize votes take a third.
 
 Rules 8 to 10 are in :mod:`consensus.retransmission`. Restarts, hostile input and deviations from the paper are in
-``docs/consensus.md``.
-The model is Simplex Consensus (Chan and Pass, 2023) in the shape that Commonware's implementation gave it.
+``docs/consensus.md``. The source is Simplex Consensus (Chan and Pass, 2023), as Commonware implements it.
 """
 
 from __future__ import annotations
@@ -57,17 +56,17 @@ from consensus.voting import Ancestry, VotingEngine, to_request
 
 
 class Simplex(VotingEngine):
-    """The engine of one validator or observer. The module states its rules, :mod:`consensus.interface` its use."""
+    """The engine of one validator or observer. Rules: the module docstring; use: :mod:`consensus.interface`."""
 
     _gives_up: ClassVar[VoteKind] = VoteKind.NULLIFY
     _finality_lag: ClassVar[int] = 1
     _began: View
-    """The view in which this life began."""
+    """The view in which the engine started."""
 
     # --- ancestry -----------------------------------------------------------------------------------------------
 
     def _best_parent(self, view: View) -> Ancestry:
-        """The highest block below ``view`` known to be notarized or final, every view between being nullified."""
+        """The highest notarized or final block below ``view``, if every view between is nullified."""
         missing: list[View] = []
         below = View(view - 1)
         while (parent := self.certificates.block(below)) is None:  # ends at the final view, if not before
@@ -77,7 +76,7 @@ class Simplex(VotingEngine):
         return Ancestry(missing=to_request(missing)) if missing else Ancestry(parent)
 
     def _ancestry_of(self, proposal: Proposal) -> Ancestry:
-        """Whether our certificates justify that the proposal builds on its parent and skips what lies between."""
+        """Whether our certificates justify the proposal's parent and the views that it skips."""
         known = self.certificates
         if proposal.parent_view < known.final.view:
             return Ancestry()
@@ -133,14 +132,14 @@ class Simplex(VotingEngine):
             self._give_up(round_)
 
     def _is_silent(self, leader: ValidatorIndex) -> bool:
-        """Whether no vote of the leader came of the last ``skip_views`` views, but votes of a quorum did."""
+        """Whether, of the last ``skip_views`` views, votes of a quorum came but none of the leader."""
         last_heard, me, skip_views = self._rounds.last_heard, self._member.index, self._config.skip_views
         since = self.view - skip_views
         committee = self._member.validators.committee(self.view)
         if skip_views == 0 or leader == me or last_heard[leader] >= since:
             return False
         if since < max(committee.first_view, self._began) - 1:
-            return False  # a member of this epoch alone sent nothing before, and we received nothing before we began
+            return False  # a member of this epoch alone sent nothing before it, and we received nothing before we began
         heard = sum(last_heard[member] >= since for member in committee.members if member != me)
         return heard + self._member.may_vote(self.view) >= committee.quorum
 

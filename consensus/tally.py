@@ -1,11 +1,12 @@
-"""The votes of each view that is kept.
+"""The votes of each retained view.
 
-:class:`VoteTally` makes certificates of the votes of one view. Signatures are the expensive part of consensus, so they
-are checked late and few: a vote's signature is checked when the votes for the same thing, if all are good, would make a
-quorum, and then only until a quorum is good; or when its signer votes otherwise, or sends the same vote with another
-signature. A vote with a bad signature is dropped. Its signer is reported to the caller and may vote again.
+:class:`VoteTally` makes certificates of the votes of one view. Signatures are the expensive part of consensus, so few
+are verified, and late. The signatures of equal votes are verified when the votes would make a quorum, and then only
+until a quorum is valid. A vote's signature is also verified when its signer casts a different vote, or the same vote
+with another signature. A vote with an invalid signature is dropped; its signer is reported to the caller and may vote
+again.
 
-One vote of each kind is kept per signer, the first. A second one that differs is not counted: it is evidence
+The first vote of each kind is kept per signer. A second one that differs is not counted: it is evidence
 (:mod:`consensus.evidence`).
 """
 
@@ -39,7 +40,7 @@ _SLOTS: Final = max(VoteKind) + 1
 
 
 class VoteTally:
-    """The votes of one view. Bounded by one vote of each kind a validator."""
+    """The votes of one view: at most one of each kind per validator."""
 
     __slots__ = ("_checked", "_groups", "_kept", "_messages", "_namespace", "_validators", "view")
 
@@ -51,21 +52,21 @@ class VoteTally:
         self._groups: tuple[dict[Subject, dict[ValidatorIndex, Vote]], ...] = tuple({} for _ in range(_SLOTS))
         self._checked: tuple[set[ValidatorIndex], ...] = tuple(set() for _ in range(_SLOTS))
         self._messages: dict[tuple[VoteKind, Subject], bytes] = {}
-        """The bytes that the signatures of equal votes cover, once they were needed."""
+        """The signed bytes of equal votes, made when first needed."""
 
     def __len__(self) -> int:
         return sum(len(kept) for kept in self._kept)
 
     def kept(self, kind: VoteKind, signer: ValidatorIndex) -> Vote | None:
-        """The vote of this kind that counts for ``signer``."""
+        """The vote of this kind that is kept for ``signer``."""
         return self._kept[kind].get(signer)
 
     def votes_of(self, signer: ValidatorIndex) -> list[Vote]:
-        """The votes that count for ``signer``, by kind."""
+        """The votes that are kept for ``signer``, by kind."""
         return [kept[signer] for kept in self._kept if signer in kept]
 
     def add(self, vote: Vote, *, checked: bool = False) -> None:
-        """Count ``vote``, its signer having no other of its kind. ``checked``: its signature is known to be good."""
+        """Keep ``vote``, whose signer has no other one of its kind. ``checked``: its signature is known to be valid."""
         self._kept[vote.kind][vote.signer] = vote
         subject = (vote.parent_view, vote.digest)
         self._groups[vote.kind].setdefault(subject, {})[vote.signer] = vote
@@ -73,7 +74,7 @@ class VoteTally:
             self._checked[vote.kind].add(vote.signer)
 
     def confirm(self, vote: Vote) -> bool:
-        """Check the signature of a vote that is kept, unless that was done before; drop the vote if it is bad."""
+        """Verify the signature of a kept vote, unless that was done before; drop the vote if it is invalid."""
         if vote.signer in self._checked[vote.kind]:
             return True
         message = self._message(vote.kind, (vote.parent_view, vote.digest))
@@ -84,7 +85,7 @@ class VoteTally:
         return False
 
     def assemble(self, vote: Vote) -> tuple[Certificate | None, tuple[ValidatorIndex, ...]]:
-        """The certificate that ``vote`` completes, if there is one, and the signers whose votes were found forged."""
+        """The certificate that ``vote`` completes, if any, and the signers whose votes were forged."""
         group = self._groups[vote.kind].get((vote.parent_view, vote.digest), {})
         signers, forgers = self._good_quorum(vote.kind, group)
         if not signers:
@@ -93,13 +94,13 @@ class VoteTally:
         return Certificate.of(vote.kind, vote.view, vote.parent_view, vote.digest, signed), forgers
 
     def assemble_timeouts(self) -> tuple[tuple[Vote, ...], tuple[ValidatorIndex, ...]]:
-        """A quorum of good timeout votes, whatever their high views, or none, and the signers found forged."""
+        """A quorum of valid timeout votes with any high views, or none, and the signers whose votes were forged."""
         kept = self._kept[VoteKind.TIMEOUT]
         signers, forgers = self._good_quorum(VoteKind.TIMEOUT, kept)
         return tuple(kept[signer] for signer in signers), forgers
 
     def has_checked(self, kind: VoteKind, subject: Subject, signer: ValidatorIndex, signature: bytes) -> bool:
-        """Whether exactly this vote was found good before."""
+        """Whether exactly this vote was verified before."""
         kept = self._kept[kind].get(signer)
         return (
             kept is not None
@@ -111,7 +112,7 @@ class VoteTally:
     def _good_quorum(
         self, kind: VoteKind, group: dict[ValidatorIndex, Vote]
     ) -> tuple[tuple[ValidatorIndex, ...], tuple[ValidatorIndex, ...]]:
-        """The ascending signers of a quorum of good votes in ``group``, or none, and the signers found forged."""
+        """The ascending signers of a quorum of valid votes in ``group``, or none, and the signers of forged votes."""
         quorum = self._validators.committee(self.view).quorum
         if len(group) < quorum:
             return (), ()
@@ -130,7 +131,7 @@ class VoteTally:
         return tuple(sorted(signer for signer in group if signer in checked)[:quorum]), tuple(forgers)
 
     def _message(self, kind: VoteKind, subject: Subject) -> bytes:
-        """The bytes that equal votes of this view sign, made once for all of them."""
+        """The signed bytes of equal votes of this view, made once."""
         message = self._messages.get((kind, subject))
         if message is None:
             message = vote_signing_bytes(self._namespace, kind, self.view, *subject)
@@ -149,41 +150,41 @@ class VoteTally:
 
 @dataclass(slots=True)
 class Round:
-    """Everything known of one view except its certificates."""
+    """Everything known about one view except its certificates."""
 
     view: View
     leader: ValidatorIndex
     is_ours: bool
-    """We are the leader."""
+    """Whether we are the leader."""
     may_vote: bool
     tally: VoteTally
     own: dict[VoteKind, Vote]
-    """Our votes, journaled or about to be. At most one of each kind, never one that gives up and one that finalizes."""
+    """Our votes, journaled or about to be: at most one of each kind, never one that gives up and one that finalizes."""
     proposal: Proposal | None = None
-    """The leader's first; its body is let go when the view is left."""
+    """The leader's first proposal; it is dropped when the view is left."""
     verifying: bool = False
-    """``Verify`` was asked for ``proposal``."""
+    """Whether ``Verify`` was emitted for ``proposal``."""
     building_on: Parent | None = None
-    """``Propose`` was asked on this parent."""
+    """The parent with which ``Propose`` was emitted."""
     equivocated: bool = False
-    """The leader contradicted itself."""
+    """Whether the leader contradicted itself."""
     requested: tuple[View, ...] = ()
-    """Missing certificates that were requested last."""
+    """Missing certificates in the last request."""
     reported: set[tuple[type, ValidatorIndex]] = field(default_factory=set)
 
     @property
     def is_to_propose(self) -> bool:
-        """We are to propose in the view, and have not asked for a block."""
+        """Whether we are to propose in the view and have not asked for a block."""
         return self.is_ours and self.may_vote and self.building_on is None and not self.own
 
     @property
     def is_to_verify(self) -> bool:
-        """The leader's proposal came, and its verification was not asked for."""
+        """Whether the leader's proposal came and its verification was not asked for."""
         return self.proposal is not None and not self.verifying and not self.is_ours and not self.own
 
 
 class Rounds(dict[View, Round]):
-    """The rounds by view; ``rounds[view]`` makes the round if there is none.
+    """The rounds by view; ``rounds[view]`` creates a missing round.
 
     Bounded by the windows of the configuration: votes for views outside them are refused.
     """
@@ -199,7 +200,7 @@ class Rounds(dict[View, Round]):
         self.config = config
         self.tally_class = VoteTally
         self.last_heard = [GENESIS_VIEW] * len(member.validators)
-        """The newest view of which a vote of each validator came; it may be ahead of the current one."""
+        """The newest view of each validator's votes so far; it may be ahead of the current view."""
         self._member = member
         self._certificates = certificates
         self._own = own
@@ -225,17 +226,17 @@ class Rounds(dict[View, Round]):
             del self[view]
 
     def keep(self, round_: Round, vote: Vote, *, checked: bool) -> None:
-        """Count a peer's vote, its signer having no other of its kind."""
+        """Keep a peer's vote, whose signer has no other one of its kind."""
         round_.tally.add(vote, checked=checked)
         self.hear(vote)
 
     def hear(self, vote: Vote) -> None:
-        """The signer is not silent, even if it is so far behind or ahead that its vote is not kept."""
+        """Note that the signer is not silent, even if it is so far behind or ahead that its vote is not kept."""
         view = min(vote.view, View(self._certificates.view + self.config.view_window))
         self.last_heard[vote.signer] = max(view, self.last_heard[vote.signer])
 
     def fault_of_vote(self, sender: ValidatorIndex, vote: Vote) -> str | None:
-        """The reason to drop a vote unseen."""
+        """The reason to drop a vote before its signature is verified; ``None`` if there is none."""
         validators = self._member.validators
         if not 0 <= vote.signer < len(validators):
             return UNKNOWN_SIGNER
@@ -254,7 +255,7 @@ class Rounds(dict[View, Round]):
         return STALE if vote.view <= self.floor() else None
 
     def fault_of_proposal(self, sender: ValidatorIndex, proposal: Proposal) -> str | None:
-        """The reason to drop a proposal unseen."""
+        """The reason to drop a proposal before its signature is verified; ``None`` if there is none."""
         if proposal.view <= self.floor():
             return STALE
         if proposal.view > self._certificates.view + self.config.proposal_window:

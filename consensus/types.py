@@ -23,12 +23,12 @@ Signature = NewType("Signature", bytes)
 """Signature, 64 bytes."""
 
 Token = NewType("Token", int)
-"""Names one durable append; the answer :class:`~consensus.interface.Durable` carries it back."""
+"""Number of one durable append; the answer :class:`~consensus.interface.Durable` carries it."""
 
 DIGEST_BYTES: Final = 32
 GENESIS_VIEW: Final = View(0)
 FIRST_VIEW: Final = View(GENESIS_VIEW + 1)
-"""The view that no certificate opens."""
+"""The only view that no certificate opens."""
 
 
 class ConsensusError(Exception):

@@ -2,13 +2,13 @@
 
 :class:`VotingEngine` does not know when to vote. A protocol derives from it and decides: on which block a leader
 builds, what justifies a proposal, when a view is given up or a block finalized, and to whom a vote is sent
-(:mod:`consensus.simplex`, :mod:`consensus.hotstuff`). The state lies with those that keep it bounded:
+(:mod:`consensus.simplex`, :mod:`consensus.hotstuff`). Each of these holds a part of the state and keeps it bounded:
 
 - :class:`~consensus.certificates.CertificateStore`: certificates, the current view and the newest final block;
 - :class:`~consensus.tally.Rounds`: votes and proposals by view;
 - :class:`~consensus.evidence.Accountability`: checks of peers' votes and certificates, and contradictions in them;
-- :class:`~consensus.journal.VoteJournal`: own votes, and the records that wait for the disk;
-- :class:`~consensus.retransmission.Retransmission`: certificates sent to peers, and all that is sent again;
+- :class:`~consensus.journal.VoteJournal`: own votes, and the records that are not durable yet;
+- :class:`~consensus.retransmission.Retransmission`: certificates sent to peers, and repeated messages;
 - :class:`~consensus.pacing.Pacing`: the factor of the timeouts, and when to repeat.
 """
 
@@ -80,30 +80,30 @@ from consensus.types import (
 
 
 class Sizes(NamedTuple):
-    """How much an engine keeps."""
+    """Sizes of an engine's collections."""
 
     rounds: int
-    """Views of which it has votes or a proposal."""
+    """Views with votes or a proposal."""
     votes: int
-    """In that one of them that has most."""
+    """Votes of the view with the most votes."""
     proposals: int
-    """With their bodies."""
+    """Proposals, which are kept with their bodies."""
     own: int
-    """Views of which it keeps own votes."""
+    """Views with own votes."""
     certificates: int
-    """Of that kind of which it has most; those announced count as a kind."""
+    """Size of the largest certificate collection; announced certificates count as a collection."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ancestry:
-    """Whether our certificates justify a proposal's parent: ``parent`` if so, else the views that lack one."""
+    """Whether our certificates justify a proposal's parent: ``parent`` if so, else the views that lack certificates."""
 
     parent: Parent | None = None
     missing: tuple[View, ...] = ()
 
     @property
     def impossible(self) -> bool:
-        """No certificate that is still to come can justify it."""
+        """Whether no further certificate can justify the parent."""
         return self.parent is None and not self.missing
 
 
@@ -111,9 +111,9 @@ class VotingEngine(ABC):
     """The engine of one validator or observer, without the rules of its protocol."""
 
     _gives_up: ClassVar[VoteKind]
-    """The kind of vote that gives a view up; nobody finalizes the same view."""
+    """The kind of vote that gives a view up. An honest validator does not both give up and finalize a view."""
     _finality_lag: ClassVar[int]
-    """Views behind the current one in which finalize votes may still be on their way."""
+    """Views behind the current one whose finalize votes may still be in transit."""
 
     def __init__(
         self,
@@ -128,13 +128,13 @@ class VotingEngine(ABC):
         *,
         abstain_through: View = GENESIS_VIEW,
     ) -> None:
-        """Prepare an engine, replaying its journal; ``handle(Start())`` sets it going.
+        """Prepare an engine and replay its journal; ``handle(Start())`` starts it.
 
         ``me`` and ``signer`` are ``None`` for an observer, which never votes. ``namespace`` names the chain (and
-        whatever else keeps votes apart). ``root`` is the final block from which everyone starts: a genesis digest, at
-        view 0, or a parent with a view. A later starting point is a finalization in ``journal``. ``abstain_through``
-        is the last view in which votes may have been cast that the journal does not hold. Raises
-        :class:`~consensus.journal.JournalError` for a journal that this validator cannot have written.
+        whatever else keeps votes apart). ``root`` is the final block from which all validators start: a genesis digest,
+        at view 0, or a parent with a view. A finalization in ``journal`` may give a later starting point.
+        ``abstain_through`` is the newest view in which this validator may have cast votes that the journal does not
+        hold. Raises :class:`~consensus.journal.JournalError` for a journal that this validator cannot have written.
         """
         member = Member(validators, me, signer, namespace, election or RoundRobin(validators), abstain_through)
         root = root if isinstance(root, Parent) else Parent(GENESIS_VIEW, root)
@@ -154,14 +154,14 @@ class VotingEngine(ABC):
         self._replay(journal)
 
     def configure(self, config: VotingConfig) -> None:
-        """Take other times and bounds from now on. Timers that run are not touched."""
+        """Use other times and bounds from now on. Running timers are not changed."""
         self._config = self._rounds.config = config
 
     # --- what a protocol decides ------------------------------------------------------------------------------------
 
     @abstractmethod
     def _best_parent(self, view: View) -> Ancestry:
-        """The block that the leader of ``view`` builds on, or the certificates that it lacks for that."""
+        """The block that the leader of ``view`` builds on, or the views whose certificates it lacks."""
 
     @abstractmethod
     def _ancestry_of(self, proposal: Proposal) -> Ancestry:
@@ -169,18 +169,18 @@ class VotingEngine(ABC):
 
     @abstractmethod
     def _give_up(self, round_: Round) -> None:
-        """Cast the vote that gives up the view, if that is still allowed."""
+        """Cast the vote that gives the view up, if that is still allowed."""
 
     @abstractmethod
     def _finalize(self, notarization: Certificate) -> None:
         """Cast the vote to finalize the block, if that is allowed."""
 
     def _send(self, outgoing: Outgoing) -> None:
-        """Send an own vote, which is durable by now."""
+        """Send an own vote, which is durable."""
         self._effects.append(Broadcast(outgoing.message))
 
     def _on_timeout(self, sender: ValidatorIndex, message: Timeout | TimeoutCertificate) -> None:
-        """A protocol whose views end otherwise has no use for it."""
+        """Reject it: only protocols whose views end by timeouts override this."""
         self._effects.append(Rejected(sender, FOREIGN))
 
     # --- what others may ask --------------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class VotingEngine(ABC):
 
     @property
     def final_view(self) -> View:
-        """The newest view that a finalization is known for."""
+        """The newest view with a known finalization."""
         return self.certificates.final.view
 
     def leader(self, view: View) -> ValidatorIndex:
@@ -201,7 +201,7 @@ class VotingEngine(ABC):
 
     @property
     def sizes(self) -> Sizes:
-        """How much is kept now; ``docs/consensus.md`` names the bounds."""
+        """Current sizes; ``docs/consensus.md`` names the bounds."""
         rounds = self._rounds.values()
         kinds = (*self.certificates.by_kind.values(), self._retransmission.announced)
         return Sizes(
@@ -213,11 +213,10 @@ class VotingEngine(ABC):
         )
 
     def journal_snapshot(self) -> tuple[bytes, ...]:
-        """The records that replace the whole journal: what is still needed to restart and never vote twice.
+        """The records that replace the whole journal: those still needed to restart without voting twice.
 
-        Votes that are still on their way to the disk are among them: the bodies that were handed over with them must
-        be durable before the snapshot is. Records that were handed over before may be appended behind it; standing
-        twice does no harm.
+        They include votes that are not durable yet: the bodies emitted with those must be durable before the snapshot
+        is. Records emitted earlier may be appended after the snapshot; a duplicate record is harmless.
         """
         return self._journal.snapshot(self.certificates)
 
@@ -320,7 +319,7 @@ class VotingEngine(ABC):
                 continue
             self._send(outgoing)
             round_ = self._rounds.get(vote.view)
-            # It is not counted if its view is gone, or another machine used our key.
+            # It is not counted if its round was dropped, or if another machine used our key.
             if round_ is not None and round_.tally.kept(vote.kind, vote.signer) is None:
                 round_.tally.add(vote, checked=True)
                 self._count(vote)
@@ -328,9 +327,9 @@ class VotingEngine(ABC):
     # --- proposing and verifying ----------------------------------------------------------------------------------
 
     def _proceed(self, round_: Round) -> None:
-        """Ask for a block, or for the verification of the leader's, once its ancestry is justified; else request that.
+        """Ask for a block, or for verification of the leader's, if its ancestry is justified; else request that.
 
-        Give the view up if nothing can justify the leader's.
+        Give the view up if no certificate can justify the leader's block.
         """
         if round_.is_to_propose:
             ancestry = self._best_parent(round_.view)
@@ -366,13 +365,13 @@ class VotingEngine(ABC):
         reason = self._rounds.fault_of_proposal(sender, proposal)
         vote = proposal.vote
         if reason == STALE:
-            self._on_vote(sender, vote)  # refuses it, and helps the peer
+            self._on_vote(sender, vote)  # rejects it, and helps the peer
             return
         if reason is not None:
             self._effects.append(Rejected(sender, reason))
             return
         if proposal.view < self.view:
-            # Nobody votes for it any more, but its vote may be evidence against its signer.
+            # No validator votes for it any more, but its vote may be evidence against its signer.
             self._on_vote(sender, vote)
             return
         round_ = self._rounds[proposal.view]
@@ -429,7 +428,7 @@ class VotingEngine(ABC):
             self._retransmission.help(sender, vote.view)
 
     def _count(self, vote: Vote) -> None:
-        """See whether ``vote``, which is kept, completes a certificate."""
+        """Check whether ``vote``, which is kept, completes a certificate."""
         known = self.certificates
         round_ = self._rounds.get(vote.view)
         if round_ is None or vote.view <= known.final.view or vote.view in known.by_kind[vote.kind]:
@@ -461,7 +460,7 @@ class VotingEngine(ABC):
             self._accept(certificate)
 
     def _accept(self, certificate: AnyCertificate) -> None:
-        """Rules 5 to 7: act on a good certificate that is news, and enter the next view if that is ahead."""
+        """Rules 5 to 7: act on a valid new certificate, and enter the next view if that is ahead."""
         self._learn(certificate)
         if certificate.view >= self.view:
             self._pacing.left(certificate.kind == self._gives_up, self._member.election.longest_row(self.view))
@@ -470,10 +469,10 @@ class VotingEngine(ABC):
             self._enter(View(certificate.view + 1))
         else:
             self._prune()
-        self._proceed(self._rounds[self.view])  # the certificate may be the one that a proposal waits for
+        self._proceed(self._rounds[self.view])  # a proposal may wait for this certificate
 
     def _learn(self, certificate: AnyCertificate) -> None:
-        """Keep and journal a good certificate, and vote to finalize a block that is notarized by it."""
+        """Keep and journal a valid certificate, and vote to finalize a block that it notarizes."""
         self.certificates.add(certificate)
         self._journal.append(certificate)
         if not isinstance(certificate, Certificate) or certificate.kind == VoteKind.NULLIFY:
@@ -510,7 +509,7 @@ class VotingEngine(ABC):
     # --- restart ----------------------------------------------------------------------------------------------------
 
     def _replay(self, journal: Iterable[bytes]) -> None:
-        """Restore certificates, pace and own votes, then drop what lies behind the newest finalization."""
+        """Restore certificates, pace and own votes, then drop everything behind the newest finalization."""
         recovered = recover(journal, self.certificates)
         self._pacing.factor = self._journal.factor = recovered.factor
         for vote in recovered.votes:
@@ -529,7 +528,7 @@ class VotingEngine(ABC):
 
 
 def allowance_timer(config: VotingConfig) -> StartTimer:
-    """The next tick of the allowance."""
+    """The timer of the next allowance tick."""
     return StartTimer(TimerKind.ALLOWANCE, GENESIS_VIEW, config.rebroadcast_ms)
 
 
