@@ -5,7 +5,7 @@ from __future__ import annotations
 from cluster.audit.books import Books
 from cluster.audit.ledger.context import CHAIN
 from cluster.audit.served.chains import heights_apart, heights_held_by_two
-from cluster.checks.details import compared_text, finding_texts, highest, short_root, unless_vacuous
+from cluster.checks.excuses import compared_text, finding_texts, highest, short_root, unless_vacuous
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted

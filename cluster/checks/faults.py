@@ -6,7 +6,7 @@ import math
 from typing import Any, Final
 
 from cluster.audit.books import Books
-from cluster.checks.details import excuse_for, unless_too_slow
+from cluster.checks.excuses import excuse_for, unless_too_slow
 from cluster.checks.metrics.recovery import final_moments, recovery_limit_ms, recovery_of
 from cluster.checks.quorums import ProgressDuringFaults
 from cluster.checks.verdict import Check, Result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cluster.audit.books import Books
-from cluster.checks.details import excuse_for, highest, unless_too_slow
+from cluster.checks.excuses import excuse_for, highest, unless_too_slow
 from cluster.checks.metrics.metrics import longest_stall, stalls_beyond_limit
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome

@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Final
 
 from cluster.audit.books import Books
-from cluster.checks.details import excuse_for, unless_too_slow
+from cluster.checks.excuses import excuse_for, unless_too_slow
 from cluster.checks.metrics.recovery import (
     active_committees_during,
     final_moments,

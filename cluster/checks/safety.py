@@ -7,7 +7,7 @@ from typing import Final
 
 from cluster.audit.books import Books
 from cluster.checks.coverage import needed_of_monitor
-from cluster.checks.details import byzantine_count
+from cluster.checks.excuses import byzantine_count
 from cluster.checks.verdict import Check, Result, examples
 from cluster.common.outcome import Outcome
 from cluster.common.wording import counted

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from cluster.audit.books import Books, TipView
 from cluster.audit.ledger.context import BOUNDS, CONSERVATION, TIMERS
 from cluster.audit.ledger.timer_phase import TimerState
-from cluster.checks.details import ROOT_DIGITS, finding_texts, unless_vacuous
+from cluster.checks.excuses import ROOT_DIGITS, finding_texts, unless_vacuous
 from cluster.checks.metrics.bounds import memory_results, processor_result
 from cluster.checks.verdict import Check, examples
 from cluster.common.outcome import Outcome

@@ -22,7 +22,7 @@ from cluster.audit.books import KeptLedger
 from cluster.audit.ledger.context import BOUNDS, CHAIN, CONSERVATION, TIMERS
 from cluster.audit.ledger.ledger import Ledger
 from cluster.audit.served.chains import read_served
-from cluster.live.audit.beside import ReexecutionBeside
+from cluster.live.audit.reexecution_process import ReexecutionBeside
 from cluster.live.audit.safety_watch import SafetyWatch
 from cluster.live.handover.left_record import LeftAudit, LeftValidator
 from cluster.live.handover.told import Row, Told

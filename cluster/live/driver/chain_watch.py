@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from cluster.live.driver.hosts import Hosts
+from cluster.live.handover.finality_log import Sightings
 from cluster.live.handover.left_record import LeftWatch
-from cluster.live.handover.sightings import Sightings
 from cluster.live.host.host import ValidatorView
 from cluster.live.host.lag import LagMeter, LagSpan
 from cluster.live.host.observations import (

@@ -23,9 +23,9 @@ from cluster.common.errors import BadInput, HarnessError, TestnetError
 from cluster.common.interrupts import Interrupts
 from cluster.common.units import MILLISECONDS_PER_SECOND
 from cluster.faults.calls import nothing
-from cluster.live.audit.beside import ReexecutionBeside
 from cluster.live.audit.collect import collect
 from cluster.live.audit.live_audit import LiveAudit
+from cluster.live.audit.reexecution_process import ReexecutionBeside
 from cluster.live.driver.chain_watch import ChainWatch, JoinWatch
 from cluster.live.driver.control_server import AddFault, StopRun, look_over
 from cluster.live.driver.hosts import Hosts, actors_so_far, allow_pruning
@@ -39,11 +39,11 @@ from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.driver.testnet import LOOK_EVERY_S, Testnet, start_timeout_s
 from cluster.live.handover.absence import absence_of
 from cluster.live.handover.calls import Together
+from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.handover import COLLECTED, ENDING, FOLLOWING, Handover, RunClock
 from cluster.live.handover.left_record import LeftEnd, LeftRecord
 from cluster.live.handover.left_run import VERSION, LeftRun, RunPhase
 from cluster.live.handover.left_stage import LeftStage
-from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.told import TOLD_FILE, Told
 from cluster.live.host.host import LOGS_FOLDER, ValidatorView
 from cluster.live.host.observations import VoteSent

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from cluster.live.handover import checkpoint, told
+from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.left_run import LeftClock, LeftRun, RunPhase
-from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.told import TOLD_FILE, Told
 from cluster.live.processes.steady_clock import CLOCK
 from cluster.record.chain_store import FileBlocks

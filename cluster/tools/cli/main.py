@@ -25,7 +25,7 @@ from cluster.tools.drills import commands as drills
 from cluster.tools.explain import commands as explain
 from cluster.tools.explain.size import commands as size
 from cluster.tools.inspect import commands as inspect
-from cluster.tools.inspect import state
+from cluster.tools.inspect import disk_commands
 from cluster.tools.k8s import commands as k8s
 from cluster.tools.load import commands as load
 from cluster.tools.load.dos import commands as dos
@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
         mutation,
         rerun,
         inspect,
-        state,
+        disk_commands,
         compare,
         actors,
         k8s,

@@ -1,6 +1,6 @@
 """Commands that read what runs left behind: ``stampede runs``, ``verify-run``, ``bisect``; ``t8n``, on one's own
 blocks; and ``nodes``, about a Ray cluster. Those that look into a validator's data folder are in
-:mod:`cluster.tools.inspect.state`.
+:mod:`cluster.tools.inspect.disk_commands`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The nodes on which the seeds of a sweep run, and how many at a time on each.
 
-A Ray of our own has one. In a cluster that was joined those take part that are marked for seeds, or all if none is. A
-node takes part once a survey (:mod:`cluster.live.nodes.code`) says that it has the same Python, packages and code. If
-some lack the code, the cluster is joined again with the code as its runtime environment; then a node has one worker
-until its first seed has ended, so that the code is compiled once there. Nodes may join and be lost at any time.
+A local Ray has one node. In a joined cluster the nodes that are marked for seeds take part, or all if none is marked.
+A node takes part once a survey (:mod:`cluster.live.nodes.code_survey`) says that it has the same Python, packages and
+code. If some nodes lack the code, the cluster is joined again with the code as its runtime environment; then a node has
+one worker until its first seed has ended, so that the code is compiled once there. Nodes may join and be lost at any
+time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from cluster.common.errors import BadInput, HarnessError
 from cluster.common.interrupts import Interrupts
 from cluster.common.wording import counted
 from cluster.live.driver.ray_session import RaySession, one_line
-from cluster.live.nodes.code import compare, surveyor, write_archive
+from cluster.live.nodes.code_survey import compare, surveyor, write_archive
 from cluster.live.nodes.ray_nodes import SEEDS, RayNode, with_role
 
 LOOK_EVERY_S: Final = 1.0

@@ -9,7 +9,7 @@ import pytest
 from cluster.audit.books import keep_books
 from cluster.checks.run import check_run
 from cluster.common.outcome import Outcome
-from cluster.live.audit import beside
+from cluster.live.audit import reexecution_process
 from cluster.live.driver.driver import live_testnet
 from cluster.live.processes import processes
 from cluster.record.run import RunObserver, RunRecord, RunRequest
@@ -40,7 +40,7 @@ def run(folder: Path, mutant: str | None, height: int) -> tuple[RunRecord, list[
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beside, "BEGIN_AFTER_S", 0.0)
+    monkeypatch.setattr(reexecution_process, "BEGIN_AFTER_S", 0.0)
 
 
 def test_a_state_that_all_validators_have_wrong_is_told_during_the_run(tmp_path: Path) -> None:

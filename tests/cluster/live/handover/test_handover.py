@@ -18,9 +18,9 @@ from cluster.live.driver.supervised_host import Host, Phase
 from cluster.live.handover import checkpoint
 from cluster.live.handover.absence import absence_of
 from cluster.live.handover.append_file import AppendFile
+from cluster.live.handover.finality_log import SIGHTINGS_FILE, Sightings
 from cluster.live.handover.handover import MAX_BYTES_PER_S, Handover, RunClock
 from cluster.live.handover.left_stage import LeftStage
-from cluster.live.handover.sightings import SIGHTINGS_FILE, Sightings
 from cluster.live.host.validator_loop import LoopState
 from cluster.live.processes.processes import Process
 from cluster.record.chain_store import FileBlocks

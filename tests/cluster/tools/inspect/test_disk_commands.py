@@ -9,7 +9,7 @@ import pytest
 
 from cluster.disks.directory import DirectoryDisk
 from cluster.tools.cli.main import main
-from cluster.tools.inspect.state import differing_keys
+from cluster.tools.inspect.disk_commands import differing_keys
 from validator.primitives.types import Height
 from validator.state import LogStateStore
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.live.handover.sightings import ROW, Sightings
+from cluster.live.handover.finality_log import ROW, Sightings
 from cluster.record.finalizations import Finalization, Finalizations
 
 SEEN = [Finalization(1.5, 0, 1), Finalization(2.5, 3, 1), Finalization(9.0, 1, 2)]

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cluster.live.audit import beside as module
-from cluster.live.audit.beside import ReexecutionBeside
+from cluster.live.audit import reexecution_process as module
+from cluster.live.audit.reexecution_process import ReexecutionBeside
 from cluster.record.chain_store import FileBlocks
 from cluster.record.folder import STORE_FILE
 from cluster.record.run import RunRecord
