@@ -1,5 +1,5 @@
-"""One validator, pure: transactions, the state transition, the scheduler, the state tree, mempool, sync and the node.
+"""One validator, without I/O: transactions, state transition, scheduler, state tree, mempool, sync and node.
 
-Nothing here touches a socket, a clock, a thread, a random source or Ray. Bytes reach a disk through the injected
-:class:`validator.storage.disk.Disk`. The package imports :mod:`consensus` and nothing else of the project.
+The package uses no socket, clock, thread, random source or Ray. Bytes reach a disk through the injected
+:class:`validator.storage.disk.Disk`. Of the project's other packages it imports only :mod:`consensus`.
 """

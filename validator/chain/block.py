@@ -1,8 +1,8 @@
 """Blocks, headers and receipts, as they are hashed, stored and sent (SPEC §3).
 
 A header holds the state root **after** its block, so a quorum on a block is a quorum on its state. Receipts hold all
-that an observer needs to keep books of its own, without access to any validator's state: who was charged what, where
-it went, which timers were scheduled, extended, cancelled, fired or destroyed, and every event.
+that an observer needs to keep its own books without access to any validator's state: charges and their recipients, the
+timers that were scheduled, extended, cancelled, fired or destroyed, and every event.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
 
 
 def header_hash(header: Header) -> Hash:
-    """The block's identity, and what consensus calls its digest."""
+    """The block's identity, which is the digest in consensus."""
     return tagged_hash(b"header", encode(header))
 
 
@@ -62,10 +62,10 @@ def transaction_hashes(block: Block) -> list[Hash]:
 
 
 def decode_block(body: bytes) -> Block | None:
-    """The block of a body, or ``None`` if it is none: too large, malformed, not canonical, or of other transactions.
+    """The block of a body; ``None`` if it is too large, malformed, not canonical, or has other transactions.
 
-    A digest covers the header alone. Since the header's ``transactions_root`` is held against the transactions here, a
-    digest has one body, and nobody can spoil a good block by sending its header with something else.
+    A digest covers only the header. The transactions are checked against the header's ``transactions_root`` here, so a
+    digest has one body: a peer cannot spoil a valid block by sending its header with other transactions.
     """
     if len(body) > MAX_BLOCK_BYTES:
         return None
@@ -89,7 +89,7 @@ class Event(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Movement(msgspec.Struct, frozen=True, array_like=True):
-    """An amount that left one account for another, fees apart."""
+    """An amount that was moved from one account to another, without fees."""
 
     source: bytes
     target: bytes
@@ -97,7 +97,7 @@ class Movement(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Scheduled(msgspec.Struct, frozen=True, array_like=True):
-    """A timer that came to be, with all that its turn depends on. ``None`` is what the caller left open (SPEC §4)."""
+    """A new timer, with everything that its priority depends on. ``None``: the caller left the field open (SPEC §4)."""
 
     timer_id: bytes
     actor: bytes
@@ -121,16 +121,16 @@ class Extended(msgspec.Struct, frozen=True, array_like=True, tag="extended"):
 
 
 class Bidder(msgspec.Struct, frozen=True, array_like=True, tag="bidder"):
-    """Another actor's program bids from now on (SPEC §9): for the timer, or, if no timer is named, for those of the
-    actor that runs."""
+    """Another actor's program bids from now on (SPEC §9): for ``timer``, or, if no timer is named, for the timers of
+    the running actor."""
 
     timer_id: bytes
     agent: bytes
-    """Its address; empty if the actor went back to what it has of its own."""
+    """Address of the agent; empty if the actor reverted to its own agent."""
 
 
 class Sent(msgspec.Struct, frozen=True, array_like=True):
-    """A message that was queued, with what was reserved for its run."""
+    """A message that was queued, with the cycles and cells reserved for its run."""
 
     to: bytes
     handler: str
@@ -166,7 +166,7 @@ class TransactionReceipt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FireReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """One timer fire. ``burned + tip`` is what was kept of the charge to ``fee_payer``."""
+    """One timer fire. ``burned + tip`` is the part of the charge to ``fee_payer`` that was not refunded."""
 
     timer_id: bytes
     actor: bytes
@@ -184,7 +184,7 @@ class FireReceipt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class DestroyedReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """A timer that ended without firing. ``reason`` is ``expired`` or ``insufficient_funds``."""
+    """A timer that ended without a fire. ``reason`` is ``expired`` or ``insufficient_funds``."""
 
     timer_id: bytes
     reason: str
@@ -201,10 +201,10 @@ class QueryReceipt(OmitsEmptyLast, frozen=True, array_like=True):
     cycles: int
     burned: bytes
     bid: tuple[bytes | None, bytes | None] | None = None
-    """``max_fee`` and ``priority`` per cycle that the agent answered, each ``None`` if it was left open; ``None``
-    if the agent failed or was not paid."""
+    """``max_fee`` and ``priority`` per cycle in the agent's answer, each ``None`` if left open; ``None`` if the agent
+    failed or was not paid."""
     agent: bytes = b""
-    """The contract that was asked; empty if it is the actor's own agent."""
+    """The contract that was asked; empty for the actor's own agent."""
 
 
 class MessageReceipt(msgspec.Struct, frozen=True, array_like=True):
@@ -221,7 +221,7 @@ class MessageReceipt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class CallbackReceipt(msgspec.Struct, frozen=True, array_like=True):
-    """One callback that ran; whoever requested the job had paid for it."""
+    """One callback that ran; the actor that requested the job had paid for it."""
 
     job_id: bytes
     actor: bytes
@@ -249,11 +249,11 @@ class BlockReceipts(OmitsEmptyLast, frozen=True, array_like=True):
     gc_cycles: int
     p50_tip: bytes
     callbacks: tuple[CallbackReceipt, ...] = ()
-    """They ran before the messages."""
+    """Receipts of callbacks, which ran before the messages."""
 
 
 def receipts_root(receipts: BlockReceipts) -> Hash:
-    """Root over the summary and then each receipt, in order; a block without callbacks does not mention them."""
+    """Root over the summary and the receipts, in order. A block without callbacks leaves their list out."""
     summary = (receipts.height, receipts.proposer, receipts.gc_cycles, receipts.p50_tip)
     lists: tuple[tuple[object, ...], ...]
     lists = (receipts.transactions, receipts.fires, receipts.destroyed, receipts.queries, receipts.messages)

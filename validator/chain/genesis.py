@@ -1,6 +1,6 @@
-"""The genesis file: what the chain starts from (SPEC §17's ``G``, with a chain id and the validators' keys).
+"""The genesis file: the start of the chain (SPEC §17's ``G``, with a chain id and the validators' keys).
 
-Every validator builds the same height-0 state and block from it; the hash of that block is where the chain hangs.
+Every validator builds the same height-0 state and block from it; the first block names that block as its parent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class Policy(StrEnum):
     """The chain's scheduling policy (SPEC §13)."""
 
     CIP1 = "cip1"
-    """SPEC's own; with ``ACTIVATION_HEIGHT = h > 0`` blocks up to ``h`` still run as ``fifo``."""
+    """The auction of SPEC. With ``ACTIVATION_HEIGHT = h > 0``, blocks up to ``h`` still run as ``fifo``."""
     FIFO = "fifo"
 
 
@@ -64,10 +64,10 @@ class Genesis:
     runners: tuple[Address, ...] = ()
     """Runners that may answer jobs from the start (SPEC §14)."""
     epochs: tuple[GenesisEpoch, ...] = ()
-    """Changes of the committee, views ascending; before the first one, and without any, all validators are in it."""
+    """Changes of the committee, views ascending. Before the first change, or without changes, it has all validators."""
     preset: str | None = None
-    """The source of the parameters, for readers: the parameters hold all of it."""
+    """Name of the preset that the parameters came from, for readers; ``parameters`` holds all values."""
 
     def runs_auction(self, height: int) -> bool:
-        """Whether a block runs SPEC's auction; before activation, or under ``fifo``, it runs first in, first out."""
+        """Whether a block runs SPEC's auction; before activation and under ``fifo`` it runs first in, first out."""
         return self.policy is Policy.CIP1 and height > self.parameters.activation_height

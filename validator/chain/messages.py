@@ -1,4 +1,4 @@
-"""Messages between validators, besides consensus: transactions that spread, and blocks that are asked for.
+"""Messages between validators other than those of consensus: gossiped transactions, blocks, and snapshots.
 
 One envelope, canonical MessagePack: ``[tag, …fields]``. Consensus messages travel inside it in their own encoding.
 """
@@ -17,9 +17,9 @@ from validator.primitives.codec import CodecError, decode, encode
 
 MAX_MESSAGE_BYTES: Final = 16 * 1024 * 1024
 MAX_PIECE_BYTES: Final = 4 * 1024 * 1024
-"""Of a snapshot's chunk, in one message."""
+"""Size limit of a piece of a snapshot's chunk, in one message."""
 MAX_CHUNK_BYTES: Final = 256 * 1024 * 1024
-"""A snapshot's chunk that is longer is neither given nor taken."""
+"""Size limit of a snapshot's chunk; a longer one is neither served nor accepted."""
 MAX_GOSSIPED_TRANSACTIONS: Final = 1_024
 MAX_BLOCKS_ASKED: Final = 64
 MAX_NONCE_BYTES: Final = 32
@@ -55,7 +55,7 @@ class FinalBlocksRequest(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class FinalBlocksResponse(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Consecutive final blocks, the headers that lead from the last of them to one with a finalization, and that."""
+    """Consecutive final blocks, the headers from the last of them to a finalized block, and its finalization."""
 
     bodies: tuple[bytes, ...]
     links: tuple[Header, ...]
@@ -63,18 +63,18 @@ class FinalBlocksResponse(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class BlocksPruned(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    """Final blocks were asked for that are not here any more: the sender's begin at a height."""
+    """The requested final blocks were pruned; the sender's oldest block is at this height."""
 
     begins_at: int
 
 
 class SnapshotRequest(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Asks what snapshot of the state a peer offers."""
+    """Asks which snapshot of the state a peer offers."""
 
 
 class SnapshotOffer(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """A final block, links and certificate that prove it so (:mod:`validator.storage.finality_proof`), and its state's
-    manifest."""
+    """A final block, links and certificate that prove its finality (:mod:`validator.storage.finality_proof`), and the
+    manifest of its state."""
 
     body: bytes
     receipts: bytes
@@ -84,7 +84,7 @@ class SnapshotOffer(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Asks for a chunk of the snapshot of a height, from a byte on."""
+    """Asks for a chunk of the snapshot of a height, from a byte offset on."""
 
     height: int
     chunk: int
@@ -92,7 +92,7 @@ class ChunkRequest(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class ChunkResponse(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """A piece of a chunk, as long as :data:`MAX_PIECE_BYTES` unless it is the last one
+    """A piece of a chunk, :data:`MAX_PIECE_BYTES` long unless it is the last one
     (:mod:`validator.node.joining.pieces`)."""
 
     height: int
@@ -108,11 +108,11 @@ class ViewRequest(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """Asks a peer for its current view."""
 
     nonce: bytes
-    """Of this join, so that no answer to an earlier one counts."""
+    """Nonce of this join, so that no answer to an earlier join counts."""
 
 
 class ViewReport(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """The certificate that opened the sender's current view; empty in the first view, which none opened."""
+    """The certificate that opened the sender's current view; empty in the first view, which no certificate opened."""
 
     nonce: bytes
     certificate: bytes
@@ -140,9 +140,9 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENVELOPE_HEAD: Final = b"\x91"
-"""An array of one: the message, which begins with a byte for its length and one for its tag."""
+"""Head of an array of one: the message, which begins with a byte for its length and one for its tag."""
 _JOIN_TAGS: Final = frozenset((b"\x08", b"\x0a", b"\x0c"))
-"""Of snapshot offers, chunk responses and view reports."""
+"""Tags of snapshot offers, chunk responses and view reports."""
 
 
 def encode_message(message: PeerMessage) -> bytes:
@@ -158,21 +158,21 @@ def decode_message(payload: bytes) -> PeerMessage:
 
 
 def may_answer_join(payload: bytes) -> bool:
-    """Whether a payload begins like a message that a joining validator looks at. Nothing else of it is read."""
+    """Whether a payload begins like a message that a joining validator reads. The rest is not read."""
     return payload[:1] == _ENVELOPE_HEAD and payload[2:3] in _JOIN_TAGS
 
 
 def is_of_consensus(payload: bytes) -> bool:
-    """Whether a payload begins like a message of the consensus engine. Nothing else of it is read."""
+    """Whether a payload begins like a message of the consensus engine. The rest is not read."""
     return payload[:1] == _ENVELOPE_HEAD and payload[2:3] == b"\x01"
 
 
 Reading = PeerMessage | EngineMessage
-"""Message that a validator reads from a payload: a message of the consensus engine stands without its envelope."""
+"""The message in a payload; a message of the consensus engine is without its envelope."""
 
 
 def read_message(payload: bytes) -> Reading:
-    """The message of a payload, out of every envelope. Raises :class:`~validator.primitives.codec.CodecError`."""
+    """The message of a payload, without envelopes. Raises :class:`~validator.primitives.codec.CodecError`."""
     message = decode_message(payload)
     if not isinstance(message, ConsensusMessage):
         return message

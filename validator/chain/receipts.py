@@ -1,7 +1,7 @@
-"""Summaries of a block's receipts: its events, the timers that ended in it, and what each price burned.
+"""Summaries of a block's receipts: its events, the timers that ended in it, and the amount burned at each price.
 
-Order is that of the receipts: transactions, destroyed timers, fires, callbacks, messages. ``GbaFallback`` is in no
-receipt, and so it is not among the events.
+The order is that of the receipts: transactions, destroyed timers, fires, callbacks, messages. ``GbaFallback`` is in no
+receipt, so it is not among the events.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NO_EFFECTS: Final = Effects()
 
 
 class Source(NamedTuple):
-    """Whose receipt something stands in."""
+    """The receipt that an event or timer's end comes from."""
 
     kind: str
     """``transaction``, ``destroyed``, ``fire``, ``callback`` or ``message``."""
@@ -31,9 +31,9 @@ class TimerEnd(NamedTuple):
     """``fired``, ``reverted`` (it fired, and its handler failed), ``cancelled``, or the reason why it was destroyed."""
     source: Source
     fire: FireReceipt | None
-    """If it fired."""
+    """Receipt of the fire; ``None`` if it did not fire."""
     event: Event | None
-    """If it was destroyed."""
+    """Event of the destruction; ``None`` if it was not destroyed."""
 
 
 def events_of(receipts: BlockReceipts) -> Iterator[tuple[Source, Event]]:
@@ -58,7 +58,7 @@ def ended_timers(receipts: BlockReceipts) -> Iterator[tuple[TimerId, TimerEnd]]:
 
 
 def _parts(receipts: BlockReceipts) -> Iterator[tuple[Source, Effects, tuple[Event, ...]]]:
-    """Each receipt that may hold events: its source, its effects, and events beside them."""
+    """Each receipt that may hold events: its source, its effects, and its other events."""
     for transaction in receipts.transactions:
         yield Source("transaction", transaction.transaction_hash), transaction.effects, ()
     for destroyed in receipts.destroyed:
@@ -73,14 +73,14 @@ def _parts(receipts: BlockReceipts) -> Iterator[tuple[Source, Effects, tuple[Eve
 
 
 class Burned(NamedTuple):
-    """Amounts burned, by the price that they were burned at, in the smallest CBY unit."""
+    """Amounts burned, by price, in the smallest CBY unit."""
 
     cycle: int = 0
-    """At the cycle's basefee: transactions, fires, and the queries of agents."""
+    """Burned at the cycle's basefee: transactions, fires, and agents' queries."""
     cell: int = 0
-    """At the cell's basefee."""
+    """Burned at the cell's basefee."""
     lane_timer: int = 0
-    """At the timer lane's price, by fires."""
+    """Burned at the timer lane's price, by fires."""
 
     def plus(self, other: Burned) -> Burned:
         """The sum, price by price."""
@@ -91,7 +91,7 @@ NOTHING_BURNED: Final = Burned()
 
 
 def burned(header: Header, receipts: BlockReceipts) -> Burned:
-    """Amounts that a block burned. A receipt has the sum alone: the rest beside cycles and cells is the lane's."""
+    """Amounts that a block burned. A receipt has only the sum: what is not for cycles and cells is the lane's."""
     paying: list[TransactionReceipt | FireReceipt] = [*receipts.transactions, *receipts.fires]
     cycle = sum(receipt.cycles for receipt in paying) * unpack(header.basefee_cycle)
     cell = sum(receipt.cells for receipt in paying) * unpack(header.basefee_cell)

@@ -29,8 +29,8 @@ key                                        record
 ``g``                                      :class:`Globals`
 =========================================  ====================================================================
 
-Integers in keys are big-endian, so that keys sort as their numbers do. Everything that influences a later block is
-here, and so under ``state_root``; every index elsewhere is derived from it.
+Integers in keys are big-endian, so that keys sort as their numbers do. Everything that influences a later block is a
+record here, and so under ``state_root``; all indexes elsewhere are derived from the records.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ GLOBALS: Final = b"g"
 
 LONGEST_PLAIN_STORAGE_KEY: Final = 256
 LONGEST_INLINE_PAYLOAD: Final = 1_024
-"""Bytes of a timer's payload in its own record. That is read and written again whenever something about the timer
-changes, at one price whatever its length; a longer payload has a record of its own."""
+"""The longest payload, in bytes, in a timer's own record. That record is read and written whenever the timer changes,
+at one price for any length, so a longer payload has a separate record."""
 PYTHON_CODE: Final = "python:"
 PYTHON_AGENT: Final = "python"
 DEFAULT_HANDLER: Final = "handle_timer"
@@ -86,7 +86,7 @@ class Account(NamedTuple):
 
 
 class BiddingAgent(NamedTuple):
-    """An actor's own gas bidding agent (SPEC §9): ``builtin:fixed`` always gives the same bid, ``python`` is the
+    """An actor's own gas bidding agent (SPEC §9): ``builtin:fixed`` always gives the same bid; ``python`` is the
     actor's own ``get_gas_bid``."""
 
     code: str
@@ -95,13 +95,13 @@ class BiddingAgent(NamedTuple):
 
 
 class Naming(NamedTuple):
-    """Whom an actor named to bid for its timers (SPEC §9, ``set_bidding_agent``)."""
+    """The bidder that an actor named for its timers (SPEC §9, ``set_bidding_agent``)."""
 
     agent: Address | None
-    """A contract; ``None`` if the actor went back to what it has of its own."""
+    """Address of a contract; ``None`` if the actor reverted to its own agent."""
     answered_since: int = 0
-    """The block since which a kept answer has priced the max fee of the actor's timers, whoever gave it; 0 if none
-    does. As the last block with an auction left it."""
+    """The block since which a kept answer of any agent has priced the max fee of the actor's timers; 0 if none does. As
+    of the last block with an auction."""
 
 
 class Actor(NamedTuple):
@@ -113,40 +113,40 @@ class Actor(NamedTuple):
     schedule_nonce: int = 0
     live_timers: int = 0
     mailbox_bytes: int = 0
-    """Payload bytes of the messages that wait for it."""
+    """Payload bytes of its waiting messages."""
     agent: BiddingAgent | None = None
-    """Of its own."""
+    """The actor's own agent."""
     naming: Naming | None = None
-    """``None`` if it never called ``set_bidding_agent``."""
+    """The bidder it named; ``None`` if it never called ``set_bidding_agent``."""
 
 
 class KeptAnswer(NamedTuple):
-    """The last good answer of an agent for one actor's timers, per cycle. A fee is ``None``
-    if the agent left it open, both are if there was no answer."""
+    """An agent's last valid answer for one actor's timers, per cycle. A fee is ``None`` if the agent left it open; both
+    are ``None`` without an answer."""
 
     max_fee_per_cycle: int | None = None
     max_priority_fee_per_cycle: int | None = None
     since: int = 0
-    """The block since which a max fee has been kept without a break; 0 if none is."""
+    """The block since which answers have had a max fee without a break; 0 if there is none."""
 
 
 class BidMemory(NamedTuple):
-    """The chain's memory of the queries that an actor paid for. Heights are 0 if it never happened."""
+    """The chain's memory of the queries that an actor paid for. A height is 0 if the event never happened."""
 
     queried_height: int = 0
     unpaid_height: int = 0
     answered_since: int = 0
-    """Of the actor's own agent, with the two that follow: its :class:`KeptAnswer`."""
+    """Part of the :class:`KeptAnswer` of the actor's own agent, with the next two fields."""
     max_fee_per_cycle: int | None = None
     max_priority_fee_per_cycle: int | None = None
 
     @property
     def kept(self) -> KeptAnswer:
-        """The last good answer of the actor's own agent."""
+        """The last valid answer of the actor's own agent."""
         return KeptAnswer(self.max_fee_per_cycle, self.max_priority_fee_per_cycle, self.answered_since)
 
     def keeping(self, answer: KeptAnswer) -> BidMemory:
-        """The same with another answer of the actor's own agent."""
+        """A copy with another answer of the actor's own agent."""
         return BidMemory(
             self.queried_height,
             self.unpaid_height,
@@ -157,7 +157,7 @@ class BidMemory(NamedTuple):
 
 
 class QueuedMessage(NamedTuple):
-    """A message in its receiver's mailbox (SPEC §14), its run paid for."""
+    """A message in its receiver's mailbox (SPEC §14); its run is paid for."""
 
     to: Address
     sender: Address
@@ -166,11 +166,11 @@ class QueuedMessage(NamedTuple):
     cycles: int
     cells: int
     origin: Hash = ZERO_HASH
-    """The hash of the transaction that its sender's run began with."""
+    """The hash of the transaction that started the sender's run."""
 
 
 class Timer(NamedTuple):
-    """A pending timer (SPEC §4). ``None`` if the caller left a field open."""
+    """A pending timer (SPEC §4). ``None``: the caller left the field open."""
 
     timer_id: TimerId
     actor: Address
@@ -178,7 +178,7 @@ class Timer(NamedTuple):
     sequence: int
     handler: str
     payload: bytes | None
-    """``None`` if it is long, and so has a record of its own."""
+    """Payload; ``None`` if it is long and has a separate record."""
     fee_payer: Address
     gas_limit: int | None
     expires_at: int
@@ -188,7 +188,7 @@ class Timer(NamedTuple):
     default_max_fee: int | None
     scheduled_at: int
     bidding_agent: Address | None = None
-    """The contract that bids for this timer, whomever its actor names."""
+    """The contract that bids for this timer, whichever bidder the actor names."""
 
     @property
     def key(self) -> bytes:
@@ -196,7 +196,7 @@ class Timer(NamedTuple):
         return TIMER + self.timer_id
 
     def due_height(self, height: int) -> int:
-        """When it is next due, seen from the end of block ``height``."""
+        """The height at which it is next due, as of the end of block ``height``."""
         return max(self.trigger_height, height + 1)
 
 
@@ -207,16 +207,16 @@ class Fires(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A job that was requested (SPEC §14). Its payload and its results have records of their own."""
+    """A job that was requested (SPEC §14). Its payload and its results have separate records."""
 
     actor: Address
     handler: str
-    """The handler of the callback."""
+    """Handler of the callback."""
     results_needed: int
     ends_at: int
-    """The last block that takes a result for it."""
+    """The last block that accepts a result."""
     runners: tuple[Address, ...] = ()
-    """Runners that gave a result, in the order of submission."""
+    """Runners that submitted a result, in the order of submission."""
     consumed: bool = False
 
     @property
@@ -229,7 +229,7 @@ class Job(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A job whose results are complete and whose callback waits."""
+    """A job with complete results whose callback waits."""
 
     job_id: Hash
     height: int
@@ -237,7 +237,7 @@ class Completion(NamedTuple):
 
 
 class JobEnd(NamedTuple):
-    """When a job ends."""
+    """The end of a job's lifetime."""
 
     job_id: Hash
     height: int
@@ -247,13 +247,13 @@ class ActorJobs(NamedTuple):
     """An actor's jobs."""
 
     nonce: int = 0
-    """Jobs that it requested so far."""
+    """Number of jobs that it requested so far."""
     unsettled: int = 0
-    """Those of them that are neither consumed nor gone."""
+    """Number of its jobs that are neither consumed nor removed."""
 
 
 class JobCounters(NamedTuple):
-    """Numbers of the two queues; those below ``first`` are gone."""
+    """Item numbers of the two queues; items below ``first`` were removed."""
 
     first_completion: int = 0
     next_completion: int = 0
@@ -262,12 +262,12 @@ class JobCounters(NamedTuple):
 
 
 class Globals(NamedTuple):
-    """The chain's counters and prices, as they stand for the next block."""
+    """The chain's counters and prices for the next block."""
 
     next_sequence: int
     next_message: int
     first_message: int
-    """Number of the message that runs next; those below are gone."""
+    """Number of the message that runs next; earlier ones were removed."""
     basefee_cycle: int
     basefee_cell: int
     basefee_lane_timer: int
@@ -276,13 +276,13 @@ class Globals(NamedTuple):
     live_timers: int
     minted: int
     burned_user: int
-    """Burned by transactions since genesis."""
+    """Amount burned by transactions since genesis."""
     burned_timer_cycle: int
-    """Burned by fires at ``basefee_cycle``, and for their cells."""
+    """Amount burned by fires at ``basefee_cycle``, and for their cells."""
     burned_timer_lane: int
-    """Burned by fires at the lane price."""
+    """Amount burned by fires at the lane price."""
     burned_bidding: int
-    """Burned for queries of gas bidding agents."""
+    """Amount burned for queries of gas bidding agents."""
 
     @property
     def burned(self) -> int:
@@ -316,7 +316,7 @@ def _named_key(plain: bytes, hashed: bytes, address: bytes, key: str) -> bytes:
 
 
 def long_storage_value(key: str, value: bytes) -> bytes:
-    """The value under the hashed key of an entry of storage: the key, its length in front, then the value."""
+    """The value under the hashed key of a storage entry: the key's length, the key, the value."""
     raw = key.encode()
     return len(raw).to_bytes(4, "big") + raw + value
 
@@ -344,7 +344,7 @@ def kept_answer_key(address: bytes, agent: bytes) -> bytes:
 
 
 def kept_answer_parties(key: bytes) -> tuple[Address, Address]:
-    """The actor and the agent in a key that :func:`kept_answer_key` made."""
+    """The actor and the agent in a key of :func:`kept_answer_key`."""
     return Address(key[1 : 1 + ADDRESS_BYTES]), Address(key[1 + ADDRESS_BYTES :])
 
 
@@ -357,7 +357,7 @@ def code_key(digest: bytes) -> bytes:
 
 
 def python_code(source: str) -> tuple[str, bytes]:
-    """The code of an actor that runs this program, and the key under which the program stands."""
+    """The code of an actor that runs this program, and the key of the program's record."""
     digest = tagged_hash(b"program", source.encode())
     return PYTHON_CODE + digest.hex(), code_key(digest)
 
@@ -399,7 +399,7 @@ def runner_key(address: bytes) -> bytes:
 
 
 def height_in(key: bytes) -> int:
-    """The height in a key that :func:`fires_key` or :func:`supply_key` made."""
+    """The height in a key of :func:`fires_key` or :func:`supply_key`."""
     return int.from_bytes(key[1:], "big")
 
 
@@ -411,8 +411,7 @@ def _pack_optional(value: int | None) -> bytes | None:
 
 
 def _written(last: Any) -> tuple[Any, ...]:
-    """A record's last item, which is left out if it is ``None``: records from before there was one stay as they
-    were."""
+    """The last item of a record, left out if it is ``None``: so records from before the item existed are unchanged."""
     return () if last is None else (last,)
 
 
@@ -474,7 +473,7 @@ def _decode_message(data: bytes) -> QueuedMessage:
 
 
 def _encode_timer(record: Timer) -> bytes:
-    """Without the id, which the key says, and without what is the rule: the actor pays, the default handler runs."""
+    """The record without the id, which is in the key, and without the default payer and handler."""
     _, actor, trigger, sequence, handler, payload, payer, gas_limit, expires_at, *fees, scheduled_at, agent = record
     named = None if handler == DEFAULT_HANDLER else handler
     paying = None if payer == actor else payer
@@ -484,7 +483,7 @@ def _encode_timer(record: Timer) -> bytes:
 
 
 def _decode_timer(data: bytes) -> Timer:
-    """A timer whose id is still missing; the key has it."""
+    """A timer without its id, which is in the key."""
     (actor, trigger, sequence, named, payload, paying, gas_limit, expires_at, *packed) = msgspec.msgpack.decode(data)
     handler, payer = DEFAULT_HANDLER if named is None else named, actor if paying is None else paying
     fees: Any = map(_unpack_optional, packed[:4])
@@ -504,7 +503,7 @@ def _decode_job(data: bytes) -> Job:
 
 
 def _decoder(kind: Any) -> Callable[[bytes], Any]:
-    """The decoder of a kind of records whose items stand as they are."""
+    """The decoder of a kind of records whose items need no conversion."""
     return lambda data: kind._make(msgspec.msgpack.decode(data))
 
 
@@ -554,6 +553,6 @@ def encode_record(key: bytes, record: Any) -> bytes:
 
 
 def decode_record(key: bytes, value: bytes) -> Any:
-    """The record that a key's value holds."""
+    """The record under a key, decoded from its value."""
     record = _CODECS[key[:1]][1](value)
     return record._replace(timer_id=TimerId(key[1:])) if key[:1] == TIMER else record

@@ -1,9 +1,9 @@
-"""Transactions: what they hold, how they are signed, and how they cross the wire (SPEC §2).
+"""Transactions: their content, signatures and wire form (SPEC §2).
 
 On the wire a transaction is ``[public_key, signature, body]``; ``body`` is the canonical encoding of
-:class:`TransactionBody`, and what is signed is ``"stampede/transaction/v1" ‖ body``, with the chain id inside the
-body. The sender's address is the last 20 bytes of keccak256 of the public key. :class:`Transaction` is the decoded,
-checked form that the state transition works on; it knows nothing of keys and signatures.
+:class:`TransactionBody`, which contains the chain id. The signature covers ``"stampede/transaction/v1" ‖ body``. The
+sender's address is the last 20 bytes of keccak256 of the public key. :class:`Transaction` is the decoded, checked form
+that the state transition works on; it has no key and no signature.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ from validator.primitives.types import (
 SIGNING_DOMAIN: Final = b"stampede/transaction/v1"
 MAX_TRANSACTION_BYTES: Final = 2 * 1024 * 1024
 REMEMBERED_ADDRESSES: Final = 4_096
-"""Public keys whose addresses are not computed again."""
+"""Number of public keys whose addresses are cached."""
 REMEMBERED_SIGNATURES: Final = 1 << 15
-"""Transactions whose good signatures are not checked again: all validators of a process get the same ones."""
+"""Number of transactions whose valid signatures are cached: all validators of a process receive the same
+transactions."""
 U64_LIMIT: Final = 2**64
 
 BUILTIN: Final = "builtin:"
@@ -45,7 +46,7 @@ SCRIPT_CODE: Final = "builtin:script"
 
 
 PRICE_BUMP_PERCENT: Final = 10
-"""Least raise in price with which a transaction replaces another that waits with its nonce."""
+"""The least raise of the price, in per cent, for a transaction to replace a waiting one with its nonce."""
 
 
 class TransactionError(ValidatorError):
@@ -94,7 +95,7 @@ class UpdateTimerConfig(msgspec.Struct, frozen=True, array_like=True, tag=49):
 
 
 class ExtendTimer(msgspec.Struct, frozen=True, array_like=True, tag=50):
-    """``SYS_EXTEND_TIMER``: move any actor's timer's expiry later."""
+    """``SYS_EXTEND_TIMER``: extend the expiry of any actor's timer."""
 
     timer_id: bytes
     new_expires_at: int
@@ -104,7 +105,7 @@ Instruction = CancelTimer | UpdateTimerConfig | ExtendTimer
 
 
 class System(msgspec.Struct, frozen=True, array_like=True, tag="system"):
-    """A system instruction (SPEC §12), for those whom the genesis lists as ``system_deployers``."""
+    """A system instruction (SPEC §12), allowed for the genesis's ``system_deployers``."""
 
     instruction: Instruction
 
@@ -168,7 +169,7 @@ def transaction_hash(wire: bytes) -> Hash:
 
 
 def unsigned_hash(transaction: Transaction) -> Hash:
-    """The substitute for the hash of a transaction that is never signed, on chains without consensus."""
+    """A hash for a transaction that is never signed, on chains without consensus."""
     return tagged_hash(b"transaction", transaction.sender + transaction.nonce.to_bytes(8, "big"))
 
 
@@ -179,7 +180,7 @@ def sign(key: SigningKey, chain_id: str, transaction: Transaction) -> bytes:
 
 
 def signed_message(chain_id: str, transaction: Transaction) -> bytes:
-    """What the sender's key signs: the domain, and the encoded body."""
+    """The signed message: the domain and the encoded body."""
     return SIGNING_DOMAIN + encode(
         TransactionBody(
             chain_id=chain_id,
@@ -197,12 +198,12 @@ def signed_message(chain_id: str, transaction: Transaction) -> bytes:
 
 
 def wire_form(public_key: bytes, message: bytes, signature: bytes) -> bytes:
-    """The wire form of the transaction of a :func:`signed_message`."""
+    """The wire form of a transaction, from its :func:`signed_message`."""
     return encode(SignedTransaction(public_key, signature, message[len(SIGNING_DOMAIN) :]))
 
 
 def parse(wire: bytes, chain_id: str) -> Transaction:
-    """Decode and check everything that needs no state, the signature last. Raises :class:`TransactionError`."""
+    """Decode, and check everything that needs no state, the signature last. Raises :class:`TransactionError`."""
     if len(wire) > MAX_TRANSACTION_BYTES:
         raise TransactionError(f"transaction of {len(wire)} bytes, expected at most {MAX_TRANSACTION_BYTES}")
     try:
@@ -219,7 +220,7 @@ def parse(wire: bytes, chain_id: str) -> Transaction:
 
 
 _well_signed: SizedCache[bool] = SizedCache(REMEMBERED_SIGNATURES)
-"""By the hashes of transactions, signatures included, that the signatures were good."""
+"""Transactions with valid signatures, by their hashes, which cover the signatures."""
 
 
 def _check_signature(digest: Hash, signed: SignedTransaction) -> None:
@@ -249,7 +250,7 @@ def _from_body(sender: Address, body: TransactionBody) -> Transaction:
 
 
 def check_shape(transaction: Transaction) -> None:
-    """The parts of "well-formed" that types alone do not say. Raises :class:`TransactionError`."""
+    """Check the rules of "well-formed" that types do not cover. Raises :class:`TransactionError`."""
     for name in ("nonce", "gas_limit", "cells_limit"):
         number: int = getattr(transaction, name)
         if not 0 <= number < U64_LIMIT:
@@ -274,7 +275,7 @@ def check_shape(transaction: Transaction) -> None:
 
 
 def code_problem(code: str) -> str | None:
-    """Why no actor can have this code, as far as that can be seen without looking into a program."""
+    """Why no actor can have this code, judged without reading a program; ``None`` if one may."""
     if code.startswith(BUILTIN) and code != SCRIPT_CODE:
         return f"{code[:64]!r} is unknown; known: {SCRIPT_CODE}, or a Python program's source"
     if not 1 <= len(code) <= MAX_SOURCE_BYTES or not code.isascii():
@@ -283,7 +284,7 @@ def code_problem(code: str) -> str | None:
 
 
 def least_replacement_fee(fee: int) -> int:
-    """The least fee per cycle that takes the place of ``fee`` in a mempool; always a higher one."""
+    """The least fee per cycle that replaces ``fee`` in a mempool; always higher."""
     return fee + max(1, -(-fee * PRICE_BUMP_PERCENT // 100))
 
 

@@ -1,13 +1,13 @@
-"""Gas bidding agents: the queries of a block, paid, bounded and rotating (SPEC §9).
+"""Gas bidding agents: the queries of a block, which are paid, bounded and rotate (SPEC §9).
 
-All queries come before the first timer is priced. Which timers may be asked about, in which order, and how many, is
-fixed before the first query; an answer then serves every other timer of its actor that the same agent bids for and that
-was not asked about itself. Candidates are found rank by rank, and no further than the budget reaches.
+All queries precede the pricing of the first timer. The timers that may be asked about, their order and their number are
+fixed before the first query. An answer also serves the actor's other timers that have the same agent and were not asked
+about themselves. Candidates are found rank by rank, as far as the budget reaches.
 
-What an answer leaves open the default agent prices. So the kept answer may come to have no max fee any more, or the
-actor name an agent that has none: the default agent then supplies the timers that it never priced, each in its own
-record, since their heights no longer say what it supplied. :class:`~validator.chain.records.KeptAnswer` and
-:class:`~validator.chain.records.Naming` remember since when that was not so, and that is what changes here, once a
+The default agent prices the fields that an answer leaves open. A kept answer may lose its max fee, or the actor may
+name an agent without one. Then the default agent supplies the timers that it never priced, each in its own record,
+because their heights no longer tell what it supplied. :class:`~validator.chain.records.KeptAnswer` and
+:class:`~validator.chain.records.Naming` record since when answers have had a max fee; this module updates that once a
 block.
 """
 
@@ -44,11 +44,11 @@ from validator.state.working_set import World
 
 MIN_QUERY_CYCLES: Final = 100
 UNPAID_QUERY_CYCLES: Final = 100
-"""Taken from the block's budget by an unpaid query."""
+"""Cycles of the block's budget that an unpaid query uses."""
 
 
 class Bid(NamedTuple):
-    """An agent's answer, per cycle; ``None`` is left to the default agent."""
+    """An agent's answer, per cycle; the default agent prices fields that are ``None``."""
 
     max_fee: int | None
     priority: int | None
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 class BidCandidate(NamedTuple):
-    """A timer that may be asked about, in the order of asking within a rank."""
+    """A timer that may be asked about; sorts in the order of asking within a rank."""
 
     queried_height: int
     timer_id: bytes
@@ -74,7 +74,7 @@ class BiddingRound:
     """The queries of one block.
 
     Three groups: the block (``world`` to ``counts_all``), the results for the phase and the receipts (``receipts`` to
-    ``defaulted``), and the notes of the round itself.
+    ``defaulted``), and the round's own bookkeeping.
     """
 
     world: World
@@ -83,31 +83,32 @@ class BiddingRound:
     prices: LanePrices
     vm: Vm
     counts_all: bool
-    """Whether to count the candidates that are not admitted, too; costs a look at every one."""
+    """Whether to count the candidates that are not admitted; costs a look at each."""
     receipts: list[QueryReceipt] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     spent: int = 0
-    """Of ``GBA_BUDGET_CYCLES``."""
+    """Cycles of ``GBA_BUDGET_CYCLES`` that were spent."""
     burned: int = 0
     not_admitted: int = 0
-    """Candidates that were not queried, if all are counted."""
+    """Number of candidates that were not queried, if all are counted."""
     since: dict[Party, int] = field(default_factory=dict)
-    """Of whom it changed in this block: since when a kept answer prices the max fee of the party's timers; 0 where none
-    does any more."""
+    """Parties for which it changed in this block, with the block since which a kept answer prices their timers' max
+    fee; 0 if none does now."""
     defaulted: list[bytes] = field(default_factory=list)
-    """Timers whose max fee the default agent prices, whatever is kept or was kept for their parties: those asked about
-    in vain, and those of the parties for which one was kept until now."""
+    """Timers whose max fee the default agent prices despite any kept answer: those whose query failed, and those of
+    parties whose kept answer just lost its max fee."""
     _results: dict[bytes, Bid | None] = field(default_factory=dict)
     _unpaid: set[Address] = field(default_factory=set)
     _balances: dict[Address, int] = field(default_factory=dict)
-    """Balances before the first query, of the actors that are asked: one snapshot, since queries alone change them."""
+    """Balances, before the first query, of the actors that are asked. One snapshot suffices, since only queries change
+    them."""
     _renamed: dict[Address, Actor] = field(default_factory=dict)
-    """Actors that named another agent in this block, as they are now."""
+    """Actors that named another agent in this block, with their current records."""
     _answered: set[tuple[Address, Address]] = field(default_factory=set)
-    """Actors and agents of good answers."""
+    """Actor and agent of each valid answer."""
 
     def run(self) -> None:
-        """Ask about the candidates, in their order, as far as the budget reaches."""
+        """Ask about the candidates, in order, as far as the budget reaches."""
         self._renamed = {
             Address(key[1:]): after
             for key, before, after in self.world.changes_under(ACTOR)
@@ -123,7 +124,7 @@ class BiddingRound:
         self._settle()
 
     def bid_for(self, timer: Timer) -> Bid | None:
-        """An agent's bid for a timer with an open field; ``None`` if the default agent prices it."""
+        """The agent's bid for a timer with an open field; ``None`` if the default agent prices it."""
         if timer.timer_id in self._results:
             return self._results[timer.timer_id]
         return self._last_answer(party_of(timer))
@@ -138,8 +139,7 @@ class BiddingRound:
     # --- candidates -------------------------------------------------------------------------------------------------
 
     def _candidates(self) -> Iterator[BidCandidate]:
-        """The timers that may be asked about: by rank among their actor's, then by how long ago it was asked, then
-        id."""
+        """The timers that may be asked about: by rank among their actor's, then least recently asked first, then id."""
         actors = sorted(self.index.open.asked | self._renamed.keys())
         waiting = {actor: self._of(actor) for actor in actors if not self._is_paused(actor)}
         heights = {actor: self._memory(actor).queried_height for actor in waiting}
@@ -221,7 +221,7 @@ class BiddingRound:
         return Answer(meter.cycles_used, Bid(*bid))
 
     def context_for(self, owner: Address, contract: Address, meter: Meter) -> ReadOnlyContext:
-        """A query's run: the agent's own storage, asked by the timer's actor."""
+        """The context of a query's run: the agent's own storage, with the timer's actor as the caller."""
         return ReadOnlyContext(self.world, meter, contract, owner, self.terms)
 
     def _offered(self, timer: Timer) -> dict[str, int | bytes]:
@@ -257,7 +257,7 @@ class BiddingRound:
     # --- who prices from now on ---------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """All queries are made: write down since when kept answers price max fees, if that has changed."""
+        """Record, after all queries, since when kept answers have priced max fees, if that changed."""
         actors = sorted({*(actor for actor, _ in self._answered), *self._renamed, *self.index.parties.unsettled})
         repriced = [Party(actor) for actor in actors]
         for actor, agent in sorted(self._answered):
@@ -273,7 +273,7 @@ class BiddingRound:
         self.index.parties.expect({party: self._kept_for(party) for party in repriced})
 
     def _is_kept_for(self, party: Party, agent: Address) -> bool:
-        """Whether an agent's kept answer alone says since when it prices a party's timers."""
+        """Whether an agent's kept answer alone determines since when it prices a party's timers."""
         record = self.world.actor(party.actor)
         assert record is not None, "a party is an actor's"
         return agent_of(party, record) == agent and (party.named != OWN or record.naming is None)
@@ -289,14 +289,14 @@ class BiddingRound:
             self.world.put_actor(actor, record._replace(naming=naming))
 
     def _left(self, parties: Iterable[Party]) -> list[bytes]:
-        """These parties' due timers with an open max fee that the default agent never priced."""
+        """The parties' due timers with an open max fee that the default agent never priced."""
         ids = self.index.unsupplied(parties)
         return [timer_id for timer_id in ids if not self.world.is_removed(timer_key(timer_id))]
 
     # --- records ------------------------------------------------------------------------------------------------------
 
     def _agent_of(self, party: Party) -> Address | None:
-        """The bidder of a party; ``None`` if nobody but the default agent bids."""
+        """The bidder of a party; ``None`` if only the default agent bids."""
         record = self._renamed.get(party.actor)
         return self.index.parties.agent_of(party) if record is None else agent_of(party, record)
 

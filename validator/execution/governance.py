@@ -1,8 +1,8 @@
 """System instructions and governed parameters (SPEC §12).
 
-The parameters marked † live in the storage of the system account ``0x…09``, as decimal text, tiers as a JSON list. A
-block runs with the values that stood there when it began; a change made in block ``H`` is in force from ``H + 1``. A
-change is made whole or not at all: a value out of range, or out of relation to the rest, changes nothing.
+The parameters marked † are in the storage of the system account ``0x…09``, as decimal text, tiers as a JSON list. A
+block runs with the values at its beginning; a change made in block ``H`` is in force from ``H + 1``. A change is
+atomic: if a value is out of range, or inconsistent with the rest, nothing changes.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ def storage_name(name: str) -> str:
 
 
 def storage_text(value: object) -> str:
-    """A parameter's value as it is stored: decimal text, a list without spaces."""
+    """A parameter's value as it is stored: decimal text; a list has no spaces."""
     if isinstance(value, list | tuple):
         return json.dumps(list(value), separators=(",", ":"))
     return str(value)
 
 
 _STORED_KEYS: Final = tuple(storage_key(SYSTEM_PARAMETERS_ADDRESS, storage_name(name)) for name in GOVERNED_NAMES)
-"""Their storage keys; all names are short, so that the value is the text itself."""
+"""The storage keys of the governed parameters. All names are short, so the records are the values themselves."""
 
 
 def parameters_in_force(world: World, genesis: Parameters) -> Parameters:
-    """The genesis parameters with the governed ones as they stand in state."""
+    """The genesis parameters, with the governed ones as they are in state."""
     return _with_governed(genesis, tuple([_stored(world, key) for key in _STORED_KEYS]))
 
 
 def update_config(world: World, genesis: Parameters, text: str) -> None:
     """Change governed parameters from the next block on. ``text`` is a JSON object of names and values.
 
-    Raises ``ConfigInvalid``, and changes nothing then. Earlier changes of the same block count.
+    Raises ``ConfigInvalid`` and then changes nothing. Earlier changes of the same block count.
     """
     current = parameters_in_force(world, genesis)
     config = _parse(text)

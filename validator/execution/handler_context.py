@@ -1,10 +1,10 @@
 """The host that a running handler calls (SPEC §2): every call charges first, then checks, then acts.
 
-A caller that gets arguments of any kind, as programs may pass them, takes the call's price by
-:meth:`HandlerContext.prepay` before it looks at them; the call itself then takes the rest of it.
+A caller whose arguments may be of any type, as those of programs, charges the call's price with
+:meth:`HandlerContext.prepay` before it reads them; the call itself then charges the rest.
 
 A :class:`HandlerContext` is one run of one handler. The effects of the run (movements, timers, events) are collected
-here and thrown away by :func:`run_handler` if the handler fails, together with every change it made to the world.
+here. If the handler fails, :func:`run_handler` discards them together with all its changes of the world.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ class HandlerContext:
     allowance: Allowance | None = None
     """The transaction's timer allowance; ``None`` outside the transaction phase."""
     messages_left: int = 0
-    """How many more messages and jobs the run may still hold (SPEC §2)."""
+    """Number of messages and jobs that the run may still queue (SPEC §2)."""
     cycles_reserved: int = 0
-    """Reserved so far for the messages that the run queued and the jobs that it requested."""
+    """Cycles reserved so far for queued messages and requested jobs."""
     callback_of: bytes = b""
-    """The job whose callback the run is."""
+    """The job whose callback this run is; empty otherwise."""
     value: int = 0
     """The amount that the transaction pays to the actor."""
     origin: Hash = ZERO_HASH
-    """The hash of the transaction that the run began with, through messages too; zero elsewhere."""
+    """The hash of the transaction that started the run, through messages too; zero if none did."""
     cycles_prepaid: int = 0
-    """Taken for the call that comes next."""
+    """Cycles already charged for the next call."""
     movements: list[Movement] = field(default_factory=list)
     scheduled: list[Scheduled] = field(default_factory=list)
     timer_changes: list[Cancelled | Extended | Bidder] = field(default_factory=list)
@@ -74,7 +74,7 @@ class HandlerContext:
 
     @property
     def _collected(self) -> tuple[list[Any], ...]:
-        """In the order of the fields of :class:`Effects`."""
+        """The lists of effects, in the order of the fields of :class:`Effects`."""
         return self.movements, self.scheduled, self.timer_changes, self.events, self.messages
 
     def move(self, source: Address, target: Address, amount: int) -> None:
@@ -85,18 +85,18 @@ class HandlerContext:
             self.movements.append(Movement(source, target, pack_uint(amount)))
 
     def report(self, name: str, *fields: tuple[str, str]) -> None:
-        """Add an event at no cost."""
+        """Add an event, free of charge."""
         self.events.append(Event(name, self.actor, fields))
 
     # --- host calls -------------------------------------------------------------------------------------------------
 
     def prepay(self, cycles: int) -> None:
-        """Take the part of the next call's cost that does not depend on its arguments, before these are looked at."""
+        """Charge the part of the next call's cost that does not depend on its arguments, before they are read."""
         self.meter.charge(cycles)
         self.cycles_prepaid = cycles
 
     def _pay(self, cycles: int, cells: int = 0) -> None:
-        """Take a call's cost, less the part that was taken for it before."""
+        """Charge a call's cost, less the prepaid part."""
         cycles -= self.cycles_prepaid
         self.cycles_prepaid = 0
         self.meter.charge(cycles, cells)
@@ -168,12 +168,12 @@ class HandlerContext:
         self.timer_changes.append(Extended(timer_id, timer.expires_at))
 
     def is_pending(self, timer_id: bytes) -> bool:
-        """Whether the actor has this timer: it can be cancelled, and neither fired nor ended otherwise."""
+        """Whether the actor has this timer pending: it has not fired or ended, and can be cancelled."""
         self._pay(costs.PENDING_CYCLES)
         return scheduling.is_own(self.world, self.actor, timer_id)
 
     def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
-        """Queue a message, paying for its run in full (SPEC §14); ``None`` reserves the most."""
+        """Queue a message and pay for its run in full (SPEC §14); ``None`` reserves the maximum."""
         parameters = self.terms.parameters
         cycles = parameters.message_cycles if cycles is None else cycles
         cells = parameters.message_cells if cells is None else cells
@@ -190,7 +190,7 @@ class HandlerContext:
         self.cycles_reserved += cycles
 
     def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
-        """Ask the runners for results, paying for the callback's run in full (SPEC §14); returns the job's id."""
+        """Ask the runners for results and pay for the callback's run in full (SPEC §14); returns the job's id."""
         parameters = self.terms.parameters
         self._pay(costs.REQUEST_JOB_CYCLES + parameters.message_cycles, len(payload) + parameters.message_cells)
         if self.messages_left == 0:
@@ -204,18 +204,18 @@ class HandlerContext:
         return job_id
 
     def consume_result(self, job_id: bytes) -> None:
-        """Settle a job in its callback; it succeeds once (SPEC §14)."""
+        """Settle a job in its callback; succeeds once (SPEC §14)."""
         self._pay(costs.CONSUME_RESULT_CYCLES)
         jobs.consume(self.world, self.actor, job_id, self.callback_of, self.height)
         self.report("JobConsumed", ("job_id", job_id.hex()))
 
     def saved_timer(self, key: str) -> bytes:
-        """The timer id that ``save_as`` stored under ``key``, or empty if no id is there."""
+        """The timer id that ``save_as`` stored under ``key``; empty if no id is stored."""
         return parse_timer_id((self.kv_get(key) or b"").decode("utf-8", "replace"))
 
 
 def _scheduled(timer: Timer) -> Scheduled:
-    """A new timer as receipts show it."""
+    """A new timer in the form of receipts."""
     prices = (timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle, timer.payer_cap)
     return Scheduled(
         timer.timer_id,
@@ -230,7 +230,7 @@ def _scheduled(timer: Timer) -> Scheduled:
 
 
 class ReadOnlyContext(HandlerContext):
-    """A run that may change nothing: every call that would fails, once it is paid for (SPEC §9)."""
+    """A run that may change nothing: every call that would do so fails after its price is charged (SPEC §9)."""
 
     def kv_set(self, key: str, value: bytes) -> None:
         self._refuse(costs.KV_SET_CYCLES)
@@ -280,7 +280,7 @@ class RunResult:
     error: str
     effects: Effects
     cycles_reserved: int = 0
-    """Cycles that the run reserved for messages and callbacks; they are part of the cycles it used."""
+    """Cycles that the run reserved for messages and callbacks; a part of the cycles it used."""
 
     @property
     def ok(self) -> bool:
@@ -288,7 +288,7 @@ class RunResult:
 
 
 def run_handler(context: HandlerContext, body: Callable[[HandlerContext], None]) -> RunResult:
-    """Run a handler; if it fails, revert all that it did (SPEC §2) except the cycles and cells it used."""
+    """Run a handler; if it fails, revert all its effects (SPEC §2) except the cycles and cells it used."""
     checkpoint = context.world.checkpoint()
     allowance_before = context.allowance.left if context.allowance is not None else 0
     try:

@@ -1,20 +1,20 @@
-"""Jobs (SPEC §14): work that runners do off the chain, and callbacks that bring its results to the actor that asked.
+"""Jobs (SPEC §14): off-chain work of runners, and callbacks that deliver its results to the requesting actor.
 
 - *Request.* A handler's ``request_job`` opens a job and pays for its callback in full. The id is
   ``keccak256(actor ‖ job nonce[8] ‖ payload)``; the nonce counts the actor's jobs.
-- *Results.* Registered runners answer by the runner contract (:mod:`validator.execution.runner_contract`), each once
-  per job. The result that makes them ``results_needed`` completes the job, and none is taken after it. Who is a runner
-  stands in the genesis and is changed by system deployers, with ``register_runner`` and ``unregister_runner``. A result
-  counts, whatever becomes of its runner later.
+- *Results.* Registered runners submit results to the runner contract (:mod:`validator.execution.runner_contract`), each
+  once per job. The ``results_needed``-th result completes the job; later ones are refused. The genesis lists the first
+  runners, and system deployers change the list with ``register_runner`` and ``unregister_runner``. A result still
+  counts after its runner is removed.
 - *Callback.* In a later block than the one that completed the job, in the order of completion, the handler that the
-  request named is called with the results. The job is settled there or never: the callback consumes it, which nothing
-  else can, or the job is gone when it ends.
-- *End.* A job lives :data:`JOB_LIFETIME_BLOCKS` blocks. An incomplete one is gone after that; one whose callback waits
-  stays for it. What is left of a consumed one, which is only that it was, goes then too.
+  request named is called with the results. Only the callback can consume the job; if it does not, the job is removed
+  when the callback ends.
+- *End.* A job lives :data:`JOB_LIFETIME_BLOCKS` blocks. Then an incomplete job is removed; one whose callback waits
+  stays for it. The record that a consumed job existed is removed then too.
 
-State is bounded: the unsettled jobs of one actor by :data:`JOBS_PER_ACTOR`, one job by the limits of its parts,
-and what is kept of settled jobs by their lifetime and by what the requests cost. Nobody but the actor itself can use
-up its room, and a runner can only put one bounded result, which it pays for, where one was asked for.
+State is bounded: the unsettled jobs of one actor by :data:`JOBS_PER_ACTOR`, one job by the limits of its parts, and the
+records of settled jobs by their lifetime and the cost of requests. Only the actor itself can use up its limit. A runner
+can add only one bounded result, which it pays for, to a job that asks for results.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ from validator.state.working_set import World
 
 JOB_LIFETIME_BLOCKS: Final = 3_600
 JOBS_PER_ACTOR: Final = 64
-"""That are neither consumed nor gone."""
+"""Limit of an actor's jobs that are neither consumed nor removed."""
 MAX_RESULTS_NEEDED: Final = 16
 MAX_JOB_PAYLOAD_BYTES: Final = 65_536
 MAX_RESULT_BYTES: Final = 8_192
 CALLBACKS_PER_BLOCK: Final = 256
-"""Results can be kept back for long and completed all at once: a lane of cheap callbacks would read gigabytes then."""
+"""Limit of callbacks in a block. Results can be withheld for long and all completed at once: without the limit, a lane
+of cheap callbacks would then read gigabytes."""
 JOBS_ENDED_PER_BLOCK: Final = 128
-"""The rest follows in the next block. What is past its end takes no results, whether its records are gone or not."""
+"""Limit of jobs removed in a block; the rest follows in the next one. A job past its end accepts no results, even while
+its records remain."""
 
 
 class Waiting(NamedTuple):
@@ -68,7 +70,7 @@ def job_id_of(actor: Address, nonce: int, payload: bytes) -> Hash:
 
 def request(world: World, actor: Address, payload: bytes, results_needed: int, handler: str, height: int) -> Hash:
     """Open a job. Raises ``JobPayloadTooLarge``, ``JobHandlerInvalid``, ``JobResultsInvalid`` or ``JobLimitReached``,
-    judged in this order."""
+    checked in this order."""
     if len(payload) > MAX_JOB_PAYLOAD_BYTES:
         raise Rejection("JobPayloadTooLarge")
     if not is_name(handler):
@@ -89,7 +91,7 @@ def request(world: World, actor: Address, payload: bytes, results_needed: int, h
 
 
 def find(world: World, job_id: bytes, height: int) -> Job | None:
-    """A job, unless there is none; an incomplete one that is past its end is none."""
+    """A job, or ``None`` if it does not exist or is incomplete and past its end."""
     job: Job | None = world.get(job_key(job_id)) if len(job_id) == HASH_BYTES else None
     return None if job is None or (height > job.ends_at and not job.is_complete) else job
 
@@ -108,7 +110,7 @@ def counters_of(world: World) -> JobCounters:
 
 
 def queue_callback(world: World, job_id: Hash, height: int) -> None:
-    """A job is complete: nobody needs its payload any more, its callback runs after this block."""
+    """Handle a complete job: drop its payload, which is no longer needed, and queue its callback for a later block."""
     world.put(job_payload_key(job_id), None)
     counters = counters_of(world)
     world.put(completion_key(counters.next_completion), Completion(job_id, height))
@@ -116,7 +118,7 @@ def queue_callback(world: World, job_id: Hash, height: int) -> None:
 
 
 def first_waiting(world: World, height: int) -> Waiting | None:
-    """The job whose callback runs next: the first that was complete before this block and has not had it."""
+    """The job whose callback runs next: the first one that was complete before this block."""
     counters = counters_of(world)
     if counters.first_completion == counters.next_completion:
         return None
@@ -130,7 +132,7 @@ def first_waiting(world: World, height: int) -> Waiting | None:
 
 
 def dequeue(world: World) -> None:
-    """Take the first callback out of the queue; it is spent, whatever comes of it."""
+    """Remove the first callback from the queue; it is used up even if it fails."""
     counters = counters_of(world)
     world.put(completion_key(counters.first_completion), None)
     world.put(JOB_COUNTERS, counters._replace(first_completion=counters.first_completion + 1))
@@ -143,8 +145,10 @@ def callback_payload(world: World, waiting: Waiting) -> bytes:
 
 
 def consume(world: World, actor: Address, job_id: bytes, callback_of: bytes, height: int) -> None:
-    """Settle a job, from its own callback alone. Raises ``NotFound``, ``NotOwner``, ``AlreadyConsumed`` or
-    ``JobNotReady``."""
+    """Settle a job, in its own callback only.
+
+    Raises ``NotFound``, ``NotOwner``, ``AlreadyConsumed`` or ``JobNotReady``.
+    """
     job = find(world, job_id, height)
     if job is None:
         raise Rejection("NotFound")
@@ -159,7 +163,7 @@ def consume(world: World, actor: Address, job_id: bytes, callback_of: bytes, hei
 
 
 def end_callback(world: World, job_id: Hash, height: int) -> bool:
-    """After a callback: a job that it did not consume is gone. Returns whether it was consumed."""
+    """After a callback, remove a job that it did not consume. Returns whether it was consumed."""
     job: Job | None = world.get(job_key(job_id))
     assert job is not None, "nothing else takes a job away while its callback runs"
     if not job.consumed:
@@ -170,7 +174,7 @@ def end_callback(world: World, job_id: Hash, height: int) -> bool:
 
 
 def _settle(world: World, job_id: bytes, job: Job) -> None:
-    """Give back all the room that a job takes, but for its own record."""
+    """Free everything that a job holds except its own record."""
     for runner in job.runners:
         world.put(job_result_key(job_id, runner), None)
     mine = actor_jobs(world, job.actor)
@@ -181,7 +185,7 @@ def _settle(world: World, job_id: bytes, job: Job) -> None:
 
 
 def end_jobs(world: World, height: int) -> None:
-    """Remove the jobs that end with this block, oldest first, and the records kept of those consumed."""
+    """Remove the jobs that end with this block, oldest first, and the records of consumed jobs."""
     counters = counters_of(world)
     first, most = counters.first_end, min(counters.next_end, counters.first_end + JOBS_ENDED_PER_BLOCK)
     while first < most:
@@ -199,7 +203,7 @@ def end_jobs(world: World, height: int) -> None:
 def _end_job(world: World, job_id: Hash) -> None:
     job: Job | None = world.get(job_key(job_id))
     if job is None or job.awaits_callback:
-        return  # it is gone since its callback, or that takes it along
+        return  # it was removed after its callback, or will be by it
     if not job.consumed:
         _settle(world, job_id, job)
         world.put(job_payload_key(job_id), None)

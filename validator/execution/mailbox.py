@@ -1,7 +1,7 @@
-"""Messages between actors (SPEC §14): handlers never call each other, they queue messages that run later in the block.
+"""Messages between actors (SPEC §14): handlers do not call each other, they queue messages that run later in the block.
 
-Messages run in one global order, that of sending. Each runs with the cycles and cells that its sender reserved and
-paid for.
+Messages run in one global order, that of sending. Each runs with the cycles and cells that its sender reserved and paid
+for.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from validator.state.working_set import World
 MIN_MESSAGE_CYCLES: Final = 2_000
 MESSAGES_PER_TRANSACTION: Final = 1_024
 MESSAGES_PER_DEFERRED_RUN: Final = 2
-"""Of a timer fire or a message."""
+"""Messages that one timer fire or message may send."""
 
 
 def within_limits(cycles: int, cells: int, parameters: Parameters) -> bool:
-    """Whether a message may reserve so much."""
+    """Whether a message may reserve this many cycles and cells."""
     return MIN_MESSAGE_CYCLES <= cycles <= parameters.message_cycles and 0 <= cells <= parameters.message_cells
 
 
 def enqueue(world: World, message: QueuedMessage, parameters: Parameters) -> None:
     """Put a message into its receiver's mailbox.
 
-    Raises ``MessageHandlerInvalid``, ``UnknownActor`` or ``MailboxFull``, judged in this order.
+    Raises ``MessageHandlerInvalid``, ``UnknownActor`` or ``MailboxFull``, checked in this order.
     """
     if not is_name(message.handler, may_be_empty=True):
         raise Rejection("MessageHandlerInvalid")
@@ -52,7 +52,7 @@ def first(world: World) -> QueuedMessage:
 
 
 def dequeue(world: World, message: QueuedMessage) -> Actor:
-    """Take the first message out of its mailbox; it is spent, whatever comes of it. Returns its receiver."""
+    """Remove the first message from its mailbox; it is used up even if it fails. Returns its receiver."""
     chain = world.globals
     world.put(message_key(chain.first_message), None)
     world.globals = chain._replace(first_message=chain.first_message + 1)

@@ -25,7 +25,7 @@ HANDLER_CYCLES: Final = {
     REGISTER_RUNNER: costs.REGISTER_RUNNER_CYCLES,
     UNREGISTER_RUNNER: costs.UNREGISTER_RUNNER_CYCLES,
 }
-"""The contract's handlers, and the cost of each."""
+"""The contract's handlers, and the cost of each in cycles."""
 
 T = TypeVar("T")
 
@@ -44,9 +44,9 @@ class Appointment(msgspec.Struct, frozen=True, array_like=True):
 
 
 def run(context: HandlerContext, handler: str, payload: bytes, deployers: Collection[Address]) -> None:
-    """A call of the contract, paid before it is looked at. ``deployers`` may appoint runners.
+    """Perform a call of the contract; it is charged before it is read. ``deployers`` may appoint runners.
 
-    Raises ``UnknownHandler``, and each handler's own rejections.
+    Raises ``UnknownHandler``, and the rejections of each handler.
     """
     if handler not in HANDLER_CYCLES:
         raise Rejection("UnknownHandler")
@@ -70,8 +70,8 @@ def is_runner(world: World, address: Address) -> bool:
 
 
 def _submit_result(context: HandlerContext, payload: bytes) -> None:
-    """Take a runner's result. Raises ``NotRunner``, ``BadSubmission``, ``ResultTooLarge``, ``UnknownJob``,
-    ``JobComplete`` or ``AlreadySubmitted``, judged in this order."""
+    """Accept a runner's result. Raises ``NotRunner``, ``BadSubmission``, ``ResultTooLarge``, ``UnknownJob``,
+    ``JobComplete`` or ``AlreadySubmitted``, checked in this order."""
     world, runner = context.world, context.sender
     if not is_runner(world, runner):
         raise Rejection("NotRunner")

@@ -1,7 +1,7 @@
-"""``schedule_timer``, ``cancel_timer`` and ``extend_timer`` as host calls see them (SPEC §4).
+"""The rules of ``schedule_timer``, ``cancel_timer`` and ``extend_timer`` (SPEC §4).
 
-Costs are charged by the caller before anything here looks at the arguments. The checks stand in SPEC's order; the first
-failure wins.
+The caller charges costs before anything here reads the arguments. The checks are in SPEC's order; the first failure
+wins.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class SchedulingTerms:
 
 @dataclass(slots=True)
 class Allowance:
-    """The amount that a transaction's sender lets the timers of this transaction cost it."""
+    """The amount that the timers of one transaction may cost its sender."""
 
     sender: Address
     left: int
@@ -73,7 +73,7 @@ def schedule(
 ) -> Accepted:
     """Check a request and store its timer. ``allowance`` is ``None`` outside the transaction phase.
 
-    Raises :class:`Rejection` with the error's name; nothing is changed then.
+    Raises :class:`Rejection` with the error's name, and then changes nothing.
     """
     parameters = terms.parameters
     priority = _check_fees(request, terms)
@@ -118,7 +118,7 @@ def schedule(
 
 
 def name_agent(world: World, actor: Address, agent: Address | None) -> None:
-    """Have a contract bid for the actor's timers, or again what the actor has of its own. Raises ``UnknownActor``."""
+    """Let a contract bid for the actor's timers; ``None`` reverts to its own agent. Raises ``UnknownActor``."""
     if agent is not None:
         _require_agent(world, agent)
     record = world.actor(actor)
@@ -139,7 +139,7 @@ def _require_agent(world: World, address: Address) -> None:
 
 
 def _bids(world: World, record: Actor) -> bool:
-    """Whether a Python program has a ``get_gas_bid``; the record says so, but where the genesis gave another agent."""
+    """Whether a Python program has a ``get_gas_bid``. The record tells, unless the genesis set another agent."""
     if record.agent is None or record.agent.code == PYTHON_AGENT:
         return record.agent is not None
     return compiled_as(record.code, lambda: world.source(record.code)).bids
@@ -153,7 +153,7 @@ def cancel(world: World, actor: Address, timer_id: bytes) -> Timer:
 
 
 def is_own(world: World, actor: Address, timer_id: bytes) -> bool:
-    """Whether this is a live timer of the actor's own."""
+    """Whether this is a live timer of the actor."""
     timer = world.timer(timer_id)
     return timer is not None and timer.actor == actor
 
@@ -161,12 +161,12 @@ def is_own(world: World, actor: Address, timer_id: bytes) -> bool:
 def extend(
     world: World, actor: Address, timer_id: bytes, expires_at: int, height: int, parameters: Parameters
 ) -> Timer:
-    """Move the actor's own timer's expiry later. Raises ``NotFound``, ``NotOwner`` or ``TimerExpiryInvalid``."""
+    """Extend the expiry of the actor's own timer. Raises ``NotFound``, ``NotOwner`` or ``TimerExpiryInvalid``."""
     return _extend(world, _own_timer(world, actor, timer_id), expires_at, height, parameters)
 
 
 def extend_any(world: World, timer_id: bytes, expires_at: int, height: int, parameters: Parameters) -> Timer:
-    """Move any actor's timer's expiry later (SPEC §12). Raises ``NotFound`` or ``TimerExpiryInvalid``."""
+    """Extend the expiry of any actor's timer (SPEC §12). Raises ``NotFound`` or ``TimerExpiryInvalid``."""
     timer = world.timer(timer_id)
     if timer is None:
         raise Rejection("NotFound")

@@ -1,8 +1,8 @@
 """The timer phase of a block (SPEC §6, §10): collect, expire, price, gate, sort, scan and fire, carry over.
 
-One :class:`TimerPhase` is one block's phase. Its steps are methods in SPEC's order, each small, so that a planted bug
-can replace exactly one of them. Nothing is written for a timer that is carried: its due height follows from its
-trigger height.
+One :class:`TimerPhase` is one block's phase. Its steps are small methods in SPEC's order, so that a planted bug can
+replace exactly one of them. A timer that is carried over causes no write: its due height follows from its trigger
+height.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Candidate(NamedTuple):
     timer_id: bytes
     gas_limit: int
     tip: int
-    """Per cycle."""
+    """Tip per cycle."""
 
 
 @dataclass(slots=True)
@@ -64,23 +64,23 @@ class TimerPhase:
 
     world: World
     index: SchedulerIndex
-    """Begun for this block."""
+    """The scheduler's index, begun for this block."""
     terms: SchedulingTerms
     prices: LanePrices
     fairness: FairnessWeights
     vm: Vm
     explains: bool = False
-    """Whether to explain of each timer that stays why it was carried; costs a look at every one."""
+    """Whether to explain why each remaining timer was carried; costs a look at each."""
     use: LaneUse = field(default_factory=LaneUse)
     fires: list[FireReceipt] = field(default_factory=list)
     destroyed: list[DestroyedReceipt] = field(default_factory=list)
     carried: dict[bytes, str] = field(default_factory=dict)
-    """Why each timer that stayed was carried, by timer id, if asked for; in no receipt and under no root."""
+    """Reason why each remaining timer was carried, by timer id, if asked for; in no receipt and under no root."""
     events: list[Event] = field(default_factory=list)
     """Every event of the phase, in order."""
     bidding: BiddingRound = field(init=False)
     _unpaid_removals: set[bytes] = field(default_factory=set)
-    """Timers that were to be destroyed when the garbage collection budget was used up."""
+    """Timers that were due for destruction when the garbage collection budget was used up."""
 
     def __post_init__(self) -> None:
         self.bidding = self.bidding_class(self.world, self.index, self.terms, self.prices, self.vm, self.explains)
@@ -101,12 +101,13 @@ class TimerPhase:
     # --- steps, in the order of SPEC §6 -----------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Destroy timers past their expiry, within the garbage collection budget less step 6's share."""
+        """Destroy timers past their expiry, within the garbage collection budget without step 6's share."""
         p, pool = self.terms.parameters, self.index.pool
         if not pool.live:
             return
         room = (p.timer_gc_cycles - p.scan_limit * p.gc_cycles_per_removal) // p.gc_cycles_per_removal
-        # Rows of what this block's transactions cancelled still stand, at most as many as they changed timers.
+        # The index still has the rows of timers that this block's transactions cancelled, at most as many as timers
+        # they changed.
         cancelled = len(self.world.changes_under(TIMER))
         ids = map(timer_id_of_row, pool.rows[pool.expired(self.terms.height, room + cancelled)])
         expired = [self._timer(timer_id) for timer_id in ids if not self.world.is_removed(timer_key(timer_id))][:room]
@@ -115,7 +116,7 @@ class TimerPhase:
     def supply(self) -> None:
         """Have the default agent supply ``max_fee`` to timers that are priced for the first time (SPEC §9).
 
-        It is written down once for the block, and not at all if no timer needs it.
+        The supply is recorded once per block, and only if a timer needs it.
         """
         max_fee = self.default_max_fee
         self.index.supply(max_fee, self.bidding.since)
@@ -127,7 +128,7 @@ class TimerPhase:
     def best_first(self) -> Iterator[Candidate]:
         """The timers that clear the gate, by score descending, then the tie-break (SPEC §6.4, §6.5, §8)."""
         pool = self.index.pool
-        if not pool.live or self.prices.lane_price >= PRICE_LIMIT:  # no fee reaches so far
+        if not pool.live or self.prices.lane_price >= PRICE_LIMIT:  # no fee is this high
             return iter(())
         prices = self._kernel_prices()
         found = pool.best_first(self.index.parties.table, prices)
@@ -141,7 +142,7 @@ class TimerPhase:
         return (self._candidate(position, tip) for _, position, tip in merged)
 
     def in_turn(self) -> Iterator[Candidate]:
-        """The FIFO phase's candidates (SPEC §13): no pricing, no fee gate, no order but that of the triggers."""
+        """The FIFO phase's candidates (SPEC §13): without pricing and fee gate, in the order of the triggers."""
         positions = self.index.pool.positions(self.terms.height, self.terms.cap)
         return (self._candidate(position, 0) for position in positions)
 
@@ -154,16 +155,16 @@ class TimerPhase:
             if full or looked_at >= p.scan_limit:
                 return
             if self.world.is_removed(timer_key(candidate.timer_id)):
-                continue  # cancelled meanwhile, by a handler of this block
+                continue  # cancelled by a handler of this block
             if use.cycles + candidate.gas_limit > p.lane_timer_cycles:
                 if not self.terms.auction:
-                    return  # first in, first out: what does not fit ends the phase
+                    return  # first in, first out: a timer that does not fit ends the phase
                 looked_at += 1
             elif not self.fire_or_destroy(candidate):
                 looked_at += 1
 
     def fire_or_destroy(self, candidate: Candidate) -> bool:
-        """The turn of a timer that fits. Returns whether it was destroyed, which does not count as looked at."""
+        """Process a timer that fits. Returns whether it was destroyed, which does not count as looked at."""
         timer, p = self._timer(candidate.timer_id), self.terms.parameters
         needed = self.max_cost(candidate)
         balance = self.world.balance(timer.fee_payer)
@@ -188,7 +189,7 @@ class TimerPhase:
     def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
         """Remove, charge, run and settle (SPEC §10)."""
         p = self.terms.parameters
-        # An extension by a handler of this phase is gone with the timer; its other fields cannot have changed.
+        # An extension by a handler of this phase is lost with the timer; its other fields cannot have changed.
         brought_along = self.world.payload_of(timer)
         self.world.remove_timers([timer])
         self.world.debit(timer.fee_payer, max_cost)
@@ -243,12 +244,12 @@ class TimerPhase:
     # --- helpers ------------------------------------------------------------------------------------------------------
 
     def max_cost(self, candidate: Candidate) -> int:
-        """The most that a fire may cost, taken up front."""
+        """The most that a fire may cost; it is charged up front."""
         per_cycle = self.prices.basefee_cycle + self.prices.lane_price + candidate.tip
         return candidate.gas_limit * per_cycle + self.terms.parameters.max_cells_per_fire * self.prices.basefee_cell
 
     def destroy(self, timers: Sequence[Timer], reason: str, events: Sequence[Event]) -> None:
-        """End timers without a fire, at the garbage collection's cost."""
+        """End timers without a fire, charged to the garbage collection."""
         self.world.remove_timers(timers)
         self.use.gc_cycles += self.terms.parameters.gc_cycles_per_removal * len(timers)
         self.destroyed.extend(
@@ -257,7 +258,7 @@ class TimerPhase:
         self.events.extend(events)
 
     def explain(self) -> dict[bytes, str]:
-        """Why each timer that is still alive was carried (SPEC §6)."""
+        """Why each remaining timer was carried (SPEC §6)."""
         rows = self.index.pool.living()
         reasons: dict[bytes, str] = {}
         for row in rows:
@@ -274,7 +275,7 @@ class TimerPhase:
         return "over_cap" if self._gas_limit(timer) > self.terms.cap else "lane_full"
 
     def price(self, timer: Timer) -> tuple[int, int]:
-        """``(max_fee, priority)``: explicit, else its agent's, else the default agent's (SPEC §9)."""
+        """``(max_fee, priority)``: the timer's explicit one, else its agent's, else the default agent's (SPEC §9)."""
         max_fee, priority = timer.max_fee_per_cycle, timer.max_priority_fee_per_cycle
         bid = self.bidding.bid_for(timer) if max_fee is None or priority is None else None
         if bid is not None:
@@ -285,8 +286,7 @@ class TimerPhase:
         return max_fee, self._default_bid()[1] if priority is None else priority
 
     def _priced_apart(self) -> dict[int, tuple[int, int] | None]:
-        """``(tip, score)`` of the timers that are not priced as the index prices their parties; ``None`` below the
-        gate."""
+        """``(tip, score)`` of the timers not priced as the index prices their parties; ``None`` below the gate."""
         apart: dict[int, tuple[int, int] | None] = {}
         for timer_id in self.bidding.apart:
             timer = self._timer(timer_id)
@@ -315,7 +315,7 @@ class TimerPhase:
         return timer
 
     def _supplied(self, timer: Timer) -> int | None:
-        """The max fee that the default agent supplied to a timer, in this block or before."""
+        """The max fee that the default agent supplied to a timer, in this block or an earlier one."""
         if timer.default_max_fee is not None:
             return timer.default_max_fee
         height = self.index.supplies.height_for(timer, self.terms.height, self.bidding.since)

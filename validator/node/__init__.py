@@ -1,1 +1,1 @@
-"""The node: consensus, mempool, executor, catch-up and what it serves."""
+"""The node: consensus, mempool, executor, catch-up and services for peers."""

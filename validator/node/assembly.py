@@ -1,4 +1,4 @@
-"""One whole validator out of its parts: recovery from a disk, the executor and the node."""
+"""Assembly of a validator: recovery from a disk, the executor and the node."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from validator.transition.transition import Transition
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a validator: classes, and the reader of its journal. Tests and planted bugs put others in."""
+    """The parts of a validator: classes, and the reader of its journal. Tests and planted bugs replace them."""
 
     transition: type[Transition] = Transition
     executor: type[Executor] = Executor
     node: type[Node] = Node
     join: type[SnapshotJoin] = SnapshotJoin
-    """Fetches the state of a validator that begins without one."""
+    """Fetches the state of a validator that starts without one."""
     journal: Callable[[Disk], JournalContent] = open_journal
     """Reads the journal."""
     storage: StorageConfig = DEFAULT_STORAGE
@@ -52,7 +52,7 @@ def open_validator(
     config: NodeConfig,
     parts: Parts = PRODUCTION,
 ) -> Validator:
-    """Open a validator's data folder and recover its content; an empty one starts from the genesis.
+    """Open a validator's data folder and recover its content; an empty folder starts from the genesis.
 
     Raises :class:`~validator.storage.disk.DiskError`, :class:`~validator.node.executor.executor.RecoveryError` or
     :class:`~validator.transition.genesis_block.GenesisError`, each one line.

@@ -1,11 +1,10 @@
 """The interface between a validator and its driver: events in, effects out.
 
-``Node.handle(event)`` returns effects, in the order in which they must be performed. The driver gives each
-answer back as an event. The simulator and the live hosts perform the same effects; neither can do anything else to a
-validator.
+``Node.handle(event)`` returns effects, in the order in which they must be performed. The driver returns each answer as
+an event. The simulator and the live hosts perform the same effects; neither has any other access to a validator.
 
 Work for the executor (:class:`validator.node.executor.executor.Executor`) is an effect too: ``Run(job)`` is answered by
-``Completed(result)``, jobs are run one at a time and in order. So votes flow while a block executes, and a slow
+``Completed(result)``, jobs run one at a time and in order. So votes are exchanged while a block executes, and a slow
 executor can be modelled.
 """
 
@@ -25,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class TimerName(NamedTuple):
-    """Names a wake-up; starting one that runs restarts it."""
+    """Names a timer; starting a running one restarts it."""
 
     owner: str
     """``leader``, ``advance``, ``rebroadcast``, ``allowance`` (consensus), ``sync`` or ``propose`` (node)."""
     number: int = 0
-    """The view, for consensus timers but that of the allowance."""
+    """The view, for consensus timers except that of the allowance."""
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -46,7 +45,7 @@ class Message(msgspec.Struct, frozen=True):
     sender: int
     payload: bytes
     content: Reading | None = None
-    """The payload as read by :func:`validator.chain.messages.read_message`, if the driver has read it already."""
+    """The payload as read by :func:`validator.chain.messages.read_message`; ``None`` if the driver did not read it."""
 
 
 class Timeout(msgspec.Struct, frozen=True):
@@ -103,7 +102,7 @@ class Run(msgspec.Struct, frozen=True):
 class Append(msgspec.Struct, frozen=True):
     """Append bytes to the journal file and make them durable; answered by :class:`Synced`.
 
-    A driver may put several appends under one sync and answer with the highest token only.
+    A driver may sync several appends at once and answer with only the highest token.
     """
 
     token: int
@@ -111,7 +110,7 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class ReplaceJournal(msgspec.Struct, frozen=True):
-    """Atomically replace the journal's content. Every append emitted before is covered; there is no answer."""
+    """Atomically replace the journal's content. It covers all appends emitted before; there is no answer."""
 
     data: bytes
 
@@ -121,9 +120,9 @@ class SubmitResult(msgspec.Struct, frozen=True):
 
     transaction_hash: Hash
     error: str | None
-    """One line for people."""
+    """Error as one line for people."""
     reason: str | None = None
-    """One of the stable words of :class:`validator.node.pool.mempool.Refusal`."""
+    """Reason, one of the fixed words of :class:`validator.node.pool.mempool.Refusal`."""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -132,30 +131,30 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class TransactionRefused(msgspec.Struct, frozen=True):
-    """For observers: the mempool did not take a transaction, for a :class:`validator.node.pool.mempool.Refusal`."""
+    """For observers: the mempool refused a transaction, for a :class:`validator.node.pool.mempool.Refusal`."""
 
     transaction_hash: Hash
     reason: str
     peer: int | None
-    """The peer that gossiped it; ``None`` of a client's."""
+    """The peer that gossiped it; ``None`` for a client's."""
 
 
 class TransactionDropped(msgspec.Struct, frozen=True):
-    """For observers: a transaction that the mempool had taken, from a client or a peer, left it without becoming final,
-    for a :class:`validator.node.pool.mempool.Departure`."""
+    """For observers: a transaction that the mempool had accepted, from a client or a peer, left it without becoming
+    final, for a :class:`validator.node.pool.mempool.Departure`."""
 
     transaction_hash: Hash
     reason: str
 
 
 class Certified(msgspec.Struct, frozen=True):
-    """For observers: a certificate is known here."""
+    """For observers: this validator knows a certificate."""
 
     certificate: AnyCertificate
 
 
 class BlockFinal(msgspec.Struct, frozen=True):
-    """For observers: a block is final, executed and committed here."""
+    """For observers: this validator has made a block final, executed and committed it."""
 
     height: Height
     view: int
@@ -171,18 +170,18 @@ class BlockFinal(msgspec.Struct, frozen=True):
     basefee_lane_timer: int
     lane_cycles: int
     reorg_depth: int = 0
-    """Executed blocks of another branch that were given up for this one."""
+    """Executed blocks of another branch that this one displaced."""
     burned: Burned = NOTHING_BURNED
 
 
 class Joined(msgspec.Struct, frozen=True):
-    """A snapshot was taken in whole; the data folder can be opened now."""
+    """A snapshot was fetched completely; the data folder can be opened now."""
 
     height: Height
 
 
 class Diverged(msgspec.Struct, frozen=True):
-    """This validator's own execution of a final block gave another result than the header. It stops taking part.
+    """This validator's execution of a final block does not match the header. It stops participating.
 
     ``receipts`` are those of its execution, encoded, as evidence (empty if execution failed).
     """
@@ -194,7 +193,7 @@ class Diverged(msgspec.Struct, frozen=True):
     computed_root: Hash
     receipts: bytes
     trace: bytes = b""
-    """How it came to that, step by step: an encoded :class:`validator.transition.trace.BlockTrace`."""
+    """The execution step by step: an encoded :class:`validator.transition.trace.BlockTrace`."""
 
 
 class EvidenceFound(msgspec.Struct, frozen=True):
@@ -206,14 +205,14 @@ class EvidenceFound(msgspec.Struct, frozen=True):
 
 
 class PeerFault(msgspec.Struct, frozen=True):
-    """A peer sent something that no honest peer sends, and it was dropped; ``reason`` is a fixed word for counters."""
+    """A message that no honest peer sends was dropped; ``reason`` is a fixed word for counters."""
 
     peer: int
     reason: str
 
 
 class Dropped(msgspec.Struct, frozen=True):
-    """A message that honest peers send too was dropped: late, repeated, far ahead, or too much at a time."""
+    """A message that honest peers send too was dropped: late, repeated, far ahead, or above a limit."""
 
     peer: int
     reason: str

@@ -1,15 +1,15 @@
-"""Proof that a validator voted for an invalid block, for anybody who holds the chain below it.
+"""Proof that a validator voted for an invalid block, for any verifier that holds the chain below it.
 
-Consensus makes evidence of two votes, which keys alone decide. That a block is invalid follows from one vote, which
-signs the digest of its header, and the state of its parent. So this evidence carries the vote, the block and those of
-its ancestors that were not final for the finder. A verifier executes them on its own state of the block below.
-A header that names another view than the vote, or another proposer than that view's leader, convicts by itself: then
-the block alone is shown, and nothing is executed. A digest has one body: the header commits to its transactions, and so
-nobody can make a good block look bad.
+Evidence of consensus consists of two votes, and keys suffice to verify it. A vote for an invalid block is one vote,
+which signs the digest of the block's header; to show that the block is invalid takes the state of its parent. So this
+evidence carries the vote, the block and those ancestors that were not final for the finder. A verifier executes them on
+its own state of the block below. A header that names another view than the vote, or another proposer than that view's
+leader, convicts by itself: then only the block is included, and nothing is executed. A digest has one body, since the
+header commits to its transactions; so a valid block cannot be made to look invalid.
 
-Honest validators vote for a block only after it has executed to its header, leaders included. The vote therefore
-convicts whoever signed it, whether or not that was the view's leader. Of the parent a vote says the view alone: that a
-header names another block of that view than was notarized cannot be shown with it.
+Honest validators, including leaders, vote for a block only after it has executed to its header. The vote therefore
+convicts its signer, whether or not that was the view's leader. A vote names only the view of its parent: it cannot
+prove that a header names another block of that view than the notarized one.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from validator.primitives.codec import CodecError, decode, encode
 from validator.primitives.types import Hash
 
 MAX_EVIDENCE_BYTES: Final = 512 * 1024
-"""A longer line of blocks is no evidence: it would have to be kept and shown."""
+"""Size limit: longer evidence would have to be kept and shown, and is not reported."""
 INVALID_BLOCK: Final = "InvalidBlock"
-"""The kind of evidence."""
+"""Name of this kind of evidence."""
 
 
 class InvalidBlock(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
@@ -37,18 +37,18 @@ class InvalidBlock(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_u
 
     vote: Vote
     bodies: tuple[bytes, ...]
-    """From the child of a final block to the invalid block, each the child of the one before; the invalid block alone
-    if its header contradicts the vote."""
+    """The blocks from the child of a final block to the invalid block, each the child of the one before; only the
+    invalid block if its header contradicts the vote."""
 
 
 def encode_misconduct(evidence: InvalidBlock) -> bytes | None:
-    """The evidence's one encoding, or ``None`` if it is too long to be any."""
+    """The canonical encoding of the evidence; ``None`` if it is longer than the limit."""
     encoded = encode(evidence)
     return encoded if len(encoded) <= MAX_EVIDENCE_BYTES else None
 
 
 def decode_misconduct(encoded: bytes) -> InvalidBlock:
-    """Evidence from its encoding; raises :class:`CodecError`. Says nothing about whether it is true."""
+    """Evidence from its encoding; raises :class:`CodecError`. Does not verify it."""
     if len(encoded) > MAX_EVIDENCE_BYTES:
         raise CodecError(f"evidence of {len(encoded)} bytes: expected at most {MAX_EVIDENCE_BYTES}")
     evidence = decode(encoded, InvalidBlock)
@@ -58,8 +58,10 @@ def decode_misconduct(encoded: bytes) -> InvalidBlock:
 
 
 def base_digest(evidence: InvalidBlock) -> Hash | None:
-    """The final block that the evidence builds on, of which no header's height need be believed; ``None`` if its
-    first body is no block."""
+    """The final block that the evidence builds on; ``None`` if its first body is not a block.
+
+    With it no header's height has to be believed.
+    """
     first = decode_block(evidence.bodies[0])
     return None if first is None else Hash(first.header.parent_hash)
 
@@ -67,8 +69,8 @@ def base_digest(evidence: InvalidBlock) -> Hash | None:
 def contradicts_its_vote(
     evidence: InvalidBlock, validators: ValidatorSet, namespace: bytes, election: LeaderElection
 ) -> bool:
-    """Whether keys and the schedule of leaders alone convict the vote's signer: the block's header names another view
-    than the vote for it, or a proposer that does not lead that view."""
+    """Whether keys and the schedule of leaders suffice to convict the vote's signer: the block's header names another
+    view than the vote, or a proposer that does not lead that view."""
     accused = decode_block(evidence.bodies[-1])
     if accused is None or not _is_vote_for(evidence.vote, accused, validators, namespace):
         return False
@@ -77,10 +79,10 @@ def contradicts_its_vote(
 
 
 def verify_misconduct(evidence: InvalidBlock, executor: Executor, validators: ValidatorSet, namespace: bytes) -> bool:
-    """Whether the vote's signer must be believed to have voted for a block that is invalid on its parent.
+    """Whether the evidence proves that the vote's signer voted for a block that is invalid on its parent.
 
-    ``executor``'s final block must be the one of :func:`base_digest`; its final state does not change, and what it
-    executes here goes when its next block becomes final. Evidence that builds on any other block proves nothing to it.
+    ``executor``'s final block must be that of :func:`base_digest`; evidence that builds on another block proves nothing
+    to it. Its final state does not change, and blocks executed here are dropped when its next block becomes final.
     """
     line = [decode_block(body) for body in evidence.bodies]
     blocks = [block for block in line if block is not None]

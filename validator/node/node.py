@@ -1,17 +1,17 @@
 """The node: one validator without its executor, as a pure state machine.
 
-``handle(event)`` returns effects (:mod:`validator.node.events`). The node learns of execution only from the executor's
-results. It passes events to its parts, and keeps the order in which they act:
+``handle(event)`` returns effects (:mod:`validator.node.events`). The node knows about execution only from the
+executor's results. It passes events to its parts, in this order of work:
 
 - The engine's ``Propose`` becomes a ``Build`` job (:mod:`validator.node.blocks.proposals`).
 - The engine's ``Verify`` puts a block into the tree (:mod:`validator.node.blocks.verification`). A block is executed
   once its parent is.
-- The engine's ``Finalized`` makes a line of blocks final (:mod:`validator.node.blocks.finality`). Blocks that are not
-  here are fetched first (:mod:`validator.node.blocks.catch_up`).
+- The engine's ``Finalized`` makes a line of blocks final (:mod:`validator.node.blocks.finality`). Missing blocks are
+  fetched first (:mod:`validator.node.blocks.catch_up`).
 - Requests of peers are answered (:mod:`validator.node.peer_service`).
-- Transactions come by ``Submit`` and by gossip into the mempool (:mod:`validator.node.pool.offers`).
+- Transactions enter the mempool by ``Submit`` and by gossip (:mod:`validator.node.pool.offers`).
 - If a final block does not execute to its header, this validator computes another state than a quorum does. It reports
-  that (``Diverged``) and stops taking part. Continuing would only spread the damage.
+  that (``Diverged``) and stops participating. Continuing would only spread the damage.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class NodeConfig:
     """One node's settings. Validators may differ in them."""
 
     voting: VotingConfig
-    """HotStuff ignores the settings that are Simplex's own."""
+    """HotStuff ignores the settings that only Simplex has."""
     engine: EngineType = Simplex
     """The consensus protocol; the same for all validators of a chain."""
     election: str = "round-robin"
     """How leaders are elected (:data:`consensus.leader.ELECTIONS`); the same for all validators of a chain."""
     block_interval_ms: int = 0
-    """Least time from being asked for a proposal to building it."""
+    """Least time between the request for a proposal and its construction."""
     sync_retry_ms: int = DEFAULT_SYNC_RETRY_MS
-    """How long to wait for an answer to a request for blocks before the next peer is asked."""
+    """Time to wait for an answer to a request for blocks before the next peer is asked."""
     pool: PoolLimits = DEFAULT_POOL_LIMITS
     blocks: BlockLimits = DEFAULT_BLOCK_LIMITS
 
@@ -97,9 +97,9 @@ class FinalPoint:
     height: Height
     view: int
     abstain_through: int = 0
-    """The last view in which the validator must not vote, because it may have before it lost its journal."""
+    """The last view in which the validator must not vote, because it may have voted before it lost its journal."""
     certificate: bytes = b""
-    """The block's finalization, encoded, if the archive has one: it opened the view in which the node begins."""
+    """The block's encoded finalization, if the archive has one: it opened the node's first view."""
 
 
 class Node:
@@ -170,12 +170,12 @@ class Node:
 
     @property
     def final_view(self) -> int:
-        """The newest view that a finalization is known for."""
+        """The newest view with a known finalization."""
         return self._engine.final_view
 
     @property
     def consensus_sizes(self) -> Sizes:
-        """How much the consensus engine keeps."""
+        """Sizes of the consensus engine's collections."""
         return self._engine.sizes
 
     @property
@@ -184,7 +184,7 @@ class Node:
         return self._finality.height
 
     def configure(self, config: NodeConfig) -> None:
-        """Use other times and limits from now on; protocol and election stay. Running timers are not touched."""
+        """Use other times and limits from now on; protocol and election stay. Running timers are not changed."""
         self._config = config
         self._catch_up.retry_ms = config.sync_retry_ms
         self._engine.configure(config.voting)
@@ -223,7 +223,7 @@ class Node:
             self._proposals.interval_passed()
             self._try_build()
         elif timer.number == self._engine.view or timer.owner == TimerKind.ALLOWANCE.value:
-            # those of views that were left are nothing to the engine
+            # the engine ignores timers of earlier views
             self._consensus(engine_border.TimerExpired(TimerKind(timer.owner), View(timer.number)))
 
     # --- messages -----------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ class Node:
                 | messages.ChunkResponse()
                 | messages.ViewReport()
             ):
-                pass  # read out of its envelope, or late answers to requests of before the node began
+                pass  # without its envelope already, or a late answer to a request from before the node started
 
     def _on_gossip(self, sender: int, transactions: tuple[bytes, ...]) -> None:
         if len(transactions) > messages.MAX_GOSSIPED_TRANSACTIONS:
@@ -277,9 +277,9 @@ class Node:
     # --- consensus ----------------------------------------------------------------------------------------------------
 
     def _consensus(self, event: engine_border.Event) -> None:
-        """Give the engine an event and perform its effects.
+        """Pass an event to the engine and perform its effects.
 
-        What they answer at once waits until all of them are performed, so that journal records keep their order.
+        Immediate answers wait until all effects are performed, so that journal records keep their order.
         """
         self._engine_events.append(event)
         if len(self._engine_events) > 1:
@@ -318,7 +318,7 @@ class Node:
                 self._pass_on(effect)
 
     def _pass_on(self, effect: engine_border.Effect) -> None:
-        """Pass on what the engine reports for observers."""
+        """Report an engine's effect to observers."""
         match effect:
             case engine_border.Notarized(certificate) | engine_border.Nullified(certificate):
                 self._effects.append(events.Certified(certificate))
@@ -335,7 +335,7 @@ class Node:
     # --- execution ----------------------------------------------------------------------------------------------------
 
     def _execute_line(self, digest: Hash) -> None:
-        """Have everything from the final block up to ``digest`` executed; fetch what is missing."""
+        """Execute everything from the final block up to ``digest``; fetch missing blocks."""
         missing = self._tree.first_missing(digest)
         if missing is not None:
             self._catch_up.want(missing)
@@ -373,7 +373,7 @@ class Node:
     def _on_executed(self, result: jobs.Executed) -> None:
         held = self._tree.get(result.digest)
         if held is None:
-            return  # another branch became final meanwhile
+            return  # another branch became final since
         self._verification.executed(held, is_valid=result.error is None)
         for child in list(self._tree.children(held.digest)):
             self._execute_if_ready(child)
@@ -381,13 +381,13 @@ class Node:
         self._try_build()
 
     def _try_build(self) -> None:
-        """Build the proposal that is due, once its parent is executed."""
+        """Build the requested proposal, once its parent is executed."""
         parent = self._proposals.try_build()
         if parent is not None:
             self._execute_line(parent)
 
     def _try_finalize(self) -> None:
-        """Commit what is proved final, in order, as far as it is executed; ask for what is missing."""
+        """Commit proved blocks, in order, as far as they are executed; request missing ones."""
         final = self._tree.final
         unexecuted = self._finality.commit()
         if self._tree.final != final:
@@ -398,7 +398,7 @@ class Node:
             self._catch_up.ask(is_block_awaited=self._is_block_awaited)
 
     def _resume_after_blocks(self) -> None:
-        """Blocks came: resume what waited for them."""
+        """Blocks arrived: resume what waited for them."""
         for digest in self._verification.awaited:
             self._execute_line(digest)
         self._try_finalize()
@@ -424,7 +424,7 @@ class Node:
 
 
 def _root_records(start: FinalPoint) -> tuple[bytes, ...]:
-    """The finalization of the block that a chain begins with, as the journal would hold it."""
+    """The finalization of the block that a chain begins with, in the form of the journal."""
     if not start.certificate:
         return ()
     certificate = decode_consensus(start.certificate)

@@ -1,4 +1,4 @@
-"""The effects of one event: the parts of a node emit them into one list, in the order in which they are performed."""
+"""The effects of one event: the parts of a node emit them into one list, in the order of performance."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from validator.node.events import Effect, EvidenceFound, PeerFault, Send
 
 
 class Outbox(list[Effect]):
-    """Effects that wait for the end of their event."""
+    """Effects that are returned at the end of their event."""
 
     def send(self, recipient: int | None, message: PeerMessage) -> None:
         """Send a message to one peer, or to all of them if ``recipient`` is ``None``."""
         self.append(Send(recipient, encode_message(message)))
 
     def fault(self, peer: int, reason: str) -> None:
-        """A peer sent something that no honest peer sends."""
+        """Report a peer that sent something that no honest peer sends."""
         self.append(PeerFault(peer, reason))
 
     def blame(self, kind: str, culprit: int, proof: bytes) -> None:
-        """A validator misbehaved, provably so."""
+        """Report a validator's provable misbehaviour."""
         self.append(EvidenceFound(kind, culprit, proof))
         self.fault(culprit, f"evidence_{kind}")
 
     def drain(self) -> list[Effect]:
-        """Take all effects out."""
+        """Remove and return all effects."""
         effects = self[:]
         self.clear()
         return effects

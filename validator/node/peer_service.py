@@ -1,7 +1,7 @@
 """Answers to the requests of peers: blocks by digest, ranges of final blocks, snapshots, and the current view.
 
-A peer that catches up or joins can make a node read a lot. The executor reads for one peer once at a time. What is
-given by digest, and the certificates beside it, take from an allowance that ticks of consensus fill.
+A peer that catches up or joins can make a node read a lot. The executor performs one read at a time per peer. Blocks
+sent by digest, and single certificates, are charged to an allowance that ticks of consensus refill.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from validator.node.outbox import Outbox
 from validator.primitives.types import HASH_BYTES, Hash
 
 BURST_BYTES: Final = 4 * MAX_BLOCK_BYTES
-"""That one peer may be given at once, by digest."""
+"""Bytes that one peer may be sent at once, by digest."""
 TICK_BYTES: Final = MAX_BLOCK_BYTES
-"""That a tick of consensus adds: a block, however large."""
+"""Bytes that a tick of consensus adds: a block of any size."""
 
 Request = (
     messages.BlockRequest
@@ -44,15 +44,15 @@ class PeerService:
     tree: BlockTree
     effects: Outbox
     _reading_for: set[int] = field(default_factory=set)
-    """Peers for which the executor reads: one read a peer at a time."""
+    """Peers for which the executor reads: one read per peer at a time."""
     _allowances: Allowances = field(default_factory=lambda: Allowances(BURST_BYTES, TICK_BYTES, MAX_ANSWERED_PEERS))
 
     def tick(self) -> None:
-        """Peers may be given more."""
+        """Refill the peers' allowances."""
         self._allowances.tick()
 
     def answer(self, sender: int, request: Request) -> None:
-        """Answer a request, at once or by a job whose result :meth:`read` takes."""
+        """Answer a request, at once or by a job whose result is passed to :meth:`read`."""
         match request:
             case messages.BlockRequest(digest=digest):
                 self._give_block(sender, Hash(digest))
@@ -67,7 +67,7 @@ class PeerService:
                 self._run(ReadSnapshot(sender, request))
 
     def read(self, result: BlocksRead | SnapshotRead) -> None:
-        """Pass on what the executor read for a peer."""
+        """Send the data that the executor read for a peer."""
         self._reading_for.discard(result.peer)
         match result:
             case BlocksRead(peer, bodies, links, certificate, begins_at):
@@ -84,10 +84,10 @@ class PeerService:
         self.effects.append(Run(job))
 
     def _give_block(self, sender: int, digest: Hash) -> None:
-        """Answer with the block. If it is not here, answer with the newest finalization: the block may be final.
+        """Answer with the block or, if it is not held, with the newest finalization: the block may be final.
 
-        A peer that builds on a block that is final elsewhere, and has missed its finalization, would ask forever: the
-        block is in no tree any more. The finalization makes it ask for final blocks.
+        A peer that builds on a block that is final elsewhere, and missed its finalization, would ask forever, since
+        final blocks leave the trees. The finalization makes it request final blocks instead.
         """
         if len(digest) != HASH_BYTES:
             return
@@ -101,13 +101,13 @@ class PeerService:
             self._give(sender, messages.ConsensusMessage(encoded), len(encoded))
 
     def _report_view(self, sender: int, nonce: bytes) -> None:
-        """Report the current view to a validator that joins, with the certificate that opened it as proof."""
+        """Report the current view to a joining validator, with the certificate that opened it as proof."""
         opening = self.engine.certificates.best_of(View(self.engine.view - 1))
         if opening is not None or self.engine.view == FIRST_VIEW:
             proof = b"" if opening is None else encode_consensus(opening)
             self._give(sender, messages.ViewReport(nonce[: messages.MAX_NONCE_BYTES], proof), len(proof))
 
     def _give(self, peer: int, message: messages.PeerMessage, size: int) -> None:
-        """Send an answer of so many bytes, if the peer's allowance is not used up."""
+        """Send an answer of this size, unless the peer's allowance is used up."""
         if self._allowances.take(peer, size):
             self.effects.send(peer, message)

@@ -1,14 +1,13 @@
-"""Work that a driver does once for all validators of a process: reading payloads, and checking signatures.
+"""Work that a driver does once for all validators of a process: decoding payloads and verifying signatures.
 
-What is read is frozen throughout, and a function of the bytes alone: it is handed to each recipient with the bytes
-(:class:`validator.node.events.Message`), and whether to believe it is for each of them to find out. What was read is
-remembered up to a bound in bytes, the oldest forgotten first: a broadcast reaches everybody soon after it was sent, or
-is read again.
+A decoded message is immutable and a function of the bytes. Each recipient gets it with the bytes
+(:class:`validator.node.events.Message`), and verifies it itself. Decoded messages are cached up to a bound in bytes,
+the oldest dropped first: a broadcast reaches all recipients soon after it was sent, or is decoded again.
 
-The same signatures stand in everybody's votes and certificates, and checking one is the dearest thing that consensus
-does. A check is a function of key, message and signature: what was found good of exactly these three, for whomever, is
-not computed again. Which signatures they need, when, and over what message, is for the validators to say, and what was
-not found good is checked each time that somebody asks.
+The same signatures are in the votes and certificates of all validators, and verification is the most expensive
+operation of consensus. It is a function of key, message and signature: a combination that was valid for one validator
+is not computed again for another. Each validator decides which signatures it needs, when, and over which message. A
+combination that was not valid is computed each time.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from validator.chain.messages import Reading, read_message
 from validator.primitives.codec import CodecError
 
 REMEMBERED_BYTES: Final = 32 << 20
-"""Payload bytes of which it is remembered what they say; decoded they take some five times as much."""
+"""Size of the payloads whose decoded messages are cached, in bytes; decoded they take about five times as much."""
 REMEMBERED_SIGNATURES: Final = 1 << 15
-"""Those of 4,000 blocks of four validators, of 32 blocks of five hundred."""
+"""Number of cached signatures: those of 4,000 blocks of four validators, or of 32 blocks of five hundred."""
 
 
 class SharedReader:
-    """One driver's; its validators do not hold it."""
+    """The reader of one driver; its validators do not hold it."""
 
     def __init__(self, remembered_bytes: int = REMEMBERED_BYTES) -> None:
         self._most = remembered_bytes
@@ -36,7 +35,7 @@ class SharedReader:
         self._bytes = 0
 
     def read(self, payload: bytes) -> Reading | None:
-        """The message in a payload; ``None`` if it cannot be read, for the recipient to find out."""
+        """The message in a payload; ``None`` if it cannot be decoded, which the recipient then finds itself."""
         known = self._read.get(payload)
         if known is not None:
             return known
@@ -51,7 +50,7 @@ class SharedReader:
 
 
 class RememberingScheme:
-    """A scheme that remembers which signatures were good lately, the oldest forgotten first."""
+    """A scheme that caches recently verified signatures, the oldest dropped first."""
 
     def __init__(self, scheme: SignatureScheme) -> None:
         self.name = scheme.name

@@ -1,1 +1,1 @@
-"""Blocks on their way to final: held, verified, executed, fetched and committed."""
+"""Blocks until they are final: held, verified, executed, fetched and committed."""

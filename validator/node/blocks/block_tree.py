@@ -1,14 +1,14 @@
-"""The blocks that are not final yet: which of them a node holds, which are executed, and which wait for which.
+"""The blocks that are not final yet: which of them a node holds, which are executed, and which wait for another one.
 
-A block is *held* once its body is here, *ready* once its parent is executed (or final), then *running*, then *valid*
-or *invalid*. A block whose parent is invalid is invalid.
+A block is *held* once the node has its body, *ready* once its parent is executed (or final), then *running*, then
+*valid* or *invalid*. A block whose parent is invalid is invalid.
 
-The tree is bounded. A block that would pass the bound is not taken, with two exceptions:
+The tree is bounded. A block beyond the bound is refused, with two exceptions:
 
-- One that was asked for: it is on the line to a block that a quorum voted for.
-- One without transactions whose line to the final block is whole, or will be first of all. Views may fail until the
-  tree is full, and their blocks go only once another one becomes final. Leaders propose blocks without transactions
-  then (:mod:`validator.node.blocks.proposals`).
+- A requested block: it is an ancestor of a block that a quorum voted for, or that block itself.
+- A block without transactions whose line to the final block is complete, or that is below all held blocks with an
+  incomplete line. Views may fail until the tree is full, and their blocks are dropped only when another one becomes
+  final. Leaders then propose blocks without transactions (:mod:`validator.node.blocks.proposals`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BlockState(Enum):
 
 @dataclass(slots=True)
 class HeldBlock:
-    """A block and how far it got."""
+    """A block and its state of processing."""
 
     digest: Hash
     block: Block
@@ -48,7 +48,7 @@ class HeldBlock:
 
 
 class BlockTree:
-    """Blocks over the last final one."""
+    """The blocks above the last final one."""
 
     def __init__(self, final: Hash, height: int, view: int, limits: BlockLimits = DEFAULT_BLOCK_LIMITS) -> None:
         self.final = final
@@ -66,10 +66,10 @@ class BlockTree:
         return self._held.get(digest)
 
     def add(self, block: Block, body: bytes, *, is_asked_for: bool = False) -> HeldBlock | None:
-        """Hold a block; ``None`` if it can never become final here, or if there is no room for it.
+        """Hold a block; ``None`` if it can never become final on this chain, or if there is no room for it.
 
-        If the tree is full, blocks whose line to the final one is not whole make room, the highest first: a flood of
-        blocks that lead nowhere gains nothing.
+        If the tree is full, blocks whose line to the final one is incomplete are dropped, the highest first: a flood of
+        unconnected blocks gains nothing.
         """
         digest = header_hash(block.header)
         held = self._held.get(digest)
@@ -85,7 +85,7 @@ class BlockTree:
         return held
 
     def follows_its_parent(self, block: Block) -> bool:
-        """Whether the height is one above the parent's, as far as the parent is known."""
+        """Whether the height is one above the parent's; true if the parent is unknown."""
         parent = Hash(block.header.parent_hash)
         if (parent == self.final) != (block.header.height == self.final_height + 1):
             return False
@@ -102,10 +102,10 @@ class BlockTree:
         return held is not None and held.state is BlockState.VALID
 
     def first_missing(self, digest: Hash) -> Hash | None:
-        """Going back from a block to the final one, the first that is not held; ``None`` if the line is whole.
+        """The first ancestor of a block, back to the final one, that is not held; ``None`` if the line is complete.
 
-        A line that passes the final height without meeting the final block leads nowhere: its last digest is returned,
-        and can never be held.
+        A line that passes the final height without meeting the final block cannot be completed: its last digest is
+        returned, and such a block is never held.
         """
         while digest != self.final:
             held = self._held.get(digest)
@@ -133,10 +133,10 @@ class BlockTree:
             yield self._held[child]
 
     def finalize(self, digest: Hash) -> None:
-        """Make a held child of the final block the final one; forget its siblings, whatever is not above it, and all
-        that descends from either.
+        """Make a held child of the final block the final one. Forget all other blocks up to its height, and their
+        descendants.
 
-        Blocks above whose line is not whole yet are kept: it may still lead here.
+        Higher blocks whose line is incomplete are kept: they may still descend from it.
         """
         held = self._held[digest]
         assert held.parent == self.final, "blocks become final in order"
@@ -156,7 +156,7 @@ class BlockTree:
             self._forget(block)
 
     def reorg_depth(self, digest: Hash) -> int:
-        """How many executed blocks of one branch are given up when a child of the final block becomes final."""
+        """Executed blocks on one branch that are discarded when a child of the final block becomes final."""
         deepest = 0
         waiting = [(child, 1) for child in self.children(self.final) if child.digest != digest]
         while waiting:
@@ -167,17 +167,17 @@ class BlockTree:
         return deepest
 
     def reject(self, held: HeldBlock) -> None:
-        """A block is invalid: remember that, and let its body go."""
+        """Mark a block as invalid and drop its body."""
         held.state = BlockState.INVALID
         self._bytes -= len(held.body)
         held.body = b""
 
     def held(self) -> list[HeldBlock]:
-        """Everything held, by height, then in the order in which it came."""
+        """All held blocks, by height, then in the order of arrival."""
         return sorted(self._held.values(), key=lambda block: block.height)
 
     def _make_room(self, block: Block, size: int) -> bool:
-        """Whether a block is taken, once blocks that lead nowhere so far made room."""
+        """Whether a block fits, after unconnected blocks were dropped."""
         if self._fits(size):
             return True
         whole = self._whole_lines()

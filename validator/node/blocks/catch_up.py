@@ -1,10 +1,10 @@
-"""Catching up: blocks that are not here are asked for, from one peer after the other.
+"""Catching up: missing blocks are requested from one peer after the other.
 
-A single block is asked for by digest, as long as the engine waits for it or a block above it. While a finalization is
-out of reach, ranges of final blocks are asked for instead, each proved by a finalization certificate.
+A single block is requested by digest, while the engine waits for it or for a block above it. While the block of a
+finalization cannot be reached, ranges of final blocks are requested instead, each proved by a finalization certificate.
 
-A validator whose peers have pruned what it needs cannot catch up: it ends, and says so. It believes that when so many
-of them say so that at most ``f`` are left, each several times, so that the others were asked in between.
+A validator whose peers have pruned the blocks it needs cannot catch up: it stops with an error. It believes that when
+at most ``f`` peers have not reported it. Each must report it several times, so that the others were asked in between.
 """
 
 from __future__ import annotations
@@ -27,39 +27,39 @@ from validator.primitives.types import Hash, ValidatorError
 from validator.storage.finality_proof import MAX_LINKS, is_proved
 
 TIMES_PRUNED: Final = 3
-"""So often a peer says that it has pruned what is asked for until that counts."""
+"""Reports of pruned blocks from one peer after which they count."""
 SYNC_TIMER: Final = TimerName("sync")
 
 
 class BlocksGone(ValidatorError):
-    """The peers have pruned the blocks that this validator needs next. The message says which, and what helps."""
+    """The peers have pruned the blocks that this validator needs next. The message names them and the remedy."""
 
 
 @dataclass(slots=True)
 class CatchUp:
-    """The requests for blocks of one node, one at a time."""
+    """The block requests of one node, one at a time."""
 
     index: int
-    """The node's own among the validators."""
+    """The node's own validator index."""
     validators: ValidatorSet
     namespace: bytes
     tree: BlockTree
     finality: Finality
     effects: Outbox
     retry_ms: int
-    """How long to wait for an answer before the next peer is asked."""
+    """Time to wait for an answer before the next peer is asked."""
     max_proven_ahead: int
     """As in :class:`~validator.node.limits.BlockLimits`."""
     _peers: Iterator[int] = field(init=False)
     _is_asking: bool = False
     _wanted: Hash | None = None
-    """A block that is asked for by digest."""
+    """Digest of a block that is needed."""
     _asked: Hash | None = None
-    """The block that was asked for last; another one may be wanted by now."""
+    """The block that was requested last; another one may be needed by now."""
     _bad_givers: set[int] = field(default_factory=set)
-    """Peers whose ranges of final blocks are not looked at before the next tick: one did not hold."""
+    """Peers that sent an invalid range of final blocks; their ranges are ignored until the next tick."""
     _pruned: Counter[int] = field(default_factory=Counter)
-    """How often each peer said that it has pruned what is asked for, since final blocks came last."""
+    """Reports from each peer that the requested blocks were pruned, since the last final blocks arrived."""
 
     def __post_init__(self) -> None:
         count = len(self.validators)
@@ -69,12 +69,12 @@ class CatchUp:
         self._bad_givers.clear()
 
     def want(self, digest: Hash) -> None:
-        """The engine waits for a block that is not here."""
+        """Note that the engine waits for a missing block."""
         self._wanted = digest
         self.ask(is_block_awaited=True)
 
     def ask(self, *, is_block_awaited: bool) -> None:
-        """Ask the next peer for what is missing, unless an answer is awaited."""
+        """Request the missing blocks from the next peer, unless an answer is pending."""
         request = None if self._is_asking else self._next_request(is_block_awaited)
         peer = None if request is None else next(self._peers, None)
         if request is None or peer is None:
@@ -85,29 +85,29 @@ class CatchUp:
         self.effects.append(SetTimer(SYNC_TIMER, self.retry_ms))
 
     def ask_next(self, *, is_block_awaited: bool) -> None:
-        """No answer came in time."""
+        """No answer came in time: ask the next peer."""
         self._is_asking = False
         self.ask(is_block_awaited=is_block_awaited)
 
     def take_block(self, sender: int, body: bytes) -> bool:
-        """A peer sends a block. Returns whether it is the one that was asked for."""
+        """Take a peer's block. Returns whether it is the requested one."""
         block = decode_block(body)
         if block is None:
             self.effects.fault(sender, "bad_block")
             return False
         if header_hash(block.header) != self._asked:
-            return False  # late: another one was asked for meanwhile
+            return False  # late: another block was requested since
         self.tree.add(block, body, is_asked_for=True)
         self._is_asking = False
         return True
 
     def take_final_blocks(self, sender: int, response: messages.FinalBlocksResponse) -> bool:
-        """A peer sends a range of final blocks. Returns whether more is proved final by it than before.
+        """Take a peer's range of final blocks. Returns whether it proves more blocks final.
 
-        The range proves itself, whoever sends it: an answer that comes later than the next peer was asked is as good.
+        The range proves itself, whichever peer sends it, so an answer after the timeout is still useful.
         """
         if self.finality.target is None or sender in self._bad_givers:
-            return False  # what it was asked for has come another way, or its last one did not hold
+            return False  # the blocks have come another way, or the peer's last range was invalid
         proven = self.finality.proven
         if not self._take_if_proved(response):
             self._bad_givers.add(sender)
@@ -120,7 +120,7 @@ class CatchUp:
         return True
 
     def take_pruned(self, sender: int, begins_at: int) -> None:
-        """A peer says that its blocks begin at a height. Raises :class:`BlocksGone` once enough of them do."""
+        """Take a peer's report that its blocks begin at a height. Raises :class:`BlocksGone` after enough reports."""
         needed = self.finality.proven_height + 1
         if self.finality.target is None or begins_at <= needed:
             return  # an answer to an older request
@@ -134,7 +134,7 @@ class CatchUp:
             )
 
     def _take_if_proved(self, response: messages.FinalBlocksResponse) -> bool:
-        """Hold blocks that are linked to each other, the last one proved by its finalization; else ``False``."""
+        """Hold blocks that are linked to each other if a finalization proves the last one; else ``False``."""
         if not 1 <= len(response.bodies) <= messages.MAX_BLOCKS_ASKED or len(response.links) > MAX_LINKS:
             return False
         blocks = [decode_block(body) for body in response.bodies]
@@ -153,11 +153,11 @@ class CatchUp:
         return True
 
     def _next_request(self, is_block_awaited: bool) -> messages.PeerMessage | None:
-        """Asks for final blocks while a finalization is out of reach, else for a single block."""
+        """A request for final blocks while a finalization cannot be reached, else for a single block."""
         if self.finality.target is not None:
             height = self.finality.proven_height
             if height - self.tree.final_height >= self.max_proven_ahead:
-                return None  # enough to execute for now; committing asks for more
+                return None  # enough to execute for now; committing requests more
             return messages.FinalBlocksRequest(height + 1, messages.MAX_BLOCKS_ASKED)
         if self._wanted is not None:
             self._wanted = self.tree.first_missing(self._wanted) if is_block_awaited else None

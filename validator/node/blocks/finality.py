@@ -1,7 +1,7 @@
-"""How far a node's chain is final: proved by certificates, executed, then committed block by block.
+"""The finality of a node's chain: blocks are proved by certificates, executed, then committed one by one.
 
-A finalization may name a block that is not here. It is the *target* then, until the line of blocks to it is whole. The
-newest block with a whole line is *proven*: everything up to it is executed and committed.
+A finalization may name a block that the node does not hold. It is then the *target*, until the line of blocks to it is
+complete. The newest finalized block with a complete line is *proven*: all blocks up to it are executed and committed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Finality:
     tree: BlockTree
     effects: Outbox
     height: Height
-    """Of the newest block that is final and committed."""
+    """Height of the newest block that is final and committed."""
     view: int
-    """Of the same block."""
+    """View of that block."""
     journal_blocks: int
     """As in :class:`~validator.node.limits.BlockLimits`."""
     target: Certificate | None = None
@@ -37,13 +37,13 @@ class Finality:
     proven: Hash | None = None
     """The newest block that is proved final and can be reached."""
     _certificates: dict[Hash, bytes] = field(default_factory=dict)
-    """Finalizations of blocks that are not final here yet, encoded."""
+    """Encoded finalizations of blocks that are not final here yet."""
     _uncommitted: dict[Hash, bytes] = field(default_factory=dict)
     """Bodies of blocks that are final but not in the archive yet."""
     _reorgs: dict[Hash, int] = field(default_factory=dict)
-    """Depths of the branches that were given up for those blocks."""
+    """Depths of the branches that these blocks displaced."""
     _journal_height: int | None = None
-    """When the journal was replaced last. Former lives may have left any number of blocks in it."""
+    """Height at the last replacement of the journal. Earlier runs may have left any number of blocks in it."""
 
     @property
     def proven_height(self) -> int:
@@ -51,7 +51,7 @@ class Finality:
         return self.tree.final_height if held is None else held.height
 
     def certify(self, certificate: Certificate) -> bool:
-        """The engine knows a finalization. Returns whether it is news."""
+        """Take a finalization from the engine. Returns whether it is new."""
         digest = Hash(certificate.digest)
         if digest == self.tree.final or certificate.view <= self.tree.final_view:
             return False
@@ -61,14 +61,14 @@ class Finality:
         return True
 
     def prove(self, held: HeldBlock, certificate: bytes) -> None:
-        """A block is proved final, with an encoded finalization of its own or with ``b""``."""
+        """Note that a block is proved final, by its own encoded finalization or, with ``b""``, by a descendant's."""
         if self.tree.first_missing(held.digest) is None and held.height > self.proven_height:
             self.proven = held.digest
             if certificate:
                 self._certificates[held.digest] = certificate
 
     def commit(self) -> HeldBlock | None:
-        """Make final what is proved, in order. Returns the first block that is not executed yet, if there is one."""
+        """Make proved blocks final, in order. Returns the first one that is not executed yet, if any."""
         if self.target is not None and self.tree.first_missing(Hash(self.target.digest)) is None:
             self.proven, self.target = Hash(self.target.digest), None
         if self.proven is None:
@@ -84,14 +84,14 @@ class Finality:
         return None
 
     def _finalize(self, held: HeldBlock) -> None:
-        """The next block is final. The executor commits it and answers with :class:`Finalized`."""
+        """Make the next block final. The executor commits it and answers with :class:`Finalized`."""
         self.effects.append(Run(Finalize(held.digest, self._certificates.pop(held.digest, b""))))
         self._uncommitted[held.digest] = held.body
         self._reorgs[held.digest] = self.tree.reorg_depth(held.digest)
         self.tree.finalize(held.digest)
 
     def committed(self, final: Finalized) -> None:
-        """The executor committed a block: observers hear of it, and the journal gets shorter from time to time."""
+        """The executor committed a block: report it to observers, and shorten the journal from time to time."""
         header = final.header
         self.height, self.view = Height(header.height), header.view
         del self._uncommitted[final.digest]
@@ -118,6 +118,6 @@ class Finality:
             self._replace_journal()
 
     def _replace_journal(self) -> None:
-        """Archived blocks need no journal any more; keep the votes and bodies above them."""
+        """Replace the journal by the votes and bodies above the archived blocks, which need none."""
         bodies = [*self._uncommitted.values(), *(held.body for held in self.tree.held() if held.body)]
         self.effects.append(ReplaceJournal(encode_journal(self.engine.journal_snapshot(), bodies)))

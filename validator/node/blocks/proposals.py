@@ -1,7 +1,7 @@
 """The node's own proposals: built once the parent is executed and the block interval has passed.
 
-While no block becomes final, the blocks of all views have to be held. So a proposal has no transactions if it is for a
-view that is more than ``max_held_blocks`` after that of the newest block that is final and committed.
+While no block becomes final, the blocks of all views have to be held. So a proposal has no transactions if its view is
+more than ``max_held_blocks`` after that of the newest final and committed block.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from validator.node.pool.mempool import Mempool
 from validator.primitives.types import Hash
 
 MAX_CANDIDATES: Final = MOST_TRANSACTIONS
-"""Mempool transactions offered to a block builder: all of them, for a block may have no room for any number of them."""
+"""Mempool transactions offered to a block builder: all of them, since a block may lack room for any number of them."""
 PROPOSE_TIMER: Final = TimerName("propose")
 
 
 @dataclass(slots=True)
 class Proposals:
-    """The proposal that the engine asked a node for, until it is built."""
+    """The proposal that the engine requested, until it is built."""
 
     index: int
-    """The node's own among the validators."""
+    """The node's own validator index."""
     engine: VotingEngine
     tree: BlockTree
     finality: Finality
     mempool: Mempool
     effects: Outbox
     consensus: Callable[[engine_border.Event], None]
-    """Gives the engine the block."""
+    """Passes the block to the engine."""
     max_held_blocks: int
     """As in :class:`~validator.node.limits.BlockLimits`."""
     _due: engine_border.Propose | None = None
@@ -50,7 +50,7 @@ class Proposals:
         return self._due is not None
 
     def propose(self, proposal: engine_border.Propose, interval_ms: int) -> None:
-        """The engine asks for a proposal, to be built after the block interval."""
+        """Take the engine's request for a proposal, to be built after the block interval."""
         self._due, self._may_build = proposal, interval_ms == 0
         if interval_ms:
             self.effects.append(SetTimer(PROPOSE_TIMER, interval_ms))
@@ -59,7 +59,7 @@ class Proposals:
         self._may_build = True
 
     def try_build(self) -> Hash | None:
-        """Build the proposal if that is possible now. Returns its parent if this has to be executed first."""
+        """Build the proposal if possible. Returns its parent if that has to be executed first."""
         proposal = self._due
         if proposal is None or not self._may_build:
             return None
@@ -74,7 +74,7 @@ class Proposals:
         return None
 
     def built(self, built: Built) -> None:
-        """The executor built a block: propose it."""
+        """Propose the block that the executor built."""
         self.mempool.refuse(built.refused)
         held = self.tree.add(built.block, built.body)
         if held is None:

@@ -1,6 +1,6 @@
-"""The blocks that the consensus engine asks about: held against their proposals, executed, and answered for.
+"""Verification of the blocks that the consensus engine asks about: comparison with the proposal, execution, answer.
 
-An invalid block convicts everybody who signed a vote for it (:mod:`validator.node.evidence`), its leader included.
+An invalid block convicts every signer of a vote for it (:mod:`validator.node.evidence`), including the leader.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from validator.primitives.types import Hash
 
 @dataclass(slots=True)
 class Verification:
-    """The engine's open requests of one node."""
+    """The engine's open verification requests."""
 
     tree: BlockTree
     effects: Outbox
     consensus: Callable[[engine_border.Event], None]
-    """Gives the engine its answers."""
+    """Passes answers to the engine."""
     _requests: dict[Hash, list[engine_border.Verify]] = field(default_factory=dict)
-    """By digest of the block."""
+    """Requests by digest of the block."""
 
     @property
     def awaited(self) -> list[Hash]:
@@ -34,7 +34,7 @@ class Verification:
         return list(self._requests)
 
     def add(self, request: engine_border.Verify) -> bool:
-        """Take a request, and answer it if it can be. Returns whether its block has to be executed first."""
+        """Take a request, and answer it if possible. Returns whether its block has to be executed first."""
         block = decode_block(request.body)
         digest = Hash(request.digest)
         if block is None or header_hash(block.header) != digest or not self._is_what_was_proposed(request, block):
@@ -42,7 +42,7 @@ class Verification:
             return False
         held = self.tree.add(block, request.body)
         if held is None:
-            return False  # below the final height, or no room: the engine's timeouts take care of it
+            return False  # below the final height, or no room: the engine's timeouts cover it
         self._requests.setdefault(digest, []).append(request)
         if held.state not in (BlockState.VALID, BlockState.INVALID):
             return True
@@ -61,17 +61,17 @@ class Verification:
         self._reject(held)
 
     def forget_unheld(self) -> None:
-        """Blocks became final: drop the requests for those that cannot any more."""
+        """Blocks became final: drop the requests for blocks that no longer can."""
         self._requests = {digest: requests for digest, requests in self._requests.items() if digest in self.tree}
 
     def _is_what_was_proposed(self, request: engine_border.Verify, block: Block) -> bool:
-        """Whether the header says what its proposal does. If that shows its signer's guilt, this is proved."""
+        """Whether the header matches its proposal. If the mismatch convicts the signer, report that."""
         header, parent = block.header, Hash(request.parent.digest)
         if header.view != request.view or header.proposer != request.proposer:
             self._prove_invalid(request.vote, (request.body,))
             return False
         if header.parent_hash != parent:
-            return False  # the vote does not say its parent's digest
+            return False  # the vote does not name its parent's digest
         if self.tree.follows_its_parent(block):
             return True
         if self.tree.is_executed(parent):
@@ -79,13 +79,13 @@ class Verification:
         return False
 
     def _prove_invalid(self, vote: Vote, bodies: tuple[bytes, ...]) -> None:
-        """Blame whoever signed a vote for the last of these bodies, unless they are too long to be shown."""
+        """Report the signers of votes for the last of these bodies, unless the evidence is too long."""
         proof = encode_misconduct(InvalidBlock(vote, bodies))
         if proof is not None:
             self.effects.blame(INVALID_BLOCK, vote.signer, proof)
 
     def _reject(self, held: HeldBlock) -> None:
-        """A block is invalid, and so is whatever builds on it."""
+        """Handle an invalid block; its descendants are invalid as well."""
         self.tree.reject(held)
         self._answer_all(held)
         for child in list(self.tree.children(held.digest)):

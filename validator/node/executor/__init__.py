@@ -1,1 +1,1 @@
-"""The executor: the slow work of one validator, job by job."""
+"""The executor: the slow work of one validator, as jobs."""

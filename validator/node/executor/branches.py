@@ -1,8 +1,8 @@
 """The executed blocks above the last final one, and the scheduler's index, which moves along their tree.
 
-An executed block is a view over its parent's state plus the changes that moved the index. Going to another branch moves
-the index back along one path and forward along the other. A final block becomes the base; everything that does not
-descend from it is dropped.
+An executed block is a view over its parent's state plus the changes that moved the index. Switching branches moves the
+index back along one path and forward along the other. A final block becomes the base; all blocks that do not descend
+from it are dropped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from validator.state.working_set import Change
 from validator.transition.transition import Outcome
 
 NO_ROOT: Final = Hash(b"")
-"""Of a block whose execution did not come to its end."""
+"""State root of a block whose execution was aborted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class ExecutedBlock:
 
 @dataclass(frozen=True, slots=True)
 class RejectedBlock:
-    """A block that did not execute to its header. Results are as far as execution came."""
+    """A block that did not execute to its header, with the results up to where execution ended."""
 
     block: Block
     reason: str
     computed_root: Hash = NO_ROOT
     receipts: bytes = b""
-    """Encoded."""
+    """Encoded receipts."""
     changes: Sequence[Change] = ()
 
 
@@ -45,9 +45,9 @@ class Branches:
     """The tree of executed blocks over the last final one."""
 
     def __init__(self, final: Header, index: SchedulerIndex) -> None:
-        """``index`` stands at the final block."""
+        """``index`` must be positioned at the final block."""
         self.index = index
-        """The scheduler's index, standing wherever the last job left it."""
+        """The scheduler's index, positioned at the block of the last job."""
         self.final_header = final
         self.final = header_hash(final)
         self.invalid: dict[Hash, RejectedBlock] = {}
@@ -67,7 +67,7 @@ class Branches:
         return self.final_header if digest == self.final else self._executed[digest].block.header
 
     def add(self, digest: Hash, block: Block, outcome: Outcome) -> None:
-        """Take an executed block into the tree; the index, begun for it, moves to it."""
+        """Add an executed block to the tree; the index, which was begun for it, moves to it."""
         self.index.advance(outcome.changes)
         self._index_at = digest
         self._executed[digest] = ExecutedBlock(digest, Hash(block.header.parent_hash), block, outcome)
@@ -87,7 +87,7 @@ class Branches:
         self._index_at = digest
 
     def finalize(self, digest: Hash) -> None:
-        """Make an executed child of the last final block the final one; keep only what descends from it."""
+        """Make an executed child of the last final block the final one; keep only its descendants."""
         if all(block.digest != digest for block in self._path(self._index_at)):
             self.move_index(digest)
         self.final, self.final_header = digest, self._executed[digest].block.header

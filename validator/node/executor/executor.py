@@ -1,9 +1,9 @@
-"""The executor: everything slow that a validator does, one job at a time and in order.
+"""The executor: the slow work of a validator, one job at a time and in order.
 
 It owns the state store, the archive and the branches of executed blocks over the last final one
 (:mod:`validator.node.executor.branches`). The node gives it jobs (:mod:`validator.node.executor.jobs`). The driver runs
-them, on a thread of their own in the live testnet and in place in the simulator, and hands the results back. A job
-depends on nothing but the executor's state and its own content.
+them, on a separate thread in the live testnet and synchronously in the simulator, and returns the results. A job
+depends only on the executor's state and its content.
 """
 
 from __future__ import annotations
@@ -43,33 +43,33 @@ from validator.transition.transition import BlockContext, NotAdmitted, Outcome, 
 GENESIS_FILE: Final = "genesis"
 MAX_BLOCK_TRANSACTIONS: Final = 4_096
 MAX_BLOCK_PAYLOAD_BYTES: Final = MAX_BLOCK_BYTES // 2
-"""Transaction bytes that a proposer puts into a block; a block may hold more and still be valid up to the maximum."""
+"""Transaction bytes that a proposer puts into a block; a valid block may hold more, up to the maximum."""
 
 
 class RecoveryError(ValidatorError):
-    """The files on disk do not fit together, or not with the genesis. The message names the difference."""
+    """The files on disk are inconsistent with each other or with the genesis. The message names the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageConfig:
-    """How much one validator keeps of the past. Validators may differ in it."""
+    """How much of the past a validator keeps. Validators may differ in it."""
 
     segment_bytes: int = SEGMENT_BYTES
-    """Size from which on a file of the state's log takes no further commit, and one of the archive no further block."""
+    """Size at which a file of the state's log takes no further commit, and one of the archive no further block."""
     retained_heights: int = RETAINED_HEIGHTS
     """Heights below the final one that can be proved, offered as a snapshot, and rewound to."""
     keep_blocks: int | None = None
-    """Final blocks that are kept at least, no fewer than the retained heights; ``None``: all are."""
+    """Final blocks that are kept at least, no fewer than the retained heights; ``None`` keeps all."""
     snapshot_interval: int = 8
-    """Snapshots are offered of heights that are multiples of this, so that many peers have the same one."""
+    """Snapshots are offered at multiples of this height, so that many peers offer the same one."""
 
 
 DEFAULT_STORAGE: Final = StorageConfig()
 
 
 class Executor:
-    """One validator's executor. Opening it recovers from the disk: state that lags behind the archive is
-    re-executed."""
+    """One validator's executor. Opening it recovers from the disk: blocks that the state lacks are re-executed from the
+    archive."""
 
     store_class: ClassVar[type[LogStateStore]] = LogStateStore
     archive_class: ClassVar[type[BlockArchive]] = BlockArchive
@@ -99,9 +99,10 @@ class Executor:
         self.recovered_height = self._archive.height
         """Height of the newest final block found on disk."""
         self.replayed_blocks = self._replay()
-        """How many archived blocks were executed again, the state lagging behind them."""
+        """Archived blocks that were executed again because the state lagged behind."""
         self.prunable_height = 0
-        """Nobody else needs the blocks up to here, the driver said; it says so again after a start."""
+        """Height up to which no other party needs the blocks, as reported by the driver; it reports again after a
+        start."""
         self.pages = StatePages(self)
 
     # --- for others to read -----------------------------------------------------------------------------------------
@@ -130,11 +131,11 @@ class Executor:
 
     @property
     def index(self) -> SchedulerIndex:
-        """The scheduler's index, standing wherever the last job left it."""
+        """The scheduler's index, positioned at the block of the last job."""
         return self._branches.index
 
     def height_of(self, digest: Hash) -> int | None:
-        """Height of the last final block or of one that was executed above it; ``None`` of any other."""
+        """Height of the last final block, or of an executed block above it; ``None`` for any other."""
         return self._branches.header_of(digest).height if digest in self._branches else None
 
     def prove(self, key: bytes, height: int) -> bytes:
@@ -147,7 +148,7 @@ class Executor:
 
     @property
     def pending_timers(self) -> int:
-        """Live timers of the last final state."""
+        """Number of live timers in the last final state."""
         data = self._store.final.get(GLOBALS)
         assert data is not None, "every state has the chain's counters"
         counters: Globals = decode_record(GLOBALS, data)
@@ -155,12 +156,12 @@ class Executor:
 
     @property
     def used_bytes(self) -> dict[str, int]:
-        """Bytes on the disk, by folder or plain file."""
+        """Bytes on the disk, by folder or top-level file."""
         return used_bytes(self._disk)
 
     def allow_pruning(self, height: int) -> None:
-        """The auditor has every block up to a height, and so has whoever would catch up from here: as far as they are
-        concerned the blocks may go. The newest call counts: one that comes back without its disk needs older ones."""
+        """Allow pruning of the blocks up to a height: the auditor has them, and so has every validator that would catch
+        up from here. Only the newest call counts: a validator that returns without its disk needs older blocks."""
         self.prunable_height = height
 
     def close(self) -> None:
@@ -169,7 +170,7 @@ class Executor:
     # --- jobs -------------------------------------------------------------------------------------------------------
 
     def run(self, job: jobs.Job) -> jobs.JobResult:
-        """Do one job."""
+        """Run one job."""
         match job:
             case jobs.Build():
                 return self._build(job)
@@ -243,7 +244,7 @@ class Executor:
         return None
 
     def _apply(self, digest: Hash, transition: Transition, prepared: Sequence[PreparedTransaction]) -> Outcome:
-        """The outcome of the block with this digest; the index is begun for it. Raises :class:`NotAdmitted`."""
+        """The outcome of the block with this digest, for which the index is begun. Raises :class:`NotAdmitted`."""
         return transition.apply(prepared)
 
     def _finalize(self, job: jobs.Finalize) -> jobs.Finalized | jobs.FinalizedInvalid:
@@ -282,7 +283,7 @@ class Executor:
         )
 
     def trace(self, block: Block) -> BlockTrace:
-        """Execute a block on its parent, which was executed, noting every step. Nothing changes by it."""
+        """Execute a block on its parent, which was executed, and record every step. Changes nothing."""
         height, digest, recorder = block.header.height, header_hash(block.header), StepRecorder()
         try:
             prepared = self._check(block, {})
@@ -298,7 +299,7 @@ class Executor:
         return recorder.trace(height, digest, outcome)
 
     def _read_blocks(self, job: jobs.ReadBlocks) -> jobs.BlocksRead:
-        """The blocks asked for, as many as exist and fit into a message, with the proof that they are final."""
+        """The requested blocks, as many as exist and fit into a message, with the proof that they are final."""
         bodies: list[bytes] = []
         size, certified, certificate = 0, 0, b""
         if job.first <= self._archive.first_height:
@@ -322,7 +323,7 @@ class Executor:
     def _transition_on(
         self, parent: Hash, height: Height, proposer: int, transition: type[Transition] | None = None
     ) -> Transition:
-        """A block's transition, begun; of another class than the validator's own if one is given."""
+        """A block's transition, begun; of the given class instead of the validator's own one, if any."""
         self._branches.move_index(parent)
         make = self._transition if transition is None else transition
         executed = self._branches.executed(parent)
@@ -333,7 +334,7 @@ class Executor:
     # --- checks -------------------------------------------------------------------------------------------------------
 
     def _check(self, block: Block, known: Mapping[Hash, PreparedTransaction]) -> list[PreparedTransaction]:
-        """Check a block as far as possible without executing it. Returns its transactions, decoded."""
+        """Check a block as far as possible without execution. Returns its decoded transactions."""
         header = block.header
         parent_hash = Hash(header.parent_hash)
         if header.chain_id != self._genesis.chain_id:
@@ -361,7 +362,7 @@ class Executor:
     # --- recovery -----------------------------------------------------------------------------------------------------
 
     def _open_genesis(self, disk: Disk) -> Header:
-        """The genesis header, written down when the data folder was first used."""
+        """The genesis header, stored when the data folder was first used."""
         if self._store.final.get(GLOBALS) is None:
             self._store.commit(self._store.final.derive(Height(0), genesis_batch(self._genesis)))
         stored = disk.read(GENESIS_FILE)
@@ -375,7 +376,7 @@ class Executor:
         return header
 
     def _genesis_root(self) -> Hash:
-        """The root of the genesis state; a validator that joined by a snapshot makes that state once, in memory."""
+        """The root of the genesis state. A validator that joined by a snapshot computes that state once, in memory."""
         if not self._store.final.height:
             return self._store.final.root
         return PlainEngine().apply(Height(0), genesis_batch(self._genesis)).root
@@ -396,7 +397,7 @@ class Executor:
             )
 
     def _replay(self) -> int:
-        """Execute the archived blocks that the state lags behind."""
+        """Execute the archived blocks that the state lacks."""
         replayed = 0
         for height in range(self.final_header.height + 1, self._archive.height + 1):
             block = self._archive.block(height)
@@ -418,7 +419,7 @@ class _Invalid(Exception):
 
 
 def _changed_accounts(changes: Sequence[Change]) -> dict[Address, Account]:
-    """The accounts among a block's changes, as they are after it. An account that once was stays."""
+    """The accounts among a block's changes, after the block. Accounts are never removed."""
     return {
         Address(change.key[1:]): change.after
         for change in changes

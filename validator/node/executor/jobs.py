@@ -32,7 +32,7 @@ class Built:
     block: Block
     body: bytes
     refused: tuple[Address, ...]
-    """Senders whose next transaction could not run, for want of funds, fees or earlier nonces."""
+    """Senders whose next transaction could not run, for lack of funds, fees or earlier nonces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +42,12 @@ class Execute:
     digest: Hash
     block: Block
     known: Mapping[Hash, PreparedTransaction]
-    """Transactions of the block whose signatures were checked before."""
+    """Transactions of the block whose signatures were verified before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """``error`` is ``None`` for a valid block."""
+    """Result of an execution; ``error`` is ``None`` for a valid block."""
 
     digest: Hash
     error: str | None
@@ -63,13 +63,13 @@ class Finalize:
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """A block is final here; figures for observers."""
+    """A block is final here; with figures for observers."""
 
     digest: Hash
     header: Header
     transactions: tuple[Hash, ...]
     accounts: Mapping[Address, Account]
-    """The accounts that the block changed, as they are now, addresses ascending."""
+    """The accounts that the block changed, after the block, addresses ascending."""
     fires: int
     destroyed: int
     pending_timers: int
@@ -87,7 +87,7 @@ class FinalizedInvalid:
     computed_root: Hash
     receipts: bytes
     trace: BlockTrace
-    """Of the block executed once more, step by step."""
+    """Trace of a second execution of the block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,15 +104,15 @@ class BlocksRead:
     peer: int
     bodies: tuple[bytes, ...]
     links: tuple[Header, ...]
-    """Headers that lead from the last of them to the block of the certificate; empty if it is that block."""
+    """Headers from the last of them to the block of the certificate; empty if it is that block."""
     certificate: bytes
     begins_at: int = 0
-    """Height of the first block here, if those asked for were pruned; else 0."""
+    """Height of the first block here if the requested ones were pruned; else 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadSnapshot:
-    """Read for a peer that joins: the snapshot to offer, or a chunk of one."""
+    """Read for a joining peer: the snapshot to offer, or a chunk of one."""
 
     peer: int
     request: SnapshotRequest | ChunkRequest
@@ -134,7 +134,7 @@ class ReadAccounts:
 @dataclass(frozen=True, slots=True)
 class AccountsRead:
     header: Header
-    """Of the last final block."""
+    """Header of the last final block."""
     accounts: Mapping[Address, Account]
 
 

@@ -1,7 +1,7 @@
 """The pages of ``docs/http.md``, as plain data: a validator's final state and blocks.
 
-The live host serves them over HTTP, the simulator hands the same data to the same checks. Pages are read between the
-executor's jobs, on the thread that runs those.
+The live host serves them over HTTP; the simulator passes the same data to the same checks. Pages are read between the
+executor's jobs, on their thread.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from validator.storage.finality_proof import find_proof
 Page = dict[str, Any]
 
 MAX_BLOCKS_BYTES: Final = 32 * 1024 * 1024
-"""Of blocks and receipts in one answer; the first of them is there however large it is."""
+"""Size limit of blocks and receipts in one answer; the first block is always included."""
 PENDING: Final = "pending"
-"""The state of a timer that did not end."""
+"""State of a timer that has not ended."""
 MAX_EVENTS: Final = 1_000
 MAX_EVENTS_BYTES: Final = 1024 * 1024
-"""Of the text of events in one answer; the first of them is there however long it is."""
+"""Size limit of the text of events in one answer; the first event is always included."""
 MAX_EVENT_BLOCKS: Final = 64
-"""Blocks that are looked through for one answer."""
+"""Blocks that are searched for one answer."""
 AMOUNT_FIELDS: Final = frozenset(
     {
         "balance",
@@ -69,11 +69,11 @@ AMOUNT_FIELDS: Final = frozenset(
         "tip",
     }
 )
-"""Of pages: amounts and prices, whose numbers may be too large for a reader that takes JSON numbers as floats."""
+"""Fields with amounts and prices, which may be too large for a client that reads JSON numbers as floats."""
 
 
 class Cursor(NamedTuple):
-    """A place in the row of all events: the block, and the number of the event in it."""
+    """A position in the sequence of all events: the block, and the event's number in it."""
 
     height: int
     number: int = 0
@@ -89,18 +89,18 @@ class Cursor(NamedTuple):
 
 
 class EventFilter(NamedTuple):
-    """The events that are wanted; ``None`` stands for all."""
+    """Filter of events; ``None`` matches all."""
 
     actor: bytes | None = None
     name: str | None = None
 
     def takes(self, event: Event) -> bool:
-        """Whether an event is one of them."""
+        """Whether an event matches."""
         return self.actor in (None, event.actor) and self.name in (None, event.name)
 
 
 class PlacedEvent(NamedTuple):
-    """An event, with its place and the receipt that it stands in."""
+    """An event, with its position and the receipt that contains it."""
 
     cursor: Cursor
     source: Source
@@ -108,7 +108,7 @@ class PlacedEvent(NamedTuple):
 
     @property
     def page(self) -> Page:
-        """As the pages show it."""
+        """The event as pages show it."""
         return {
             "height": self.cursor.height,
             "index": self.cursor.number,
@@ -122,12 +122,12 @@ class FinalityPage(NamedTuple):
 
     header: bytes
     links: list[bytes]
-    """Headers that lead up to the block of the certificate; none if it is the block's own."""
+    """Headers up to the block of the certificate; empty if the certificate is the block's own."""
     certificate: bytes
 
     @property
     def page(self) -> Page:
-        """As JSON shows it."""
+        """The proof as JSON."""
         header = decode(self.header, Header)
         certificate = decode_message(self.certificate)
         assert isinstance(certificate, Certificate), "the archive keeps finalizations"
@@ -144,7 +144,7 @@ class FinalityPage(NamedTuple):
 
 
 class FinalChain(Protocol):
-    """The source of the pages: the final blocks and their state. The executor implements it."""
+    """The data source of the pages: the final blocks and their state. The executor implements it."""
 
     @property
     def genesis(self) -> Genesis:
@@ -170,7 +170,7 @@ class FinalChain(Protocol):
 
 
 class BlockGone(ValidatorError):
-    """A final block is not here: it was pruned, or the validator joined above it."""
+    """A final block is not available: it was pruned, or the validator joined above it."""
 
 
 class StatePages:
@@ -179,16 +179,16 @@ class StatePages:
     def __init__(self, chain: FinalChain) -> None:
         self._chain = chain
         self._open_jobs: tuple[tuple[int, bytes], dict[bytes, list[str]]] = ((0, b""), {})
-        """The jobs that take results, by actor, and the height and root of the state that they stand in."""
+        """The open jobs by actor, with the height and root of their state."""
 
     @property
     def first_block(self) -> int:
-        """Height of the first block here: those below were pruned, or final before the validator joined."""
+        """Height of the first available block: earlier ones were pruned, or final before the validator joined."""
         return self._chain.archive.first_height + 1
 
     def blocks(self, first: int, most: int) -> list[tuple[bytes, bytes, bytes]]:
-        """``(block, receipts, computed_root)`` from a height on, as many as there are up to ``most`` and fit into
-        :data:`MAX_BLOCKS_BYTES`; one at least, if there is one. Raises :class:`BlockGone`."""
+        """``(block, receipts, computed_root)`` from a height on: as many as exist, up to ``most``, that fit into
+        :data:`MAX_BLOCKS_BYTES`, but at least one, if any. Raises :class:`BlockGone`."""
         found: list[tuple[bytes, bytes, bytes]] = []
         room = MAX_BLOCKS_BYTES
         for height in range(max(first, 1), max(first, 1) + most):
@@ -232,13 +232,13 @@ class StatePages:
         }
 
     def receipt(self, digest: Hash) -> Page | None:
-        """The receipt of a transaction in a block that is here, if it is among the last
+        """The receipt of a transaction in an available block, if it is among the newest
         (:data:`validator.storage.archive.MAX_TRANSACTIONS`)."""
         found = self._chain.archive.find_receipt(digest)
         return None if found is None else _receipt_page(found.receipt, *found.place)
 
     def supply(self) -> Page:
-        """The sum of all balances, and the amount burned. Costs a look at every account."""
+        """The sum of all balances, and the amount burned. Reads every account."""
         view = self._chain.final_view
         balances = [decode_record(key, value).balance for key, value in view.scan(ACCOUNT)]
         return {
@@ -290,7 +290,7 @@ class StatePages:
         return self._open_jobs[1].get(actor, [])
 
     def _all_open_jobs(self, height: int) -> dict[bytes, list[str]]:
-        """By actor. Looks at every job, once for a final block, however often and by however many it is asked about."""
+        """Open jobs by actor. Reads every job, but only once per final block."""
         found: dict[bytes, list[str]] = {}
         for key, data in self._chain.final_view.scan(JOB):
             job: Job = decode_record(key, data)
@@ -299,13 +299,13 @@ class StatePages:
         return found
 
     def timer(self, timer_id: bytes) -> Page | None:
-        """A timer that is pending, or that was among the last to end
+        """A timer that is pending, or among the newest ended ones
         (:data:`validator.storage.archive.MAX_ENDED_TIMERS`)."""
         timer: Timer | None = self._record(timer_key(timer_id))
         return self._ended_timer(TimerId(timer_id)) if timer is None else self._pending_timer(timer)
 
     def is_pending(self, timer_id: bytes) -> bool:
-        """Whether a timer is there that did not end."""
+        """Whether a timer is pending."""
         return self._record(timer_key(timer_id)) is not None
 
     def _pending_timer(self, timer: Timer) -> Page:
@@ -332,10 +332,10 @@ class StatePages:
     # --- events -------------------------------------------------------------------------------------------------------
 
     def events(self, start: Cursor | None, wanted: EventFilter) -> Page | None:
-        """Events from a place on, by default the first there is, and the place where the next page begins.
+        """Events from a position on, by default the first available one, and the position where the next page begins.
 
-        Bounded by :data:`MAX_EVENTS`, :data:`MAX_EVENTS_BYTES` and :data:`MAX_EVENT_BLOCKS`. ``None`` if the place is
-        below the first block that is here.
+        Bounded by :data:`MAX_EVENTS`, :data:`MAX_EVENTS_BYTES` and :data:`MAX_EVENT_BLOCKS`. ``None`` if the position
+        is below the first available block.
         """
         archive = self._chain.archive
         first = archive.first_height + 1
@@ -356,7 +356,7 @@ class StatePages:
         return _events_page(found, following, archive.height)
 
     def events_at(self, height: int) -> list[PlacedEvent]:
-        """All events of a final block; none if there is no such block."""
+        """All events of a final block; empty if there is no such block."""
         receipts = self._chain.archive.receipts(height)
         if receipts is None:
             return []
@@ -412,7 +412,7 @@ class StatePages:
         }
 
     def validators(self) -> Page:
-        """The voters: all that checking a certificate takes."""
+        """The validators: all that is needed to verify a certificate."""
         genesis = self._chain.genesis
         return {
             "chain_id": genesis.chain_id,
@@ -455,7 +455,7 @@ def _event_page(event: Event) -> Page:
 
 
 def _end_page(end: TimerEnd) -> Page:
-    """How a timer ended, the fee paid for that, and the events and timers it left behind."""
+    """How a timer ended, the fee paid, and the events and timers it produced."""
     page: Page = {"receipt": _source_page(end.source)}
     if end.event is not None:
         page |= {"actor": address_text(end.event.actor), "fee": 0, "events": [_event_page(end.event)]}

@@ -1,4 +1,4 @@
-"""Snapshots for validators that join: an offer, and the chunks of the snapshot that was offered."""
+"""Snapshots for joining validators: an offer, and the chunks of the offered snapshot."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from validator.storage.archive import BlockArchive
 from validator.storage.finality_proof import find_proof
 
 MAX_OFFER_BYTES: Final = MAX_MESSAGE_BYTES - 64
-"""All that an offer carries; the rest of a message is its framing."""
+"""Size limit of an offer's content; the rest of a message is its framing."""
 
 
 def read_snapshot(
     store: LogStateStore, archive: BlockArchive, request: SnapshotRequest | ChunkRequest, interval: int
 ) -> SnapshotOffer | ChunkResponse | None:
-    """The answer to a joining validator, or ``None`` if there is nothing to give.
+    """The answer to a joining validator, or ``None`` if there is none.
 
-    ``interval``: snapshots are offered of heights that are multiples of it.
+    ``interval``: snapshots are offered at multiples of this height.
     """
     if isinstance(request, ChunkRequest):
         return _chunk(store, request, interval)
@@ -39,7 +39,7 @@ def read_snapshot(
         proved = sum(len(encode(link)) for link in proof.links) + len(proof.certificate)
         room = MAX_OFFER_BYTES - len(archived.block) - len(archived.receipts) - proved
         if room < 0:
-            continue  # the receipts of another block may be shorter
+            continue  # another block may have shorter receipts
         manifest = store.manifest(Height(height)).encode()
         if len(manifest) <= room:
             return SnapshotOffer(archived.block, archived.receipts, proof.links, proof.certificate, manifest)
@@ -47,7 +47,7 @@ def read_snapshot(
 
 
 def _offered(store: LogStateStore, interval: int) -> range:
-    """Heights that may be offered, the newest first: none below the middle of the retained ones, which go soon."""
+    """Heights that may be offered, newest first; none of the older half of the retained ones, which go soon."""
     newest = store.final.height - store.final.height % interval
     oldest = (store.first_height + store.final.height) // 2
     return range(newest, max(oldest - 1, 0), -interval)
@@ -56,7 +56,7 @@ def _offered(store: LogStateStore, interval: int) -> range:
 def _chunk(store: LogStateStore, request: ChunkRequest, interval: int) -> ChunkResponse | None:
     """The piece of a chunk that begins where the request says.
 
-    Only of heights that may have been offered: each height costs something to look up.
+    Only for heights that may have been offered, since each height costs a lookup.
     """
     if not request.height or request.height % interval:
         return None

@@ -1,1 +1,1 @@
-"""Joining the chain by a snapshot that peers send."""
+"""Joining the chain by a snapshot from peers."""

@@ -1,7 +1,7 @@
-"""The views that a validator may have voted in before it lost its journal.
+"""The views in which a validator may have voted before it lost its journal.
 
-It must not vote twice, so it abstains in every view that it may have been in. It learns which these are from peers,
-each of which proves its current view by the certificate that opened it (:mod:`consensus.simplex`, *Lost journals*).
+It must not vote twice, so it abstains in every view that it may have entered. It learns these views from peers, each of
+which proves its current view by the certificate that opened it (``docs/consensus.md``, *Lost journals*).
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from validator.chain.messages import ViewReport
 
 @dataclass(slots=True)
 class PastViews:
-    """The reports of peers to one join."""
+    """The reports of peers for one join."""
 
     validators: ValidatorSet
     namespace: bytes
     nonce: bytes
-    """Another one for each join: reports to an earlier one, before the journal was lost, do not count for this one."""
+    """Differs for each join, so that reports for an earlier one, before the journal was lost, do not count."""
     reported: dict[int, int] = field(default_factory=dict)
-    """The view that each peer was in at least, when it was asked."""
+    """A view that each peer had reached when it was asked."""
 
     @property
     def abstain_through(self) -> int:
-        """The last view that an earlier life of this validator can have entered, once enough peers reported theirs."""
+        """The last view that this validator can have entered before; known once enough peers reported."""
         return max(self.reported.values(), default=0) + 1
 
     @property
     def are_known(self) -> bool:
-        """Whether enough members reported of each committee that can have let it vote above all reported views."""
+        """Whether enough members reported from each committee that can have let it vote above all reported views."""
         highest = max(self.reported.values(), default=0)
         active = {self.validators.committee(View(view)) for view in (max(highest, FIRST_VIEW), highest + 1)}
         return all(
@@ -42,7 +42,7 @@ class PastViews:
         )
 
     def take(self, sender: int, report: ViewReport) -> bool:
-        """Take a peer's first report. Returns whether its certificate is good."""
+        """Take a peer's first report. Returns whether its certificate is valid."""
         if not report.certificate:
             self.reported[sender] = FIRST_VIEW
             return True

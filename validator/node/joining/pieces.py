@@ -1,9 +1,9 @@
-"""A chunk of a snapshot on its way from one peer, in pieces that fit into messages.
+"""Transfer of a snapshot's chunk from one peer, in pieces that fit into messages.
 
-The values in a chunk have no common bound but their own (2**24 bytes each), so a chunk may be longer than a message.
-The server cuts it into pieces of :data:`~validator.chain.messages.MAX_PIECE_BYTES`; a joining validator asks for
-one after the other and checks the whole chunk in the end. What a peer can make it keep until then is bounded by
-:data:`~validator.chain.messages.MAX_CHUNK_BYTES`.
+Only the size of each value in a chunk is bounded (2**24 bytes), so a chunk may be longer than a message. The server
+cuts it into pieces of :data:`~validator.chain.messages.MAX_PIECE_BYTES`; a joining validator requests one after the
+other and checks the whole chunk at the end. Until then it keeps at most
+:data:`~validator.chain.messages.MAX_CHUNK_BYTES` for a peer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from validator.state.snapshot import SnapshotError
 
 
 class ChunkPieces:
-    """The pieces of one chunk from one peer. Two peers may cut a chunk differently: theirs are never put together."""
+    """The pieces of one chunk from one peer. Two peers may cut a chunk differently, so their pieces are never mixed."""
 
     def __init__(self, height: Height, chunk: int) -> None:
         self.height = height
@@ -24,14 +24,14 @@ class ChunkPieces:
 
     @property
     def request(self) -> ChunkRequest:
-        """Asks for the next piece."""
+        """The request for the next piece."""
         return ChunkRequest(self.height, self.chunk, len(self._data))
 
     def take(self, response: ChunkResponse) -> bytes | None:
-        """Take a piece; the whole chunk, not checked yet, once its last piece is there.
+        """Take a piece. Returns the whole chunk, not checked yet, with its last piece.
 
-        A piece that was not asked for, or came before, is passed over: the caller asks for :attr:`request` anew if
-        nothing was taken. Raises :class:`SnapshotError` if it is none that an honest peer cuts.
+        A piece that was not requested, or came before, is ignored; the caller sends :attr:`request` again if nothing
+        was taken. Raises :class:`SnapshotError` if no honest peer cuts such a piece.
         """
         if (response.height, response.chunk, response.offset) != (self.height, self.chunk, len(self._data)):
             return None

@@ -1,14 +1,14 @@
 """Joining by a snapshot: a validator without state fetches one before its node begins.
 
 A pure state machine with the same events and effects as the node's (:mod:`validator.node.events`). It asks one peer
-after the other for an offer, believes one whose block a quorum's finalization proves, then asks all peers for chunks,
-one at a time each, and checks every chunk before it is kept. A peer whose chunk is wrong is named and asked no more.
-When all chunks are there, the data folder is made ready, and :func:`validator.node.assembly.open_validator` opens it
-like any other; the blocks above the snapshot come by the node's own catch-up. An interrupted join resumes with the
-chunks it has, as long as a peer still offers that height.
+after the other for an offer, and accepts one whose block is proved by a finalization. Then it requests chunks from all
+peers, one at a time from each, and checks every chunk before it keeps it. A peer that sent a wrong chunk is reported
+and skipped. When all chunks have arrived, the data folder is completed, and
+:func:`validator.node.assembly.open_validator` opens it like any other; the node fetches the blocks above the snapshot
+by its usual catch-up. An interrupted join resumes with its chunks if a peer still offers that height.
 
-It also learns in which views it may have voted before (:mod:`validator.node.joining.past_views`), and writes down with
-the rest through which of them it abstains.
+It also learns in which views it may have voted before (:mod:`validator.node.joining.past_views`), and stores the last
+view in which it must abstain.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ STATE_FOLDER: Final = "state"
 JOIN_TIMER: Final = TimerName("join")
 JOIN_NONCE_BYTES: Final = 16
 MAX_CHUNKS_AT_ONCE: Final = 8
-"""Chunks under way from different peers; each may take ``MAX_CHUNK_BYTES`` until it is checked."""
+"""Chunks in transit from different peers; each may take ``MAX_CHUNK_BYTES`` until it is checked."""
 ROUNDS_WITHOUT_PROGRESS: Final = 5
-"""Timeouts in a row without a new chunk after which another offer is asked for."""
+"""Consecutive timeouts without a new chunk after which another offer is requested."""
 MAX_RETRY_FACTOR: Final = 16
-"""Bound of the growth of the timeout on a network that is slower than the configuration assumed."""
+"""The most by which the timeout grows, on a network slower than the configuration assumed."""
 
 
 def _are_receipts_of(header: Header, encoded: bytes) -> bool:
-    """Whether encoded receipts are those that a header commits to."""
+    """Whether the header commits to these encoded receipts."""
     try:
         return receipts_root(decode(encoded, BlockReceipts)) == header.receipts_root
     except CodecError:
@@ -58,19 +58,19 @@ def _are_receipts_of(header: Header, encoded: bytes) -> bool:
 
 
 def has_joined(disk: Disk) -> bool:
-    """Whether a join made this data folder one that can be opened."""
+    """Whether a join completed this data folder."""
     return disk.size(f"{STATE_FOLDER}/{BASE_NAME}") > 0
 
 
 class _Snapshot(NamedTuple):
-    """A snapshot that was offered and proved, as far as it has come."""
+    """An offered and proved snapshot, with the progress of its transfer."""
 
     offer: SnapshotOffer
     intake: SnapshotIntake
 
 
 class _Retry(NamedTuple):
-    """The time until what was not answered is asked for again."""
+    """The time after which requests without an answer are repeated."""
 
     delay_ms: int
     longest_ms: int
@@ -80,17 +80,17 @@ class _Retry(NamedTuple):
 
 
 class _Peers:
-    """Whom a join asks, one after the other."""
+    """The peers of a join, in the order in which they are asked."""
 
     def __init__(self, index: int, count: int) -> None:
         self.all = [peer for peer in range(count) if peer != index]
         self.refused: set[int] = set()
-        """Those that sent something wrong, or whose offer nobody can serve any more: they are asked last."""
+        """Peers that sent something wrong, or an offer that no peer serves any more; skipped until all are."""
         self._newest = index
-        """The one asked last."""
+        """The peer that was asked last."""
 
     def in_turn(self) -> list[int]:
-        """Whom to ask, beginning behind the last one asked; everybody again if all have sent something wrong."""
+        """The peers to ask, beginning after the last one asked; all of them again if all were refused."""
         if self.refused.issuperset(self.all):
             self.refused.clear()
         return sorted(set(self.all) - self.refused, key=lambda peer: (peer <= self._newest, peer))
@@ -101,7 +101,7 @@ class _Peers:
 
 
 class SnapshotJoin:
-    """One validator's join. ``is_done`` says when its data folder is ready to be opened."""
+    """One validator's join. ``is_done``: its data folder is ready to be opened."""
 
     intake_class: ClassVar[type[SnapshotIntake]] = SnapshotIntake
     views_class: ClassVar[type[PastViews]] = PastViews
@@ -115,13 +115,13 @@ class SnapshotJoin:
         retry_ms: int = 250,
         nonce: bytes = b"",
     ) -> None:
-        """``nonce`` is another one for each join, of at most ``MAX_NONCE_BYTES``.
+        """``nonce`` differs for each join and has at most ``MAX_NONCE_BYTES``.
 
-        ``retry_ms`` doubles after each round in which nothing came, up to ``MAX_RETRY_FACTOR`` times.
+        ``retry_ms`` doubles after each round without progress, up to ``MAX_RETRY_FACTOR`` times its value.
         """
         self.is_done = False
         self.chunks: dict[int, int] = {}
-        """How many chunks were taken from each peer."""
+        """Number of chunks accepted from each peer."""
         self._disk = disk
         self._validators = validators
         self._namespace = chain_id.encode()
@@ -132,11 +132,11 @@ class SnapshotJoin:
         self._snapshot: _Snapshot | None = None
         self._offered_by: int | None = None
         self._asked_for_offers: set[int] = set()
-        """Peers that were asked since an offer was taken last; nobody else's is looked at."""
+        """Peers asked since the last offer was accepted; offers of others are ignored."""
         self._asked: dict[int, ChunkPieces] = {}
-        """The chunk that each peer was asked for, as far as it has come."""
+        """The chunk requested from each peer, with the pieces received so far."""
         self._sending: set[int] = set()
-        """Peers that sent a piece since the last round; their requests are not made anew."""
+        """Peers that sent a piece since the last round; their requests are not repeated."""
         self._idle_rounds = 0
 
     @property
@@ -154,7 +154,7 @@ class SnapshotJoin:
         return self._effects.drain()
 
     def _on_round(self) -> None:
-        """Ask anew for whatever was not answered."""
+        """Repeat the requests that have no answer."""
         for peer in self._peers.all:
             if peer not in self._views.reported:
                 self._effects.send(peer, ViewRequest(self._views.nonce))
@@ -165,7 +165,7 @@ class SnapshotJoin:
             self._give_offer_up()
         self._asked = {peer: pieces for peer, pieces in self._asked.items() if peer in self._sending}
         self._sending.clear()
-        peer = self._peers.next()  # another one each time: a peer that does not answer must not be asked forever
+        peer = self._peers.next()  # another peer each time: one that does not answer must not be asked forever
         if self._snapshot is None:
             self._asked_for_offers.add(peer)
             self._effects.send(peer, SnapshotRequest())
@@ -174,7 +174,7 @@ class SnapshotJoin:
         self._effects.append(SetTimer(JOIN_TIMER, self._retry.delay_ms))
 
     def _give_offer_up(self) -> None:
-        """Nobody has these chunks any more. The peer that offered them is asked last: it may offer them forever."""
+        """No peer has these chunks any more. Skip the peer that offered them: it may offer them forever."""
         if self._offered_by is not None:
             self._peers.refused.add(self._offered_by)
         self._snapshot = self._offered_by = None
@@ -249,7 +249,7 @@ class SnapshotJoin:
             self._effects.send(sender, pieces.request)
 
     def _go_on(self, sender: int, snapshot: _Snapshot) -> None:
-        """Ask for what is missing, or make the folder ready."""
+        """Request missing chunks, or complete the folder."""
         if not snapshot.intake.is_complete:
             self._ask_for_chunks(snapshot.intake)
         elif self._views.are_known:
@@ -260,7 +260,7 @@ class SnapshotJoin:
                 self._snapshot = None
 
     def _install(self, snapshot: _Snapshot) -> None:
-        """Make the data folder one of a validator at the snapshot's height; the state comes last."""
+        """Make the data folder that of a validator at the snapshot's height; the state is written last."""
         offer, intake = snapshot
         own_certificate = b"" if offer.links else offer.certificate
         block = ArchivedBlock(offer.body, offer.receipts, own_certificate, intake.root)

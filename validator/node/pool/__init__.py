@@ -1,1 +1,1 @@
-"""Transactions on their way into a block: offers and the mempool."""
+"""Transactions until they are in a block: offers and the mempool."""

@@ -1,15 +1,14 @@
-"""The mempool: transactions that wait for a block, each of which could run as far as the final state shows.
+"""The mempool: transactions that wait for a block, each of which could run, judged by the final state.
 
-Each validator decides for itself what its mempool takes: two validators may differ in it, and a block may hold
-transactions that neither would have taken. The rules below keep out transactions that can never run, and leave room for
-those that pay.
+Each validator decides for itself which transactions its mempool accepts: a block may hold transactions that it would
+not have accepted. The rules below keep out transactions that can never run, and leave room for those that pay.
 
 **Admission**, in this order; the first rule that fails gives the reason (:class:`Refusal`):
 
-1. It does not wait already. It is well-formed, for this chain and signed. A system instruction comes from a system
+1. It is not waiting already. It is well-formed, for this chain and signed. A system instruction comes from a system
    deployer. ``gas_limit`` and ``cells_limit`` cover what is charged before the transaction does anything
-   (:func:`_first_charge`), and lie within their lanes. Otherwise a block would carry the bytes of a payload that nobody
-   pays for.
+   (:func:`_first_charge`), and lie within their lanes. Otherwise a block would carry the bytes of a payload without
+   payment.
 2. The nonce lies in the window of ``max_nonces`` from the account's nonce on. The window bounds how many transactions
    of one sender wait.
 3. Both fee limits reach the floor: ``MIN_BASEFEE``, below which no basefee falls, and the newest final block's basefee
@@ -22,25 +21,25 @@ those that pay.
    basefees: what was affordable once stays so until the account changes.
 7. The pool has room, or makes it.
 
-State here is the last final state, not that of a block under way: it does not depend on who asks, and it is never
-taken back.
+State here is the last final state, not that of a block under way: it does not depend on the caller, and it is never
+reverted.
 
 **Eviction.** In a full pool a transaction has a *place*, compared from left to right: whether it could run in the next
 block after those before it; whether it is less than ``near_nonces`` ahead of the account; the least tip per cycle that
-it and those of its sender before it pay at the newest basefee; how few nonces it is ahead of the account. A newcomer
-gets in if the pool's worst have lesser places than its own, which leave for it; of equals the youngest goes first. At
-most ``max_evictions`` of those that leave could have run. Those that could not do not count: they may never pay, so
-they must not hold the room that a large transaction needs. Only the last transaction of a sender is ever evicted, so
-that no queue is torn. To push out an honest transaction takes one that is funded and in turn, and that pays more, or as
-much from a sender with fewer before it. No sender can push out with more than ``near_nonces`` at a time, and at equal
-tips every sender gets its first in before another has a second.
+it and those of its sender before it pay at the newest basefee; how few nonces it is ahead of the account. A newcomer is
+accepted if the pool's worst transactions, which are evicted for it, have lesser places than its own; of equals the
+youngest goes first. At most ``max_evictions`` of the evicted ones could have run. Those that could not do not count:
+they may never pay, so they must not hold the room that a large transaction needs. Only the last transaction of a sender
+is ever evicted, so that no queue gets gaps. To evict an honest transaction takes one that is funded and next in turn,
+and that pays more, or as much with fewer of its sender's before it. No sender can evict with more than ``near_nonces``
+transactions at a time, and at equal tips each sender's first transaction comes before any sender's second.
 
-**Leaving.** Of what was taken and does not become final, each leaves for one reason (:class:`Departure`). When a block
-becomes final, the mempool looks at the accounts that the block changed and at the oldest arrivals, nothing else.
+**Leaving.** Each accepted transaction that does not become final leaves for one reason (:class:`Departure`). When a
+block becomes final, the mempool checks only the accounts that the block changed and the oldest arrivals.
 
-**Offer.** Senders take turns by the tip that their next transaction pays, ties by arrival; a sender's own go by nonce.
-Last come those that cannot run yet (an earlier nonce is missing, a basefee is too high) and those of senders
-whom a block builder had to refuse lately.
+**Offer.** Senders take turns by the tip that their next transaction pays, ties by arrival; each sender's transactions
+go by nonce. Last come those that cannot run yet (an earlier nonce is missing, a basefee is too high) and those of
+senders that a block builder had to refuse lately.
 """
 
 from __future__ import annotations
@@ -74,11 +73,11 @@ from validator.transition.transition import PreparedTransaction
 
 FEE_FLOOR_DIVISOR: Final = 2
 NOT_RUNNABLE: Final = -1
-"""In the place of a tip: a block that came next could not hold the transaction."""
+"""Instead of a tip: the next block could not hold the transaction."""
 
 
 class Refusal(StrEnum):
-    """Why a transaction is not taken. The words are part of the HTTP interface and stay."""
+    """Why a transaction is refused. The words are part of the HTTP interface and must not change."""
 
     MALFORMED = "malformed"
     WRONG_CHAIN = "wrong_chain"
@@ -97,25 +96,25 @@ class Refusal(StrEnum):
     UNAFFORDABLE = "unaffordable"
     MEMPOOL_FULL = "mempool_full"
     BUSY = "busy"
-    """Too many wait for their senders' accounts to be read (:mod:`validator.node.pool.offers`)."""
+    """Too many transactions wait for their senders' accounts to be read (:mod:`validator.node.pool.offers`)."""
     DIVERGED = "diverged"
-    """The validator takes part no more."""
+    """The validator no longer participates."""
 
 
 class Departure(StrEnum):
-    """Why a transaction that was taken left without becoming final."""
+    """Why an accepted transaction left without becoming final."""
 
     STALE_NONCE = "stale_nonce"
     """Another transaction with its nonce is final."""
     UNAFFORDABLE = "unaffordable"
-    """The sender's balance fell below what its waiting transactions may take."""
+    """The sender's balance fell below the most that its waiting transactions may take."""
     REPLACED = "replaced"
     EVICTED = "evicted"
     EXPIRED = "expired"
 
 
 class Refused(Exception):
-    """The mempool did not take a transaction. ``reason`` is the stable word, the message one line."""
+    """The mempool refused a transaction. ``reason`` is the fixed word, the message one line."""
 
     def __init__(self, reason: Refusal, line: str) -> None:
         super().__init__(line)
@@ -130,23 +129,25 @@ class Departed(NamedTuple):
 
 
 class PoolSizes(NamedTuple):
-    """How much a mempool keeps."""
+    """Sizes of a mempool's collections."""
 
     transactions: int
     transaction_bytes: int
     idle_senders: int
-    """Senders of whom nothing waits, and whose accounts are remembered."""
+    """Senders without waiting transactions whose accounts are remembered."""
 
 
 class Place(NamedTuple):
-    """The rank of a transaction among those that compete for room; the greater, the better."""
+    """The rank of a transaction among those that compete for room; the greatest is the best."""
 
     is_runnable: bool
     is_near: bool
     tip: int
-    """Per cycle; the least of it and of those of its sender before it. :data:`NOT_RUNNABLE` if it cannot run."""
+    """Tip per cycle, the least of its own and those of the sender's earlier ones. :data:`NOT_RUNNABLE` if it cannot
+    run."""
     minus_ahead: int
-    """Of the nonces from the account's to its own; 0 if it cannot run. So senders that pay the same share the room."""
+    """Minus the number of nonces from the account's to its own; 0 if it cannot run. So senders that pay the same share
+    the room."""
 
 
 NOWHERE: Final = Place(False, False, NOT_RUNNABLE, 0)
@@ -159,11 +160,11 @@ class _Waiting:
 
     prepared: PreparedTransaction
     number: int
-    """In the order of arrival."""
+    """Number of arrival."""
     height: int
-    """Newest final height when it came."""
+    """Newest final height at arrival."""
     cost: int
-    """The most that it can take from its sender."""
+    """The most that it can take from its sender's balance."""
 
     @property
     def transaction(self) -> Transaction:
@@ -179,13 +180,13 @@ class _Sender:
     """A sender, with its account and its waiting transactions."""
 
     account: Account
-    """As of the newest final state."""
+    """Account in the newest final state."""
     queue: dict[int, _Waiting] = field(default_factory=dict)
-    """By nonce, in no order."""
+    """Transactions by nonce, in no order."""
     cost: int = 0
     size: int = 0
     refused_through: int = -1
-    """The final height up to which it comes after others, a builder having refused it."""
+    """The final height through which it comes after others, because a builder refused it."""
 
     @property
     def last(self) -> _Waiting:
@@ -193,11 +194,11 @@ class _Sender:
 
 
 class _Worst(NamedTuple):
-    """A sender's last transaction, in the order in which they are evicted."""
+    """A sender's last transaction; sorts in the order of eviction."""
 
     place: Place
     minus_number: int
-    """Of the arrival: of equals the youngest goes first."""
+    """Minus the number of arrival: of equals the youngest goes first."""
     hash: Hash
 
 
@@ -211,14 +212,14 @@ class Mempool:
         initial = genesis.parameters.initial_basefee
         self._basefee_cycle, self._basefee_cell = initial, initial
         self._by_hash: dict[Hash, _Waiting] = {}
-        """In order of arrival."""
+        """Transactions in order of arrival."""
         self._senders: dict[Address, _Sender] = {}
         self._idle: dict[Address, None] = {}
-        """Senders of whom nothing waits, those that have been idle longest first."""
+        """Senders without waiting transactions, idle for longest first."""
         self._arrivals = 0
         self._bytes = 0
         self._worst: list[_Worst] | None = None
-        """A heap with each sender's last transaction, and some that are outdated; made when it is first needed."""
+        """A heap with each sender's last transaction and some outdated ones; made when first needed."""
 
     def __len__(self) -> int:
         return len(self._by_hash)
@@ -228,7 +229,7 @@ class Mempool:
 
     @property
     def sizes(self) -> PoolSizes:
-        """How much it keeps."""
+        """Current sizes."""
         return PoolSizes(len(self._by_hash), self._bytes, len(self._idle))
 
     def get(self, digest: Hash) -> PreparedTransaction | None:
@@ -236,14 +237,14 @@ class Mempool:
         return None if waiting is None else waiting.prepared
 
     def account_of(self, address: Address) -> Account | None:
-        """A sender's account in the newest final state, if it is remembered here."""
+        """A sender's account in the newest final state, if it is remembered."""
         sender = self._senders.get(address)
         return None if sender is None else sender.account
 
     # --- admission ----------------------------------------------------------------------------------------------------
 
     def check(self, wire: bytes) -> PreparedTransaction:
-        """Hold a transaction against all rules that need no state. Raises :class:`Refused`."""
+        """Check a transaction against all rules that need no state. Raises :class:`Refused`."""
         digest = transaction_hash(wire)
         self._require_new(digest)
         try:
@@ -256,9 +257,9 @@ class Mempool:
         return PreparedTransaction(digest, wire, transaction)
 
     def add(self, prepared: PreparedTransaction, account: Account) -> list[Departed]:
-        """Take a checked transaction; returns those that left for it. Raises :class:`Refused`, and nothing changes.
+        """Add a checked transaction; returns those evicted for it. Raises :class:`Refused`, and then changes nothing.
 
-        ``account`` is the sender's in the newest final state.
+        ``account`` is the sender's account in the newest final state.
         """
         self._require_new(prepared.hash)
         transaction = prepared.transaction
@@ -319,7 +320,7 @@ class Mempool:
                 )
 
     def _room_for(self, waiting: _Waiting, former: _Waiting | None, sender: _Sender) -> list[_Waiting]:
-        """The transactions that leave for a newcomer in the place of ``former``. Raises :class:`Refused`."""
+        """The transactions to evict for a newcomer that replaces ``former``. Raises :class:`Refused`."""
         count = len(self._by_hash) + (former is None) - self._limits.max_transactions
         size = self._bytes + waiting.size - (0 if former is None else former.size) - self._limits.max_bytes
         if count <= 0 and size <= 0:
@@ -332,14 +333,14 @@ class Mempool:
     # --- eviction -----------------------------------------------------------------------------------------------------
 
     def _tip(self, transaction: Transaction) -> int:
-        """A transaction's payment per cycle above the newest basefee; :data:`NOT_RUNNABLE` below one of them."""
+        """A transaction's tip per cycle at the newest basefees; :data:`NOT_RUNNABLE` if a fee is below one."""
         over = transaction.max_fee_per_cycle - self._basefee_cycle
         if over < 0 or transaction.max_fee_per_cell < self._basefee_cell:
             return NOT_RUNNABLE
         return min(transaction.max_priority_fee_per_cycle, over)
 
     def _place(self, transaction: Transaction, sender: _Sender) -> Place:
-        """The place of a sender's transaction, in the pool or about to come."""
+        """The place of a sender's transaction, in the pool or new."""
         tip = self._tip(transaction)
         for nonce in range(sender.account.nonce, transaction.nonce):
             before = sender.queue.get(nonce)
@@ -352,7 +353,7 @@ class Mempool:
         return Place(True, ahead < self._limits.near_nonces, tip, -ahead)
 
     def _worst_below(self, place: Place, count: int, size: int, former: _Waiting | None) -> list[_Waiting] | None:
-        """The worst that free so many transactions and bytes; ``None`` if these do not all stand below a place."""
+        """The worst that free this many places and bytes; ``None`` if not all of them are below ``place``."""
         heap = self._worst_first()
         found: list[_Waiting] = []
         runnable = 0
@@ -362,7 +363,7 @@ class Mempool:
         while (count > 0 or size > 0) and heap:
             worst = heapq.heappop(heap)
             if worst.hash == replaced:
-                popped.append(worst)  # it leaves anyway, or stays if the newcomer is refused
+                popped.append(worst)  # it leaves with this addition, or stays if the newcomer is refused
                 continue
             waiting = self._by_hash.get(worst.hash)
             if waiting is None or not self._is_current(worst, waiting, gone):
@@ -380,7 +381,7 @@ class Mempool:
         return found if count <= 0 and size <= 0 else None
 
     def _worst_first(self) -> list[_Worst]:
-        """The heap; made anew if it is outdated, or mostly so."""
+        """The heap; rebuilt if there is none, or if most of it is outdated."""
         if self._worst is None or len(self._worst) > 2 * (len(self._senders) + self._limits.max_nonces):
             self._worst = []
             for sender in self._senders.values():
@@ -388,7 +389,7 @@ class Mempool:
         return self._worst
 
     def _note_last(self, sender: _Sender, gone: Iterable[Hash] = ()) -> None:
-        """Put a sender's last transaction, but for those that are gone, into the heap, if there is one."""
+        """Put a sender's last transaction, except those in ``gone``, into the heap, if there is one."""
         if self._worst is None:
             return
         last = _last_but(sender, gone)
@@ -403,7 +404,7 @@ class Mempool:
     # --- leaving ------------------------------------------------------------------------------------------------------
 
     def note_final(self, header: Header) -> None:
-        """``header`` is the newest final block's. A repeated call changes nothing."""
+        """Note the newest final block's header. A repeated call changes nothing."""
         if header.height == self._height:
             return
         self._height = header.height
@@ -412,9 +413,9 @@ class Mempool:
         self._worst = None
 
     def settle(self, header: Header, digests: Iterable[Hash], accounts: Mapping[Address, Account]) -> list[Departed]:
-        """A block is final: forget its transactions; drop and return those that cannot run any more or are too old.
+        """A block is final: forget its transactions; drop and return those that can no longer run or are too old.
 
-        ``accounts`` are those that the block changed, as they are now.
+        ``accounts`` are those that the block changed, after it.
         """
         self.note_final(header)
         for digest in digests:
@@ -430,7 +431,7 @@ class Mempool:
         return departed + [self._drop(waiting, Departure.EXPIRED) for waiting in self._expired()]
 
     def _recheck(self, sender: _Sender) -> list[Departed]:
-        """Drop what a sender's changed account does not allow any more: spent nonces, then the last ones unpaid for."""
+        """Drop what a sender's changed account no longer allows: used nonces, then the last ones it cannot afford."""
         spent = sorted(nonce for nonce in sender.queue if nonce < sender.account.nonce)
         departed = [self._drop(sender.queue[nonce], Departure.STALE_NONCE) for nonce in spent]
         while sender.cost > sender.account.balance:
@@ -444,14 +445,14 @@ class Mempool:
     # --- offer --------------------------------------------------------------------------------------------------------
 
     def refuse(self, senders: Iterable[Address]) -> None:
-        """A builder could run nothing of these senders: they come after all others for a while."""
+        """A builder could not run any transaction of these senders: they come after all others for a while."""
         for address in senders:
             sender = self._senders.get(address)
             if sender is not None and sender.queue:
                 sender.refused_through = self._height + self._limits.max_blocks_refused
 
     def candidates(self, most: int) -> tuple[PreparedTransaction, ...]:
-        """Up to ``most`` transactions to try, each sender's in the order of nonces."""
+        """Up to ``most`` transactions to try, those of each sender in the order of nonces."""
         queues = {address: sorted(sender.queue) for address, sender in self._senders.items() if sender.queue}
         heads = [self._turn(address, queue[0]) for address, queue in queues.items()]
         heapq.heapify(heads)
@@ -470,7 +471,7 @@ class Mempool:
     def _turn(
         self, address: Address, nonce: int, expected: int | None = None, comes_last: bool = False
     ) -> tuple[bool, int, int, Address]:
-        """The rank of a sender's transaction, the least first; ``expected`` is the nonce that comes next."""
+        """The rank of a sender's transaction, least first; ``expected`` is the sender's next nonce."""
         sender = self._senders[address]
         waiting = sender.queue[nonce]
         tip = self._tip(waiting.transaction)
@@ -512,7 +513,7 @@ class Mempool:
 
 
 def _first_charge(action: Action, parameters: Parameters) -> tuple[int, int]:
-    """Cycles and cells that are charged before the transaction does anything: with less it only fails (SPEC §2)."""
+    """Cycles and cells charged before the transaction does anything: with less it always fails (SPEC §2)."""
     match action:
         case Call(payload=payload):
             return parameters.tx_base_cycles, len(payload)
@@ -523,13 +524,13 @@ def _first_charge(action: Action, parameters: Parameters) -> tuple[int, int]:
 
 
 def _cost(transaction: Transaction) -> int:
-    """The most that a transaction can take from its sender."""
+    """The most that a transaction can take from its sender's balance."""
     cycles = transaction.gas_limit * transaction.max_fee_per_cycle
     return transaction.value + cycles + transaction.cells_limit * transaction.max_fee_per_cell
 
 
 def _last_but(sender: _Sender, gone: Iterable[Hash]) -> _Waiting | None:
-    """A sender's last transaction, but for those that are gone."""
+    """A sender's last transaction, except those in ``gone``."""
     for nonce in sorted(sender.queue, reverse=True):
         if sender.queue[nonce].prepared.hash not in gone:
             return sender.queue[nonce]
@@ -537,7 +538,7 @@ def _last_but(sender: _Sender, gone: Iterable[Hash]) -> _Waiting | None:
 
 
 def _require_bump(transaction: Transaction, former: Transaction) -> None:
-    """Whether a transaction may take the place of the one with its nonce."""
+    """Require that a transaction may replace the one with its nonce. Raises :class:`Refused`."""
     for name in ("max_fee_per_cycle", "max_priority_fee_per_cycle", "max_fee_per_cell"):
         had: int = getattr(former, name)
         least = had if name == "max_fee_per_cell" else least_replacement_fee(had)
@@ -550,7 +551,7 @@ def _require_bump(transaction: Transaction, former: Transaction) -> None:
 
 
 def _require_share(waiting: _Waiting, former: _Waiting | None, sender: _Sender, most_bytes: int) -> None:
-    """Whether the sender's transactions stay within its share of the pool and within its balance."""
+    """Require that a sender stays within its share of the pool and its balance. Raises :class:`Refused`."""
     size, cost = sender.size + waiting.size, sender.cost + waiting.cost
     if former is not None:
         size, cost = size - former.size, cost - former.cost

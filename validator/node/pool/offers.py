@@ -1,15 +1,15 @@
-"""The way into the mempool: an offered transaction waits until its sender's account is known.
+"""Offers to the mempool: an offered transaction waits until its sender's account is known.
 
 The mempool judges by the final state, and only the executor knows that. So an offer is checked at once against the
-rules that need no state. If the account of one of the senders is not known here, it then waits for ``ReadAccounts``.
-One read is under way at a time, for all that waits when it begins: a slow executor gets no more work by many offers.
-The mempool follows the accounts that it knows from block to block (``Finalized.accounts``), so a sender is read once.
+rules that need no state. If the account of one of its senders is unknown, the offer then waits for ``ReadAccounts``.
+There is one read at a time, for all offers that wait when it begins: many offers cause a slow executor no more work.
+The mempool updates the accounts that it knows from block to block (``Finalized.accounts``), so a sender is read once.
 
-Offers are judged in the order in which they came, and by the same rules, those of clients (``Submit``, answered by
-``Reply``) and those of peers. Taken transactions of a client are gossiped to all peers; those of a peer are not.
+Offers of clients (``Submit``, answered by ``Reply``) and of peers are judged in the order of arrival, by the same
+rules. Accepted transactions of a client are gossiped to all peers; those of a peer are not.
 
-What waits is bounded. Peers together hold at most half of the room, and each of them a quarter: no peer that gossips
-without end makes this validator refuse its own clients or the other peers.
+The waiting room is bounded. All peers together use at most half of it, and each peer a quarter: a peer that gossips
+endlessly cannot make this validator refuse its clients or the other peers.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from validator.primitives.types import Address, Hash
 from validator.transition.transition import PreparedTransaction
 
 MAX_OFFERED_TRANSACTIONS: Final = 8_192
-"""Transactions that wait for their senders' accounts."""
+"""Capacity of the waiting room, in transactions."""
 MAX_OFFERED_BYTES: Final = 32 * 1024 * 1024
 PEERS_SHARE: Final = 2
-"""Peers together hold the room's part by this divisor."""
+"""Divisor: all peers together may use this part of the room."""
 PEER_SHARE: Final = 4
-"""Each peer holds the room's part by this divisor."""
+"""Divisor: one peer may use this part of the room."""
 MAX_GOSSIPED_BYTES: Final = MAX_MESSAGE_BYTES // 2
-"""Transaction bytes in one message to peers."""
+"""Transaction bytes in one gossip message."""
 
 BAD_TRANSACTIONS: Final = frozenset((Refusal.MALFORMED, Refusal.WRONG_CHAIN, Refusal.BAD_SIGNATURE))
-"""Reasons for which no honest peer gossips a transaction: it would not have taken it itself."""
+"""Reasons for which no honest peer gossips a transaction: it would have refused it itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Transactions that came together from a client (with a request) or from a peer."""
+    """Transactions that came together, from a client (with a request number) or a peer."""
 
     request: int | None
     peer: int | None
     items: Sequence[PreparedTransaction | SubmitResult]
-    """In order; those that are prepared are still to be judged."""
+    """In order: results, and prepared transactions that are still to be judged."""
 
     @property
     def prepared(self) -> list[PreparedTransaction]:
@@ -57,45 +57,45 @@ class Offer:
 
     @property
     def size(self) -> int:
-        """Bytes of the transactions that are still to be judged."""
+        """Size of the transactions that are still to be judged, in bytes."""
         return sum(len(one.wire) for one in self.prepared)
 
 
 class Offers:
-    """The way into one validator's mempool. Each method returns the effects that follow."""
+    """Offers to one validator's mempool. Each method returns the effects that follow."""
 
     def __init__(self, mempool: Mempool) -> None:
         self._mempool = mempool
         self._offers: list[Offer] = []
-        """Those that wait for the next read."""
+        """Offers that wait for the next read."""
         self._being_read: list[Offer] = []
-        """Those whose senders' accounts are being read."""
+        """Offers whose senders' accounts are being read."""
         self._transactions_held: Counter[int | None] = Counter()
-        """In both, by peer; those of clients under ``None``."""
+        """Transactions in both, by peer; those of clients under ``None``."""
         self._bytes_held: Counter[int | None] = Counter()
 
     def submit(self, request: int, wires: Sequence[bytes]) -> list[Effect]:
-        """Transactions come from a client."""
+        """Take transactions from a client."""
         return self._offer(Offer(request, None, self._checked(wires)))
 
     def gossip(self, peer: int, wires: Sequence[bytes]) -> tuple[list[Effect], bool]:
-        """Transactions come from a peer. Also returns whether all of them may have come from an honest one."""
+        """Take transactions from a peer. Also returns whether an honest peer may have sent all of them."""
         items = self._checked(wires)
         is_honest = not any(isinstance(item, SubmitResult) and item.reason in BAD_TRANSACTIONS for item in items)
         return self._offer(Offer(None, peer, items)), is_honest
 
     def accounts_read(self, result: AccountsRead) -> list[Effect]:
-        """The accounts came that were asked for."""
+        """Take the accounts that were read."""
         self._mempool.note_final(result.header)
         offers, self._being_read = self._being_read, []
         return self._judge(offers, result.accounts) + self._judge_or_read()
 
     def settle(self, final: Finalized) -> list[Effect]:
-        """A block is final."""
+        """Take a final block."""
         return _departures(self._mempool.settle(final.header, final.transactions, final.accounts))
 
     def close(self, reason: Refusal, line: str) -> list[Effect]:
-        """Nothing is taken any more: refuse all that waits."""
+        """Refuse all waiting and future transactions."""
         offers = [*self._being_read, *self._offers]
         self._being_read, self._offers = [], []
         self._transactions_held.clear()
@@ -122,7 +122,7 @@ class Offers:
         return self._judge_or_read()
 
     def _judge_or_read(self) -> list[Effect]:
-        """Judge the waiting offers, or have their senders' accounts read, once no read is under way."""
+        """Judge the waiting offers, or read their senders' accounts, unless a read is under way."""
         if self._being_read or not self._offers:
             return []
         offers, self._offers = self._offers, []
@@ -143,7 +143,7 @@ class Offers:
         return effects
 
     def _judge_one(self, offer: Offer, accounts: Mapping[Address, Account]) -> list[Effect]:
-        """Offer transactions to the mempool; gossip those taken, answer, and report to observers."""
+        """Offer transactions to the mempool; gossip accepted ones, answer, and report to observers."""
         results: list[SubmitResult] = []
         taken: list[bytes] = []
         departed: list[Departed] = []
@@ -164,7 +164,7 @@ class Offers:
 
 
 def _has_room(held: Counter[int | None], peer: int | None, more: int, room: int) -> bool:
-    """Whether so much more from a peer, or from a client (``None``), may wait."""
+    """Whether ``more`` transactions from a peer, or from a client (``None``), may wait."""
     total = held.total() + more
     if peer is None:
         return total <= room
@@ -176,7 +176,7 @@ def _refusal(digest: Hash, refusal: Refused) -> SubmitResult:
 
 
 def _refuse_all(offer: Offer, refusal: Refused) -> list[Effect]:
-    """Answer an offer of which nothing is taken."""
+    """Answer an offer whose transactions are all refused."""
     return _answer(
         offer, [item if isinstance(item, SubmitResult) else _refusal(item.hash, refusal) for item in offer.items]
     )
@@ -199,7 +199,7 @@ def _departures(departed: Sequence[Departed]) -> list[Effect]:
 
 
 def batches(transactions: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
-    """Transactions in messages that peers take: bounded in number and in bytes."""
+    """Transactions in batches for gossip messages, bounded in number and in bytes."""
     batch: list[bytes] = []
     size = 0
     for wire in transactions:
