@@ -1,1 +1,1 @@
-"""Types, encoding, costs, parameters and errors, which everything else rests on."""
+"""Types, encoding, costs, parameters and errors: the basis of all other packages."""

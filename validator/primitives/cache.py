@@ -1,4 +1,4 @@
-"""A cache that is bounded by the sizes of what it holds, and drops what was not used for longest."""
+"""A cache that is bounded by the total size of its entries and evicts the least recently used one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ Kept = TypeVar("Kept")
 
 
 class SizedCache(Generic[Kept]):
-    """Keeps what was used last, by name, as far as the sizes of all add up to no more than ``most``.
+    """Keeps the most recently used values by name; their sizes add up to at most ``most``.
 
-    Validators of one process may share one from several threads: each statement here changes one thing, and the worst
-    that two threads do to each other is a miss.
+    Validators of one process may share a cache between threads: each statement changes one thing, so the worst effect
+    of a race is a miss.
     """
 
     def __init__(self, most: int) -> None:
@@ -24,11 +24,11 @@ class SizedCache(Generic[Kept]):
         return len(self._entries)
 
     def names(self) -> list[str]:
-        """The names that are kept, in the order of their use."""
+        """The names of the entries, in the order of their use."""
         return list(self._entries)
 
     def get(self, name: str) -> Kept | None:
-        """Use a value."""
+        """Get a value, which counts as a use."""
         entry = self._entries.pop(name, None)
         if entry is None:
             return None
@@ -36,7 +36,7 @@ class SizedCache(Generic[Kept]):
         return entry[1]
 
     def put(self, name: str, value: Kept, size: int) -> None:
-        """Keep a value, and drop others if there is no room. The newest one stays, however large it is."""
+        """Store a value, and evict others if there is no room. The newest one stays whatever its size."""
         self._drop(self._entries.pop(name, None))
         self._entries[name] = (size, value)
         self.used += size

@@ -1,10 +1,10 @@
-"""Canonical MessagePack: the one encoding of everything that crosses the wire or is hashed.
+"""Canonical MessagePack: the only encoding of everything that is sent or hashed.
 
-Structs are arrays of their fields in order, with the tag first if a type has several shapes. An encoding is
-canonical when it is what this codec writes for the value it decodes to; :func:`decode` refuses anything else, so that
-one value has one encoding and one hash. A struct that came to have one more field (:class:`OmitsEmptyLast`) leaves it
-out if it is empty, so that what was encoded before stays as it was. Amounts and prices exceed 64 bits and travel as
-big-endian bytes without leading zeros (:func:`pack_uint`).
+Structs are arrays of their fields in order, with the tag first if a type has several shapes. An encoding is canonical
+if this codec writes the same bytes for the value it decodes to; :func:`decode` refuses all others, so one value has one
+encoding and one hash. A struct to which a field was added (:class:`OmitsEmptyLast`) leaves it out if it is empty, so
+that older encodings stay valid. Amounts and prices exceed 64 bits and travel as big-endian bytes without leading zeros
+(:func:`pack_uint`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ _decoders: dict[type, msgspec.msgpack.Decoder[object]] = {}
 
 
 class CodecError(ValidatorError):
-    """Bytes that are no canonical encoding of the expected type."""
+    """Bytes that are not a canonical encoding of the expected type."""
 
 
 class OmitsEmptyLast(msgspec.Struct, frozen=True, array_like=True):
-    """A struct whose last field, a list or bytes, is not written if it is empty. Only for what is encoded by itself,
-    or stands in a list of another such struct."""
+    """A struct whose last field, a list or bytes, is not written if it is empty.
+
+    Only for structs that are encoded alone or in a list of another such struct.
+    """
 
 
 def encode(value: object) -> bytes:
@@ -67,7 +69,7 @@ def pack_uint(value: int) -> bytes:
 
 
 def unpack_uint(data: bytes, limit: int) -> int:
-    """The integer below ``limit`` that :func:`pack_uint` wrote. Raises :class:`CodecError`."""
+    """The integer of :func:`pack_uint`, which must be below ``limit``. Raises :class:`CodecError`."""
     if data[:1] == b"\0":
         raise CodecError("no canonical integer: leading zero byte")
     if len(data) > 32:
@@ -79,12 +81,12 @@ def unpack_uint(data: bytes, limit: int) -> int:
 
 
 def keccak256(data: bytes) -> Hash:
-    """Keccak-256 as Ethereum has it: addresses and timer ids."""
+    """Keccak-256 as in Ethereum, for addresses and timer ids."""
     return Hash(keccak.new(digest_bits=256, data=data).digest())
 
 
 def tagged_hash(tag: bytes, data: bytes) -> Hash:
-    """BLAKE3 over a one-byte-length-prefixed tag and the data, so that no two kinds of thing share a hash."""
+    """BLAKE3 over a one-byte-length-prefixed tag and the data, so that hashes of different kinds never collide."""
     return Hash(blake3(_prefix(tag) + data).digest())
 
 
@@ -93,7 +95,7 @@ def _prefix(tag: bytes) -> bytes:
 
 
 def merkle_root(tag: bytes, contents: Sequence[bytes]) -> Hash:
-    """Root over a list: contents and nodes hashed apart, an odd node moves up alone, the length is part of the root."""
+    """Root over a list. Contents and nodes have separate tags, an odd node moves up, the root covers the length."""
     leaf, node = _prefix(tag + b"/leaf"), _prefix(tag + b"/node")
     level = [blake3(leaf + content).digest() for content in contents]
     while len(level) > 1:

@@ -1,7 +1,7 @@
 """Failures of a handler's run (SPEC §2, §4). The names are those that receipts show.
 
 A :class:`Rejection` is a refused host call, which the program may catch; every other :class:`HandlerFailure` ends the
-handler. Neither is ever a bug of the validator: those raise other types and stop it.
+handler. Neither is a bug of the validator: bugs raise other types and stop it.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class OutOfCells(HandlerFailure):
 
 
 class BadScript(HandlerFailure):
-    """The payload is no list of operations (SPEC §2, ``builtin:script``)."""
+    """The payload is not a list of operations (SPEC §2, ``builtin:script``)."""
 
     def __init__(self) -> None:
         super().__init__("BadScript")
 
 
 class ScriptFailed(HandlerFailure):
-    """The script's own ``fail``."""
+    """The script executed its ``fail`` operation."""
 
     def __init__(self) -> None:
         super().__init__("ScriptFailed")

@@ -1,4 +1,4 @@
-"""Metering of one handler's run: charge before work, cycles before cells (SPEC §2)."""
+"""Metering of one handler's run: the charge precedes the work, cycles precede cells (SPEC §2)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from validator.primitives.errors import OutOfCells, OutOfCycles
 
 
 class Meter:
-    """Counts what a run uses against its two limits."""
+    """Counts the cycles and cells that a run uses, against its limits."""
 
     __slots__ = ("cells_limit", "cells_used", "cycles_limit", "cycles_used")
 
@@ -17,7 +17,7 @@ class Meter:
         self.cells_used = 0
 
     def charge(self, cycles: int, cells: int = 0) -> None:
-        """Charge a call. Out of cycles uses up the whole limit; out of cells leaves the call's cycles charged."""
+        """Charge a call. Lack of cycles uses up the whole limit; lack of cells leaves the cycles charged."""
         if self.cycles_used + cycles > self.cycles_limit:
             self.cycles_used = self.cycles_limit
             raise OutOfCycles

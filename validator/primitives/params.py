@@ -1,6 +1,6 @@
 """The parameters of the chain (SPEC §16), their ranges (SPEC §12) and presets (SPEC §8).
 
-One table describes every parameter: its default, its range, and whether a system instruction may change it. Values are
+One table has every parameter's default, its range, and whether a system instruction may change it. Values are
 immutable; a governed change makes a new :class:`Parameters`.
 """
 
@@ -17,7 +17,7 @@ ORDINARY_MAXIMUM: Final = 10**9
 
 
 class ParameterError(ValidatorError):
-    """A parameter is unknown, of the wrong type or out of range. The message names it and says what would be right."""
+    """A parameter is unknown, of the wrong type or out of range. The message names it and the valid values."""
 
 
 class UnknownParameter(ParameterError):
@@ -153,13 +153,13 @@ _RANGES: Final[Mapping[str, tuple[int, int]]] = {
     "MIN_BASEFEE": (1, PRICE_LIMIT - 1),
     "MAX_BASEFEE": (1, PRICE_LIMIT - 1),
 }
-"""Ranges that differ from ``1 … 10**9``."""
+"""Ranges other than ``1 … 10**9``."""
 
 _TIER_RANGE: Final = (0, 1_000)
 
 
 def parse_value(name: str, value: Any) -> Any:
-    """One parameter's value from JSON, checked on its own. Integers may be decimal strings."""
+    """One parameter's value from JSON, checked without the other parameters. Integers may be decimal strings."""
     match _field_of(name):
         case "tie_break":
             return _choice(name, value, TieBreak)
@@ -174,7 +174,7 @@ def parse_value(name: str, value: Any) -> Any:
 
 
 def integer_range(name: str) -> tuple[int, int] | None:
-    """The least and the greatest value of a parameter by its ``LIKE_THIS`` name; ``None`` if it is no integer."""
+    """The least and the greatest value of a parameter by its ``LIKE_THIS`` name; ``None`` if it is not an integer."""
     is_integer = isinstance(getattr(DEFAULTS, _field_of(name)), int)
     return _RANGES.get(name, (1, ORDINARY_MAXIMUM)) if is_integer else None
 
@@ -205,7 +205,7 @@ def _integer(name: str, value: Any, bounds: tuple[int, int]) -> int:
 
 
 def _check_relations(p: Parameters) -> None:
-    """The rules of SPEC §12 and §5 that tie parameters to each other."""
+    """Check the rules of SPEC §12 and §5 that relate parameters to each other."""
     for name in ("max_cycles_per_fire", "max_cycles_per_fire_auction_phase"):
         cap: int = getattr(p, name)
         if cap < p.min_gas_limit_per_timer:
@@ -231,5 +231,5 @@ def _check_relations(p: Parameters) -> None:
 
 _FIELD_NAMES: Final = frozenset(item.name for item in fields(Parameters))
 PARAMETER_NAMES: Final = tuple(item.name.upper() for item in fields(Parameters))
-"""As files and instructions write them, in the order of the table of ``docs/protocol.md``."""
+"""Parameter names in files and instructions, in the order of the table of ``docs/protocol.md``."""
 DEFAULTS: Final = Parameters()

@@ -1,4 +1,4 @@
-"""Strict JSON for ``builtin:script`` payloads (SPEC §2), the same on every Python.
+"""Strict JSON for ``builtin:script`` payloads (SPEC §2), identical on every Python version.
 
 Refused anywhere in the text: duplicate keys, lone surrogates, numbers with fraction, exponent or ``-0``, ``NaN`` and
 ``Infinity``, and nesting over 64 levels with the outermost list as level 1.
@@ -16,7 +16,7 @@ from validator.primitives.errors import BadScript
 
 MAX_NESTING: Final = 64
 MAX_INTEGER_DIGITS: Final = 640
-"""Digits that every supported Python converts, whatever its environment sets (``PYTHONINTMAXSTRDIGITS``)."""
+"""Digits that every supported Python converts, independently of its environment (``PYTHONINTMAXSTRDIGITS``)."""
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _OPENING: Final = np.frombuffer(b"[{", np.uint8)
@@ -77,7 +77,7 @@ _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True)
 
 
 def _check_text(value: Any) -> None:
-    """Only an escape can bring a lone surrogate in; UTF-8 decoding refuses raw ones."""
+    """Refuse lone surrogates. Only escapes can produce them; UTF-8 decoding refuses raw ones."""
     if isinstance(value, str):
         try:
             value.encode("utf-8")

@@ -32,14 +32,14 @@ PRICE_LIMIT: Final = 2**96
 AMOUNT_LIMIT: Final = 2**128
 HEIGHT_LIMIT: Final = 2**63
 MAX_NAME_BYTES: Final = 256
-"""The longest name of a handler or an event, in UTF-8 (:func:`is_name`)."""
+"""The longest name of a handler or an event, in bytes of UTF-8 (:func:`is_name`)."""
 ADDRESS_BYTES: Final = 20
 HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
-"""Characters that ``bytes.fromhex`` takes besides white space, which it skips and nothing here may."""
+"""Characters that ``bytes.fromhex`` accepts besides white space, which it skips and which is refused here."""
 HASH_BYTES: Final = 32
 
 ZERO_HASH: Final = Hash(bytes(HASH_BYTES))
-"""Origin of work that no transaction started; parent of the genesis block."""
+"""Origin of work that no transaction started; also the parent hash of the genesis block."""
 
 RESERVED_ADDRESSES: Final = 16
 """Addresses ``0x00…00`` to ``0x00…0f`` belong to the system (SPEC §1)."""
@@ -49,7 +49,7 @@ SYSTEM_PARAMETERS_ADDRESS: Final = Address(bytes(19) + b"\x09")
 
 
 RUNNER_CONTRACT_ADDRESS: Final = Address(bytes(19) + b"\x0a")
-"""The account that runners call with the results of jobs, and that sends the callbacks (SPEC §14)."""
+"""The account that runners call with the results of jobs, and that is the sender of callbacks (SPEC §14)."""
 
 
 class ValidatorError(Exception):
@@ -67,9 +67,9 @@ def address_text(address: bytes) -> str:
 
 
 def is_name(text: str, *, may_be_empty: bool = False) -> bool:
-    """Whether a text may name a handler or an event, wherever one is named.
+    """Whether a text may name a handler or an event.
 
-    Names reach receipts and state without cells of their own, so this bound is what keeps them small.
+    Names in receipts and state cost no cells, so this bound keeps them small.
     """
     if len(text) > MAX_NAME_BYTES:
         return False
@@ -80,12 +80,12 @@ def is_name(text: str, *, may_be_empty: bool = False) -> bool:
 
 
 def parse_timer_id(text: str) -> bytes:
-    """The id that 64 hex digits name, or empty, which is no timer's, for any other text (SPEC §4: ``NotFound``)."""
+    """The id of 64 hex digits; for any other text the empty id, which no timer has (SPEC §4: ``NotFound``)."""
     return bytes.fromhex(text) if len(text) == 2 * HASH_BYTES and HEX_DIGITS.issuperset(text) else b""
 
 
 def parse_address(text: str) -> Address:
-    """The address that ``0x…`` names. Raises :class:`ValueError` if the text is not 40 hex digits after ``0x``."""
+    """The address of ``0x…``. Raises :class:`ValueError` unless 40 hex digits follow ``0x``."""
     digits = text[2:]
     if text[:2] not in ("0x", "0X") or len(digits) != 2 * ADDRESS_BYTES or not HEX_DIGITS.issuperset(digits):
         raise ValueError(f"{text!r} is no address: expected 0x and 40 hex digits")

@@ -1,4 +1,4 @@
-"""A new actor's code in state: the actor's record, and the program if it is Python."""
+"""A new actor's code in state: the actor's record, and the program of a Python actor."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from validator.pvm.language.subset import ProgramError
 
 
 class Deployment(NamedTuple):
-    """A new actor, and the program to be stored under a key; none for ``builtin:script``."""
+    """A new actor's record, and the program to be stored under a key; no program for ``builtin:script``."""
 
     actor: Actor
     program_key: bytes | None = None
@@ -21,12 +21,12 @@ class Deployment(NamedTuple):
 
 
 def byte_cycles(code: str) -> int:
-    """Cycles for the code before anything about it is looked at."""
+    """Cycles for the code, charged before it is read."""
     return 0 if code == SCRIPT_CODE else programs.byte_cycles(code)
 
 
 def token_cycles(code: str) -> int:
-    """Further cycles for code that is dense."""
+    """Further cycles for dense code."""
     return 0 if code == SCRIPT_CODE else programs.token_cycles(code)
 
 

@@ -1,4 +1,4 @@
-"""From a payload to the handler it is for, and from an actor's code to what runs it (SPEC §2, §4)."""
+"""From a payload to its handler, and from an actor's code to the function that runs it (SPEC §2, §4)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SPACE: Final = rb"[ \t\n\r]*+"
 _TWO_TEXTS: Final = re.compile(
     _SPACE.join([b"", rb"\{", _TEXT, b":", _TEXT, b",", _TEXT, b":", _TEXT, rb"\}", b""]), re.DOTALL
 )
-"""A JSON object of two texts by name, as far as can be seen without reading the texts. Nothing pays for reading what a
-fire brings along, so whatever is none is passed over in one go."""
+"""A JSON object of two texts by name, as far as a match shows without decoding the texts. Decoding a fire's payload is
+not charged for, so any other payload is skipped by one match."""
 _BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
 def resolve_handler(handler: str, payload: bytes) -> tuple[str, bytes]:
-    """The handler and payload of a fire: a payload of exactly ``_handler`` and ``_payload`` names its own handler."""
+    """The handler and payload of a fire; a payload of exactly ``_handler`` and ``_payload`` selects its handler."""
     if not _TWO_TEXTS.fullmatch(payload):
         return handler, payload
     try:

@@ -1,15 +1,15 @@
-"""Python's cyclic collector while a program runs or is compiled: it looks at the youngest objects alone.
+"""Python's cyclic garbage collector while a program runs or is compiled: it visits only the youngest objects.
 
-Usually the collector walks everything that lives again and again as the heap grows, for which no program pays: tuples
-that a handler keeps made its cycles take up to ten times as long. Young objects are each looked at once, so what
-collecting costs grows as what the program made and paid for; lists that hold themselves are freed there for the most
-part. What outlives its youth and is then held by itself alone is freed before the next program runs, once those that
-ran used so many cycles that it may be much: the thresholds of whoever runs the validator count containers, and a few of
-them hold gigabytes. It is not freed as a program ends, since one that failed is still held by its error. Nothing that a
-program can notice depends on any of this.
+By default the collector repeatedly walks all live objects as the heap grows, which no program pays for: tuples that a
+handler kept made its cycles take up to ten times as long. Each young object is visited once, so the cost of collection
+is proportional to what the program created and paid for; most lists that contain themselves are freed there. Reference
+cycles that survive are freed before the next program runs, once the programs have been charged for so many cycles that
+much garbage is possible: the host's own thresholds count containers, and a few containers may hold gigabytes. They are
+not freed when a program ends, since the error of a failed program still holds its objects. Programs cannot observe any
+of this.
 
-It is the process's collector: who asks while somebody else has it so leaves it alone, and only what was set here is
-taken back. So two threads may come and go in any order, and none of them leaves it behind like this.
+The collector belongs to the process: if another thread has set it, it is left alone, and only a setting made here is
+reset. So two threads may enter and leave in any order, and the setting never remains.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from types import TracebackType
 from typing import Final
 
 YOUNG_ALONE: Final = (10_000, 2**31 - 1, 2**31 - 1)
-"""New containers before the youngest are looked at; rounds before the older ones are: never."""
+"""Thresholds: new containers before the youngest are visited; rounds before the older ones are (never)."""
 CYCLES_PER_COLLECTION: Final = 200_000
-"""A cycle leaves some hundred bytes at most: these programs leave some 20 MB, and the last one its own."""
+"""Cycles of programs after which garbage is collected. A charged cycle leaves about a hundred bytes at most: these
+programs leave about 20 MB, plus the garbage of the last one."""
 OLDER: Final = 1
-"""The generation of what outlived its youth."""
+"""The generation of objects that survived the youngest."""
 
 _cycles = 0
 """Cycles that programs used since the last collection."""
 
 
 def note_cycles(cycles: int) -> None:
-    """A program ran, for so many cycles."""
+    """Count the cycles of a program that ran."""
     global _cycles  # noqa: PLW0603 - the collector is the process's, and so is what is left for it
     _cycles += cycles
 
@@ -43,7 +44,7 @@ def _free_what_was_left() -> None:
 
 
 class YoungAlone:
-    """Inside, the collector looks at the youngest objects alone."""
+    """Within this context, the collector visits only the youngest objects."""
 
     __slots__ = ("_before",)
 

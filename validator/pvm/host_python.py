@@ -1,10 +1,10 @@
-"""Properties of the running Python that programs could notice, and how they are hidden.
+"""Properties of the running Python that programs could observe, and how they are hidden.
 
-How Python was started must change nothing that a program does. Its optimisation, its warnings and the digits that
-integers may have as text do not reach programs: they are compiled with every option given, assertions are the VM's
-own, and no integer has more than 78 digits, while Python's own limit cannot be set below 640. Two things cannot be
-taken back here. With ``-b`` and ``-bb`` Python warns or fails when bytes meet texts, as keys of one dict do inside
-Python itself; and with a low recursion limit it fails when programs may go deep. Such a Python runs no programs.
+Options with which Python was started must not affect programs. Its optimisation, its warnings and its limit of digits
+do not: programs are compiled with every option given, assertions are implemented by the VM, and no integer has more
+than 78 digits, while Python's limit cannot be set below 640. Two options cannot be overridden here. With ``-b`` and
+``-bb`` Python warns or fails when bytes are compared with texts, as happens with keys of one dict inside Python; with a
+low recursion limit it fails where programs may nest deeply. Such a Python runs no programs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from functools import cache
 from typing import Final
 
 FRAMES_NEEDED: Final = 400
-"""Frames that must be left: a program takes 64 calls of its own and 130 of a comparison, compiling some more."""
+"""Frames that must be available: a program takes 64 for its own calls and 130 for a comparison, compiling some more."""
 
 
 class UnfitPython(Exception):
-    """This Python was started so that it cannot run programs as every other one does; says how to start it."""
+    """Python was started so that it cannot run programs as others do; the message says how to start it."""
 
 
 def require_fit_python() -> None:
-    """Raises :class:`UnfitPython` if this Python would not run programs as every other one does."""
+    """Raise :class:`UnfitPython` if this Python would not run programs as others do."""
     if _tells_bytes_from_texts():
         raise UnfitPython(
             "Python was started with -b, which makes a comparison of bytes with a text warn or fail: "

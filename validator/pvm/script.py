@@ -1,7 +1,7 @@
 """``builtin:script``: an actor whose every handler performs the list of operations in its payload (SPEC §2).
 
-It costs exactly what its host calls cost. The payload is checked whole before the first operation: :func:`parse` turns
-it into typed operations or raises ``BadScript``; :func:`run` then performs them in order.
+It costs exactly the price of its host calls. The whole payload is checked before the first operation: :func:`parse`
+turns it into typed operations or raises ``BadScript``; :func:`run` then performs them in order.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ Operation = Callable[[Host], None]
 
 REMEMBERED_PAYLOADS: Final = 2_048
 MAX_REMEMBERED_BYTES: Final = 512
-"""Larger payloads are parsed at every run."""
+"""Size limit of payloads whose parsed form is cached; larger ones are parsed at every run."""
 
 SENDER: Final = Address(b"sender")
-"""Stands for the sender of the run, whose address the payload does not know; compared by identity."""
+"""Placeholder for the sender of the run, whose address the payload does not know; compared by identity."""
 
 
 def run(context: Host, payload: bytes) -> None:
-    """Check a payload whole, then perform its operations in order."""
+    """Check the whole payload, then perform its operations in order."""
     operations = _remembered(payload) if len(payload) <= MAX_REMEMBERED_BYTES else parse(payload)
     for operation in operations:
         operation(context)
 
 
 def parse(payload: bytes) -> tuple[Operation, ...]:
-    """The operations of a payload, which know nothing but it. Raises :class:`BadScript`."""
+    """The operations of a payload, a function of the payload only. Raises :class:`BadScript`."""
     script = script_json.parse(payload)
     if not isinstance(script, list):
         raise BadScript
@@ -42,7 +42,7 @@ def parse(payload: bytes) -> tuple[Operation, ...]:
 
 
 _remembered: Final = lru_cache(REMEMBERED_PAYLOADS)(parse)
-"""Timers come round with the same payload again and again."""
+"""Timers fire repeatedly with the same payload."""
 
 
 def _operation(item: Any) -> Operation:
@@ -173,7 +173,7 @@ def _extend(arguments: Any) -> Operation:
 
 
 def _timer_id(given: _Arguments) -> Callable[[Host], bytes]:
-    """A function that gives a timer's id: the one given, or the one saved under a storage key."""
+    """A function that gives a timer's id: the given one, or the one saved under a storage key."""
     timer_id, saved = given.optional_text("id"), given.optional_text("saved")
     if timer_id is None and saved is not None:
         return lambda context: context.saved_timer(saved)
@@ -184,7 +184,7 @@ def _timer_id(given: _Arguments) -> Callable[[Host], bytes]:
 
 
 def _payload(value: Any) -> bytes:
-    """Text, ``{"hex": …}``, or a list, which stands for its JSON."""
+    """A payload: text, ``{"hex": …}``, or a list, which is encoded as JSON."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, list):
@@ -223,14 +223,14 @@ def _address(text: str) -> Address:
 
 
 def _hex(text: str) -> bytes:
-    """Pairs of hex digits and nothing else."""
+    """Bytes of pairs of hex digits; nothing else is allowed."""
     if len(text) % 2 or not HEX_DIGITS.issuperset(text):
         raise BadScript
     return bytes.fromhex(text)
 
 
 class _Arguments:
-    """An operation's object of named arguments; ``null`` stands for left out, unknown keys are ignored."""
+    """An operation's object of named arguments; ``null`` means left out, unknown keys are ignored."""
 
     def __init__(self, given: Any) -> None:
         if not isinstance(given, dict):

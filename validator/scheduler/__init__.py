@@ -1,6 +1,6 @@
-"""The timer scheduler: pricing, fairness, who bids for a timer, and the derived index.
+"""The timer scheduler: pricing, fairness, the bidders of timers, and the derived index.
 
-What is scheduled lives in state (:mod:`validator.chain.records`). :mod:`validator.scheduler.index` is derived from it
-and can be rebuilt at any time; it only makes finding due timers fast. Timers fire in
-:mod:`validator.execution.timer_phase`, agents are asked in :mod:`validator.execution.bidding`.
+Timers are records of the state (:mod:`validator.chain.records`). :mod:`validator.scheduler.index` is derived from them
+and can be rebuilt at any time; it only finds due timers fast. :mod:`validator.execution.timer_phase` fires timers,
+:mod:`validator.execution.bidding` asks agents.
 """

@@ -1,7 +1,7 @@
 """Agents that bid for timers (SPEC §9): a contract that the timer or its actor names, or the actor's own agent.
 
-An *agent* is given by an address: a contract's own, or :data:`OWN` for the actor's own ``get_gas_bid`` or
-``builtin:fixed``. The last good answer is kept for each actor and agent. Timers of one actor that name the same
+An *agent* is identified by an address: that of a contract, or :data:`OWN` for the actor's own ``get_gas_bid`` or
+``builtin:fixed``. The last valid answer is kept for each actor and agent. Timers of one actor that name the same
 contract, or none, are a :class:`Party`: one agent bids for all of them.
 """
 
@@ -13,7 +13,7 @@ from validator.chain.records import PYTHON_AGENT, PYTHON_CODE, Actor, Timer
 from validator.primitives.types import Address
 
 OWN: Final = Address(b"")
-"""The agent that an actor has of its own; and of a party, that its timers name nobody."""
+"""The actor's own agent; in a party, that its timers name no contract."""
 
 
 class Party(NamedTuple):
@@ -29,9 +29,9 @@ def party_of(timer: Timer) -> Party:
 
 
 def agent_of(party: Party, record: Actor) -> Address | None:
-    """The agent that bids for a party, by its actor's record; ``None`` if nobody but the default agent does.
+    """The agent that bids for a party, by its actor's record; ``None`` if only the default agent bids.
 
-    An actor that names itself means its own ``get_gas_bid``, if that is what it has.
+    An actor that names itself means its own ``get_gas_bid``, if it has one.
     """
     named = party.named
     if named == OWN:
@@ -43,10 +43,10 @@ def agent_of(party: Party, record: Actor) -> Address | None:
 
 
 def parties_of(actor: Address, agent: Address) -> tuple[Party, Party]:
-    """The parties of an actor that an agent may bid for: timers that name nobody, and those that name the agent."""
+    """The parties of an actor that an agent may bid for: timers that name no contract, or the agent."""
     return Party(actor), Party(actor, actor if agent == OWN else agent)
 
 
 def may_bid(record: Actor | None) -> bool:
-    """Whether an actor has an agent, or may come to have one: programs may name one, scripts cannot."""
+    """Whether an actor has an agent or may get one: programs may name agents, scripts cannot."""
     return record is not None and (record.agent is not None or record.code.startswith(PYTHON_CODE))

@@ -1,13 +1,14 @@
-"""The calendar: timers whose trigger height is still to come, in three tiers (SPEC §5).
+"""The calendar: timers with a future trigger height, in three tiers (SPEC §5).
 
-- *Ring and epoch queue*: a bucket of rows for each trigger height. Both tiers ask for O(1) and are functions of the
-  timers and the height, so one table of buckets by height serves both, and nothing moves when an epoch begins.
+- *Ring and epoch queue*: a bucket of rows for each trigger height. SPEC requires O(1) of both tiers, and both are
+  functions of the timers and the height. So one table of buckets by height serves both, and nothing moves when an epoch
+  begins.
 - *Overflow*: a Merkleized search tree ordered by ``(trigger_height, sequence)`` (:mod:`validator.scheduler.overflow`).
 
-A bucket notes removed and replaced rows, and applies them when its height comes. So a block reads the changes of its
-own height alone, however many timers of other heights were cancelled or extended. A bucket holds at most as many
-removed rows as living ones (and :data:`MAX_REMOVED_IN_SMALL`): the removal that passes this rewrites it, which costs
-each removal O(1), amortised.
+A bucket notes removed and replaced rows, and applies them when its height comes. So a block reads only the changes of
+its own height, however many timers of other heights were cancelled or extended. A bucket holds at most as many removed
+rows as live ones (plus :data:`MAX_REMOVED_IN_SMALL`): the removal that exceeds this rewrites the bucket, which is O(1)
+amortised per removal.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from validator.scheduler.overflow import OverflowTree
 from validator.scheduler.rows import ROW, Rows
 
 MAX_REMOVED_IN_SMALL: Final = 8
-"""Removed timers in a bucket up to which rewriting it is not worth it."""
+"""Number of removed timers in a bucket up to which a rewrite is not worth it."""
 
 NO_ROWS: Final[Rows] = np.zeros(0, ROW)
 
 
 class Bucket:
-    """Rows of one trigger height, in one packed buffer, in the order in which they came."""
+    """Rows of one trigger height in a packed buffer, in the order of arrival."""
 
     __slots__ = ("_changed", "_data", "_removed")
 
@@ -41,13 +42,13 @@ class Bucket:
         self._removed: set[int] | None = None
         """Sequence numbers of removed rows."""
         self._changed: dict[int, bytes] | None = None
-        """Rows that stand for the ones in the buffer with the same sequence number."""
+        """Rows that replace those in the buffer with the same sequence number."""
 
     def __len__(self) -> int:
         return len(self._data) // ROW.itemsize - len(self._removed or ())
 
     def add(self, packed: bytes, sequence: int) -> None:
-        """Put a row in. One that was removed comes back, or, on another branch, another timer with its number comes."""
+        """Add a row. A removed row returns; on another branch, another timer may have its sequence number."""
         if self._removed is not None and sequence in self._removed:
             self._removed.remove(sequence)
             self.change(packed, sequence)
@@ -55,13 +56,13 @@ class Bucket:
             self._data += packed
 
     def change(self, packed: bytes, sequence: int) -> None:
-        """Replace a row that is here."""
+        """Replace a row of the bucket."""
         if self._changed is None:
             self._changed = {}
         self._changed[sequence] = packed
 
     def remove(self, sequence: int) -> None:
-        """Take a row out; it must be here."""
+        """Remove a row, which must exist."""
         if self._removed is None:
             self._removed = set()
         self._removed.add(sequence)
@@ -70,7 +71,7 @@ class Bucket:
             self._removed = self._changed = None
 
     def rows(self) -> Rows:
-        """A copy of its rows, by sequence number."""
+        """A copy of the rows, by sequence number."""
         rows = np.frombuffer(bytes(self._data), ROW)
         rows = rows[np.argsort(rows["sequence"], kind="stable")]
         if self._changed:
@@ -81,7 +82,7 @@ class Bucket:
 
 
 def _positions(rows: Rows, sequences: Collection[int]) -> npt.NDArray[np.intp]:
-    """Positions of rows with these sequence numbers in rows ordered by them; all must be there."""
+    """Positions of the rows with these sequence numbers, in rows ordered by them; all must exist."""
     return np.searchsorted(rows["sequence"], np.fromiter(sequences, np.uint64, len(sequences)))
 
 
@@ -91,7 +92,7 @@ class Calendar:
     def __init__(self, parameters: Parameters) -> None:
         self._parameters = parameters
         self._buckets: defaultdict[int, Bucket] = defaultdict(Bucket)
-        """By trigger height; none is empty."""
+        """Buckets by trigger height; none is empty."""
         self._overflow = OverflowTree()
         self._epoch = 0
 
@@ -117,7 +118,7 @@ class Calendar:
             del self._buckets[timer.trigger_height]
 
     def is_beyond(self, timer: Timer) -> bool:
-        """Whether a timer is in the Merkleized tree: scheduled beyond the horizon, and beyond it still."""
+        """Whether a timer is in the Merkleized tree: it was scheduled beyond the horizon, and still is beyond it."""
         return self._is_far(timer) and self._part_of(timer) is None
 
     def overflow_root(self) -> Hash | None:
@@ -127,11 +128,11 @@ class Calendar:
     # --- maintenance --------------------------------------------------------------------------------------------------
 
     def start_at(self, height: int) -> None:
-        """Stand at a block, before anything is in it."""
+        """Set the height of the empty calendar."""
         self._epoch = height // self._parameters.epoch_length
 
     def enter(self, epoch: int) -> None:
-        """An epoch begins (SPEC §5): the one that comes within the horizon with it leaves the tree."""
+        """Begin an epoch (SPEC §5): the timers of the epoch that comes within the horizon leave the tree."""
         self._epoch = epoch
         last = epoch + self._parameters.epoch_horizon
         self._overflow.cut_off(last, (last + 1) * self._parameters.epoch_length)
@@ -142,7 +143,7 @@ class Calendar:
         self._epoch -= 1
 
     def forget_until(self, height: int) -> None:
-        """Let go of heights up to this one; they will not be asked for again."""
+        """Drop heights up to this one; they will not be read again."""
         self._buckets.pop(height, None)
         if (height + 1) % self._parameters.epoch_length == 0:
             self._overflow.drop(height // self._parameters.epoch_length)
@@ -179,7 +180,7 @@ class Calendar:
         )
 
     def _part_of(self, timer: Timer) -> int | None:
-        """The part of such a timer: that of its epoch, or ``None`` if it is still in the tree."""
+        """The part of such a timer, that of its epoch; ``None`` if it is still in the tree."""
         epoch = timer.trigger_height // self._parameters.epoch_length
         return epoch if epoch <= self._epoch + self._parameters.epoch_horizon else None
 
@@ -187,8 +188,8 @@ class Calendar:
 def count_tiers(rows: Rows, height: int, parameters: Parameters) -> dict[str, int]:
     """The number of these live timers in each logical tier (SPEC §5) at the end of block ``height``.
 
-    A timer enters the ring when it is scheduled within its reach, or when the epoch of its trigger begins; whatever is
-    due in the next block counts as ring. It leaves the overflow once its epoch is within the horizon.
+    A timer enters the ring when it is scheduled within its reach, or when the epoch of its trigger begins; timers due
+    in the next block count as ring. It leaves the overflow once its epoch is within the horizon.
     """
     trigger = rows["trigger"]
     epoch, current = trigger // np.uint64(parameters.epoch_length), height // parameters.epoch_length

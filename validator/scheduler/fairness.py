@@ -13,17 +13,17 @@ class FairnessWeights(NamedTuple):
     """The weights of one block. ``W(a) = weight(a) / divisor``, in ``[1, 2]``."""
 
     recent: Mapping[Address, int]
-    """``r``: fires in the window, by actor, without zeros."""
+    """``r``: fires in the window by actor, without zeros."""
     divisor: int
     """``D = max(2, M2)``, twice the median of the non-zero ``r``."""
 
     def weight(self, actor: Address) -> int:
-        """``2 * D - min(2 * r, D)``: from twice the divisor without fires down to the divisor at the median."""
+        """``2 * D - min(2 * r, D)``: from twice the divisor without fires to the divisor at the median."""
         return 2 * self.divisor - min(2 * self.recent.get(actor, 0), self.divisor)
 
 
 class FireCounts:
-    """Fires by actor over the recorded blocks, and how many actors have each count, so that medians are cheap."""
+    """Fires by actor over the recorded blocks, and the number of actors with each count, which makes medians cheap."""
 
     def __init__(self) -> None:
         self.by_actor: dict[Address, int] = {}
@@ -31,7 +31,7 @@ class FireCounts:
         self._actors_with: dict[int, int] = {}
 
     def count(self, fires: Fires, sign: int) -> None:
-        """Add a block's fires, or take them away."""
+        """Add or subtract a block's fires."""
         for actor, number in fires.counts:
             before = self.by_actor.get(actor, 0)
             after = before + sign * number

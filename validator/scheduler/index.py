@@ -1,12 +1,12 @@
-"""The scheduler's index: everything that finding the right timers quickly takes.
+"""The scheduler's index: the data structures that find timers fast.
 
-It is derived from state and holds nothing of its own. It stands at one block, and equals a rebuild from that block's
-state. Executing a child goes in two steps, and both can be undone:
+It is derived from state only. It is positioned at one block, and equals a rebuild from that block's state. It moves to
+a child in two steps, which can both be undone:
 
-- :meth:`SchedulerIndex.begin` does what follows from the parent's state alone: timers that come due move from the
-  calendar to the waiting pool, fires that leave the window are no longer counted. :meth:`SchedulerIndex.abandon` takes
-  it back.
-- :meth:`SchedulerIndex.advance` takes in the block's changes. :meth:`SchedulerIndex.retreat` undoes both steps.
+- :meth:`SchedulerIndex.begin` makes the changes that follow from the parent's state: timers that become due move from
+  the calendar to the waiting pool, and fires that leave the window are no longer counted.
+  :meth:`SchedulerIndex.abandon` undoes it.
+- :meth:`SchedulerIndex.advance` applies the block's changes. :meth:`SchedulerIndex.retreat` undoes both steps.
 
 Its parts answer most questions: :attr:`SchedulerIndex.calendar` about timers that are not due yet,
 :attr:`SchedulerIndex.pool` about those that are, :attr:`SchedulerIndex.open` about those that agents are asked about,
@@ -50,7 +50,7 @@ from validator.state.working_set import Change
 
 
 class _Beginning(NamedTuple):
-    """The changes that beginning a block made."""
+    """The changes that beginning a block made, for undoing them."""
 
     appended: int
     dropped: tuple[Fires, ...]
@@ -68,11 +68,11 @@ class SchedulerIndex:
         self.supplies = Supplies(genesis, self.parties)
         self._fire_heights: list[int] = []
         self._deployed: list[Address] = []
-        """Actors that were taken in ahead of the block's changes."""
+        """Actors that were added ahead of the block's changes."""
         self._height = 0
         self._beginnings: list[_Beginning] = []
         self._staged: list[tuple[Timer | None, Timer | None]] | None = None
-        """Changes that the overflow tree took in ahead of the block's others."""
+        """Changes that the overflow tree applied ahead of the block's others."""
 
     @classmethod
     def rebuild(cls, genesis: Genesis, view: View) -> Self:
@@ -106,7 +106,7 @@ class SchedulerIndex:
         self._beginnings.append(_Beginning(len(rows), tuple(dropped)))
 
     def abandon(self) -> None:
-        """Undo :meth:`begin`, and whatever was done since ahead of the block's changes."""
+        """Undo :meth:`begin`, and everything since that was applied ahead of the block's changes."""
         if self._staged is not None:
             staged, self._staged = self._staged, None
             self._change_timers((after, before) for before, after in reversed(staged))
@@ -127,7 +127,7 @@ class SchedulerIndex:
         self._height -= 1
 
     def advance(self, changes: Sequence[Change]) -> None:
-        """Take in the changes of the block that was begun."""
+        """Apply the changes of the block that was begun."""
         self.parties.confirm()
         self._deployed = []
         self._take(change for change in changes if change.key[:1] != TIMER)
@@ -145,7 +145,7 @@ class SchedulerIndex:
     ) -> Hash | None:
         """The overflow tree's root after the block's changes of timers, ``None`` if the tree is empty then.
 
-        The tree takes them in ahead of the rest, and the block's new actors with them; :meth:`abandon` takes them back.
+        The tree applies them, and the block's new actors, ahead of the other changes; :meth:`abandon` undoes that.
         """
         self._deployed = list(deployed)
         for address, actor in deployed.items():
@@ -178,18 +178,18 @@ class SchedulerIndex:
         self.abandon()
 
     def settle(self, height: int) -> None:
-        """Blocks up to ``height`` are final: let go of what only going back behind them would need."""
+        """Blocks up to ``height`` are final: drop the data that only undoing them would need."""
         self._beginnings = self._beginnings[len(self._beginnings) - (self._height - height) :]
         self.calendar.forget_until(height)
         if self._height == height:
             self.pool.sweep()
 
     def supply(self, max_fee: int, since: Mapping[Party, int] = NO_CHANGES) -> None:
-        """The default agent supplies ``max_fee`` to the timers that are priced for the first time in this block.
+        """Record that the default agent supplies ``max_fee`` to the timers first priced in this block.
 
-        Those of a party whose max fees a kept answer prices in this block are left to that (``since`` as of
-        :meth:`Supplies.height_for`): the answer that is kept when the block ends may be another agent's, named by a
-        handler since.
+        Timers of a party whose max fees a kept answer prices in this block are left out (``since`` as in
+        :meth:`Supplies.height_for`): by the end of the block, a handler may have named another agent, with another kept
+        answer.
         """
         is_first = self._height == self.supplies.first_height
         first = 0 if is_first else self.pool.count - self._beginnings[-1].appended
@@ -202,8 +202,10 @@ class SchedulerIndex:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def open_rows(self, actor: Address, with_own: bool) -> Iterator[np.void]:
-        """The rows of an actor's due timers with an open field that name a contract, and ``with_own`` those that name
-        nobody, too; by ``(trigger_height, sequence)``."""
+        """Rows of an actor's due timers with an open field, by ``(trigger_height, sequence)``.
+
+        Those that name a contract and, with ``with_own``, also those that name none.
+        """
         for trigger, sequence in self.open.places(actor, with_own):
             yield self.pool.rows[self.pool.position_of(trigger, sequence)]
 
@@ -240,7 +242,7 @@ class SchedulerIndex:
                     pass
 
     def _change_fires(self, height: int, before: Fires | None, after: Fires | None) -> None:
-        """Fires that leave the window are uncounted by :meth:`begin`, and counted again by :meth:`abandon`."""
+        """Record a block's fires; :meth:`begin` and :meth:`abandon` count those that leave the window."""
         if after is None:
             del self._fire_heights[bisect_left(self._fire_heights, height)]
         else:
@@ -285,7 +287,7 @@ class SchedulerIndex:
             self.supplies.count(height, +1)
 
     def _end_timers(self, timers: list[Timer]) -> None:
-        """Due timers are gone."""
+        """Remove due timers that ended."""
         supplied = self.pool.kill([(timer.trigger_height, timer.sequence) for timer in timers])
         for timer, was_supplied in zip(timers, supplied, strict=True):
             self.open.remove(timer)

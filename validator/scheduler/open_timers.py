@@ -17,29 +17,29 @@ Place = tuple[int, int]
 
 
 class OpenTimers:
-    """Places of these timers, of actors that may bid."""
+    """Places of due timers with an open fee field, by actors that may bid."""
 
     def __init__(self, parties: Parties) -> None:
         self.asked: set[Address] = set()
-        """Actors some of whose such timers have an agent."""
+        """Actors that have such a timer with an agent."""
         self._parties = parties
         self._places: dict[tuple[Address, bool], list[Place]] = {}
-        """Ascending, by actor and by whether the timers name a contract."""
+        """Ascending places, by actor and by whether the timers name a contract."""
 
     def places(self, actor: Address, with_own: bool) -> Iterator[Place]:
-        """Places of an actor's timers that name a contract, and ``with_own`` of those that name nobody, ascending."""
+        """Places of an actor's timers that name a contract and, ``with_own``, of those that name none; ascending."""
         kinds = (True, False) if with_own else (True,)
         return merge(*(self._places.get((actor, names), ()) for names in kinds))
 
     def add(self, timer: Timer) -> None:
-        """A timer is due, out of turn. Timers whose fees are set do not count."""
+        """Add a due timer that may come out of order. Timers with fixed fees are ignored."""
         is_open = timer.max_fee_per_cycle is None or timer.max_priority_fee_per_cycle is None
         if is_open and timer.actor in self._parties.bidders:
             insort(self._places.setdefault(_key(party_of(timer)), []), (timer.trigger_height, timer.sequence))
             self.refresh(timer.actor)
 
     def remove(self, timer: Timer) -> None:
-        """A due timer is gone."""
+        """Remove a due timer that ended."""
         key, place = _key(party_of(timer)), (timer.trigger_height, timer.sequence)
         places = self._places.get(key, [])
         at = bisect_left(places, place)
@@ -49,7 +49,7 @@ class OpenTimers:
             self.refresh(timer.actor)
 
     def append(self, rows: Rows, height: int) -> None:
-        """Rows come due at a height, in order: behind all that stand."""
+        """Add rows that become due at a height, in order: after all present ones."""
         rows = _open_to_agents(rows)
         for number, sequence in zip(rows["actor"].tolist(), rows["sequence"].tolist(), strict=True):
             self._places.setdefault(_key(self._parties.numbers.party(number)), []).append((height, sequence))
@@ -65,7 +65,7 @@ class OpenTimers:
         self._refresh_of(rows)
 
     def refresh(self, actor: Address) -> None:
-        """The actor's timers or agent have changed: see whether there is anything to ask about."""
+        """Check, after a change of an actor's timers or agent, whether an agent can be asked about any timer."""
         has_own = (actor, False) in self._places and self._parties.agent_of(Party(actor)) is not None
         (self.asked.add if has_own or (actor, True) in self._places else self.asked.discard)(actor)
 

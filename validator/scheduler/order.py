@@ -1,10 +1,10 @@
-"""The order of waiting timers, as compiled loops over packed rows: the best, the expired ones, the position of a row.
+"""The order of waiting timers, as compiled loops over packed rows: best rows, expired rows, position of a row.
 
-They are exact: fees are 96-bit integers in two words, scores 128-bit ones, ids are compared whole. Rows stand in the
-order of ``(trigger_height, sequence)``; every :data:`CHUNK` of them have a summary, by which a loop passes over chunks
-that cannot matter, so that what it costs follows what it finds rather than what waits.
+They are exact: fees are 96-bit integers in two words, scores are 128-bit ones, ids are compared completely. Rows are in
+the order of ``(trigger_height, sequence)``. Each :data:`CHUNK` of rows has a summary, by which a loop skips chunks that
+cannot matter, so that its cost depends on the rows that it finds rather than on those that wait.
 
-Numba mixes signed and unsigned words into floats, so every constant that meets a word is a word itself.
+Numba converts mixed signed and unsigned words to floats, so every constant used with a word is a word itself.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SUMMARY: Final = np.dtype(
         ("agents", "<i8"),
     ]
 )
-"""Of a chunk's rows. ``live`` and the expiries are those of all live rows, the rest of the ``candidates``, whose gas is
-within the cap: the greatest fees, the least first word of an id, how many have an open field, and how many of those
-an agent."""
+"""Summary of a chunk's rows. ``live`` and the expiries cover all live rows; the rest covers the ``candidates``, whose
+gas is within the cap: the greatest fees, the least first word of an id, the number with an open field, and the number
+of those with an agent."""
 
 PRICES: Final = np.dtype(
     [
@@ -53,8 +53,8 @@ PRICES: Final = np.dtype(
         ("bid_priority_high", "<u8"),
     ]
 )
-"""Prices of one block: lane price, default tip, priority floor, per-fire cap, fairness divisor, tie-break (1 for
-ids, 0 for age), and the greatest fields among the agents' bids."""
+"""Prices of one block: lane price, default tip, priority floor, per-fire cap, fairness divisor, tie-break (1 for ids, 0
+for age), and the greatest values of the agents' bids."""
 
 ACTOR: Final = np.dtype(
     [
@@ -66,8 +66,8 @@ ACTOR: Final = np.dtype(
         ("has_bid", "<u8"),
     ]
 )
-"""A party in one block: its actor's fires in the fairness window, its agent's last good bid, and which of
-the two figures that has (:data:`BIDS_MAX`, :data:`BIDS_PRIORITY`)."""
+"""A party in one block: its actor's fires in the fairness window, its agent's last valid bid, and which of the two
+values the bid has (:data:`BIDS_MAX`, :data:`BIDS_PRIORITY`)."""
 BIDS_MAX: Final = 1
 BIDS_PRIORITY: Final = 2
 
@@ -104,7 +104,7 @@ def _minus(high: Any, low: Any, other_high: Any, other_low: Any) -> Any:
 
 @_compiled
 def _times(high: Any, low: Any, factor: Any) -> Any:
-    """A number of up to 97 bits times one of up to 31, in two words."""
+    """A number of up to 97 bits times one of up to 31 bits, in two words."""
     lower = (low & _LOW_HALF) * factor
     upper = (low >> _U32) * factor + (lower >> _U32)
     return high * factor + (upper >> _U32), (upper << _U32) | (lower & _LOW_HALF)
@@ -119,7 +119,7 @@ def _weight(recent: Any, divisor: Any) -> Any:
 
 @_compiled
 def summarize(rows: Any, count: Any, chunk: Any, cap: Any, summary: Any) -> None:
-    """Work a chunk's summary out anew."""
+    """Recompute a chunk's summary."""
     live, candidates, openings, agents = 0, 0, 0, 0
     least_expiry, greatest_expiry, least_id = ~_U0, _U0, ~_U0
     max_high, max_low, priority_high, priority_low = _U0, _U0, _U0, _U0
@@ -150,7 +150,7 @@ def summarize(rows: Any, count: Any, chunk: Any, cap: Any, summary: Any) -> None
 
 @_compiled
 def find(rows: Any, count: Any, trigger: Any, sequence: Any) -> Any:
-    """The position of the first row not before ``(trigger, sequence)``."""
+    """The position of the first row at or after ``(trigger, sequence)``."""
     low, high = 0, count
     while low < high:
         middle = (low + high) // 2
@@ -164,7 +164,7 @@ def find(rows: Any, count: Any, trigger: Any, sequence: Any) -> Any:
 
 @_compiled
 def kill(rows: Any, count: Any, triggers: Any, sequences: Any, positions: Any, flags: Any) -> Any:
-    """Mark rows dead; fills in their positions and former flags. Returns how many were not there."""
+    """Mark rows dead, and store their positions and former flags. Returns how many do not exist."""
     missing = 0
     for i in range(len(triggers)):
         position = find(rows, count, triggers[i], sequences[i])
@@ -179,7 +179,7 @@ def kill(rows: Any, count: Any, triggers: Any, sequences: Any, positions: Any, f
 
 @_compiled
 def expired(rows: Any, count: Any, summary: Any, height: Any, found: Any) -> Any:
-    """The first live rows that have expired at ``height``, in order, as many as ``found`` has room for."""
+    """The first live rows that have expired at ``height``, in order, up to the size of ``found``."""
     number = 0
     for chunk in range((count + CHUNK - 1) // CHUNK):
         if summary[chunk].live == 0 or summary[chunk].least_expiry >= height:
@@ -195,7 +195,7 @@ def expired(rows: Any, count: Any, summary: Any, height: Any, found: Any) -> Any
 
 @_compiled
 def price(row: Any, actors: Any, prices: Any) -> Any:
-    """``(priced, tip_high, tip_low)`` of a row: whether it clears the gate, and its tip per cycle (SPEC §6.4, §9)."""
+    """``(priced, tip_high, tip_low)`` of a row: whether it passes the gate, and its tip per cycle (SPEC §6.4, §9)."""
     max_high, max_low = np.uint64(row.max_high), row.max_low
     tip_high, tip_low = np.uint64(row.priority_high), row.priority_low
     if row.flags & _OPEN:
@@ -230,7 +230,7 @@ def _score(tip_high: Any, tip_low: Any, recent: Any, prices: Any) -> Any:
 def _comes_before(
     rows: Any, by_id: Any, high: Any, low: Any, at: Any, other_high: Any, other_low: Any, other: Any
 ) -> Any:
-    """Whether the row at ``at`` with that score is taken before another (SPEC §8)."""
+    """Whether the row at ``at`` with the given score precedes another (SPEC §8)."""
     if high != other_high:
         return high > other_high
     if low != other_low:
@@ -262,7 +262,7 @@ def _heap_before(rows: Any, by_id: Any, found: Any, i: Any, j: Any) -> Any:
 
 @_compiled
 def _sink(rows: Any, by_id: Any, found: Any, i: Any, size: Any) -> None:
-    """Restore the heap whose top is the last of those found."""
+    """Restore the heap, whose top is the last of the rows found."""
     while True:
         child = 2 * i + 1
         if child >= size:
@@ -307,9 +307,9 @@ def _put(found: Any, i: Any, position: Any, high: Any, low: Any, tip_high: Any, 
 
 @_compiled
 def _bound(chunk: Any, prices: Any) -> Any:
-    """``(possible, high, low)``: whether a row of the chunk may clear the gate, and a score that none exceeds.
+    """``(possible, high, low)``: whether a row of the chunk may pass the gate, and an upper bound of the scores.
 
-    It is exact if one row has the greatest of everything and its actor has not fired of late.
+    The bound is reached if one row has all greatest values and its actor has not fired recently.
     """
     if chunk.candidates == 0 or chunk.greatest_expiry < prices.height:
         return False, _U0, _U0
@@ -332,7 +332,7 @@ def _bound(chunk: Any, prices: Any) -> Any:
 
 @_compiled
 def _promising(summary: Any, chunks: Any, prices: Any, bounds: Any) -> Any:
-    """The chunks in which something may be found, from the highest bound down; equal bounds from the least id up."""
+    """The chunks that may have results, from the highest bound down; equal bounds from the least id up."""
     number = np.empty(chunks, np.int64)
     high, low = np.empty(chunks, np.uint64), np.empty(chunks, np.uint64)
     least = np.empty(chunks, np.uint64)
@@ -350,7 +350,7 @@ def _promising(summary: Any, chunks: Any, prices: Any, bounds: Any) -> Any:
 
 @_compiled
 def _is_beaten(rows: Any, chunk: Any, least_id0: Any, high: Any, low: Any, worst: Any, by_id: Any) -> Any:
-    """Whether a chunk with this bound cannot hold anything better than ``worst``, the last of those found."""
+    """Whether a chunk with this bound cannot have a row better than ``worst``, the last of the rows found."""
     if high != worst.score_high or low != worst.score_low:
         return _is_less(high, low, worst.score_high, worst.score_low)
     if by_id == _U0:
@@ -360,9 +360,9 @@ def _is_beaten(rows: Any, chunk: Any, least_id0: Any, high: Any, low: Any, worst
 
 @_compiled
 def best(rows: Any, count: Any, summary: Any, actors: Any, prices: Any, after: Any, found: Any) -> Any:
-    """The best rows that clear the gate, best first, as many as ``found`` has room for; returns how many.
+    """The best rows that pass the gate, best first, up to the size of ``found``; returns how many.
 
-    Only rows that come after ``after[0]`` in the order count, unless its position is negative.
+    Only rows after ``after[0]`` in the order count, unless its position is negative.
     """
     size, room, by_id = 0, len(found), prices.by_id
     chunks = (count + CHUNK - 1) // CHUNK

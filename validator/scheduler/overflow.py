@@ -1,22 +1,21 @@
 """The calendar's third tier: a Merkleized search tree over ``(trigger_height, sequence)`` (SPEC §5).
 
-It is a binary radix tree (a crit-bit tree): a branch stands where keys first differ, at one of the 128 bits of the
-key, those with a 0 there to its left. So its shape, and with it its root, follows from its content alone, and no path
-is longer than 128, whatever keys are chosen. (A treap with hashed priorities is balanced only for who does not search
-for keys: paths of thousands can be ground out in seconds.) A branch's hash covers its bit and its children, a leaf's
-its timer; the root stands under the state root.
+It is a binary radix tree (a crit-bit tree): a branch is at one of the 128 bits of the key, the first in which keys
+differ, with the keys that have a 0 there to its left. So its shape, and with it its root, follows from its content, and
+no path is longer than 128 for any keys. (A treap with hashed priorities is not balanced against an attacker, who can
+find keys with paths of thousands in seconds.) A branch's hash covers its bit and its children, a leaf's hash its timer;
+the state root covers the root.
 
 - ``hash(leaf) = BLAKE3("stampede/overflow/leaf" ‖ trigger[8] ‖ sequence[8] ‖ timer_id[32])``
 - ``hash(branch) = BLAKE3("stampede/overflow/branch" ‖ bit[1] ‖ hash(left) ‖ hash(right))``
 
 Integers are big-endian, bits count from the first of the trigger height.
 
-Nodes are packed records, leaves with their rows beside them; the walks are compiled. Hashes that a change made stale
-are worked out anew together, children first, when the root is asked for: once a block, whatever it changed.
+Nodes are packed records, with separate rows for leaves; the walks are compiled. Stale hashes are recomputed together,
+children first, when the root is read: once per block.
 
-When an epoch comes within the horizon, its timers are cut off as a tree of their own (a *part*), by one walk down,
-however many they are. They need no hashes any more, and each block of the epoch finds its own among them by another
-walk.
+When an epoch comes within the horizon, its timers are split off as a separate tree (a *part*), by one walk down for any
+number of timers. They need no hashes any more, and each block of the epoch finds its timers among them by another walk.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from validator.scheduler.rows import ROW, Rows
 NODE: Final = np.dtype(
     [("trigger", "<u8"), ("sequence", "<u8"), ("left", "<i4"), ("right", "<i4"), ("bit", "<i4"), ("stale", "<u4")]
 )
-"""A leaf's key, or for a branch a key that shares all bits before its own with everything below it. A leaf's ``left``
-is the place of its row."""
+"""A leaf's key, or for a branch a key that shares all bits before the branch's bit with everything below it. ``left``
+of a leaf is the index of its row."""
 NO_NODE: Final = -1
 LEAF: Final = 128
-"""A leaf's bit: behind all that keys have."""
+"""Bit number of a leaf: after all bits of a key."""
 MIN_CAPACITY: Final = 64
 GROWTH: Final = 16
-"""Arrays grow by one part in so many: what is reserved and not used weighs, with millions of timers."""
+"""Divisor: arrays grow by this part of their size, since unused room costs memory with millions of timers."""
 LONGEST_WALK: Final = 2 * (LEAF + 2)
 
 _LEAF_TAG: Final = b"stampede/overflow/leaf"
@@ -54,7 +53,7 @@ _compiled: Final = njit(cache=True, nogil=True)
 
 
 class OverflowTree:
-    """Rows by ``(trigger_height, sequence)``: the Merkleized tree, and the parts that were cut off it."""
+    """Rows by ``(trigger_height, sequence)``: the Merkleized tree, and the parts split off from it."""
 
     def __init__(self) -> None:
         self._nodes = np.zeros(MIN_CAPACITY, NODE)
@@ -63,14 +62,14 @@ class OverflowTree:
         self._free: list[int] = list(range(MIN_CAPACITY - 1, -1, -1))
         self._free_rows: list[int] = list(range(MIN_CAPACITY - 1, -1, -1))
         self._count = 0
-        """Of all leaves."""
+        """Number of all leaves."""
         self._roots: dict[int | None, int] = {}
-        """By part; ``None`` is the Merkleized tree."""
+        """Roots by part; ``None`` is the Merkleized tree."""
 
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def add(self, row: Rows, part: int | None = None) -> None:
-        """Put a row into a part; its key must not be there."""
+        """Add a row to a part, which must not have its key."""
         leaf, branch, place = self._take_node(), self._take_node(), self._take_row()
         self._rows[place : place + 1] = row
         self._nodes[leaf] = (int(row["trigger"][0]), int(row["sequence"][0]), place, NO_NODE, LEAF, 1)
@@ -79,7 +78,7 @@ class OverflowTree:
         self._count += 1
 
     def remove(self, trigger: int, sequence: int, part: int | None = None) -> None:
-        """Take a row out of a part; it must be there."""
+        """Remove a row from a part; it must exist."""
         root, leaf, branch = _delete(self._nodes, self._root_of(part), np.uint64(trigger), np.uint64(sequence))
         assert leaf != NO_NODE, "a timer beyond the horizon has a leaf"
         self._free_rows.append(self._row_of(leaf))
@@ -87,7 +86,7 @@ class OverflowTree:
         self._count -= 1
 
     def change(self, row: Rows, part: int | None = None) -> None:
-        """Replace a row of a part; what its leaf's hash covers stays."""
+        """Replace a row of a part; the fields that its leaf's hash covers are unchanged."""
         leaf = int(_find(self._nodes, self._root_of(part), row["trigger"][0], row["sequence"][0]))
         assert leaf != NO_NODE, "a timer beyond the horizon has a leaf"
         place = self._row_of(leaf)
@@ -106,7 +105,7 @@ class OverflowTree:
         self._keep(part, NO_NODE)
 
     def drop(self, part: int) -> None:
-        """Forget a part with all its rows."""
+        """Remove a part with all its rows."""
         nodes = self._walk(self._root_of(part), leaves_only=False)
         leaves = nodes[self._nodes["bit"][nodes] == LEAF]
         self._free_rows.extend(self._nodes["left"][leaves].tolist())
@@ -117,11 +116,11 @@ class OverflowTree:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def parts(self) -> list[int]:
-        """The parts that hold anything, ascending."""
+        """The parts that are not empty, ascending."""
         return sorted(part for part in self._roots if part is not None)
 
     def has(self, part: int) -> bool:
-        """Whether a part holds anything."""
+        """Whether a part is not empty."""
         return part in self._roots
 
     def rows(self, part: int | None = None) -> Rows:
@@ -164,7 +163,7 @@ class OverflowTree:
         return self._roots.get(part, NO_NODE)
 
     def _keep(self, part: int | None, root: int, *freed: int) -> None:
-        """Set a part's root; give back nodes that are not used any more."""
+        """Set a part's root; free nodes that are no longer used."""
         if root == NO_NODE:
             self._roots.pop(part, None)
         else:
@@ -229,7 +228,7 @@ def _branch(nodes: Any, node: Any, bit: Any, left: Any, right: Any) -> None:
 
 @_compiled
 def _insert(nodes: Any, root: Any, leaf: Any, branch: Any) -> Any:
-    """Put a leaf in, below a branch that stands where its key leaves the tree. Returns the root and the spare node."""
+    """Insert a leaf, below a branch where its key leaves the tree. Returns the root and the spare node."""
     if root == NO_NODE:
         return leaf, branch
     trigger, sequence = nodes[leaf].trigger, nodes[leaf].sequence
@@ -256,7 +255,7 @@ def _insert(nodes: Any, root: Any, leaf: Any, branch: Any) -> Any:
 
 @_compiled
 def _delete(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
-    """Take a leaf out, and the branch above it. Returns the root, the leaf or -1, and the branch or -1."""
+    """Remove a leaf and the branch above it. Returns the root, the leaf or -1, and the branch or -1."""
     above, parent, at = NO_NODE, NO_NODE, root
     while at != NO_NODE and nodes[at].bit < LEAF:
         nodes[at].stale = 1
@@ -288,10 +287,10 @@ def _find(nodes: Any, root: Any, trigger: Any, sequence: Any) -> Any:
 
 @_compiled
 def _split(nodes: Any, root: Any, trigger: Any) -> Any:
-    """The trees of what is below a trigger height, and of what is not; and the branch that is not used any more, or -1.
+    """The trees of the keys below a trigger height and of the others; and the branch that is no longer used, or -1.
 
-    Down to where the border leaves the tree, then up again: each branch on the way keeps one child whole, and gets back
-    what is left of the other on that child's side.
+    Walks down to where the border leaves the tree, then up again: each branch on the way keeps one child unchanged, and
+    the remaining part of the other.
     """
     path = np.empty(LONGEST_WALK, np.int64)
     depth, at, zero = 0, root, np.uint64(0)
@@ -326,7 +325,7 @@ def _split(nodes: Any, root: Any, trigger: Any) -> Any:
 
 @_compiled
 def _join(nodes: Any, low: Any, high: Any, branch: Any) -> Any:
-    """One tree of two, everything in the first being before everything in the second; and the spare node, or -1."""
+    """Join two trees, where all keys of the first precede those of the second; also the spare node, or -1."""
     if low == NO_NODE or high == NO_NODE:
         return (high if low == NO_NODE else low), branch
     root, parent, on_right = NO_NODE, NO_NODE, False
@@ -383,7 +382,7 @@ def _in_order(nodes: Any, root: Any, leaves_only: Any, trigger: Any, found: Any)
 
 @_compiled
 def _stale_nodes(nodes: Any, root: Any, found: Any) -> Any:
-    """The stale nodes, children before parents. A node that is not stale has nothing stale below it."""
+    """The stale nodes, children before parents. All nodes below a fresh node are fresh."""
     path = np.empty(LONGEST_WALK, np.int64)
     path[0], depth, number = root, 1, 0
     while depth:

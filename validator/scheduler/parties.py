@@ -1,4 +1,4 @@
-"""The parties of the index: agents, their last good bids and recent fires, as the compiled loops read them."""
+"""The parties of the index: agents, their last valid bids and recent fires, in the form for the compiled loops."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING_KEPT: Final = KeptAnswer()
 
 
 def is_changed(since: int, answer: KeptAnswer) -> bool:
-    """Whether an answer prices max fees where none did, or the other way round."""
+    """Whether an answer starts or stops to price max fees."""
     return (since > 0) != (answer.max_fee_per_cycle is not None)
 
 
@@ -30,16 +30,16 @@ class Parties:
         self.fires = FireCounts()
         self.numbers = PartyNumbers()
         self.table = np.zeros(MIN_PARTIES, order.ACTOR)
-        """By the number of a party."""
+        """Rows by party number."""
         self.greatest_bid = (0, 0)
-        """Bounds from above of the agents' last good ``(max_fee, priority)``."""
+        """Upper bounds of ``(max_fee, priority)`` in the agents' last valid bids."""
         self.unsettled: set[Address] = set()
-        """Actors that named another agent since timers were last priced, if that changes who prices their max fees:
+        """Actors that named another agent since timers were last priced, if that changes the pricing of their max fees:
         their :class:`~validator.chain.records.Naming` does not record it yet."""
         self.bidders: dict[Address, Actor] = {}
-        """Actors that have a bidding agent, or may come to have one."""
+        """Actors that have a bidding agent or may get one."""
         self._kept: dict[tuple[Address, Address], KeptAnswer] = {}
-        """By actor and agent."""
+        """Kept answers by actor and agent."""
         self._expected: list[Party] = []
         """Parties whose bids were changed ahead of the block's changes."""
 
@@ -49,7 +49,7 @@ class Parties:
         return None if record is None else agent_of(party, record)
 
     def kept_for(self, party: Party) -> KeptAnswer:
-        """The last good answer of the agent that bids for a party."""
+        """The last valid answer of the agent that bids for a party."""
         agent = self.agent_of(party)
         return NOTHING_KEPT if agent is None else self._kept.get((party.actor, agent), NOTHING_KEPT)
 
@@ -74,18 +74,18 @@ class Parties:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def count(self, fires: Fires, sign: int) -> None:
-        """Add a block's fires, or take them away."""
+        """Add or subtract a block's fires."""
         self.fires.count(fires, sign)
         for actor, _ in fires.counts:
             self.table["recent"][self.numbers.of(actor)] = self.fires.by_actor.get(actor, 0)
 
     def keep(self, actor: Address, agent: Address, answer: KeptAnswer | None) -> None:
-        """Note the last good answer of an actor's agent."""
+        """Record the last valid answer of an actor's agent."""
         set_or_drop(self._kept, (actor, agent), answer)
         self._reprice(actor, parties_of(actor, agent))
 
     def change(self, address: Address, actor: Actor | None) -> bool:
-        """Note an actor's record. Returns whether another agent may bid for it now."""
+        """Record an actor's record. Returns whether another agent may bid for it now."""
         before = self.bidders.get(address)
         set_or_drop(self.bidders, address, actor if may_bid(actor) else None)
         if actor is not None and before is not None and before.naming == actor.naming:
@@ -94,14 +94,14 @@ class Parties:
         return True
 
     def expect(self, kept: Mapping[Party, KeptAnswer]) -> None:
-        """Price with these answers from now on; the block's changes will have the same."""
+        """Price with these answers from now on; the block's changes will contain the same."""
         for party, answer in kept.items():
             if party in self.numbers:
                 self._set_bid(party, answer)
                 self._expected.append(party)
 
     def confirm(self) -> None:
-        """The block's changes follow: they contain the expected answers."""
+        """The block's changes follow, which contain the expected answers."""
         self._expected = []
 
     def withdraw(self) -> None:
@@ -111,7 +111,7 @@ class Parties:
         self._expected = []
 
     def _reprice(self, actor: Address, parties: Iterable[Party]) -> None:
-        """Enter bids of an actor's parties anew: their agents or bids have changed."""
+        """Update the bids of an actor's parties, whose agents or bids have changed."""
         for party in parties:
             if party in self.numbers:
                 self._set_bid(party, self.kept_for(party))
@@ -134,7 +134,7 @@ class Parties:
 
 
 def set_or_drop(mapping: dict[Any, Any], key: Any, value: Any) -> None:
-    """Store a value; ``None`` drops what the key had."""
+    """Store a value; ``None`` removes the key."""
     if value is None:
         mapping.pop(key, None)
     else:

@@ -9,7 +9,7 @@ from validator.primitives.params import P50Weight, Parameters
 from validator.primitives.types import PRICE_LIMIT
 
 BASEFEE_SLOPE: Final = 8
-"""EIP-1559's slope, for the two basefees that are not the lane's."""
+"""Slope of EIP-1559, for the cycle's and the cell's basefee."""
 
 
 def next_basefee(basefee: int, used: int, target: int, slope: int, parameters: Parameters) -> int:
@@ -24,7 +24,7 @@ def next_basefee(basefee: int, used: int, target: int, slope: int, parameters: P
 
 
 def lane_price(basefee_lane: int, parameters: Parameters) -> int:
-    """The price per cycle of a fire for the lane; fee fields are compared with it."""
+    """The lane's price per cycle of a fire; fee fields are compared with it."""
     return basefee_lane * parameters.lane_fee_multiplier_milli // 1_000
 
 
@@ -45,7 +45,7 @@ def median_tip(fires: Sequence[tuple[int, int]], weight: P50Weight) -> int:
 
 
 def default_bid(price: int, p50_tip: int, parameters: Parameters) -> tuple[int, int]:
-    """The default GBA's ``(max_fee, tip)`` at a lane price (SPEC §9); a fee is below 2**96, whoever names it."""
+    """The default GBA's ``(max_fee, tip)`` at a lane price (SPEC §9); a fee is always below 2**96."""
     tip = p50_tip
     if parameters.default_tip_cap > 0:
         tip = min(tip, price // parameters.default_tip_cap)

@@ -1,9 +1,9 @@
-"""Packed rows: what the scheduler's indexes keep of a timer, 96 bytes in one NumPy record.
+"""Packed rows: a timer in the scheduler's indexes, 96 bytes in one NumPy record.
 
-A row holds what deciding about a timer takes: identity, order, expiry, fees, gas, actor. Everything else (payload,
-handler, payer) stays in state and is read when the timer fires. Fees have up to 96 bits and stand as two words; ids
-stand as four words, the first eight bytes first, so that comparing words compares ids. Actors stand by a number of the
-index's own, one for each agent that bids for some of their timers (:class:`PartyNumbers`).
+A row holds the fields that decide about a timer: identity, order, expiry, fees, gas, actor. All others (payload,
+handler, payer) stay in state and are read when the timer fires. Fees have up to 96 bits, in two words; ids are four
+words, the first eight bytes first, so that comparing words compares ids. An actor is represented by numbers of the
+index, one for each agent that bids for some of its timers (:class:`PartyNumbers`).
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ ROW: Final = np.dtype(
         ("scheduled_at", "<u4"),
     ]
 )
-"""``gas_limit`` is 0 if it is open; ``actor`` is the number of a party."""
+"""A packed row. ``gas_limit`` is 0 if it is open; ``actor`` is the number of a party."""
 
 Rows = npt.NDArray[np.void]
 
 OPEN_MAX: Final = 1
-"""No explicit ``max_fee_per_cycle``; the row's is what the default agent supplied, once it did."""
+"""Flag: no explicit ``max_fee_per_cycle``; the row's value is the default agent's, once supplied."""
 OPEN_PRIORITY: Final = 2
 HAS_AGENT: Final = 4
-"""The actor has a gas bidding agent, or may come to have one."""
+"""Flag: the actor has a gas bidding agent or may get one."""
 SUPPLIED: Final = 8
-"""The default agent has supplied ``max_fee_per_cycle``."""
+"""Flag: the default agent has supplied ``max_fee_per_cycle``."""
 DEAD: Final = 16
-"""The timer is gone; the row waits to be swept."""
+"""Flag: the timer ended; the row waits to be swept."""
 
 WORD_BITS: Final = 64
 WORD_MASK: Final = 2**64 - 1
@@ -60,7 +60,7 @@ assert _PACKED.size == ROW.itemsize
 
 
 class PartyNumbers:
-    """Small numbers for parties, in the order in which the index met them. They mean nothing outside one index."""
+    """Small numbers for parties, in the order in which the index met them. They have no meaning outside one index."""
 
     def __init__(self) -> None:
         self._numbers: dict[Party, int] = {}
@@ -71,7 +71,7 @@ class PartyNumbers:
         return len(self._parties)
 
     def number(self, party: Party) -> int:
-        """The party's number, a new one if it has none."""
+        """The party's number, a new one if necessary."""
         number = self._numbers.get(party)
         if number is None:
             number = self._numbers[party] = len(self._parties)

@@ -1,4 +1,4 @@
-"""The default agent's supplies: the max fee that it gave, by height, to timers that named none (SPEC §9)."""
+"""The default agent's supplies: the max fee, by height, that it gave to timers without one (SPEC §9)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_CHANGES: Final[Mapping[Party, int]] = MappingProxyType({})
 
 
 class Supplies:
-    """Supplies by height, and how many live rows each has."""
+    """Supplies by height, and the number of live rows that each has."""
 
     def __init__(self, genesis: Genesis, parties: Parties) -> None:
         self._genesis = genesis
@@ -23,12 +23,12 @@ class Supplies:
         self.max_fees: dict[int, int] = {}
         """The supplied max fee, by the height of the supply."""
         self.standing: dict[int, int] = {}
-        """Live rows that stand by each supply, by its height."""
+        """Number of live rows with each supply, by its height."""
         self.first_height = genesis.parameters.activation_height + 1
         """The first block that prices timers."""
 
     def height_for(self, timer: Timer, now: int, since: Mapping[Party, int] = NO_CHANGES) -> int | None:
-        """The height of the supply that a timer due at height ``now`` stands by, ``None`` if it stands by none.
+        """The height of the supply that prices a timer due at height ``now``; ``None`` if no supply does.
 
         ``since`` has the parties whose :meth:`~validator.scheduler.parties.Parties.answered_since` changed in block
         ``now``.
@@ -45,7 +45,7 @@ class Supplies:
         return None if 0 < answered <= height else height
 
     def count(self, height: int, change: int) -> None:
-        """Count rows that stand by a supply, or rows that are gone."""
+        """Count rows that got a supply, or rows that were removed."""
         number = self.standing.get(height, 0) + change
         if number:
             self.standing[height] = number

@@ -1,8 +1,8 @@
-"""The timers that are due: packed rows in the order of ``(trigger_height, sequence)``, with summaries of their chunks.
+"""The due timers: packed rows in the order of ``(trigger_height, sequence)``, with summaries of their chunks.
 
 A row is appended when its trigger height comes, killed when its timer ends, and revived when that is undone. It never
-moves while it may still be asked for; dead rows are swept only when nothing above the final block refers to them.
-Summaries are worked out anew when they are next needed.
+moves while it may still be needed; dead rows are swept only when nothing above the final block refers to them. Stale
+summaries are recomputed when they are next needed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from validator.scheduler.rows import (
 
 MIN_CAPACITY: Final = CHUNK
 FIRST_BATCH: Final = 256
-"""Rows that are looked for at first; each further batch is twice as large."""
+"""Rows in the first batch of a search; each further batch is twice as large."""
 LARGEST_BATCH: Final = 4_096
 MIN_SWEPT: Final = 4 * CHUNK
-"""Dead rows below which sweeping is not worth it."""
+"""Number of dead rows below which a sweep is not worth it."""
 
 
 class WaitingPool:
@@ -49,7 +49,7 @@ class WaitingPool:
     # --- changes ----------------------------------------------------------------------------------------------------
 
     def append(self, rows: Rows) -> None:
-        """Add rows behind the last one; they must come after it in the order."""
+        """Add rows after the last one, which they must follow in the order."""
         self._reserve(self.count + len(rows))
         self.rows[self.count : self.count + len(rows)] = rows
         self._touch(self.count, self.count + len(rows))
@@ -57,7 +57,7 @@ class WaitingPool:
         self.live += len(rows)
 
     def cut(self, number: int) -> Rows:
-        """Take the last ``number`` rows off again and return those that live."""
+        """Remove the last ``number`` rows and return the live ones."""
         tail = self.rows[self.count - number : self.count].copy()
         self._touch(self.count - number, self.count)
         self.count -= number
@@ -66,9 +66,9 @@ class WaitingPool:
         return living
 
     def kill(self, places: Sequence[tuple[int, int]]) -> list[bool]:
-        """The timers of the rows at these ``(trigger_height, sequence)`` are gone.
+        """Kill the rows at these ``(trigger_height, sequence)``, whose timers ended.
 
-        Returns of each whether the default agent had supplied its ``max_fee``.
+        Returns for each whether the default agent had supplied its ``max_fee``.
         """
         triggers, sequences = np.array(places, np.uint64).T
         positions, flags = np.zeros(len(places), np.int64), np.zeros(len(places), np.uint32)
@@ -79,7 +79,7 @@ class WaitingPool:
         return ((flags & SUPPLIED) != 0).tolist()  # type: ignore[no-any-return]
 
     def put(self, row: Rows) -> None:
-        """Bring a row back to life, or change it: one row of the order, as it is to be now."""
+        """Revive or change a row of the order: the given row is its new content."""
         trigger, sequence = int(row["trigger"][0]), int(row["sequence"][0])
         position = self._lower_bound(trigger, sequence)
         if position == self.count or int(self.rows["sequence"][position]) != sequence:
@@ -91,9 +91,9 @@ class WaitingPool:
         self._stale.add(position // CHUNK)
 
     def supply(self, first: int, max_fee: int, answered: npt.NDArray[np.bool_]) -> int:
-        """Give the living rows from ``first`` on that have an open ``max_fee`` the default agent's.
+        """Set the default agent's ``max_fee`` in the live rows from ``first`` on whose own is open.
 
-        Not those whose agent has answered with one (``answered``, by the number of the party). Returns how many got it.
+        Rows whose agent has answered with one (``answered``, by party number) are left out. Returns the number of rows.
         """
         if first == self.count:
             return 0
@@ -107,13 +107,13 @@ class WaitingPool:
         return int(chosen.sum())
 
     def agents_of_unsupplied(self, first: int) -> list[int]:
-        """Numbers of the parties that may have an agent, of rows from ``first`` on that :meth:`supply` may change."""
+        """Numbers of parties that may have an agent, in the rows from ``first`` on that :meth:`supply` may change."""
         part = self.rows[first : self.count]
         chosen = (part["flags"] & (OPEN_MAX | SUPPLIED | DEAD | HAS_AGENT)) == (OPEN_MAX | HAS_AGENT)
         return [int(number) for number in np.unique(part["actor"][chosen])]
 
     def withdraw_supplies(self) -> None:
-        """Take back what the default agent supplied to every row: nothing was supplied before the auction began."""
+        """Undo all supplies of the default agent: nothing was supplied before the auction began."""
         rows = self.rows[: self.count]
         chosen = (rows["flags"] & OPEN_MAX) != 0
         rows["flags"][chosen] &= ~np.uint32(SUPPLIED)
@@ -121,7 +121,7 @@ class WaitingPool:
         self._touch(0, self.count)
 
     def sweep(self) -> bool:
-        """Drop dead rows if they are more than the living. Only when nothing can be undone any more."""
+        """Drop dead rows if they outnumber the live ones. Only valid when nothing can be undone any more."""
         dead = self.count - self.live
         if dead < MIN_SWEPT or dead <= self.live:
             return False
@@ -136,24 +136,24 @@ class WaitingPool:
     # --- questions --------------------------------------------------------------------------------------------------
 
     def position_of(self, trigger: int, sequence: int) -> int:
-        """The position of a row, which must be there."""
+        """The position of a row, which must exist."""
         position = self._lower_bound(trigger, sequence)
         assert position < self.count and int(self.rows["sequence"][position]) == sequence, "a due timer has a row"
         return position
 
     def living(self) -> Rows:
-        """A copy of the living rows, in order."""
+        """A copy of the live rows, in order."""
         living: Rows = self.rows[: self.count][(self.rows["flags"][: self.count] & DEAD) == 0]
         return living.copy()
 
     def positions(self, height: int, cap: int) -> list[int]:
-        """Positions of the living rows that have not expired and whose gas is within the cap, in order."""
+        """Positions of the live rows that have not expired and whose gas is within the cap, in order."""
         rows = self.rows[: self.count]
         chosen = ((rows["flags"] & DEAD) == 0) & (rows["expires_at"] >= height) & (rows["gas_limit"] <= cap)
         return [int(position) for position in np.flatnonzero(chosen)]
 
     def expired(self, height: int, most: int) -> npt.NDArray[np.int64]:
-        """Positions of the first living rows that have expired, at most ``most``."""
+        """Positions of the first expired live rows, at most ``most``."""
         found = np.empty(min(most, self.live), np.int64)
         number = order.expired(self.rows, self.count, self.summary(self._cap), np.uint64(height), found)
         return found[:number]
@@ -168,7 +168,7 @@ class WaitingPool:
         return [timer_id_of_row(row) for row in rows[chosen]]
 
     def best_first(self, actors: npt.NDArray[np.void], prices: npt.NDArray[np.void]) -> Iterator[tuple[int, int, int]]:
-        """``(position, tip per cycle, score)`` of the rows that clear the gate, best first, found batch by batch."""
+        """``(position, tip per cycle, score)`` of the rows that pass the gate, best first, searched in batches."""
         after = np.zeros(1, FOUND)
         after["position"] = -1
         summary = self.summary(int(prices[0]["cap"]))
@@ -185,7 +185,7 @@ class WaitingPool:
             size *= 2
 
     def summary(self, cap: int) -> npt.NDArray[np.void]:
-        """The chunks' summaries for a per-fire cap, worked out if they are stale."""
+        """The chunks' summaries for a per-fire cap, recomputed if they are stale."""
         if cap != self._cap:
             self._cap = cap
             self._stale = set(range((self.count + CHUNK - 1) // CHUNK))
@@ -200,7 +200,7 @@ class WaitingPool:
         return int(order.find(self.rows, self.count, np.uint64(trigger), np.uint64(sequence)))
 
     def _insert(self, position: int, row: Rows) -> None:
-        """A row that was swept comes back: rare, and as slow as it is rare."""
+        """Insert a row that was swept and returns: slow, but rare."""
         self._reserve(self.count + 1)
         self.rows[position + 1 : self.count + 1] = self.rows[position : self.count].copy()
         self.rows[position : position + 1] = row

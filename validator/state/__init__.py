@@ -1,7 +1,7 @@
 """Authenticated state: keys and values under one Merkle root, versioned per block.
 
-What the rest of the validator relies on is this border (:mod:`validator.state.interface`); how the root is made is the
-matter of this package alone, and stands in ``docs/state.md``.
+The rest of the validator uses only the interface (:mod:`validator.state.interface`). How the root is computed is
+internal to this package, and described in ``docs/state.md``.
 """
 
 from validator.state.interface import Batch, StateStore, View

@@ -1,14 +1,14 @@
-"""The encodings and hashes that a state root is made of, and nothing else: what a store and a verifier share.
+"""The encodings and hashes of a state root: the part that a store and a verifier share.
 
 ``docs/state.md`` gives every encoding exactly. The rules:
 
-- every kind of hash is BLAKE3 in keyed mode under its own public key, so that no two kinds can be mistaken for another,
-  and a node stays one 64-byte block: what is hashed in a node is nothing but its two children;
-- an *entry* says what value a key got at which height, which entry that replaced, and which key comes next in the ring
-  of all keys, ordered by the hash of the key;
+- every kind of hash is BLAKE3 in keyed mode with a separate public key, so that no kind can be mistaken for another,
+  and a node is one 64-byte block, its two children;
+- an *entry* has a key's new value, the block's height, the position of the entry that it replaced, and the next key in
+  the ring of all keys, which is ordered by the keys' hashes;
 - 2,048 neighbouring entries are a *twig*. A twig's root is over the Merkle root of its entry hashes, which only grows,
   and over its active bits, which change when an entry is replaced or deleted;
-- an *upper tree* stands over the twig roots, as deep as their number asks for;
+- the *upper tree* is over the twig roots, as deep as their number requires;
 - the state root is over the number of entries ever appended, the number of live keys and the upper tree's root.
 """
 
@@ -27,27 +27,28 @@ TWIG_ENTRIES: Final = 1 << TWIG_LEVELS
 BITMAP_BYTES: Final = TWIG_ENTRIES // 8
 GROUP_LEVELS: Final = 5
 GROUP_ENTRIES: Final = 1 << GROUP_LEVELS
-"""Neighbouring entries whose subtree of the entry tree is hashed again for a proof; the subtrees' roots are kept."""
+"""Neighbouring entries whose subtree of the entry tree is hashed again for a proof; only the subtrees' roots are
+kept."""
 TWIG_GROUPS: Final = TWIG_ENTRIES // GROUP_ENTRIES
 NODE_BYTES: Final = 32
 POSITION_BYTES: Final = 8
 UPPER_LEVELS: Final = 8 * POSITION_BYTES - TWIG_LEVELS
-"""Levels that the upper tree can ever have: positions are u64."""
+"""Maximum depth of the upper tree: positions are u64."""
 
 KEY_BYTES_LIMIT: Final = 512
 VALUE_BYTES_LIMIT: Final = 2**24
 
 ABSENT: Final = bytes(NODE_BYTES)
-"""Stands where there is no entry, and where there is no twig."""
+"""Node for an absent entry or twig."""
 
 NO_BITS: Final = bytes(BITMAP_BYTES)
 
 NO_POSITION: Final = 2**64 - 1
-"""Previous position of an entry whose key was absent."""
+"""Previous position in an entry whose key was absent."""
 
 
 def domain_key(name: str) -> bytes:
-    """The BLAKE3 key of one kind of hash: its name in ASCII, filled up with zero bytes to 32."""
+    """The BLAKE3 key of one kind of hash: its name in ASCII, padded with zero bytes to 32."""
     return f"stampede/state/2/{name}".encode("ascii").ljust(NODE_BYTES, b"\0")
 
 
@@ -70,12 +71,12 @@ class Entry(NamedTuple):
     previous: int
     """Position of the entry of the same key that it replaced, or :data:`NO_POSITION`."""
     next_hash: bytes
-    """Hash of the key that comes next in the ring; of the entry's own key if there is no other."""
+    """Hash of the next key in the ring; of the entry's own key if there is no other."""
     key: bytes
     value: bytes
 
     def encode(self) -> bytes:
-        """The entry as it is hashed and logged."""
+        """The encoding of the entry, as hashed and logged."""
         head = ENTRY_HEAD.pack(self.height, self.previous, self.next_hash, len(self.key), len(self.value))
         return b"".join((head, self.key, self.value))
 
@@ -103,7 +104,7 @@ def decode_entry(encoded: bytes) -> Entry:
 
 
 def check_bounds(key: bytes, value: bytes | None) -> None:
-    """Raise :class:`ValueError` if a key or value is longer or shorter than the interface allows."""
+    """Raise :class:`ValueError` if the length of a key or value is outside the interface's bounds."""
     if not 1 <= len(key) <= KEY_BYTES_LIMIT:
         raise ValueError(f"a key of {len(key)} bytes: expected 1 to {KEY_BYTES_LIMIT}")
     if value is not None and len(value) > VALUE_BYTES_LIMIT:
@@ -132,7 +133,7 @@ def state_root(next_position: int, live: int, upper_root: bytes) -> Hash:
 
 def hash_pairs(key: bytes, row: Sequence[bytes]) -> list[bytes]:
     """The parents of an even number of neighbouring nodes."""
-    hasher = blake3(key=key)  # beginning again takes less than half of the time that another one would
+    hasher = blake3(key=key)  # reset takes less than half of the time of a new hasher
     reset, update, digest = hasher.reset, hasher.update, hasher.digest
     parents = []
     for i in range(0, len(row), 2):
@@ -168,7 +169,7 @@ EMPTY_ROOT: Final = state_root(0, 0, ABSENT)
 
 
 class Twig(NamedTuple):
-    """The parts of a twig's root."""
+    """The inputs of a twig's root."""
 
     entries_root: bytes
     active_bits: bytes
@@ -178,16 +179,16 @@ class Twig(NamedTuple):
 ABSENT_TWIG: Final = Twig(ABSENT_ENTRY_NODES[TWIG_LEVELS], NO_BITS)
 
 Frontier = tuple[bytes, ...]
-"""Per level below the twig's entry root: the complete left sibling beside the next position, empty if none."""
+"""Per level below the twig's entry root: the complete left sibling of the next position, empty if there is none."""
 
 EMPTY_FRONTIER: Final[Frontier] = (b"",) * TWIG_LEVELS
 
 COMPACTION_SLACK: Final = 2 * TWIG_ENTRIES
-"""Entries that the log may always hold between its oldest active one and its end."""
+"""Entries that the log may always hold from its oldest active one to its end."""
 
 
 def window_limit(live: int, slack: int = COMPACTION_SLACK) -> int:
-    """Entries between the oldest active one and the end above which a block compacts: 2.5 times the live keys."""
+    """Entries from the oldest active one to the end above which a block compacts: 2.5 per live key, and a slack."""
     return live * 5 // 2 + slack
 
 

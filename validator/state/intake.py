@@ -1,7 +1,7 @@
-"""Taking a snapshot in: chunks from whomever, each checked and durable before the next; then a store begins with it.
+"""Intake of a snapshot: each chunk is checked and made durable before the next; then a store begins with it.
 
-What has arrived survives a restart, so an interrupted intake goes on with the chunks that are missing. Until the last
-step the folder holds no store; that step writes the log's first segment and then the base that names the snapshot.
+Chunks survive a restart, so an interrupted intake continues with the missing ones. Until the last step the folder holds
+no store; that step writes the log's first segment, then the base that names the snapshot.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from validator.storage.disk import Disk
 
 
 class SnapshotIntake:
-    """The intake of the snapshot of one height, whose state root a finalization proves."""
+    """Intake of the snapshot of one height, whose state root is proved by a finalization."""
 
     def __init__(self, disk: Disk, folder: str, height: Height, root: Hash) -> None:
         self.height = height
@@ -26,7 +26,7 @@ class SnapshotIntake:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything has arrived."""
+        """Whether all chunks have arrived."""
         return self.manifest is not None and not self._missing
 
     def missing(self) -> list[int]:
@@ -34,13 +34,13 @@ class SnapshotIntake:
         return sorted(self._missing)
 
     def take_manifest(self, data: bytes) -> None:
-        """Take the manifest. Raises :class:`SnapshotError` if it is of another root."""
+        """Take the manifest. Raises :class:`SnapshotError` if it is for another root."""
         if self.manifest is None:
             self._begin(Manifest.decode(data, self.height, self.root))
             self._disk.replace(f"{self._folder}/{MANIFEST_NAME}", data)
 
     def take_chunk(self, chunk: int, data: bytes) -> None:
-        """Take a chunk; one that is there already is ignored. Raises :class:`SnapshotError` if it is wrong."""
+        """Take a chunk; a duplicate is ignored. Raises :class:`SnapshotError` if it is wrong."""
         if self.manifest is None or chunk not in self._missing:
             return
         decode_chunk(self.manifest, chunk, data)
@@ -48,9 +48,9 @@ class SnapshotIntake:
         self._missing.discard(chunk)
 
     def install(self) -> None:
-        """Make a store of what has arrived; it is to be opened then.
+        """Make a store of the snapshot, which can be opened then.
 
-        Raises :class:`SnapshotError` if the manifest left out twigs that hold live keys: it goes, with its chunks.
+        Raises :class:`SnapshotError` if the manifest left out twigs that hold live keys: it is dropped with its chunks.
         """
         assert self.manifest is not None and self.is_complete, "a snapshot is installed whole"
         manifest = self.manifest
@@ -69,7 +69,7 @@ class SnapshotIntake:
         self._missing = set(range(manifest.chunks))
 
     def _resume(self) -> None:
-        """Go on with what an earlier intake of the same root left; another root's is dropped."""
+        """Resume from the files of an earlier intake of the same root; those of another root are dropped."""
         data = self._disk.read(f"{self._folder}/{MANIFEST_NAME}")
         if not data:
             return
@@ -84,7 +84,7 @@ class SnapshotIntake:
                 self._missing.discard(chunk)
 
     def _is_sound(self, chunk: int, content: bytes) -> bool:
-        """Whether a chunk that lies on the disk is what it was when it was checked."""
+        """Whether a chunk on the disk is unchanged since it was checked."""
         assert self.manifest is not None, "chunks belong to one"
         try:
             decode_chunk(self.manifest, chunk, content)

@@ -1,13 +1,12 @@
-"""The border of the state store.
+"""The interface of the state store.
 
 State is versioned per block: a :class:`View` is the state after one block, and blocks form a tree over the last final
-state. A transition reads its parent's view, collects its changes in a batch, and derives the child view from it in one
-Merkle commit. Finality makes one branch the base; the other branches are dropped. Rolling back is to stop using a view,
-so it is exact by construction.
+state. A transition reads its parent's view, collects its changes in a batch, and derives the child view in one Merkle
+commit. Finality makes one branch the base and drops the others. To roll back is to stop using a view, so it is exact by
+construction.
 
 Keys are 1 to 512 bytes, values 0 to 2**24 bytes; ``None`` in a batch deletes. A batch is applied in ascending order of
-its keys, whatever order it was filled in, so positions in the log, which are part of the root, do not depend on the
-caller's bookkeeping.
+its keys, so positions in the log, which are part of the root, do not depend on the order in which it was filled.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ Batch = Mapping[bytes, bytes | None]
 
 
 class View(Protocol):
-    """The state after one block, readable for as long as it is neither dropped nor made obsolete by finality."""
+    """The state after one block, readable until it is dropped or made obsolete by finality."""
 
     @property
     def height(self) -> Height:
-        """Height of the block that led here."""
+        """Height of the view's block."""
 
     @property
     def root(self) -> Hash:
-        """The Merkle root over everything that the view holds."""
+        """The Merkle root over the view's content."""
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, or ``None``."""
@@ -52,8 +51,8 @@ class StateStore(Protocol):
     def commit(self, view: View) -> None:
         """Make ``view`` final and durable (one fsync), with every view between it and the last final one.
 
-        ``view`` must descend from the final view. Its other descendants and siblings become unreadable.
+        ``view`` must descend from the final view. Views that do not descend from ``view`` become unreadable.
         """
 
     def close(self) -> None:
-        """Release the files. What was committed stays."""
+        """Release the files. Commits stay."""

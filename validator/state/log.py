@@ -1,18 +1,18 @@
 """The log on disk: segments with a frame per commit and two alternating meta records at the head of each.
 
 ``docs/state.md`` gives the layout. One commit is: append the frame to the newest segment, write the meta record into
-the slot that the record before last holds, one sync. Frame and record stand in the same file, so one sync covers
-both, and none of the orders in which an interrupted sync may leave them can mislead:
+the slot of the record before last, sync once. Frame and record are in the same file, so one sync covers both, and
+recovery is correct for every order in which an interrupted sync may have written them:
 
-- a record is believed only when its own checksum fits *and* the frame that it names is there with the checksum that it
-  names; otherwise the other record, made durable by an earlier sync, counts, and the file is cut to where it ends;
-- what a believed record's predecessors point to was durable before, so a frame below that does not fit its checksum is
-  rot, and is an error that names the offset, never a reason to fall back;
-- opening writes the last commit's bytes again and syncs before anything else, so that what was recovered from a file
-  whose sync had failed is durable before the next commit overwrites the older record.
+- a record is valid only if its own checksum matches *and* the frame that it names exists with the checksum that it
+  names; otherwise the other record counts, which an earlier sync made durable, and the file is cut to its end;
+- the frames of a valid record's predecessors were durable before, so one that does not match its checksum is bit rot:
+  an error that names the offset, never a reason to fall back;
+- opening first writes the last commit's bytes again and syncs, so that data recovered from a file whose sync had failed
+  is durable before the next commit overwrites the older record.
 
-A segment that is full is followed by a new one, made whole and durable in one atomic step, which begins with the record
-of the state that it continues. Old segments go as wholes: what must be known of them stands in the *base* file first.
+A full segment is followed by a new one, created durably in one atomic step, which begins with the record of the state
+that it continues. Old segments are removed as a whole, after the *base* file summarises them.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from validator.state.hashing import EMPTY_ROOT, GROUP_ENTRIES, NODE_BYTES, domai
 from validator.storage.disk import Disk, DiskError
 
 SLOT_BYTES: Final = 4096
-"""Distance of the meta slots: a page each, so that a torn write of one leaves the other alone."""
+"""Distance of the meta slots: one page each, so that a torn write of one leaves the other intact."""
 
 SLOTS: Final = 2
 FRAMES_OFFSET: Final = SLOTS * SLOT_BYTES
 SEGMENT_BYTES: Final = 32 * 1024 * 1024
-"""Size from which on a segment takes no further frame."""
+"""Size at which a segment takes no further frame."""
 
 REMEMBERED_FRAMES: Final = 4096
-"""Frames of which it is remembered where their groups of entries begin, once these were read: a quarter of a byte an
-entry, and some 400 bytes a frame."""
+"""Number of frames whose groups' offsets are cached after a read: a quarter of a byte per entry, and about 400 bytes
+per frame."""
 
 CHECKSUM_BYTES: Final = 32
 NO_CHECKSUM: Final = bytes(CHECKSUM_BYTES)
@@ -73,31 +73,31 @@ FRAME_HEADER_BYTES: Final = _FRAME.size + CHECKSUM_BYTES
 
 
 EndsOf = Callable[[memoryview, int], Sequence[int]]
-""":meth:`validator.state.engine.Engine.entry_ends` of whichever engine."""
+""":meth:`validator.state.engine.Engine.entry_ends` of any engine."""
 
 
 @dataclass(frozen=True)
 class Meta:
-    """A meta record: the state that one commit led to, and where in the file its frame stands."""
+    """A meta record: the state after one commit, and the position of its frame in the file."""
 
     generation: int
     height: Height
     root: Hash
     next_position: int
     frame_offset: int
-    """Offset of this commit's frame; the end of the file if it stands in the segment before."""
+    """Offset of this commit's frame; the end of the file if the frame is in the segment before."""
     log_bytes: int
-    """Size of the file up to and with this commit's frame."""
+    """Size of the file up to and including this commit's frame."""
     frame_checksum: bytes
 
     @property
     def slot_offset(self) -> int:
-        """Offset in the file at which this record belongs."""
+        """Offset of this record's slot in the file."""
         return self.generation % SLOTS * SLOT_BYTES
 
     @property
     def has_frame(self) -> bool:
-        """Whether this commit's frame stands in the same segment."""
+        """Whether this commit's frame is in the same segment."""
         return self.frame_offset < self.log_bytes
 
     def encode(self) -> bytes:
@@ -116,7 +116,7 @@ class Meta:
 
     @staticmethod
     def decode(data: bytes) -> Meta | None:
-        """The record, or ``None`` if there is none or it is damaged."""
+        """The record; ``None`` if it is missing or damaged."""
         record, checksum = data[: _META.size], data[_META.size : META_BYTES]
         if len(data) < META_BYTES or _checksum(META_KEY, record) != checksum:
             return None
@@ -133,7 +133,7 @@ class Meta:
 
 
 EMPTY_META: Final = Meta(0, Height(0), EMPTY_ROOT, 0, FRAMES_OFFSET, FRAMES_OFFSET, NO_CHECKSUM)
-"""The record of a store in which nothing was committed yet."""
+"""The record of a store without commits."""
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,11 @@ class Base:
 
     first_segment: int = 1
     first_twig: int = 0
-    """Twigs below hold no entry that any retained height needs."""
+    """The first twig with an entry that a retained height needs."""
     peaks: tuple[bytes, ...] = ()
     """Upper nodes over the pruned twigs, as :func:`validator.state.merkle.pruned_peaks` orders them."""
     snapshot: Hash = NO_SNAPSHOT
-    """Root of the snapshot with which the log begins, if there is one."""
+    """Root of the snapshot with which the log begins, if any."""
     snapshot_height: Height = NO_HEIGHT
 
     def encode(self) -> bytes:
@@ -157,7 +157,7 @@ class Base:
 
     @staticmethod
     def decode(data: bytes, name: str) -> Base:
-        """The base of a file's content. Raises :class:`DiskError`."""
+        """The base from a file's content. Raises :class:`DiskError`."""
         record, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
         if len(record) < _BASE.size or _checksum(BASE_KEY, record) != checksum or not record.startswith(BASE_MAGIC):
             raise DiskError(f"{name}: offset 0: the base record does not fit its checksum")
@@ -168,24 +168,24 @@ class Base:
 
 @dataclass(frozen=True)
 class Recovery:
-    """Findings of opening, for operators: nothing of it changes what the store then does."""
+    """Findings of opening, for operators; they do not affect the store."""
 
     meta: Meta
     dropped_bytes: int
-    """Bytes behind the believed record's end that were cut off."""
+    """Bytes after the valid record's end that were cut off."""
     reason: str
-    """The reason why a newer record was not believed; empty if there was no sign of one."""
+    """Why a newer record was not valid; empty if there is no sign of one."""
 
 
 class Section(NamedTuple):
-    """One block's part of the log, read back."""
+    """One block's section of the log, read back."""
 
     head: SectionHead
     first_position: int
     data: memoryview
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
-        """Its encoded entries by position."""
+        """Encoded entries by position."""
         cursor = SECTION_HEAD.size
         for position in range(self.first_position, self.first_position + self.head.entries):
             end = cursor + entry_bytes(self.data, cursor)
@@ -199,17 +199,17 @@ class Section(NamedTuple):
 
 
 class _Marks(NamedTuple):
-    """Where the entries of one block stand in the segment's file."""
+    """Offsets of one block's entries in the segment's file."""
 
     first: int
     """Position of the first entry."""
     after: int
-    """Position behind the last one."""
+    """Position after the last entry."""
     offsets: array[int]
-    """Of the first entry, of each that begins a group, and of the end."""
+    """Offsets of the first entry, of each that begins a group, and of the end."""
 
     def offset(self, position: int) -> int:
-        """Where a position's entry begins, or the block ends; a group begins there, or the block begins or ends."""
+        """Offset of a position, which must begin a group or be the block's begin or end."""
         if position == self.after:
             return self.offsets[-1]
         assert position == self.first or not position % GROUP_ENTRIES, "what stands within a group is not marked"
@@ -218,7 +218,7 @@ class _Marks(NamedTuple):
 
 @dataclass
 class _Segment:
-    """Of the frames of one segment: their offsets, the positions of their first entries, and their last heights."""
+    """The frames of one segment: their offsets, the positions of their first entries, and their last heights."""
 
     number: int
     offsets: array[int] = field(default_factory=lambda: array("Q"))
@@ -234,13 +234,13 @@ class _Segment:
 
 
 class StateLog:
-    """The open log. Its owner replays :meth:`sections` once, then calls :meth:`commit` once a commit."""
+    """The open log. Its owner replays :meth:`sections` once, then calls :meth:`commit` for each commit."""
 
     def __init__(self, disk: Disk, folder: str, number: int, base: Base, recovery: Recovery) -> None:
         self.recovery = recovery
         self.base = base
         self.origin = EMPTY_META
-        """The start of the log, as long as its first segment is there: nothing, or a snapshot."""
+        """The start of the log while its first segment exists: nothing, or a snapshot."""
         self.segment_bytes = SEGMENT_BYTES
         self.disk = disk
         self.folder = folder
@@ -252,7 +252,7 @@ class StateLog:
 
     @classmethod
     def open(cls, disk: Disk, folder: str) -> StateLog:
-        """Open the log, or make it. Cuts off what no believed record covers. Raises :class:`DiskError`."""
+        """Open or create the log, and cut off data that no valid record covers. Raises :class:`DiskError`."""
         base = _read_base(disk, folder)
         _finish_rewind(disk, folder)
         numbers = _segment_numbers(disk, folder)
@@ -282,7 +282,7 @@ class StateLog:
 
     @property
     def name(self) -> str:
-        """The segment that the next commit goes to."""
+        """The segment of the next commit."""
         return segment_name(self.folder, self._number)
 
     @property
@@ -292,7 +292,7 @@ class StateLog:
 
     @property
     def segments(self) -> int:
-        """Files that hold frames."""
+        """Number of segments."""
         return self._number - self.base.first_segment + 1
 
     @property
@@ -302,13 +302,13 @@ class StateLog:
 
     @property
     def first_height(self) -> Height:
-        """The oldest height to which the log can be cut back, once its first frame was replayed."""
+        """The oldest height that the log can be cut back to, once its first frame was replayed."""
         return self.origin.height if self.base.first_segment == 1 else self._first_height(0)
 
     # --- replay -------------------------------------------------------------------------------------------------------
 
     def replay(self) -> Iterator[Section]:
-        """Every block's part of the log, oldest first. Raises :class:`DiskError` if a frame does not fit."""
+        """The sections of the log, oldest first. Raises :class:`DiskError` if a frame does not match."""
         self._segments = []
         generation = -1
         for number in range(self.base.first_segment, self._number + 1):
@@ -335,7 +335,7 @@ class StateLog:
             )
 
     def confirm(self, root: Hash, next_position: int) -> None:
-        """Check what the replay led to, and make it durable. Raises :class:`DiskError`."""
+        """Check the result of the replay, and make the log durable. Raises :class:`DiskError`."""
         meta, disk, name = self._meta, self.disk, self.name
         if (root, next_position) != (meta.root, meta.next_position):
             raise DiskError(
@@ -352,7 +352,7 @@ class StateLog:
     def commit(self, height: Height, root: Hash, next_position: int, sections: Sequence[bytes]) -> None:
         """Append one frame with these sections and make it durable. Raises :class:`DiskError`.
 
-        After an error nothing is known about the file's end: further commits are refused until it is opened again.
+        After an error the file's end is unknown: further commits are refused until the log is opened again.
         """
         self._require_usable()
         self._usable = False
@@ -394,7 +394,7 @@ class StateLog:
     # --- pruning ------------------------------------------------------------------------------------------------------
 
     def prunable_segments(self, first_position: int, first_height: Height) -> int:
-        """Number of oldest segments that hold no entry from ``first_position`` on, and no commit that going back to
+        """Number of oldest segments that hold no entry from ``first_position`` on, and no commit that a rewind to
         ``first_height`` needs; the newest two always stay."""
         count = 0
         while (
@@ -406,10 +406,10 @@ class StateLog:
         return count
 
     def prune(self, count: int, first_twig: int, peaks: Sequence[bytes]) -> None:
-        """Remove the oldest segments, after writing down what stands for them.
+        """Remove the oldest segments, after writing the base that summarises them.
 
-        Raises :class:`DiskError`. What was committed stays so, but some of the files may be gone: further commits are
-        refused until the log is opened again.
+        Raises :class:`DiskError`. Commits stay, but some of the files may be gone: further commits are refused until
+        the log is opened again.
         """
         self._require_usable()
         self._usable = False
@@ -424,21 +424,21 @@ class StateLog:
         self._usable = True
 
     def _first_position(self, index: int) -> int:
-        """Position of the first entry of a segment, by its place in the list."""
+        """Position of the first entry of a segment, by its index in the list."""
         positions = self._segments[index].positions
         return positions[0] if positions else self._meta.next_position
 
     def _first_height(self, index: int) -> Height:
-        """Height to which the first commit in or after a segment led, by its place in the list."""
+        """Height of the first commit in or after a segment, by its index in the list."""
         heights = (segment.heights[0] for segment in self._segments[index:] if segment.heights)
         return Height(next(heights, self._meta.height))
 
     # --- reading back -------------------------------------------------------------------------------------------------
 
     def entries(self, first: int, after: int, ends_of: EndsOf) -> bytes:
-        """The encoded entries of positions ``first`` to ``after``, one behind the other and not checked again.
+        """The concatenated encoded entries of positions ``first`` to ``after``, not checked again.
 
-        Each of the two is where a group or a block begins or ends. Raises :class:`DiskError`.
+        Each of the two must begin or end a group or a block. Raises :class:`DiskError`.
         """
         pieces: list[bytes] = []
         position = first
@@ -460,7 +460,7 @@ class StateLog:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _marks(self, segment: _Segment, frame: int, ends_of: EndsOf) -> list[_Marks]:
-        """Where the entries of a frame stand, block by block; of the last frames asked for."""
+        """Offsets of a frame's entries, block by block; cached for the last frames read."""
         key = (segment.number, segment.offsets[frame])
         found = self._frame_marks.pop(key, None)
         if found is None:
@@ -487,7 +487,7 @@ class StateLog:
                 yield from reversed(sections)
 
     def head_at(self, height: Height) -> SectionHead | None:
-        """The head of the newest block at or below a height, or ``None`` if the log does not reach back so far."""
+        """The head of the newest block at or below a height; ``None`` if the log begins above it."""
         for segment in reversed(self._segments):
             for frame in range(len(segment.offsets) - 1, -1, -1):
                 if frame and segment.heights[frame - 1] > height:
@@ -517,8 +517,8 @@ class StateLog:
     def rewind(self, height: Height) -> list[bytes]:
         """Cut the log back to the newest commit at or below a height, durably, all or nothing.
 
-        Returns the sections of a commit that was cut through, up to that height: the caller commits them again. The log
-        must be opened anew afterwards, also after an error. Raises :class:`DiskError`.
+        Returns the sections, up to that height, of a commit that was cut in two: the caller commits them again. The log
+        must be opened again afterwards, also after an error. Raises :class:`DiskError`.
         """
         self._require_usable()
         self._usable = False
@@ -532,7 +532,7 @@ class StateLog:
         return self._cut(self._segments[0], 0, height, self.origin)
 
     def _cut(self, segment: _Segment, kept: int, height: Height, meta: Meta) -> list[bytes]:
-        """Keep so many frames of a segment and nothing behind them; the sections of the next one up to a height."""
+        """Keep ``kept`` frames of a segment, and nothing after; returns the next frame's sections up to a height."""
         rest = self._partial(segment, kept, height)
         record = _REWIND.pack(REWIND_MAGIC, segment.number) + meta.encode()
         self.disk.replace(f"{self.folder}/{REWIND_NAME}", record + _checksum(BASE_KEY, record))
@@ -540,7 +540,7 @@ class StateLog:
         return rest
 
     def _partial(self, segment: _Segment, frame: int, height: Height) -> list[bytes]:
-        """The sections up to a height of the commit after the last one that is kept whole."""
+        """The sections up to a height of the commit after the last one that is kept completely."""
         if frame == len(segment.offsets):
             following = [each for each in self._segments if each.number == segment.number + 1 and each.offsets]
             if not following:
@@ -549,7 +549,7 @@ class StateLog:
         return [bytes(section.data) for section in self._read(segment, frame) if section.head.height <= height]
 
     def _meta_of(self, segment: _Segment, frame: int) -> Meta:
-        """The record that the commit of a frame had."""
+        """The record of a frame's commit."""
         name, offset = segment_name(self.folder, segment.number), segment.offsets[frame]
         last = self._read(segment, frame)[-1].head
         header = self.disk.read(name, offset, FRAME_HEADER_BYTES)
@@ -574,7 +574,7 @@ def snapshot_meta(height: Height, root: Hash, next_position: int) -> Meta:
 
 
 def begin_with_snapshot(disk: Disk, folder: str, meta: Meta, first_twig: int, peaks: Sequence[bytes]) -> None:
-    """Make a log that begins with the snapshot whose manifest and chunks are there; all of it, or nothing."""
+    """Create a log that begins with the snapshot whose manifest and chunks are on the disk, in one atomic step."""
     disk.replace(segment_name(folder, 1), meta.encode().ljust(FRAMES_OFFSET, b"\0"))
     disk.replace(f"{folder}/{BASE_NAME}", Base(1, first_twig, tuple(peaks), meta.root, meta.height).encode())
 
@@ -587,7 +587,7 @@ def drop_snapshot(disk: Disk, folder: str) -> None:
 
 
 def log_bytes(disk: Disk, folder: str) -> int:
-    """Bytes in the segments that a folder holds; 0 if there is no log."""
+    """Size of the segments in a folder, in bytes; 0 without a log."""
     return sum(disk.size(segment_name(folder, number)) for number in _segment_numbers(disk, folder))
 
 
@@ -604,7 +604,7 @@ def _read_base(disk: Disk, folder: str) -> Base:
 
 
 def _finish_rewind(disk: Disk, folder: str) -> None:
-    """Do what the rewind file asks for, as often as it takes; then it goes."""
+    """Do what the rewind file requests, repeatably, and then remove it."""
     name = f"{folder}/{REWIND_NAME}"
     content = disk.read(name)
     if not content:
@@ -626,7 +626,7 @@ def _finish_rewind(disk: Disk, folder: str) -> None:
 
 
 def _believed_meta(disk: Disk, name: str) -> tuple[Meta, str]:
-    """The newest meta record that fits its frame, and why a newer one was not believed (or nothing)."""
+    """The newest valid meta record, and why a newer one is not valid (or an empty text)."""
     found = [Meta.decode(disk.read(name, slot * SLOT_BYTES, META_BYTES)) for slot in range(SLOTS)]
     records = sorted((meta for meta in found if meta), key=lambda meta: meta.generation, reverse=True)
     if not records:
@@ -642,7 +642,7 @@ def _believed_meta(disk: Disk, name: str) -> tuple[Meta, str]:
 
 
 def _frame_problem(disk: Disk, name: str, meta: Meta) -> str:
-    """Why the frame that a meta record names is not there, or nothing."""
+    """Why the frame that a meta record names is not there, or an empty text."""
     if not meta.has_frame:
         return ""
     content = memoryview(disk.read(name, meta.frame_offset, meta.log_bytes - meta.frame_offset))
@@ -671,7 +671,7 @@ def _encode_frame(generation: int, first_position: int, payload: bytes) -> tuple
 
 
 def _check_frame(content: memoryview, offset: int, generation: int | None) -> _Frame | str:
-    """The frame at an offset, or what is wrong with it."""
+    """The frame at an offset, or a text with its problem."""
     header = bytes(content[offset : offset + FRAME_HEADER_BYTES])
     if len(header) < FRAME_HEADER_BYTES:
         return "the file ends within a frame's header"

@@ -1,14 +1,14 @@
-"""The tree over the entry log, in plain Python: how a state root is kept up to date, forwards and backwards.
+"""The tree over the entry log, in plain Python: updates of a state root, forwards and backwards.
 
-A :class:`Tree` is changed in place; each :meth:`Tree.extend` gives what :meth:`Tree.revert` needs to undo it exactly.
-Of the nodes over entries these are kept: the *frontier*, the complete left siblings on the way up from the next
-position, which are enough to append; and the roots of the *groups* of 32 entries, 64 hashes instead of 4,096 a twig.
-Whoever needs a path to an old entry hashes its group anew, from the log, and what is above the groups. A group's root
-counts once the group is full: until then it is written anew with each entry, and after going back it is written again
-before the group is full again. So nothing is undone.
+A :class:`Tree` is changed in place; each :meth:`Tree.extend` returns the data with which :meth:`Tree.revert` undoes it
+exactly. Of the nodes over entries these are kept: the *frontier*, the complete left siblings on the path up from the
+next position, which suffice to append; and the roots of the *groups* of 32 entries, 64 hashes per twig instead of
+4,096. A path to an old entry is computed by hashing its group again, from the log, and the nodes above the groups. A
+group's root is valid once the group is full: until then each entry overwrites it, and after an undo it is overwritten
+before the group is full again. So group roots need no undo.
 
-Twigs below :attr:`Tree.first_twig` are pruned: they hold no active entry, and of them only those upper nodes are known
-that are siblings on a path from a twig that is kept (:func:`pruned_peaks`).
+Twigs below :attr:`Tree.first_twig` are pruned: they hold no active entry, and only those of their upper nodes are known
+that are siblings on the path of a retained twig (:func:`pruned_peaks`).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from validator.state.hashing import (
 
 
 def pruned_peaks(first_twig: int) -> list[tuple[int, int]]:
-    """Level and index of the perfect subtrees that make up the twigs ``0`` to ``first_twig``, lowest level first."""
+    """Level and index of the perfect subtrees over the twigs below ``first_twig``, lowest level first."""
     return [(level, (first_twig >> level) - 1) for level in range(first_twig.bit_length()) if first_twig >> level & 1]
 
 
 @dataclass(slots=True)
 class TreeUndo:
-    """The tree before it was extended."""
+    """The tree's data before an extension."""
 
     next_position: int
     frontier: Frontier
@@ -74,35 +74,35 @@ class Tree:
         return self.upper_node(upper_depth(twigs_for(self.next_position)), 0)
 
     def twig(self, index: int) -> Twig:
-        """Twig ``index``, or an empty one if no entry stands yet."""
+        """Twig ``index``; an empty one if it has no entry yet."""
         return self._twigs.get(index, ABSENT_TWIG)
 
     def group_roots(self, index: int) -> bytes:
-        """The roots of the groups of twig ``index``, one behind the other; only those of full ones count."""
+        """The concatenated roots of the groups of twig ``index``; those of incomplete groups are undefined."""
         return bytes(self._groups.get(index, b""))
 
     def upper_node(self, level: int, index: int) -> bytes:
-        """Node of the upper tree; level 0 is the twig roots."""
+        """Node of the upper tree; the twig roots are level 0."""
         return self._upper.get((level, index), ABSENT_UPPER_NODES[level])
 
     def seed(self, first_twig: int, peaks: Sequence[bytes]) -> None:
-        """Begin an empty tree behind pruned twigs, whose peaks are given in the order of :func:`pruned_peaks`."""
+        """Begin an empty tree after pruned twigs, whose peaks are in the order of :func:`pruned_peaks`."""
         self.next_position = first_twig * TWIG_ENTRIES
         for place, peak in zip(pruned_peaks(first_twig), peaks, strict=True):
             self._upper[place] = peak
 
     def load(self, index: int, twig: Twig, frontier: Frontier) -> None:
-        """Put a twig of a snapshot into its place; the frontier is the last one's."""
+        """Load a twig of a snapshot; the frontier is the last twig's."""
         self._twigs[index] = twig
         self.frontier = frontier
 
     def end_load(self, next_position: int) -> None:
-        """All twigs of a snapshot of so many entries were loaded."""
+        """End the loading of a snapshot's twigs, which have entries below ``next_position``."""
         self.next_position = next_position
         self._climb(sorted(self._twigs), TreeUndo(0, EMPTY_FRONTIER, EMPTY_ROOT))
 
     def forget(self, first_twig: int) -> None:
-        """Drop the nodes of twigs below ``first_twig`` alone; they hold no active entry."""
+        """Drop the nodes that only twigs below ``first_twig`` need; these hold no active entry."""
         for index in [index for index in self._twigs if index < first_twig]:
             del self._twigs[index]
         for index in [index for index in self._groups if index < first_twig]:
@@ -133,7 +133,7 @@ class Tree:
         return undo
 
     def revert(self, undo: TreeUndo) -> None:
-        """Undo the latest extension that was not undone."""
+        """Undo the last extension that was not undone."""
         for index, twig in undo.twigs.items():
             if twig is None:
                 del self._twigs[index]
@@ -147,7 +147,7 @@ class Tree:
         self.next_position, self.frontier, self.root = undo.next_position, undo.frontier, undo.root
 
     def _keep_groups(self, first: int, roots: Sequence[bytes]) -> None:
-        """Note the roots of the groups from one on."""
+        """Store the roots of the groups from ``first`` on."""
         for number, root in enumerate(roots, start=first):
             index, group = divmod(number, TWIG_GROUPS)
             if index not in self._groups:
@@ -155,7 +155,7 @@ class Tree:
             self._groups[index][group * NODE_BYTES : (group + 1) * NODE_BYTES] = root
 
     def _changed_bits(self, first: int, after: int, deactivated: Iterable[int]) -> dict[int, bytearray]:
-        """The active bits of every twig in which one changes: ``first`` to ``after`` set, ``deactivated`` cleared."""
+        """The active bits of every twig with changes: ``first`` to ``after`` are set, ``deactivated`` cleared."""
         changed: dict[int, bytearray] = {}
         for index in range(first >> TWIG_LEVELS, twigs_for(after)) if after > first else ():
             low = max(first - index * TWIG_ENTRIES, 0)
@@ -170,7 +170,7 @@ class Tree:
         return changed
 
     def _climb(self, indexes: list[int], undo: TreeUndo) -> None:
-        """Hash the roots of the changed twigs and everything above them, and levels that are new."""
+        """Hash the roots of the changed twigs and everything above them, including new levels."""
         row = [twig_hash(*self._twigs[index]) for index in indexes]
         self._put(0, indexes, row, undo)
         for level in range(upper_depth(twigs_for(self.next_position))):
@@ -187,7 +187,7 @@ class Tree:
 def append_leaves(
     first: int, frontier: Frontier, leaves: Sequence[bytes]
 ) -> tuple[Frontier, dict[int, bytes], list[bytes]]:
-    """The frontier after the leaves, the entry roots of the twigs that they fall into, and the groups' roots."""
+    """The frontier after the leaves, the entry roots of their twigs, and their groups' roots."""
     if not leaves:
         return frontier, {}, []
     after = first + len(leaves)
@@ -209,7 +209,7 @@ def append_leaves(
 
 
 def tree_nodes(lowest: Sequence[bytes]) -> bytes:
-    """All nodes of the tree over a power of two of nodes of an entry tree, each level's one behind the other."""
+    """All nodes of the tree over a power of two of entry tree nodes, level by level."""
     levels = [list(lowest)]
     while len(levels[-1]) > 1:
         levels.append(hash_pairs(ENTRY_NODE_KEY, levels[-1]))

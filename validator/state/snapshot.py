@@ -1,10 +1,10 @@
-"""Snapshots: one final state in pieces, each of which is checked on its own before it is believed.
+"""Snapshots: one final state in pieces, each of which is verified separately.
 
-A *manifest* says how many entries and live keys there are, and the roots of all twigs from the oldest active entry on,
-with the peaks over those before it. It is checked against a state root that a finalization proves. Each *chunk* holds
-some of these twigs: their active bits and active entries, and the nodes over everything inactive, so that each twig's
-root follows from it, which is checked against the manifest. So what a wrong chunk holds is never taken, and its sender
-is known. What a joiner has then is all that a root depends on: its next roots are everybody's.
+A *manifest* has the numbers of entries and live keys, the roots of all twigs from the oldest active entry on, and the
+peaks over the earlier twigs. It is checked against a state root that a finalization proves. Each *chunk* holds some of
+these twigs: their active bits and active entries, and the nodes over the inactive entries, so that each twig's root
+follows from it and is checked against the manifest. So a wrong chunk is never accepted, and its sender is known. The
+joiner then has everything that a root depends on: its next roots are those of all other validators.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from validator.state.hashing import (
 from validator.state.merkle import pruned_peaks
 
 CHUNK_TWIGS: Final = 2
-"""Twigs a chunk: at most 4,096 entries."""
+"""Number of twigs per chunk: at most 4,096 entries."""
 SNAPSHOT_VERSION: Final = 1
 
 _MANIFEST: Final = struct.Struct(">BQQQQ")
 
 
 class SnapshotError(ValidatorError):
-    """A manifest or chunk is not what the state root asks for. The message says why."""
+    """A manifest or chunk does not match the state root. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class Manifest:
     next_position: int
     live: int
     first_twig: int
-    """Twigs below hold no active entry."""
+    """The first twig that is included; earlier ones hold no active entry."""
     peaks: tuple[bytes, ...]
-    """Upper nodes over these, as :func:`validator.state.merkle.pruned_peaks` orders them."""
+    """Upper nodes over the earlier twigs, in the order of :func:`validator.state.merkle.pruned_peaks`."""
     twig_roots: tuple[bytes, ...]
-    """Of the twigs from ``first_twig`` on."""
+    """Roots of the twigs from ``first_twig`` on."""
 
     @property
     def chunks(self) -> int:
@@ -69,7 +69,7 @@ class Manifest:
 
     @property
     def root(self) -> Hash:
-        """The state root that all of this leads to."""
+        """The state root that follows from the manifest."""
         return state_root(self.next_position, self.live, self._upper_root())
 
     def twigs_of(self, chunk: int) -> range:
@@ -84,7 +84,7 @@ class Manifest:
 
     @staticmethod
     def decode(data: bytes, height: Height, root: Hash) -> Manifest:
-        """The manifest of the state of a height. Raises :class:`SnapshotError` if it is of another one."""
+        """The manifest of the state of a height. Raises :class:`SnapshotError` if it is for another root."""
         if len(data) < _MANIFEST.size or (len(data) - _MANIFEST.size) % NODE_BYTES:
             raise SnapshotError("the manifest is cut off")
         version, found_height, next_position, live, first_twig = _MANIFEST.unpack_from(data)
@@ -125,16 +125,17 @@ class SnapshotTwig:
     entries: dict[int, bytes]
     """The encoded active entries by position."""
     frontier: Frontier
-    """Of the last twig: what is needed to append to it."""
+    """Frontier of the last twig, which is needed to append to it."""
     group_roots: bytes = b""
-    """The roots of its groups, as far as they are known: an engine that hands its state to another one knows them."""
+    """The concatenated roots of its groups, if known: only an engine that copies its state to another one knows
+    them."""
 
 
 def encode_twig(bits: bytes, count: int, entry: Callable[[int], bytes], node: Callable[[int, int], bytes]) -> bytes:
     """A twig of ``count`` entries as part of a chunk.
 
-    Active bits, then from left to right: each active entry, and of each largest subtree over none but inactive entries
-    its root. ``entry`` gives an entry by its offset in the twig, ``node`` a node of the entry tree by level and index.
+    Active bits, then from left to right: each active entry, and the root of each largest subtree over only inactive
+    entries. ``entry`` gives an entry by its offset in the twig, ``node`` a node of the entry tree by level and index.
     """
     parts = [bits]
     active = int.from_bytes(bits, "little")
@@ -157,7 +158,7 @@ def encode_twig(bits: bytes, count: int, entry: Callable[[int], bytes], node: Ca
 
 
 class _TwigReader:
-    """Takes one twig off the beginning of some bytes."""
+    """Reads one twig from the beginning of some bytes."""
 
     def __init__(self, data: bytes, cursor: int, index: int, count: int) -> None:
         self.data = data
@@ -177,7 +178,7 @@ class _TwigReader:
         return taken
 
     def node(self, level: int, index: int) -> bytes:
-        """The node of the entry tree, with everything below it taken."""
+        """The node of the entry tree, after reading everything below it."""
         first = index << level
         if first >= self.count:
             return ABSENT_ENTRY_NODES[level]
@@ -202,7 +203,7 @@ class _TwigReader:
         return entry_hash(encoded)
 
     def frontier(self) -> Frontier:
-        """The complete left siblings beside the next position, if the twig is not full."""
+        """The complete left siblings of the next position, if the twig is not full."""
         if self.count == TWIG_ENTRIES:
             return EMPTY_FRONTIER
         places = [(level, (self.count >> level) - 1) for level in range(TWIG_LEVELS)]
@@ -210,7 +211,7 @@ class _TwigReader:
 
 
 def decode_chunk(manifest: Manifest, chunk: int, data: bytes) -> list[SnapshotTwig]:
-    """The twigs of a chunk. Raises :class:`SnapshotError` if they are not the ones that the manifest names."""
+    """The twigs of a chunk. Raises :class:`SnapshotError` if they do not match the manifest."""
     found, cursor = [], 0
     for index in manifest.twigs_of(chunk):
         count = min(manifest.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
@@ -230,7 +231,7 @@ def decode_chunk(manifest: Manifest, chunk: int, data: bytes) -> list[SnapshotTw
 def known_nodes(
     manifest: Manifest, chunk: int, data: bytes
 ) -> dict[int, tuple[dict[tuple[int, int], bytes], dict[int, bytes]]]:
-    """Of each twig of a checked chunk, the nodes of its entry tree that are known, and its entries by position."""
+    """For each twig of a checked chunk: the known nodes of its entry tree, and its entries by position."""
     found, cursor = {}, 0
     for index in manifest.twigs_of(chunk):
         count = min(manifest.next_position - index * TWIG_ENTRIES, TWIG_ENTRIES)
@@ -243,8 +244,8 @@ def known_nodes(
 
 
 def tree_of(known: dict[tuple[int, int], bytes], count: int) -> list[list[bytes]]:
-    """All levels of an entry tree over ``count`` entries, as far as they follow from the nodes that are known; others
-    are empty, and lie below inactive ones."""
+    """All levels of an entry tree over ``count`` entries, as far as they follow from the known nodes; other nodes are
+    empty, and are below inactive ones."""
     levels: list[list[bytes]] = []
     for level in range(TWIG_LEVELS + 1):
         row = []

@@ -1,18 +1,18 @@
-"""The state store: views over one final state, which lies in a log on disk and in an engine in memory.
+"""The state store: views over one final state, which is in a log on disk and in an engine in memory.
 
-The rules, beside those of :mod:`validator.state.interface` and :mod:`validator.state.engine`:
+The rules, in addition to those of :mod:`validator.state.interface` and :mod:`validator.state.engine`:
 
-- one engine *stands at* one view, final or not. Deriving from a view first moves the engine there, back and forth along
-  the tree of views, then applies the batch; a chain of blocks costs no movement at all;
-- a view holds its block's batch and how to undo it. It is read through the batches between it and the final view; what
-  those do not name is what the final state has. So how to undo a view is asked for only while the engine stands at
-  it or above: one that has been left is applied again, by whichever engine there is then;
-- a commit writes the branch between the final view and the new one to the log. Views that descend from it stay as they
-  are, every other one raises :class:`StaleViewError` from then on;
+- one engine is *at* one view, final or not. Deriving from a view first moves the engine there, back and forth along the
+  tree of views, then applies the batch; a chain of blocks needs no movement;
+- a view holds its block's batch and the undo data. Reads look at the batches from it back to the final view, then at
+  the final state. The undo data is used only while the engine is at the view or above it: a view that the engine has
+  left is applied again, by the engine of that time;
+- a commit writes the branch from the final view to the new one to the log. The descendants of the new view are
+  unaffected; all other views raise :class:`StaleViewError` from then on;
 - a commit that finds ``packed_keys`` live keys moves the final state from the plain engine into the packed one, where
-  it stays. Nothing that can be seen changes by that, and no view becomes stale.
+  it stays. No result changes by that, and no view becomes stale.
 
-One process and one thread use a store; the disk sees to it that no second process does.
+One process and one thread use a store; the disk ensures that no second process does.
 """
 
 from __future__ import annotations
@@ -33,21 +33,22 @@ from validator.state.snapshot import Manifest, SnapshotError, decode_chunk
 from validator.storage.disk import Disk, DiskError
 
 NEVER_CHECKED: Final = -1
-"""Epoch of a view that must look again whether it may still be read."""
+"""Epoch of a view that must check again whether it is readable."""
 
 RETAINED_HEIGHTS: Final = 256
-"""Heights below the final one that can be proved, and rewound to."""
+"""Heights below the final one that can be proved and rewound to."""
 
 REMEMBERED_HEIGHTS: Final = 4
-"""Heights of which it is remembered how their states differ from the final one: as many can be asked for in turn."""
+"""Number of heights whose differences from the final state are cached: this many can be requested in turn."""
 
 UNASKED_HEIGHTS: Final = 64
-"""Heights after which all that proofs and snapshots are read with is forgotten, if nobody asked for any: it comes to a
-third of a megabyte for each of up to 64 twigs of which all was wanted, and comes back from the log."""
+"""Heights without a request after which the data for proofs and snapshots is dropped. It has up to a third of a
+megabyte for each of up to 64 twigs, and can be read from the log again."""
 
 PACKED_KEYS: Final = 8_192
-"""Live keys from which on the packed engine is the better one: it takes a quarter of the memory by then, and blocks of
-50 changes cost it less. Below, the plain one's reads are five times as fast, and nothing needs to be compiled."""
+"""Number of live keys from which on the packed engine is better: it takes a quarter of the memory by then, and is
+faster for blocks of 50 changes. Below, the plain engine's reads are five times as fast, and nothing has to be
+compiled."""
 
 PACKED_LOG_BYTES: Final = 16 * 1024 * 1024
 """Size of the log from which on the packed engine replays it: the plain one would take more than a second."""
@@ -60,23 +61,23 @@ class StaleViewError(ValidatorError):
 
 
 class HistoryError(ValidatorError):
-    """A height was asked for that lies above the final one, or below what is retained."""
+    """The requested height is above the final one, or below the retained ones."""
 
 
 def choose_engine(size: int) -> Engine:
-    """The empty engine that replays a log of so many bytes."""
+    """The empty engine for the replay of a log of this many bytes."""
     return PlainEngine() if size < PACKED_LOG_BYTES else _packed_engine(COMPACTION_SLACK)
 
 
 def _packed_engine(slack: int) -> Engine:
-    """An empty packed engine. A process whose states all stay small never loads what compiles it."""
+    """An empty packed engine. A process with only small states never loads the compiler."""
     from validator.state.engines.packed import PackedEngine
 
     return PackedEngine(slack)
 
 
 class LogStateStore:
-    """The final state and the views over it. Made by :meth:`open`."""
+    """The final state and the views over it. Created by :meth:`open`."""
 
     def __init__(
         self,
@@ -94,9 +95,9 @@ class LogStateStore:
         """The snapshot with which the log begins."""
         self._prover: Prover | None = None
         self._past: OrderedDict[Height, tuple[PastState, Height]] = OrderedDict()
-        """The states that were asked for last, each with the final height that it was compared with."""
+        """The last requested past states, each with the final height that it was compared with."""
         self._asked_at = 0
-        """The final height when something was last asked for."""
+        """The final height at the last request."""
         self._floors: deque[tuple[Height, int]] = deque()
         self._replay()
         log.confirm(self._engine.root, self._engine.next_position)
@@ -131,12 +132,12 @@ class LogStateStore:
 
     @property
     def recovery(self) -> Recovery:
-        """Findings of opening, and the bytes that it had to cut off."""
+        """Findings of opening, with the number of bytes that were cut off."""
         return self._log.recovery
 
     @property
     def log(self) -> StateLog:
-        """The log, to be read."""
+        """The log, for reading."""
         return self._log
 
     @property
@@ -147,11 +148,11 @@ class LogStateStore:
     def commit(self, view: View) -> None:
         """Make ``view`` final and durable with one sync, with every view between it and the last final one.
 
-        Raises :class:`StaleViewError` if it does not descend from the final view, :class:`ValueError` if it is of
-        another store, and :class:`~validator.storage.disk.DiskError` if the disk failed. After that further commits
-        are refused until the store is opened again. Either what is durable is unknown, and every view stays as it was;
-        or, if only removing what no retained height needs failed, ``view`` is final and durable: :attr:`final` says
-        it.
+        Raises :class:`StaleViewError` if it does not descend from the final view, :class:`ValueError` if it belongs to
+        another store, and :class:`~validator.storage.disk.DiskError` if the disk failed. After a disk failure further
+        commits are refused until the store is opened again. If only the removal of old segments failed, ``view`` is
+        final and durable, as :attr:`final` shows; otherwise it is unknown what is durable, and every view stays as it
+        was.
         """
         if not isinstance(view, _StateView) or view.store is not self:
             raise ValueError("a store commits only its own views")
@@ -165,7 +166,7 @@ class LogStateStore:
         self._note_floors(branch)
         previous, self._final = self._final, view
         if branch[0].height == previous.height:
-            self._past.clear()  # the height has another state from now on
+            self._past.clear()  # this height has another state from now on
         self._epoch += 1
         for layer in (previous, *branch[:-1]):
             layer.retire(f"height {view.height} became final")
@@ -176,9 +177,9 @@ class LogStateStore:
             self._forget_past()
 
     def drop(self, view: View) -> None:
-        """Give up a view that is not final, and with it those that descend from it: using them raises from now on.
+        """Drop a view that is not final, and its descendants: using them raises from now on.
 
-        Only for who wants misuse to be caught; simply forgetting a view is as good.
+        It only catches misuse; it is not necessary to drop a view.
         """
         if not isinstance(view, _StateView) or view.store is not self or view is self._final:
             raise ValueError("a store drops only its own views, and never the final one")
@@ -190,11 +191,11 @@ class LogStateStore:
         view.retire("it was dropped")
 
     def rewind(self, height: Height) -> None:
-        """Go back to the final state of an older height, durably. Every view becomes unusable, and so does the store:
-        it is to be closed and opened again, also after an error.
+        """Go back to the final state of an older height, durably. All views and the store become unusable: the store
+        must be closed and opened again, also after an error.
 
-        Raises :class:`HistoryError` if the height is not retained, :class:`~validator.storage.disk.DiskError` if
-        the disk failed: the store then opens at the height where it was, at the one asked for, or between the two.
+        Raises :class:`HistoryError` if the height is not retained, :class:`~validator.storage.disk.DiskError` if the
+        disk failed: the store then opens at its former height, at the requested one, or between the two.
         """
         self._require_retained(height)
         is_there = height == self._final.height
@@ -209,7 +210,7 @@ class LogStateStore:
             log.commit(head.height, head.root, head.next_position, rest)
 
     def prove(self, key: bytes, height: Height | None = None) -> bytes:
-        """The encoded proof of what the final state, or that of a retained height, says about a key.
+        """The encoded proof of a key's value or absence in the final state, or in that of a retained height.
 
         :func:`validator.state.proofs.proof.verify` checks it against that height's state root. Raises
         :class:`HistoryError` if the height is not retained, and :class:`~validator.storage.disk.DiskError`.
@@ -254,7 +255,7 @@ class LogStateStore:
         return self._final.root if self.origin is None else self.origin.root
 
     def close(self) -> None:
-        """Make every view unusable. What was committed stays; the disk is its owner's to close."""
+        """Make all views unusable. Commits stay; the disk is closed by its owner."""
         self._epoch += 1
         self._final.retire("the store was closed")
         self._standing = self._final
@@ -264,12 +265,12 @@ class LogStateStore:
 
     @property
     def epoch(self) -> int:
-        """Counts the events that may make a view stale."""
+        """Number of events so far that may have made a view stale."""
         return self._epoch
 
     @property
     def engine(self) -> Engine:
-        """The state in memory; it stands wherever the last call left it."""
+        """The state in memory, positioned at the view of the last call."""
         return self._engine
 
     def stand_at_final(self) -> Engine:
@@ -336,7 +337,7 @@ class LogStateStore:
         self._forget_past()
 
     def _forget_past(self) -> None:
-        """Drop what was read for proofs and snapshots."""
+        """Drop the data that was read for proofs and snapshots."""
         self._prover = None
         self._past.clear()
 
@@ -347,7 +348,7 @@ class LogStateStore:
             raise HistoryError(f"height {height} is not retained: {self.first_height} to {self._final.height} are")
 
     def _note_floors(self, branch: list[_StateView]) -> None:
-        """Remember what the retained heights need."""
+        """Remember the data that the retained heights need."""
         for layer in branch:
             self._floors.append((layer.height, SectionHead.decode(layer.step.section, 0).oldest))
         self._drop_floors()
@@ -376,14 +377,14 @@ class LogStateStore:
         for section in self._log.replay():
             head = section.head
             self._engine.replay(section.data, head, section.first_position)
-            # what was pruned for a later height stays pruned after a rewind to before it
+            # twigs pruned for a later height stay pruned after a rewind to an earlier one
             if head.oldest >> TWIG_LEVELS >= base.first_twig and head.height >= self._log.first_height:
                 self._floors.append((head.height, head.oldest))
                 self._drop_floors()
         self._engine.finish()
 
     def _load_snapshot(self) -> None:
-        """Begin with the snapshot that the log begins with."""
+        """Load the snapshot with which the log begins."""
         log, disk, folder = self._log, self._log.disk, self._log.folder
         name = f"{folder}/{MANIFEST_NAME}"
         try:
@@ -421,12 +422,12 @@ class _StateView:
 
     @property
     def height(self) -> Height:
-        """Height of the block that led here; readable even of a stale view."""
+        """Height of the view's block; readable even for a stale view."""
         return self._height
 
     @property
     def root(self) -> Hash:
-        """The Merkle root over everything that the view holds; readable even of a stale view."""
+        """The Merkle root over the view's content; readable even for a stale view."""
         return self._root
 
     def get(self, key: bytes) -> bytes | None:
@@ -436,9 +437,9 @@ class _StateView:
         return self.store.value(self, key)
 
     def derive(self, height: Height, batch: Batch) -> _StateView:
-        """The child view after ``batch``; its height may be this view's, but not below it.
+        """The child view after ``batch``; its height may equal this view's, but not be below it.
 
-        Raises :class:`StaleViewError`, and :class:`ValueError` if a height, key or value is out of its bounds.
+        Raises :class:`StaleViewError`, and :class:`ValueError` if a height, key or value is out of bounds.
         """
         self.require_readable()
         if not self._height <= height < HEIGHT_LIMIT:
@@ -464,7 +465,7 @@ class _StateView:
         return found
 
     def before(self) -> dict[bytes, bytes | None]:
-        """The values that this view's keys had before it; only while the engine stands at it or above."""
+        """The values of this view's keys before it; only while the engine is at this view or above."""
         if self._before is None:
             values = self.store.engine.before(self.step)
             self._before = {key: values.get(key, value) for key, value in self.changes.items()}
@@ -482,13 +483,13 @@ class _StateView:
         self._checked_epoch = self.store.epoch
 
     def retire(self, reason: str) -> None:
-        """Become stale, and with this view every one that descends from it."""
+        """Make this view and all its descendants stale."""
         self._stale = self._stale or reason
         self._checked_epoch = NEVER_CHECKED
         self.settle()
 
     def settle(self) -> None:
-        """Let go of the changes that the base has taken over."""
+        """Drop the changes that are part of the base now."""
         self.parent = None
         self.changes = {}
         self.step = EMPTY_STEP
@@ -496,7 +497,7 @@ class _StateView:
 
 
 def _overwrite(found: dict[bytes, bytes], changes: Batch, prefix: bytes) -> None:
-    """Put those of the changes that have a prefix over what was found."""
+    """Overwrite ``found`` with those changes that have a prefix."""
     for key, value in changes.items():
         if not key.startswith(prefix):
             continue

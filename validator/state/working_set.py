@@ -1,8 +1,8 @@
 """The working set of one block: decoded records over the parent's state, with exact undo.
 
-Records are immutable, so a change is a new record under a key, and undoing one puts the former record back. A handler
-that fails is rolled back to the checkpoint taken before it; the rest at the end of the block is the block's batch of
-changes, from which the child state is derived and the scheduler's indexes are moved on.
+Records are immutable, so a change is a new record under a key, and to undo it restores the former record. A handler
+that fails is rolled back to the checkpoint taken before it; the remaining changes at the end of the block are its
+batch, from which the child state is derived and the scheduler's indexes are advanced.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from validator.state.interface import View
 
 Record = Any
 _HASHED: Final = (LONG_STORAGE, LONG_PUBLISHED)
-"""Entries whose keys are hashed; the key stands in the record."""
+"""Entries whose keys are hashed; their records contain the key."""
 
 
 class Change(NamedTuple):
@@ -57,7 +57,7 @@ def batch_of(changes: list[Change]) -> dict[bytes, bytes | None]:
 
 
 class World:
-    """Reads through to the parent's view; collects changes."""
+    """Reads from the parent's view; collects changes."""
 
     def __init__(self, parent: View) -> None:
         self._parent = parent
@@ -65,12 +65,13 @@ class World:
         self._current: dict[bytes, Record | None] = {}
         self._journal: list[tuple[bytes, Record | None]] = []
         self.loaded_programs: SizedCache[int] = SizedCache(MAX_LOADED_CYCLES)
-        """Prices by the codes of Python actors whose loading this block has paid for; what is undone stays paid for."""
+        """Loading prices that this block has paid, by the codes of Python actors; they stay paid if a handler is
+        undone."""
 
     # --- records ----------------------------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> Record | None:
-        """The record under a key, as this block has it so far."""
+        """The record under a key, including this block's changes."""
         if key in self._current:
             return self._current[key]
         data = self._parent.get(key)
@@ -84,7 +85,7 @@ class World:
         self._current[key] = record
 
     def is_removed(self, key: bytes) -> bool:
-        """Whether this block removed what stood under a key, or found nothing there; reads nothing from state."""
+        """Whether this block removed the record under a key, or found none; reads nothing from state."""
         return key in self._current and self._current[key] is None
 
     def changes_under(self, prefix: bytes) -> list[Change]:
@@ -128,14 +129,14 @@ class World:
 
     def credit(self, address: bytes, amount: int) -> None:
         if not amount:
-            return  # nothing comes to be by receiving nothing
+            return  # an account is not created by receiving nothing
         account = self.account(address)
         self.put(account_key(address), account._replace(balance=account.balance + amount))
 
     def debit(self, address: bytes, amount: int) -> None:
         """Take an amount. Raises ``InsufficientBalance`` if there is less."""
         if not amount:
-            return  # nor by giving nothing
+            return  # nor by paying nothing
         account = self.account(address)
         if account.balance < amount:
             raise Rejection("InsufficientBalance")
@@ -155,7 +156,7 @@ class World:
         self.put(actor_key(address), actor)
 
     def source(self, code: str) -> str:
-        """The program of an actor whose code is a Python program's."""
+        """The source of an actor with a Python program."""
         source: str | None = self.get(code_key(bytes.fromhex(code.removeprefix(PYTHON_CODE))))
         assert source is not None, "a program stands as long as an actor runs it"
         return source
@@ -182,7 +183,7 @@ class World:
     # --- timers -----------------------------------------------------------------------------------------------------
 
     def timer(self, timer_id: bytes) -> Timer | None:
-        """The live timer with this id; of bytes that can be none, nothing is asked of the state."""
+        """The live timer with this id; bytes that cannot be an id cause no read of the state."""
         timer: Timer | None = self.get(timer_key(timer_id)) if len(timer_id) == HASH_BYTES else None
         return timer
 
@@ -204,7 +205,7 @@ class World:
         return payload
 
     def remove_timers(self, timers: Sequence[Timer]) -> None:
-        """Remove timers, and count them off for their actors and the chain."""
+        """Remove timers, and subtract them from the counts of their actors and the chain."""
         by_actor: dict[bytes, int] = {}
         for timer in timers:
             self.put(timer.key, None)

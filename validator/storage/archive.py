@@ -1,12 +1,12 @@
-"""Final blocks on disk: block, receipts, finalization certificate and own state root, by height.
+"""Final blocks on disk: block, receipts, finalization certificate and computed state root, by height.
 
-Append-only, durable before the state that follows from a block is. The blocks stand in files of bounded size
-(:mod:`validator.storage.segments`); the oldest files go as wholes (:meth:`BlockArchive.prune`). Offsets are kept in
-memory, and the places of the transactions and of the ends of timers that came last (:mod:`validator.storage.places`);
-all of them are rebuilt on open, from the files' indices and from the blocks of the newest file.
+The archive is append-only; a block is durable before the state that follows from it. Blocks are in files of bounded
+size (:mod:`validator.storage.segments`); the oldest files are removed as a whole (:meth:`BlockArchive.prune`). Offsets
+are kept in memory, with the places of the newest transactions and timer ends (:mod:`validator.storage.places`); opening
+rebuilds them from the files' indices and from the blocks of the newest file.
 
-Pruning first writes down, durably, the height that the archive begins behind, and then removes files. Opening ends what
-a crash interrupted. A file that is missing above that height is damage.
+Pruning first writes the height after which the archive begins, durably, and then removes files. Opening completes a
+pruning that a crash interrupted. A missing file above that height is damage.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from validator.storage.places import Place, Places, keys_of
 from validator.storage.segments import ARCHIVE_FILE, INDEX_FILE, Segment, bases, segment_name
 
 START_FILE: Final = "blocks/start"
-"""The block with which an archive begins whose validator joined by a snapshot: its height and the block itself."""
+"""The block after which the archive of a validator begins that joined by a snapshot: its height and the block."""
 PRUNED_FILE: Final = "blocks/pruned"
-"""The height that an archive begins behind, once blocks were removed: a frame."""
+"""The height after which the archive begins, once blocks were removed: a frame."""
 SEGMENT_BYTES: Final = 32 * 1024 * 1024
-"""Size from which on a file takes no further block."""
+"""Size at which a file takes no further block."""
 MAX_TRANSACTIONS: Final = 2_097_152
-"""The transactions that became final last: so many are known by their hashes, in 32 MiB."""
+"""Number of the newest final transactions that can be found by their hashes, in 32 MiB."""
 MAX_ENDED_TIMERS: Final = 65_536
-"""The timers that ended last: so many are known by their ids, in 1 MiB."""
+"""Number of the newest ended timers that can be found by their ids, in 1 MiB."""
 
 
 class ArchivedBlock(msgspec.Struct, frozen=True, array_like=True):
-    """One final block as it is kept."""
+    """One final block, as stored."""
 
     block: bytes
     receipts: bytes
     certificate: bytes
-    """The finalization of exactly this block; empty if a descendant's finalization made it final."""
+    """The finalization of this block; empty if a descendant's finalization made it final."""
     computed_root: bytes
 
 
@@ -62,12 +62,12 @@ class PlacedEnd(NamedTuple):
 
 
 class ArchiveStart(msgspec.Struct, frozen=True, array_like=True):
-    """The start of an archive, in place of the blocks up to a height."""
+    """The start of an archive, which replaces the blocks up to a height."""
 
     height: int
     block: ArchivedBlock
     abstain_through: int
-    """The last view in which the validator may have voted before it joined, with a journal that it has no more."""
+    """The last view in which the validator may have voted before it joined, with a journal that it lost."""
 
 
 class _Pruned(msgspec.Struct, frozen=True, array_like=True):
@@ -77,7 +77,7 @@ class _Pruned(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _ReceiptsHead(msgspec.Struct, frozen=True, array_like=True):
-    """As much of encoded receipts as shows whose they are."""
+    """The beginning of encoded receipts, which identifies their block."""
 
     height: int
 
@@ -86,16 +86,15 @@ _receipts_head: Final = msgspec.msgpack.Decoder(_ReceiptsHead)
 
 
 def begin_archive(disk: Disk, start: ArchiveStart) -> None:
-    """Let the archive of an empty folder begin behind a block, durably."""
+    """Let the archive of an empty folder begin after a block, durably."""
     disk.replace(START_FILE, encode(start))
 
 
 class BlockArchive:
-    """The final chain from height 1 on, from the snapshot on with which the validator joined, or from where it was
-    pruned."""
+    """The final chain from height 1, from the validator's snapshot, or from where it was pruned."""
 
     def __init__(self, disk: Disk, segment_bytes: int = SEGMENT_BYTES) -> None:
-        """Raises :class:`DiskError` if something is damaged or missing, newest block that a crash left torn apart."""
+        """Raises :class:`DiskError` if data is damaged or missing, except a newest block that a crash left torn."""
         self._disk = disk
         self._segment_bytes = segment_bytes
         start = disk.read(START_FILE)
@@ -115,12 +114,12 @@ class BlockArchive:
 
     @property
     def first_height(self) -> int:
-        """Height below the oldest block here that has one below it: blocks above it are here."""
+        """Height below the oldest available block."""
         return self._first
 
     @property
     def abstain_through(self) -> int:
-        """The last view in which a validator that joined must not vote; 0 for one that did not."""
+        """The last view in which a validator that joined must not vote; 0 for one that did not join."""
         return self._start.abstain_through if self._start is not None else 0
 
     @property
@@ -137,7 +136,7 @@ class BlockArchive:
         self._add(segment, record, receipts)
 
     def prune(self, height: int) -> None:
-        """Remove the oldest files, as far as all their blocks are at or below a height; the newest file stays."""
+        """Remove the oldest files whose blocks are all at or below a height; the newest file stays."""
         count = sum(segment.last <= height for segment in self._segments[:-1])
         if not count:
             return
@@ -171,8 +170,7 @@ class BlockArchive:
         return None if archived is None else decode(archived.receipts, BlockReceipts)
 
     def find_receipt(self, transaction_hash: Hash) -> PlacedReceipt | None:
-        """The receipt of a transaction; ``None`` if it is in no block here, or not among the last
-        :data:`MAX_TRANSACTIONS`."""
+        """The receipt of a transaction; ``None`` if it is not here or not among the last :data:`MAX_TRANSACTIONS`."""
         for place in self._transactions.find(transaction_hash):
             receipts = self.receipts(place.height)
             assert receipts is not None, "places below the first block are forgotten"
@@ -182,7 +180,7 @@ class BlockArchive:
         return None
 
     def find_end(self, timer_id: TimerId) -> PlacedEnd | None:
-        """The end of a timer; ``None`` if it is in no block here, or not among the last :data:`MAX_ENDED_TIMERS`."""
+        """The end of a timer; ``None`` if it is not here or not among the last :data:`MAX_ENDED_TIMERS`."""
         for place in self._ended.find(timer_id):
             receipts = self.receipts(place.height)
             assert receipts is not None, "places below the first block are forgotten"
@@ -211,7 +209,7 @@ class BlockArchive:
         return Segment(base, segment_name(base, base == self.joined_height))
 
     def _add(self, segment: Segment, record: bytes, receipts: BlockReceipts) -> None:
-        """Note a record that stands at the end of a segment."""
+        """Index a record at the end of a segment."""
         transactions = [receipt.transaction_hash for receipt in receipts.transactions]
         ended = [timer_id for timer_id, _ in ended_timers(receipts)]
         segment.add(record, keys_of(transactions), keys_of(ended))
@@ -221,7 +219,7 @@ class BlockArchive:
             self._ended.add(name, receipts.height, position)
 
     def _remove_pruned(self) -> None:
-        """End a pruning that was interrupted."""
+        """Complete an interrupted pruning."""
         names = self._disk.names()
         for prefix in (ARCHIVE_FILE, INDEX_FILE):
             for base in bases(names, prefix, self.joined_height):
@@ -252,10 +250,10 @@ class BlockArchive:
             self._open_newest(self._segments[-1])
 
     def _open_newest(self, segment: Segment) -> None:
-        """Read the blocks of a segment that may be appended to; a torn one at its end is cut off.
+        """Read the blocks of the segment that is appended to; a torn one at its end is cut off.
 
-        The last one is written again: a process that was killed in front of its sync may have left it behind, so that
-        it can be read and yet be lost later, when the state that follows from it is not.
+        The last block is written again: a process that was killed before its sync may have left it, so that it can be
+        read now and yet be lost later, when the state that follows from it is durable.
         """
         record = b""
         for offset, payload in recover(self._disk, segment.name):

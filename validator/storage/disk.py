@@ -1,14 +1,15 @@
-"""The only way by which a validator's bytes reach a disk.
+"""The only interface through which a validator's bytes reach a disk.
 
-A :class:`Disk` is one validator's data folder. The live testnet gives it real files with fsync, the simulator gives it
-memory that loses what was not synced, and crash tests give it a disk that fails at a chosen operation. The rules that
-every implementation keeps, and that callers may rely on, are those of a POSIX file system and no more:
+A :class:`Disk` is one validator's data folder. The live testnet implements it with real files and fsync, the simulator
+with memory that loses unsynced data, and crash tests with a disk that fails at a chosen operation. Every implementation
+guarantees, and callers may rely on, only the rules of a POSIX file system:
 
 - ``append`` and ``write`` may be lost, wholly or in part, unless a later ``sync`` of the same file returned;
-- ``replace`` is atomic: afterwards the file holds the old or the new content whole, and the new one is durable;
-- a failed ``sync`` means that nothing is known about what was written since the last one that succeeded.
+- ``replace`` is atomic: after a crash the file holds either the old or the new content, and when it returns, the new
+  content is durable;
+- after a failed ``sync`` the state of all data written since the last successful one is unknown.
 
-Names are plain file names or ``folder/name``; folders need not be made first.
+Names are plain file names or ``folder/name``; folders are created on demand.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ class Disk(Protocol):
         """The files there are, sorted."""
 
     def size(self, name: str) -> int:
-        """Bytes in the file; 0 if there is none."""
+        """Size of the file in bytes; 0 if it does not exist."""
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Up to ``length`` bytes from ``offset`` (to the end if ``None``); empty if there is no such file."""
+        """Up to ``length`` bytes from ``offset`` (to the end if ``None``); empty if the file does not exist."""
 
     def append(self, name: str, data: bytes) -> int:
-        """Add bytes at the end; returns the offset at which they begin."""
+        """Add bytes at the end; returns their offset."""
 
     def write(self, name: str, offset: int, data: bytes) -> None:
-        """Overwrite bytes in place, extending the file if it ends before."""
+        """Overwrite bytes in place, extending the file if necessary."""
 
     def truncate(self, name: str, size: int) -> None:
         """Cut the file to ``size`` bytes, durably."""
@@ -50,14 +51,14 @@ class Disk(Protocol):
         """Make ``data`` the file's whole content, atomically and durably."""
 
     def remove(self, name: str) -> None:
-        """Delete the file, durably; nothing happens if there is none."""
+        """Delete the file, durably; it need not exist."""
 
     def release(self, name: str) -> None:
-        """Hold nothing for the file, whose writes were synced, until it is used again: there are many like it."""
+        """Close a file whose writes were synced until it is used again: there are many such files."""
 
 
 def used_bytes(disk: Disk) -> dict[str, int]:
-    """Bytes on the disk, by folder or plain file."""
+    """Bytes on the disk, by folder or top-level file."""
     used: dict[str, int] = {}
     for name in disk.names():
         top = name.split("/")[0]

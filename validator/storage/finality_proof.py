@@ -1,8 +1,8 @@
-"""Proofs that a block is final, for somebody who did not see it become so.
+"""Proofs that a block is final, for a party that did not observe its finalization.
 
-A finalization certifies one block, and with it every ancestor. Blocks that only a descendant's finalization made final
-have no certificate of their own: the headers that lead up from them to the next one that has, their *links*, prove them
-together with that certificate.
+A finalization certifies one block and all its ancestors. A block that only a descendant's finalization made final has
+no certificate; it is proved by the certificate of the next block that has one, and by the headers up to that, its
+*links*.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_LINKS: Final = 8_192
 
 
 class FinalityProof(NamedTuple):
-    """Headers that lead from a block to one with a finalization, and that; no headers if it is the block's own."""
+    """Headers from a block to a finalized one, and its finalization; no headers if it is the block's own."""
 
     links: tuple[Header, ...]
     certificate: bytes
@@ -43,7 +43,7 @@ def find_proof(archive: BlockArchive, height: int) -> FinalityProof | None:
 
 
 def is_proved(headers: Sequence[Header], certificate: bytes, validators: ValidatorSet, namespace: bytes) -> bool:
-    """Whether headers, one at least, hang together, and a certificate, encoded, finalizes the last of them."""
+    """Whether the headers, at least one, are linked, and an encoded certificate finalizes the last one."""
     digests = [header_hash(header) for header in headers]
     hang_together = all(header.parent_hash == parent for header, parent in zip(headers[1:], digests, strict=False))
     return hang_together and verify_finalization(certificate, Digest(digests[-1]), validators, namespace)

@@ -1,19 +1,19 @@
-"""Records in append-only files: marks, length, checksums, payload; a torn tail is recognised and cut.
+"""Records in append-only files: marks, length, checksums, payload; a torn tail is detected and cut.
 
 A frame is ``mark[1] ‖ length[4, big-endian] ‖ check[4] ‖ checksum[8] ‖ masked payload ‖ mark[1]``: check and checksum
 are the first bytes of the BLAKE3 hashes of the length and of the payload; the mask, by exclusive or, is the extended
 BLAKE3 hash of length, check and checksum.
 
-What was written since the last sync a crash may tear, and then only in two ways: the file ends early, or there are
-zeros where bytes never reached the disk, from some byte to the end of what was written together or over whole sectors
-of 512 bytes. Either shows in a frame: it begins and ends with a byte that is not zero, and masked content is no sector
-of zeros whatever it says, so that no part of it that is missing looks like content. Behind a torn frame nothing was
-synced, and the file is cut there, whole frames behind it included: an order of writing is no order of reaching the
-disk. Anything else that does not check has rotted, lengths and the last frame included, and is never cut in silence; so
-has a sector that reads as zeros long after it was synced, which cannot be distinguished from a tear.
+A crash may tear data written since the last sync, in only two ways: the file ends early, or zeros replace bytes that
+never reached the disk, from some byte to the end of one write or over whole sectors of 512 bytes. Both are visible in a
+frame: it begins and ends with a non-zero byte, and masked content never contains a sector of zeros, so that missing
+parts do not look like content. Nothing after a torn frame was synced, and the file is cut there, with complete frames
+after it: the order of writes is not the order in which they reach the disk. All other mismatches, in lengths and in the
+last frame too, are bit rot, which is never cut silently. A sector that reads as zeros long after it was synced has
+rotted too, but cannot be distinguished from a tear.
 
-What is written can be read back: reading knows no limit but that of a length's four bytes, and a longer payload is
-refused before a byte of it is on disk.
+Everything that is written can be read back: the only limit of reads is that of a length's four bytes, and a longer
+payload is refused before any of it is written.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from blake3 import blake3
 from validator.storage.disk import Disk, DiskError
 
 MARK: Final = b"\xa6"
-"""Of a frame's two ends. No flip of one bit makes it zero."""
+"""Mark at both ends of a frame. No flip of one bit makes it zero."""
 LENGTH_BYTES: Final = 4
 CHECK_BYTES: Final = 4
 CHECKSUM_BYTES: Final = 8
 HEADER_BYTES: Final = len(MARK) + LENGTH_BYTES + CHECK_BYTES + CHECKSUM_BYTES
 FRAME_BYTES: Final = HEADER_BYTES + len(MARK)
-"""Of a frame beside its payload."""
+"""Size of a frame without its payload."""
 SECTOR_BYTES: Final = 512
 """The smallest unit that a disk writes whole or not at all."""
 MAX_PAYLOAD_BYTES: Final = 2 ** (8 * LENGTH_BYTES) - 1
-"""Many times what a block with its receipts can come to (:mod:`validator.transition.receipt_bound`)."""
+"""Many times the possible size of a block with its receipts (:mod:`validator.transition.receipt_bound`)."""
 
 
 class Frame(NamedTuple):
-    """A record and where its frame begins."""
+    """A record and the offset of its frame."""
 
     offset: int
     payload: bytes
@@ -69,10 +69,10 @@ def split(data: bytes) -> tuple[list[Frame], int]:
 
 
 def recover(disk: Disk, name: str) -> Iterator[Frame]:
-    """The records of a file, one after the other, up to the first one that a crash left torn; that and what follows is
-    cut off, durably, when all before it were taken.
+    """The records of a file up to the first torn one. The torn record and everything after it is cut off, durably,
+    after all records before it were read.
 
-    Raises :class:`DiskError`, with file and offset, for a record that is damaged in any other way.
+    Raises :class:`DiskError`, with file and offset, for a record that is damaged in another way.
     """
     offset, size = 0, disk.size(name)
     while offset < size:
@@ -88,7 +88,7 @@ def recover(disk: Disk, name: str) -> Iterator[Frame]:
 
 
 def read_frame(disk: Disk, name: str, offset: int) -> bytes:
-    """One record by the offset of its frame. Raises :class:`DiskError` if it is damaged."""
+    """One record by its frame's offset. Raises :class:`DiskError` if it is damaged."""
     payload = _payload_at(_frame_bytes(disk, name, offset), 0)
     if payload is None:
         raise DiskError(f"{name}: record at offset {offset} is damaged")
@@ -96,14 +96,14 @@ def read_frame(disk: Disk, name: str, offset: int) -> bytes:
 
 
 def _frame_bytes(disk: Disk, name: str, offset: int) -> bytes:
-    """A file's bytes from an offset on, as far as the frame there reaches; the header if that does not check."""
+    """A file's bytes from an offset to the end of the frame there; only the header if that is damaged."""
     head = disk.read(name, offset, HEADER_BYTES)
     length = _length_at(head, 0)
     return head if length is None else disk.read(name, offset, FRAME_BYTES + length)
 
 
 def _length_at(data: bytes, offset: int) -> int | None:
-    """The payload's length by a frame's header, ``None`` if the header is not whole or does not check."""
+    """The payload's length from a frame's header; ``None`` if the header is incomplete or damaged."""
     begin = offset + len(MARK)
     length = data[begin : begin + LENGTH_BYTES]
     check = data[begin + LENGTH_BYTES : begin + LENGTH_BYTES + CHECK_BYTES]
@@ -125,12 +125,12 @@ def _payload_at(data: bytes, offset: int) -> bytes | None:
 
 
 def _is_torn(data: bytes, offset: int) -> bool:
-    """Whether the bytes at a file's ``offset``, which are no whole frame, can be what a crash left of one."""
+    """Whether a crash can have left the bytes at a file's ``offset``, which are not a complete frame."""
     length = _length_at(data, 0)
     end = HEADER_BYTES if length is None else FRAME_BYTES + length
     if end > len(data):
         return True
-    if length is None:  # zeros from somewhere in front of the checksum on, or up to somewhere behind the mark
+    if length is None:  # zeros from before the checksum on, or up to a place after the mark
         return not any(data[end - CHECKSUM_BYTES : end]) or not any(data[: len(MARK)])
     is_cut_off = not any(data[end - len(MARK) : end])
     sectors = _sectors(offset, offset + end)
@@ -146,7 +146,7 @@ def _sectors(begin: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _masked(data: bytes, head: bytes) -> bytes:
-    """The payload as it stands in the file, and the other way round."""
+    """The payload in its masked form; applied again, the mask is removed."""
     mask = blake3(head).digest(length=len(data))
     return (np.frombuffer(data, np.uint8) ^ np.frombuffer(mask, np.uint8)).tobytes()
 

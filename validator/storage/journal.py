@@ -1,9 +1,9 @@
 """The validator's journal: consensus records and block bodies, in one append-only file.
 
-A frame (:mod:`validator.storage.frames`) holds a batch: what was appended together and becomes durable together, so
-that a torn append is torn as a whole. Everything that a vote depends on is in the journal before the vote leaves: the
-block's body before its notarize vote, the vote itself before it is sent. Once blocks are in the archive, the journal is
-replaced by what is still needed.
+A frame (:mod:`validator.storage.frames`) holds a batch of records that are appended and become durable together, so
+that a torn append is lost as a whole. Everything that a vote depends on is durable in the journal before the vote is
+sent: the vote itself and, for a notarize vote, the block's body. Once blocks are in the archive, the journal is
+replaced by the records that are still needed.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ def encode_batch(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
 
 
 def encode_journal(records: Iterable[bytes], bodies: Iterable[bytes]) -> bytes:
-    """A whole journal, which replaces the former one: a frame for each body, then one of the records."""
+    """A whole journal, which replaces the former one: one frame per body, then one with the records."""
     return b"".join([*(encode_batch((), (body,)) for body in bodies), encode_batch(records, ())])
 
 
 def decode_batch(payload: bytes) -> JournalContent:
-    """The batch in a frame's payload. Raises :class:`~validator.primitives.codec.CodecError` if it is no batch."""
+    """The batch in a frame's payload. Raises :class:`~validator.primitives.codec.CodecError` if it is not a batch."""
     batch = decode(payload, _Batch)
     return JournalContent(batch.records, batch.bodies)
 
 
 def has_journal(disk: Disk) -> bool:
-    """Whether there is one: from the first start on there is, be it empty."""
+    """Whether a journal exists: it does from the first start on, even if it is empty."""
     return JOURNAL_FILE in disk.names()
 
 
 def open_journal(disk: Disk) -> JournalContent:
-    """Read the journal, cutting what a crash left torn at its end, and make durable what was read.
+    """Read the journal, cut a torn end off, and make the rest durable.
 
-    What another process, or a sync that failed, left behind can be read and yet be lost later. It is written anew, so
-    that no vote is repeated that the next start might not know of.
+    Data that another process or a failed sync left can be read now and yet be lost later. It is written again, so that
+    the next start knows of every vote that is repeated.
     """
     found = list(recover(disk, JOURNAL_FILE))
     disk.replace(JOURNAL_FILE, disk.read(JOURNAL_FILE))

@@ -1,7 +1,7 @@
-"""The places of names in the chain, compact: of each name the first bytes, in sorted arrays.
+"""The places of names in the chain, in a compact form: the first bytes of each name, in sorted arrays.
 
-A name is a hash that is in the chain once. What is found is a *candidate*: another name may begin with the same bytes,
-so whoever asks compares the name that stands at the place. Only the names added last are kept.
+A name is a hash that is in the chain once. A result is a *candidate*: another name may begin with the same bytes, so
+the caller compares the name at the place. Only the newest names are kept.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from numpy.typing import NDArray
 from validator.primitives.types import Height
 
 KEY_BYTES: Final = 8
-"""Of each name. Sixteen bytes a name are kept, its place included."""
+"""Bytes kept of each name. With its place, a name takes sixteen bytes."""
 POSITION_BITS: Final = 24
-"""More positions than a block's bytes allow."""
+"""Bits of a position in a block: more positions than a block's bytes allow."""
 MAX_RECENT: Final = 16_384
-"""Names that are held whole until they are sorted in together."""
+"""Number of names that are kept in full until they are sorted in together."""
 _KEYS: Final = np.dtype(f">u{KEY_BYTES}")
 
 
 class Place(NamedTuple):
-    """A place in the chain: a block, and a position among things of a kind in it."""
+    """A place in the chain: a block, and a position among the block's items of one kind."""
 
     height: Height
     position: int
 
 
 class Places:
-    """The places of the last ``most`` names at least, and of :data:`MAX_RECENT` more at most."""
+    """The places of at least the last ``most`` names, and of at most :data:`MAX_RECENT` more."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._recent: dict[bytes, int] = {}
         self._keys: NDArray[np.uint64] = np.empty(0, np.uint64)
-        """Ascending."""
+        """Beginnings of names, ascending."""
         self._places: NDArray[np.uint64] = np.empty(0, np.uint64)
         self._loaded: deque[tuple[NDArray[np.uint64], NDArray[np.uint64]]] = deque()
         """Keys and places that are not sorted in yet."""
@@ -55,9 +55,9 @@ class Places:
             self._recent.clear()
 
     def load(self, first_height: int, names: Sequence[bytes]) -> None:
-        """Add the names of consecutive blocks that are newer than all before: of each block :func:`keys_of` them.
+        """Add the names of consecutive blocks that are newer than all before, as :func:`keys_of` for each block.
 
-        They are found once :meth:`settle` was called.
+        They can be found after :meth:`settle`.
         """
         self._loaded.append(_placed(first_height, names))
         count = sum(len(keys) for keys, _ in self._loaded)
@@ -65,14 +65,14 @@ class Places:
             count -= len(self._loaded.popleft()[0])
 
     def settle(self) -> None:
-        """All names were loaded."""
+        """Finish loading: sort the loaded names in."""
         if self._loaded:
             keys, places = (np.concatenate(arrays) for arrays in zip(*self._loaded, strict=True))
             self._loaded.clear()
             self._sort_in(keys, places)
 
     def find(self, name: bytes) -> list[Place]:
-        """Where the name may stand, newest first."""
+        """Candidate places of a name, newest first."""
         recent = self._recent.get(name)
         key = np.uint64(int.from_bytes(name[:KEY_BYTES], "big"))
         begin, end = np.searchsorted(self._keys, key), np.searchsorted(self._keys, key, "right")
@@ -111,5 +111,5 @@ def _placed(first_height: int, names: Sequence[bytes]) -> tuple[NDArray[np.uint6
 
 
 def keys_of(names: Iterable[bytes]) -> bytes:
-    """The beginnings of names, one after the other, as :meth:`Places.load` takes them."""
+    """The concatenated beginnings of names, for :meth:`Places.load`."""
     return b"".join(name[:KEY_BYTES] for name in names)

@@ -1,9 +1,9 @@
-"""Files of the archive, *segments*: one is appended to, those before it are complete, each with an index file.
+"""Files of the archive, *segments*: the newest is appended to; earlier ones are complete and have an index file.
 
-The first segment is called like the archive, a later one has the height below its first block in its name. A complete
-segment is never written again. Its index, durable before the next segment begins, has the offsets of its records, the
-beginnings of the names in its blocks, and the segment's checksum: opening an archive checks every byte of it, and
-decodes those of the newest segment alone.
+The first segment has the archive's name; later names also have the height below the first block. A complete segment is
+never written again. Its index is durable before the next segment begins, and has the offsets of its records, the
+beginnings of the names in its blocks, and the segment's checksum. Opening an archive checks every byte of it, but
+decodes only the newest segment.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from validator.storage.disk import Disk, DiskError
 from validator.storage.frames import frame, read_frame
 
 ARCHIVE_FILE: Final = "blocks/archive"
-"""The first segment, and the beginning of the others' names."""
+"""The first segment, and the prefix of the others' names."""
 INDEX_FILE: Final = "blocks/index"
-"""The index of the first segment, and the beginning of the others' names."""
+"""The index of the first segment, and the prefix of the others' names."""
 HEIGHT_DIGITS: Final = 12
 READ_BYTES: Final = 1024 * 1024
-"""Of a segment, in memory at once while it is checked."""
+"""Bytes of a segment that are in memory at once while it is checked."""
 CHECKSUM_BYTES: Final = 32
 
 
@@ -35,15 +35,15 @@ class SegmentIndex(msgspec.Struct, frozen=True, array_like=True):
     """The content of an index file."""
 
     size: int
-    """Of the segment, in bytes."""
+    """Size of the segment in bytes."""
     checksum: bytes
     """BLAKE3 of the segment."""
     offsets: tuple[int, ...]
-    """Of its records; the first block's height is the one above the segment's base."""
+    """Offsets of its records; the first block's height is one above the segment's base."""
     transactions: tuple[bytes, ...]
-    """Of each block, the beginnings of its transactions' hashes (:func:`validator.storage.places.keys_of`)."""
+    """For each block, the beginnings of its transactions' hashes (:func:`validator.storage.places.keys_of`)."""
     ended: tuple[bytes, ...]
-    """Of each block, the beginnings of the ids of timers that ended in it."""
+    """For each block, the beginnings of the ids of timers that ended in it."""
 
 
 @dataclass(slots=True)
@@ -54,12 +54,12 @@ class Segment:
     """Height below its first block."""
     name: str
     size: int = 0
-    """Bytes of its whole records."""
+    """Size of its complete records in bytes."""
     offsets: array[int] = field(default_factory=lambda: array("Q"))
     hasher: blake3 | None = field(default_factory=blake3)
-    """Over its bytes so far; ``None`` once it is complete."""
+    """Hash over its bytes so far; ``None`` once it is complete."""
     transactions: list[bytes] = field(default_factory=list)
-    """As in its index; empty once that is written."""
+    """As in its index; empty once the index is written."""
     ended: list[bytes] = field(default_factory=list)
 
     @property
@@ -76,7 +76,7 @@ class Segment:
         return self.hasher is None
 
     def add(self, record: bytes, transactions: bytes, ended: bytes) -> None:
-        """Note a record, framed, that was appended to the file."""
+        """Note a framed record that was appended to the file."""
         assert self.hasher is not None, "a complete segment takes no block"
         self.offsets.append(self.size)
         self.hasher.update(record)
@@ -85,7 +85,7 @@ class Segment:
         self.ended.append(ended)
 
     def complete(self, disk: Disk) -> None:
-        """Write the index, durably: nothing is appended any more."""
+        """Complete the segment: write its index, durably."""
         assert self.hasher is not None, "a segment is completed once"
         index = SegmentIndex(
             self.size, self.hasher.digest(), tuple(self.offsets), tuple(self.transactions), tuple(self.ended)
@@ -120,20 +120,20 @@ class Segment:
         disk.remove(self.index_name)
 
     def _require_records(self, disk: Disk) -> None:
-        """Raises :class:`DiskError` with the offset of the first record that is damaged, if one is."""
+        """Raise :class:`DiskError` with the offset of the first damaged record, if there is one."""
         for offset in self.offsets:
             read_frame(disk, self.name, offset)
 
 
 def segment_name(base: int, first: bool) -> str:
-    """The name of the segment above a height, ``first`` of the archive that was begun there."""
+    """The name of the segment above a height; ``first``: it is the archive's first one."""
     return ARCHIVE_FILE if first else f"{ARCHIVE_FILE}-{base:0{HEIGHT_DIGITS}}"
 
 
 def bases(names: Iterable[str], prefix: str, first: int) -> list[int]:
     """The heights below the first blocks of the segments (or indices, by ``prefix``) among some files, ascending.
 
-    ``first`` is the one of the segment that is called like the archive.
+    ``first`` is that height for the segment with the archive's name.
     """
     pattern = re.compile(re.escape(prefix) + rf"(?:-([0-9]{{{HEIGHT_DIGITS}}}))?")
     found = filter(None, map(pattern.fullmatch, names))

@@ -1,1 +1,1 @@
-"""The state transition of a block, and what bounds and traces it."""
+"""The state transition of a block, its bounds and its traces."""

@@ -32,7 +32,7 @@ from validator.pvm.deployment import deployment, refusal
 
 
 class GenesisError(ValidatorError):
-    """The genesis cannot be built: one line that says what is wrong."""
+    """The genesis cannot be built; one line with the reason."""
 
 
 def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
@@ -74,7 +74,7 @@ def genesis_batch(genesis: Genesis) -> dict[bytes, bytes | None]:
 
 
 def governed_values(genesis: Genesis) -> dict[str, str]:
-    """The governed parameters as they stand in the system account's storage (SPEC §12)."""
+    """The governed parameters in the form of the system account's storage (SPEC §12)."""
     values = genesis.parameters.to_names()
     return {storage_name(name): storage_text(values[name]) for name in GOVERNED_NAMES}
 
@@ -82,7 +82,8 @@ def governed_values(genesis: Genesis) -> dict[str, str]:
 def genesis_header(genesis: Genesis, state_root: bytes) -> Header:
     """The header of the genesis block, given the root of the genesis state.
 
-    Its transactions root is a hash over the whole genesis, so that chains of different genesis never meet.
+    Its transactions root is a hash over the whole genesis, so that chains of different genesis files never share a
+    block.
     """
     fee = pack_uint(genesis.parameters.initial_basefee)
     empty = BlockReceipts(0, bytes(20), (), (), (), (), (), 0, b"")
@@ -106,7 +107,7 @@ def genesis_header(genesis: Genesis, state_root: bytes) -> Header:
 
 
 def _content_hash(genesis: Genesis) -> Hash:
-    """Hash over everything that a genesis says, maps in order of their keys."""
+    """Hash over the whole content of a genesis, with maps in the order of their keys."""
     accounts = [(address, pack_uint(balance)) for address, balance in sorted(genesis.accounts.items())]
     actors = [
         (address, actor.code, actor.deployer, pack_uint(actor.balance), _agent_content(actor.agent))

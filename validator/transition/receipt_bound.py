@@ -1,12 +1,11 @@
-"""The greatest size of one block's receipts, by the parameters: a bound that files and messages can hold.
+"""The maximum size of one block's receipts, by the parameters: a bound for files and messages.
 
 Every effect is paid for. The densest is an event: it costs :data:`~validator.primitives.costs.EMIT_CYCLES` at least,
-its name is bounded (:func:`~validator.primitives.types.is_name`) and its data costs a cell a byte; every other call
-leaves fewer bytes for a cycle. Whatever stands in a receipt besides its effects is bounded, and each receipt of a kind
-costs its lane a base. So the cycles and cells of the lanes bound the block, and the bound is far above what anybody who
-pays will reach.
+its name is bounded (:func:`~validator.primitives.types.is_name`) and its data costs one cell per byte; every other call
+leaves fewer bytes per cycle. The rest of a receipt is bounded, and each receipt costs its lane a base. So the cycles
+and cells of the lanes bound the receipts; the bound is far above the size that any paying sender will reach.
 
-``docs/protocol.md`` has the same in words. The archive's frames hold many times the defaults' bound
+``docs/protocol.md`` describes the same. The archive's frames hold many times the defaults' bound
 (:mod:`validator.storage.frames`); a chain whose parameters allow more than a frame holds is refused before it starts.
 """
 
@@ -40,7 +39,7 @@ _AMOUNT: Final = bytes(32)
 _ERROR: Final = "ActorError: " + "\U0010ffff" * MAX_ERROR_TEXT
 _NAME: Final = "n" * MAX_NAME_BYTES
 _LONG_TEXT_HEAD: Final = 4
-"""Bytes of the head of an event's data beyond that of an empty text."""
+"""Bytes of the head of an event's data in addition to that of an empty text."""
 
 
 def _size(receipt: object) -> int:
@@ -55,11 +54,11 @@ _INSOLVENCY: Final = Event(
 _UNSETTLED: Final = Event("JobNotConsumed", _ADDRESS, (("job_id", _HASH.hex()),))
 
 EVENT_BYTES: Final = _size(Event(_NAME, _ADDRESS, (("data", ""),))) + _LONG_TEXT_HEAD
-"""Of an actor's event, its data apart."""
+"""Size of an actor's event without its data."""
 TRANSACTION_BYTES: Final = _size(
     TransactionReceipt(_HASH, _ADDRESS, False, _ERROR, _COUNT, _COUNT, _AMOUNT, _AMOUNT, Effects(), _ADDRESS)
 )
-"""Of a transaction's receipt without effects, as of those that follow."""
+"""Size of a transaction's receipt without effects; the constants below are of the same kind."""
 FIRE_BYTES: Final = _size(
     FireReceipt(
         _HASH, _ADDRESS, _COUNT, _COUNT, _ADDRESS, False, _ERROR, _COUNT, _COUNT, _AMOUNT, _AMOUNT, _AMOUNT, Effects()
@@ -70,17 +69,17 @@ QUERY_BYTES: Final = _size(QueryReceipt(_HASH, _ADDRESS, "failed", _COUNT, _AMOU
 DEFERRED_BYTES: Final = _size(
     CallbackReceipt(_HASH, _ADDRESS, _NAME, False, _ERROR, _COUNT, _COUNT, Effects(), _UNSETTLED)
 )
-"""Of a callback; a message has less."""
+"""Size of a callback's receipt; a message's is smaller."""
 LIST_HEADS_BYTES: Final = 20
-"""Bytes of the heads of a run's five lists of effects if they are long, beyond those of empty ones."""
+"""Size of the heads of a run's five lists of effects if they are long, in addition to those of empty ones."""
 HEADS_BYTES: Final = 1_024
-"""Bytes around the lists of receipts."""
+"""Size of the data around the lists of receipts."""
 MIN_TRANSACTION_BYTES: Final = 128
-"""Of a transaction on the wire: its key and its signature alone are 96."""
+"""Least size of a transaction on the wire: its key and its signature alone have 96 bytes."""
 
 
 def most_receipt_bytes(parameters: Parameters) -> int:
-    """The greatest size of a block's encoded receipts, in bytes."""
+    """The maximum size of a block's encoded receipts, in bytes."""
     p = parameters
     by_cycles = (p.lane_user_cycles + p.lane_system_cycles) // p.tx_base_cycles
     transactions = min(by_cycles, MAX_BLOCK_BYTES // MIN_TRANSACTION_BYTES)
@@ -102,8 +101,8 @@ def most_receipt_bytes(parameters: Parameters) -> int:
 
 
 def require_receipts_fit(parameters: Parameters) -> None:
-    """Raise :class:`GenesisError` if a block's receipts might be too long for validators to keep."""
-    most = most_receipt_bytes(parameters) + 2 * MAX_BLOCK_BYTES  # the block's own, and its certificate's
+    """Raise :class:`GenesisError` if a block's receipts might be too large for validators to store."""
+    most = most_receipt_bytes(parameters) + 2 * MAX_BLOCK_BYTES  # for the block itself and its certificate
     if most > MAX_PAYLOAD_BYTES:
         raise GenesisError(
             f"parameters: a block and its receipts could come to {most:,} bytes, and validators keep at most "

@@ -1,13 +1,13 @@
-"""One block's execution step by step, to find where two executions of it part.
+"""One block's execution step by step, to find where two executions of it diverge.
 
-A trace has the steps of SPEC §3 in their order: each transaction, each fire, each query of a bidding agent, each
-callback and message is a step of its own, and so is any other change of the state between them. A step names the
-state keys it changed, with the values before and after, and the receipts it left.
+A trace has the steps of SPEC §3 in their order: each transaction, fire, query of a bidding agent, callback and message
+is a separate step, and so is any other change of the state between them. A step names the state keys it changed, with
+the values before and after, and the receipts it left.
 
-Rules: production knows nothing of traces and pays nothing for them. :func:`traced` derives from the transition that is
-to be looked at, whatever it is, and marks a step after each of its methods; a block is traced by executing it once
-more. So a trace shows a *repeated* execution: if that comes to another root than the first one did,
-:attr:`BlockTrace.first_writes` holds all changes of the first one.
+Rules: production code does not depend on traces and pays nothing for them. :func:`traced` derives from the given
+transition and marks a step after each of its methods; a block is traced by executing it once more. So a trace shows a
+*repeated* execution: if that gives another root than the first one, :attr:`BlockTrace.first_writes` holds all changes
+of the first one.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from validator.state.working_set import Change, World
 from validator.transition.transition import Outcome, PreparedTransaction, Transition
 
 MAX_VALUE_BYTES: Final = 1_024
-"""A longer value stands in a trace as its length and hash."""
+"""Size limit of a value in a trace; a longer one is replaced by its length and hash."""
 MAX_TRACE_BYTES: Final = 8 * 1024 * 1024
-"""Of writes and receipts; steps beyond keep their digest alone."""
+"""Size limit of writes and receipts; later steps keep only their digest."""
 
 
 EXPIRED: Final = "expired"
-"""Why the garbage collection destroys timers past their expiry (:class:`validator.chain.block.DestroyedReceipt`)."""
+"""Reason for which the garbage collection destroys expired timers (:class:`validator.chain.block.DestroyedReceipt`)."""
 
 
 class StepKind(StrEnum):
@@ -79,18 +79,18 @@ SPEC_STEPS: Final = {
     StepKind.SUPPLIES: 6,
     StepKind.PRICES: 6,
 }
-"""The step of SPEC §3 that each is part of."""
+"""The step of SPEC §3 that each kind belongs to."""
 
 
 class LongValue(msgspec.Struct, frozen=True, array_like=True):
-    """Stands for a value that is too long to be kept."""
+    """Replaces a value that is too long to be kept."""
 
     size: int
     digest: bytes
 
 
 Value = bytes | LongValue | None
-"""The value under a key; ``None`` if there is none."""
+"""The value of a key; ``None`` if it has none."""
 
 
 class Write(msgspec.Struct, frozen=True, array_like=True):
@@ -106,21 +106,21 @@ class Step(msgspec.Struct, frozen=True, array_like=True):
 
     kind: StepKind
     number: int
-    """Among the block's steps of its kind, from 0."""
+    """Number among the block's steps of its kind, from 0."""
     subject: bytes
-    """A transaction's hash, a timer's or job's id, a message's receiver; empty if there is nothing to name."""
+    """A transaction's hash, a timer's or job's id, or a message's receiver; empty if the step has none."""
     digest: bytes
-    """Over subject, writes and receipts, so that steps can be compared without those."""
+    """Digest over subject, writes and receipts, so that steps can be compared without them."""
     writes: tuple[Write, ...] = ()
-    """Keys ascending."""
+    """Changed keys, ascending."""
     receipts: tuple[bytes, ...] = ()
-    """Canonical encodings, in the order in which they came."""
+    """Canonical encodings of receipts, in the order of execution."""
     is_shortened: bool = False
-    """Writes and receipts are left out: the trace is full."""
+    """Whether writes and receipts are left out because the trace is full."""
 
     @property
     def name(self) -> str:
-        """Kind and subject, as they must agree for two steps to be the same."""
+        """Kind and subject, which must be equal for two steps to be the same."""
         return f"{self.kind} {self.subject.hex()}"
 
 
@@ -132,16 +132,16 @@ class BlockTrace(msgspec.Struct, frozen=True, array_like=True):
     """The block's hash."""
     steps: tuple[Step, ...]
     refusal: str
-    """Why execution ended early, behind the steps that there are; empty if it did not."""
+    """Why execution ended after the steps; empty if it was complete."""
     figures: tuple[tuple[str, str], ...]
-    """The fields of the header by execution, in its order; numbers as decimal text, hashes as hex."""
+    """The header's fields by execution, in order; numbers as decimal text, hashes as hex."""
     repeats: bool = True
-    """Whether this execution came to the same root as the first one."""
+    """Whether this execution gave the same root as the first one."""
     first_writes: tuple[Write, ...] = ()
-    """All changes of the first execution, if this one does not repeat them."""
+    """All changes of the first execution, if this one has another root."""
 
     def figure(self, name: str) -> str:
-        """A field of the header; empty if execution did not get so far."""
+        """A field of the header; empty if execution did not reach it."""
         return dict(self.figures).get(name, "")
 
 
@@ -156,18 +156,18 @@ class StepRecorder:
         self.steps: list[Step] = []
 
     def watch(self, world: World) -> None:
-        """From now on this is the working set whose changes steps are made of."""
+        """Record the changes of this working set from now on."""
         self._world, self._mark = world, world.checkpoint()
 
     def step(self, kind: StepKind, subject: bytes = b"", receipts: Iterable[Any] = ()) -> None:
-        """A step ends: it made whatever was changed since the one before."""
+        """End a step, which made all changes since the previous one."""
         assert self._world is not None, "steps are marked once the block has begun"
         writes = writes_of(self._world.changes_since(self._mark))
         self._mark = self._world.checkpoint()
         self._keep(kind, subject, writes, tuple(encode(receipt) for receipt in receipts))
 
     def rest(self, kind: StepKind) -> None:
-        """A step ends that is one only if it changed something."""
+        """End a step that counts only if it changed something."""
         assert self._world is not None
         if self._world.changes_since(self._mark):
             self.step(kind)
@@ -212,7 +212,7 @@ def _value(key: bytes, record: Any) -> Value:
 
 
 def traced(transition: type[Transition], recorder: StepRecorder) -> type[Transition]:
-    """The same transition, which reports each step to ``recorder``. It can only be applied, once."""
+    """The same transition, which reports each step to ``recorder``. It can only be applied, and only once."""
     phase = transition.timer_phase_class
     bidding = type("Traced", (_TracedBidding, phase.bidding_class), {"recorder": recorder})
     phase = type("Traced", (_TracedPhase, phase), {"recorder": recorder, "bidding_class": bidding})
@@ -220,7 +220,7 @@ def traced(transition: type[Transition], recorder: StepRecorder) -> type[Transit
 
 
 class _TracedTransition(Transition):
-    """Stands before any transition, and reports its steps."""
+    """Wraps any transition and reports its steps."""
 
     recorder: ClassVar[StepRecorder]
 
@@ -280,7 +280,7 @@ class _TracedTransition(Transition):
 
 
 class _TracedPhase(TimerPhase):
-    """The same for any timer phase."""
+    """Wraps any timer phase and reports its steps."""
 
     recorder: ClassVar[StepRecorder]
 
@@ -312,7 +312,7 @@ class _TracedPhase(TimerPhase):
 
 
 class _TracedBidding(BiddingRound):
-    """The same for any round of queries."""
+    """Wraps any bidding round and reports its steps."""
 
     recorder: ClassVar[StepRecorder]
 
@@ -322,7 +322,7 @@ class _TracedBidding(BiddingRound):
 
 
 def steps_apart(one: Sequence[Step], other: Sequence[Step]) -> Iterator[int]:
-    """Positions at which two executions have different steps, or one of them has none."""
+    """Positions at which two executions have different steps, or only one has a step."""
     for position in range(max(len(one), len(other))):
         mine, theirs = (steps[position : position + 1] for steps in (one, other))
         if [(step.name, step.digest) for step in mine] != [(step.name, step.digest) for step in theirs]:

@@ -1,8 +1,8 @@
 """The state transition: one block over its parent's state (SPEC §3).
 
 ``Transition.apply`` reads like SPEC's list, one method a step. It is a pure function of the parent's state and the
-block's content: no clock, no randomness, no order that depends on hashing. It returns an :class:`Outcome`,
-which holds everything that the header must say.
+block's content: no clock, no randomness, no order that depends on hashing. It returns an :class:`Outcome` with all
+fields of the header.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from validator.state.working_set import Change, World, batch_of
 
 
 class NotAdmitted(Exception):
-    """A transaction may not stand in this block (SPEC §2, admission). ``name`` is SPEC §17's."""
+    """A transaction is not allowed in this block (SPEC §2, admission). ``name`` is SPEC §17's."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -69,14 +69,14 @@ class NotAdmitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BlockContext:
-    """A block besides its transactions."""
+    """A block without its transactions."""
 
     height: Height
     proposer: Address
     """Account that gets the tips."""
     genesis: Genesis
     explains: bool = False
-    """Whether the outcome explains why each timer that stays was carried; for tools."""
+    """Whether the outcome explains why each remaining timer was carried; for tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +107,13 @@ class Outcome:
     user_cycles: int
     user_cells: int
     burned: int
-    """Of this block, all lanes."""
+    """Amount that this block burned, all lanes."""
     tips: int
     live_timers: int
     backlog: int
     """Live timers that were due."""
     carried: dict[bytes, str]
-    """Why each timer that stayed was carried, by timer id, if the context asks for it."""
+    """Why each remaining timer was carried, by timer id, if the context asks for it."""
     bidding: BiddingRound
     events: list[Event]
     """Every event of the block, in order."""
@@ -123,11 +123,11 @@ class Outcome:
         return self.view.root
 
     def matches(self, header: Header) -> str | None:
-        """The first field in which the header differs from execution, or ``None``."""
+        """The first field in which the header differs from execution; ``None`` if all match."""
         return next((name for name, value in self.header_fields().items() if getattr(header, name) != value), None)
 
     def header_fields(self) -> dict[str, int | bytes]:
-        """The fields of the header by execution, in the order in which they are compared."""
+        """The header's fields by execution, in the order of comparison."""
         return {
             "height": self.receipts.height,
             "basefee_cycle": pack_uint(self.prices.basefee_cycle),
@@ -144,12 +144,12 @@ class Outcome:
 
 @dataclass(slots=True)
 class UserLane:
-    """The transactions' use of their lanes and their proceeds so far."""
+    """The transactions' use of their lanes, and their proceeds so far."""
 
     cycles: int = 0
-    """Of all transactions."""
+    """Cycles of all transactions."""
     system_cycles: int = 0
-    """Of system instructions, which have a lane of their own."""
+    """Cycles of system instructions, which have a separate lane."""
     cells: int = 0
     burned: int = 0
     tips: int = 0
@@ -157,15 +157,15 @@ class UserLane:
 
 @dataclass(slots=True)
 class DeferredLane:
-    """The cycles that callbacks and messages used so far, less those they reserved for others."""
+    """The cycles that callbacks and messages used so far, without those that they reserved for others."""
 
     limit: int
     used: int = 0
     is_full: bool = False
-    """One did not fit: none behind it runs in this block."""
+    """Whether one did not fit: none after it runs in this block."""
 
     def admits(self, reserved: int) -> bool:
-        """Whether the next one runs, which has so many cycles reserved."""
+        """Whether the next one, with this many reserved cycles, runs."""
         self.is_full = self.is_full or self.used + reserved > self.limit
         return not self.is_full
 
@@ -178,12 +178,12 @@ class Transition:
 
     parent: View
     index: SchedulerIndex
-    """The scheduler's index, standing at the parent. It is left begun for this block, for the caller to advance."""
+    """The scheduler's index, positioned at the parent. It is left begun for this block; the caller advances it."""
     context: BlockContext
     vm: Vm = field(default_factory=PythonVm)
     world: World = field(init=False)
     terms: SchedulingTerms = field(init=False)
-    """With the parameters as they stood when the block began."""
+    """Scheduling terms with the parameters at the block's beginning."""
     prices: LanePrices = field(init=False)
     fairness: FairnessWeights = field(init=False)
     basefee_lane: int = field(init=False)
@@ -200,7 +200,7 @@ class Transition:
         self.receipts, self.callbacks, self.messages, self.events = [], [], [], []
 
     def apply(self, transactions: Sequence[PreparedTransaction]) -> Outcome:
-        """Process a whole block. Raises :class:`NotAdmitted` if it holds a transaction that it must not."""
+        """Process a whole block. Raises :class:`NotAdmitted` if it holds a transaction that is not allowed."""
         self.start()
         for prepared in transactions:
             self.execute(prepared)
@@ -211,10 +211,10 @@ class Transition:
     ) -> tuple[list[PreparedTransaction], tuple[Address, ...], Outcome]:
         """Build a block: take each candidate that is admitted, in the order given, up to ``most`` and ``most_bytes``.
 
-        A candidate for which the block has no room takes none: neither its bytes nor its cycles count. Those of its
-        sender after it are passed over.
+        A candidate that does not fit uses no room: neither its bytes nor its cycles count. Later candidates of its
+        sender are skipped.
 
-        Also returns the senders none of whose candidates could be taken, whatever room there was.
+        Also returns the senders of which no candidate could be taken even with room.
         """
         self.start()
         taken: list[PreparedTransaction] = []
@@ -261,7 +261,7 @@ class Transition:
         self.fairness = FairnessWeights(self.index.parties.fires.by_actor, self.index.parties.fires.divisor())
 
     def _drop_old_fires(self) -> list[Fires]:
-        """The window is ``[H - window, H - 1]``: older fires are dropped for good."""
+        """The window is ``[H - window, H - 1]``: older fires are dropped permanently."""
         dropped: list[Fires] = []
         for height in self.index.fire_heights_below(self.context.height - self.terms.parameters.fairness_window_blocks):
             fires: Fires | None = self.world.get(fires_key(height))
@@ -309,7 +309,7 @@ class Transition:
         )
 
     def admit(self, transaction: Transaction) -> int:
-        """The tip per cycle of an admissible transaction. Raises :class:`NotAdmitted`; SPEC §17 gives the order."""
+        """The tip per cycle of an admissible transaction. Raises :class:`NotAdmitted`, in the order of SPEC §17."""
         parameters, prices = self.terms.parameters, self.prices
         account = self.world.account(transaction.sender)
         if transaction.nonce != account.nonce:
@@ -383,7 +383,7 @@ class Transition:
         program(self.vm, actor.code, handler, payload)(context)
 
     def run_instruction(self, context: HandlerContext, instruction: Instruction) -> None:
-        """A system instruction (SPEC §12)."""
+        """Perform a system instruction (SPEC §12)."""
         if context.sender not in self.context.genesis.system_deployers:
             raise Rejection("NotSystemDeployer")
         match instruction:
@@ -449,8 +449,7 @@ class Transition:
     # --- step 5 -------------------------------------------------------------------------------------------------------
 
     def run_callbacks(self) -> None:
-        """Run the callbacks of jobs that were complete before this block, in order, as far as the lane reaches (SPEC
-        §14)."""
+        """Run the callbacks of jobs completed before this block, as far as the lane reaches (SPEC §14)."""
         while (waiting := jobs.first_waiting(self.world, self.context.height)) is not None:
             if len(self.callbacks) == jobs.CALLBACKS_PER_BLOCK:
                 self.deferred_lane.is_full = True
@@ -459,7 +458,7 @@ class Transition:
             self.deferred_lane.used += self.run_callback(waiting)
 
     def run_callback(self, waiting: Waiting) -> int:
-        """Run one callback; returns the cycles it used less those reserved for messages and jobs of its own."""
+        """Run one callback; returns the cycles it used, without those it reserved for messages and jobs."""
         job_id, job = waiting
         payload = jobs.callback_payload(self.world, waiting)
         jobs.dequeue(self.world)
@@ -496,7 +495,7 @@ class Transition:
         return meter.cycles_used - result.cycles_reserved
 
     def run_deferred(self, context: HandlerContext, body: Callable[[HandlerContext], None]) -> RunResult:
-        """Run a handler that was paid for in advance, the base of its cycles first."""
+        """Run a prepaid handler; charges the base of its cycles first."""
 
         def charged(run: HandlerContext) -> None:
             run.meter.charge(self.terms.parameters.message_base_cycles)
@@ -507,8 +506,7 @@ class Transition:
         return result
 
     def run_messages(self) -> None:
-        """Run the messages that were queued before this phase, in order, as far as the callbacks left room in the lane
-        (SPEC §14)."""
+        """Run the messages queued before this phase, as far as the callbacks left room in the lane (SPEC §14)."""
         end = self.world.globals.next_message
         while self.world.globals.first_message < end:
             message = mailbox.first(self.world)
@@ -517,7 +515,7 @@ class Transition:
             self.deferred_lane.used += self.run_message(message)
 
     def run_message(self, message: QueuedMessage) -> int:
-        """Run one message; returns the cycles it used less those reserved for messages and jobs of its own."""
+        """Run one message; returns the cycles it used, without those it reserved for messages and jobs."""
         receiver = mailbox.dequeue(self.world, message)
         meter = Meter(message.cycles, message.cells)
         context = HandlerContext(
@@ -556,7 +554,7 @@ class Transition:
             self.world.put(fires_key(self.context.height), Fires(tuple(sorted(counts.items()))))
 
     def keep_supplies(self, phase: TimerPhase, ended: list[Timer]) -> None:
-        """Write down the default agent's supply of this block, and drop supplies that no live timer stands by."""
+        """Record the default agent's supply of this block, and drop supplies that no live timer uses."""
         standing = dict(self.index.supplies.standing)
         touched: set[int] = {self.context.height}
         for timer in ended:
@@ -571,7 +569,7 @@ class Transition:
                 self.world.put(supply_key(height), phase.default_max_fee)
 
     def keep_calendar(self) -> list[Timer]:
-        """Write down the overflow tree's root. Returns the timers that were due and are gone."""
+        """Record the overflow tree's root. Returns the due timers that ended."""
         changes: list[tuple[Timer | None, Timer | None]] = [
             (change.before, change.after) for change in self.world.changes_under(TIMER)
         ]
@@ -582,7 +580,7 @@ class Transition:
         return [timer for timer in ended if timer.trigger_height <= self.context.height]
 
     def close(self, phase: TimerPhase) -> int:
-        """The counters and prices of the next block; returns the amount that this one burned."""
+        """Set the counters and prices for the next block; returns the amount that this block burned."""
         p, chain, user, lane = self.terms.parameters, self.world.globals, self.user_lane, phase.use
         tips = [(int.from_bytes(fire.tip_per_cycle, "big"), fire.cycles) for fire in phase.fires]
         cycles, cells = user.cycles + lane.cycles, user.cells + lane.cells
@@ -607,7 +605,7 @@ class Transition:
         return closed.burned - chain.burned
 
     def outcome(self, phase: TimerPhase, burned: int, ended: int) -> Outcome:
-        """Commit the changes to a child state and gather what the header must say."""
+        """Commit the changes to a child state and collect the header's fields."""
         receipts = BlockReceipts(
             height=self.context.height,
             proposer=self.context.proposer,

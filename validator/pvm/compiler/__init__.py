@@ -1,1 +1,1 @@
-"""From a checked program to the code that runs, with its charges."""
+"""The compiler: from a checked program to the code that runs, with its charges."""

@@ -1,9 +1,9 @@
-"""Costs of a program's straight-line pieces: sums over the syntax tree, by the weights' table.
+"""Costs of a program's straight-line pieces: sums of the weights over the syntax tree.
 
-A block is cut behind every statement that holds other blocks. Each piece is charged whole before it runs: its plain
+A block is cut after every statement that contains blocks. Each piece is charged as a whole before it runs: its plain
 statements, and the head of the compound statement that ends it. The first piece of a loop's body is charged together
-with the turn itself and, of ``while``, the next test; so is what a comprehension does for each element. Both arms of a
-conditional expression, and all parts of ``and`` and ``or``, belong to their piece.
+with the iteration itself and, for ``while``, the next test; the same holds for the work of a comprehension per element.
+A piece's charge includes both arms of a conditional expression and all parts of ``and`` and ``or``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def pieces(block: list[ast.stmt]) -> Iterator[Piece]:
 
 
 def statement_cost(statement: ast.stmt) -> int:
-    """A plain statement, or the head of a compound one."""
+    """Cycles of a plain statement, or of the head of a compound one."""
     own = NODES[type(statement)]
     match statement:
         case ast.If(test=test) | ast.While(test=test):
@@ -75,20 +75,20 @@ def statement_cost(statement: ast.stmt) -> int:
 
 
 def entry_cost(method: Function) -> int:
-    """Cycles for entering a method, besides its first piece."""
+    """Cycles for entering a method, without its first piece."""
     parts = sum(isinstance(node, ast.expr) for statement in method.body for node in walk(statement))
     return OWN_CALL + max(0, parts - METHOD_PARTS_INCLUDED) // METHOD_PARTS_PER_CYCLE
 
 
 def turn_cost(loop: ast.While | ast.For) -> int:
-    """Cycles for each turn of a loop besides its body."""
+    """Cycles for each iteration of a loop, without its body."""
     if isinstance(loop, ast.While):
         return ITERATION + cost(loop.test)
     return ITERATION + _target_cost(loop.target)
 
 
 def element_cost(node: Comprehension) -> int:
-    """Cycles of a comprehension for each element that it looks at."""
+    """Cycles of a comprehension for each element that it visits."""
     (generator,) = node.generators
     head = ITERATION + _target_cost(generator.target) + sum(map(cost, generator.ifs))
     if isinstance(node, ast.ListComp):
@@ -106,13 +106,13 @@ def _target_cost(target: ast.expr) -> int:
 
 
 def _key_cost(key: ast.expr) -> int:
-    """A key of a dict display or comprehension."""
+    """Cycles of a key in a dict display or comprehension."""
     is_written_out = isinstance(key, ast.Constant) and isinstance(key.value, str | bytes)
     return cost(key) if is_written_out else MADE_KEY + cost(key)
 
 
 def cost(node: ast.expr) -> int:
-    """An expression, without what a comprehension does for each element."""
+    """Cycles of an expression, without the work of comprehensions per element."""
     own = NODES[type(node)]
     match node:
         case ast.ListComp(generators=[generator]) | ast.DictComp(generators=[generator]):
@@ -150,7 +150,7 @@ def _extra(operator: ast.AST) -> int:
 
 
 def _is_self_call(awaited: ast.expr) -> bool:
-    """Whether an awaited expression is an own method or a pause; whatever else it is gives a task to wait for."""
+    """Whether an awaited expression is an own method or a pause; any other gives a task to wait for."""
     match awaited:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)):
             return name != "spawn"

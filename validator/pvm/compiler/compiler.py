@@ -1,13 +1,13 @@
-"""From a checked program to code that meters itself.
+"""The compiler from a checked program to self-metering code.
 
 Every straight-line piece begins with its charge, ``_left -= n``, and ends the handler if nothing is left
-(:mod:`validator.pvm.compiler.charges`). Expressions (:mod:`validator.pvm.compiler.expressions`) become Python's own if
-these cost the same whatever the values are, behind a test of the values; for all else they call
+(:mod:`validator.pvm.compiler.charges`). An expression (:mod:`validator.pvm.compiler.expressions`) becomes Python's own
+operation, after a test of the values, if that costs the same for all values that pass the test; otherwise it calls
 :mod:`validator.pvm.runtime.operations`. So ``a + b`` adds if both are integers and the sum fits, and calls ``_add``
-otherwise: the result and its cost are the same either way. Which local variables can hold nothing but integers is found
-beforehand (:mod:`validator.pvm.compiler.integers`), and saves the tests.
+otherwise: result and cost are the same either way. Local variables that hold only integers are found beforehand
+(:mod:`validator.pvm.compiler.integers`) and need no tests.
 
-Names that begin with an underscore are the compiler's; programs have none.
+Names that begin with an underscore belong to the compiler; programs may not use them.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from validator.pvm.language.subset import Method, Program
 from validator.pvm.language.trees import Function
 
 FILE_NAME: Final = "<actor>"
-"""Of compiled programs, as tracebacks show it."""
+"""File name of compiled programs in tracebacks."""
 MAX_GUARDS: Final = 2_500
-"""Places of a program where Python's own operator stands behind a test. Operators beyond them call operations alone, so
-that the time that compiling takes is bounded. No program has as many that can be deployed with the default parameters:
-its tokens cost more than a block's lane."""
+"""Number of Python operators behind a test in one program. Further operators only call operations, so that the time to
+compile is bounded. No program that can be deployed with the default parameters has this many: its tokens would cost
+more than a block's lane."""
 _IN_PLACE: Final[dict[type[ast.operator], str]] = {ast.Add: "_add_in_place", ast.Mult: "_mult_in_place"}
 
 
 def compile_program(program: Program, *, observed: bool = False, guards: int = MAX_GUARDS) -> CodeType:
-    """The code of a function that gives the program's methods by name. Its names are those of the operations, and its
-    one free variable holds the cycles that are left.
+    """The code of a function that returns the program's methods by name. Its global names are the operations; its only
+    free variable holds the remaining cycles.
 
-    With ``observed``, each piece also says by ``_observe(number)`` that it runs; for the profiler. How many ``guards``
-    there are changes how fast the program is and nothing else.
+    With ``observed``, each piece also calls ``_observe(number)`` when it runs, for the profiler. The number of
+    ``guards`` only affects the program's speed.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what Python thinks of a program must not depend on how it was started
+        warnings.simplefilter("ignore")  # Python's warnings about a program must not depend on how it was started
         module = compile(module_of(Unit(program, observed, guards)), FILE_NAME, "exec", dont_inherit=True, optimize=0)
     return _only_code_in(_only_code_in(module))
 
@@ -55,7 +55,7 @@ def _only_code_in(code: CodeType) -> CodeType:
 
 
 def piece_lines(program: Program) -> list[list[tuple[int, int]]]:
-    """Of each piece, in the order of their numbers: its charges by line."""
+    """For each piece, in the order of their numbers: its charges by line."""
     unit = Unit(program, observed=True, guards=0)
     module_of(unit)
     return unit.lines
@@ -70,7 +70,7 @@ def _shell():
 
 
 def module_of(unit: Unit) -> ast.Module:
-    """A function around ``_make()``, which gives the functions by method name."""
+    """A function around ``_make()``, which returns the functions by method name."""
     tree = ast.parse(_SHELL)
     (shell,) = tree.body
     assert isinstance(shell, ast.FunctionDef)
@@ -111,8 +111,8 @@ class _Function:
     def _block(
         self, block: list[ast.stmt], extra: int = 0, head: int = 0, first: Iterable[ast.stmt] = ()
     ) -> list[ast.stmt]:
-        """A block, each piece behind its charge; the first one pays ``extra`` too, what line ``head`` costs, and
-        ``first`` stands behind that."""
+        """A block in which each piece follows its charge. The first charge includes ``extra``, the cost of line
+        ``head``, and is followed by ``first``."""
         made: list[ast.stmt] = []
         for piece in pieces(block):
             lines = [(statement.lineno, statement_cost(statement)) for statement in piece]
@@ -174,7 +174,7 @@ class _Function:
         return [ast.For(nodes.store(element), self._expressions.iterated(node.iter), body, [])]
 
     def _unpack(self, target: ast.expr, value: ast.expr) -> list[ast.stmt]:
-        """Python's own unpacking, of anything but a dict."""
+        """Python's own unpacking, of any value except a dict."""
         if isinstance(value, ast.Tuple | ast.List):
             return [ast.Assign([target], value)]
         made, held = self._hold(value)
@@ -193,8 +193,8 @@ class _Function:
         return [*made, *more, *most, *self._set_item(container, index, stored)]
 
     def _set_item(self, container: ast.expr, index: ast.expr, value: ast.expr) -> list[ast.stmt]:
-        """Store at once into a list by an integer, and into a dict by a text that may be a key; the operation does what
-        else there is."""
+        """Store directly into a list by an integer, and into a dict by a text that may be a key; else by the
+        operation."""
         stored: list[ast.stmt] = [ast.Assign([ast.Subscript(container, index, STORE)], value)]
         called: list[ast.stmt] = [ast.Expr(nodes.call("_set_item", container, index, value))]
         if not self._unit.may_guard():
@@ -210,9 +210,9 @@ class _Function:
         return [ast.If(ast.BoolOp(ast.Or(), [into_list, into_dict]), stored, called)]
 
     def _hold(self, value: ast.expr, before_simple: bool = True) -> tuple[list[ast.stmt], ast.expr]:
-        """A value that is to be used more than once: itself, or put into a variable first.
+        """A value for repeated use: the expression itself, or a variable that it is stored in first.
 
-        A name, too, is looked at before what stands behind it and may fail: it may have no value yet.
+        A name is read before anything to its right that may fail: it may have no value yet.
         """
         if isinstance(value, ast.Constant) or (nodes.is_simple(value) and before_simple):
             return [], value

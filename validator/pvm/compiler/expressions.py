@@ -1,4 +1,4 @@
-"""From checked expressions to ones that meter themselves."""
+"""From checked expressions to self-metering ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BINARY: Final[dict[type[ast.operator], str]] = {
     ast.BitXor: "_bitxor",
 }
 _NEVER_LARGER: Final = (ast.FloorDiv, ast.Mod)
-"""Of two integers that fit, the result fits."""
+"""For two integers that fit, the result fits."""
 _INLINE: Final = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.BitAnd, ast.BitOr, ast.BitXor)
 _COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
     ast.Eq: "_eq",
@@ -49,18 +49,18 @@ _COMPARISONS: Final[dict[type[ast.cmpop], str]] = {
 
 
 class Unit:
-    """One program that is compiled."""
+    """One program being compiled."""
 
     def __init__(self, program: Program, observed: bool, guards: int) -> None:
         self.program = program
         self.constants = program.constants
         self.lines: list[list[tuple[int, int]]] = []
-        """Of each piece, in the order of their numbers: its charges by line."""
+        """For each piece, in the order of their numbers: its charges by line."""
         self._is_observed = observed
         self._guards_left = guards
 
     def may_guard(self) -> bool:
-        """Whether one more operator may stand behind a test."""
+        """Whether one more operator may be guarded by a test."""
         self._guards_left -= 1
         return self._guards_left >= 0
 
@@ -68,7 +68,7 @@ class Unit:
         return name in self.program.methods
 
     def piece_number(self, lines: list[tuple[int, int]]) -> int | None:
-        """The number of a piece that charges so much by line, if somebody observes."""
+        """The number of a piece with these charges by line; ``None`` unless pieces are observed."""
         if not self._is_observed:
             return None
         self.lines.append(lines)
@@ -76,19 +76,19 @@ class Unit:
 
 
 class Expressions:
-    """Builds the expressions of one method; one method a syntax node, by a table."""
+    """Builds the expressions of one method; one method per syntax node, by a table."""
 
     def __init__(self, unit: Unit, method: Method) -> None:
         self._unit = unit
         self.integers = integers_of(method, unit.constants)
-        """Variables that hold nothing but integers."""
+        """Variables that hold only integers."""
         self._known: Known = {}
-        """Results of :func:`is_integer` under the variables of the open comprehensions."""
+        """Results of :func:`is_integer` with the variables of the open comprehensions."""
         self._inner = 0
-        """Comprehensions that are open."""
+        """Number of open comprehensions."""
         self._temporaries = 0
         self._renamed: dict[str, str] = {}
-        """The variables of the comprehensions that are open, which are nobody else's."""
+        """New names of the variables of the open comprehensions."""
         self._builders: dict[type[ast.expr], Callable[[Any], ast.expr]] = {
             ast.UnaryOp: self._unary,
             ast.Compare: self._compare,
@@ -135,18 +135,18 @@ class Expressions:
         return is_integer(node, self.integers, self._unit.constants, self._known)
 
     def _t(self) -> str:
-        """The variable that a test puts its value into; inside a comprehension another one, which it shares."""
+        """The variable for a test's value. Inside a comprehension it is a different one, which the tests share."""
         return f"{TEMPORARY}{self._inner}" if self._inner else TEMPORARY
 
     def iterated(self, node: ast.expr) -> ast.expr:
-        """The values of a loop; ``range`` is counted as the loop goes."""
+        """The values of a loop; ``range`` is counted during the loop."""
         match node:
             case ast.Call(func=ast.Name(id="range"), args=arguments):
                 return nodes.call("_range", *map(self.build, arguments))
         return nodes.call("_iterable", self.build(node))
 
     def _fitting(self, result: ast.expr) -> ast.Compare:
-        """A test that an integer fits, which leaves it in a variable."""
+        """A test whether an integer fits, which stores it in a variable."""
         held = ast.NamedExpr(nodes.store(self._t()), result)
         bounds = [ast.Constant(-INTEGER_LIMIT + 1), held, ast.Constant(INTEGER_LIMIT - 1)]
         return ast.Compare(bounds[0], [ast.LtE(), ast.LtE()], bounds[1:])
@@ -183,9 +183,9 @@ class Expressions:
                 tests.append(nodes.is_int(ast.NamedExpr(nodes.store(held), value)))
             else:
                 used.append(value)
-                # a name is looked at before what stands to its right, since it may have no value yet
+                # a name is read before anything to its right, since it may have no value yet
                 tests += [] if is_known and (value is other or nodes.is_simple(other)) else [nodes.is_int(value)]
-        if len(tests) > 1:  # both are looked at in any case, the left one first
+        if len(tests) > 1:  # both are tested in any case, the left one first
             tests = [ast.BinOp(tests[0], ast.BitAnd(), tests[1])] if not nodes.is_simple(other) else tests
         result: ast.expr = ast.BinOp(used[0], operator, used[1])
         if not isinstance(operator, _NEVER_LARGER):
@@ -212,7 +212,7 @@ class Expressions:
         return self._chain(node.ops, operands)
 
     def _chain(self, operators: list[ast.cmpop], operands: list[ast.expr]) -> ast.expr:
-        """``a < b < c`` as ``a < b and b < c``, with each value found once, and only if it is needed."""
+        """``a < b < c`` as ``a < b and b < c``, where each value is evaluated at most once, and only if needed."""
         tests: list[ast.expr] = []
         left = self.build(operands[0])
         for place, operator in enumerate(operators):
@@ -230,7 +230,7 @@ class Expressions:
         return ast.BoolOp(ast.And(), tests)
 
     def _is_plain(self, operator: ast.cmpop, left: ast.expr, right: ast.expr) -> bool:
-        """Whether Python's own comparison costs the same whatever the values are."""
+        """Whether Python's own comparison costs the same for all values."""
         if isinstance(operator, ast.Is | ast.IsNot):
             return True
         if isinstance(operator, ast.In | ast.NotIn):
@@ -278,7 +278,7 @@ class Expressions:
         return self._usual_element(container, index, self._is_integer(node.slice))
 
     def _usual_element(self, container: ast.expr, index: ast.expr, is_integer: bool) -> ast.expr:
-        """Python's own if the index is a text, or an integer and the container no dict; the operation otherwise."""
+        """Python's own access for a text, or for an integer into anything but a dict; else the operation."""
         holder: ast.expr = container
         if not nodes.is_simple(container):
             name = self.temporary()
@@ -306,9 +306,9 @@ class Expressions:
         return nodes.call("_dict_of", *(part for pair in pairs for part in pair))
 
     def _comprehension(self, node: Comprehension) -> ast.expr:
-        """Each element is charged for by a condition that always holds, or ends the handler.
+        """A condition charges for each element; it is always true or ends the handler.
 
-        The values of the loop are found before it, since Python allows no ``:=`` there.
+        The values of the loop are evaluated before it, since Python allows no ``:=`` there.
         """
         (generator,) = node.generators
         source = self.temporary()
@@ -337,7 +337,7 @@ class Expressions:
         return ast.Subscript(ast.Tuple([found, made], LOAD), ast.Constant(1), LOAD)
 
     def _loop(self, target: ast.expr, source: ast.expr, paid: list[ast.expr]) -> list[ast.comprehension]:
-        """One loop, or if an element is unpacked, a second one over it alone."""
+        """One loop; if an element is unpacked, with a second loop over only that element."""
         renamed = self._renamed_target(target)
         if isinstance(target, ast.Name):
             return [ast.comprehension(renamed, source, paid, 0)]
@@ -431,7 +431,7 @@ def parts_of_value(value: ast.Name) -> ast.expr:
 
 
 def _paid(cycles: int, number: int | None) -> ast.expr:
-    """``(_left := _left - n) >= 0 or _out()``, which is true; as a call if somebody observes."""
+    """``(_left := _left - n) >= 0 or _out()``, which is true; a call if pieces are observed."""
     if number is not None:
         return nodes.call("_pay", ast.Constant(cycles), ast.Constant(number))
     left = ast.NamedExpr(nodes.store(LEFT), ast.BinOp(nodes.name(LEFT), ast.Sub(), ast.Constant(cycles)))

@@ -1,4 +1,4 @@
-"""Variables and expressions that can hold nothing but integers: for these, compiled code needs no tests."""
+"""Variables and expressions that can hold only integers: compiled code needs no tests for them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ Known = dict[ast.expr, bool]
 
 
 def is_integer(node: ast.expr, names: Set[str], constants: dict[str, Any], known: Known | None = None) -> bool:
-    """Whether an expression can give nothing but integers (truth values are none), if it gives anything.
+    """Whether an expression can only give integers (truth values do not count), if it gives a value.
 
-    ``names`` hold integers alone; ``known`` is what was found out before.
+    ``names`` hold only integers; ``known`` has earlier results.
     """
     if known is None:
         known = {}
@@ -50,9 +50,9 @@ def _finds_integer(node: ast.expr, names: Set[str], constants: dict[str, Any], k
 
 
 def integers_of(method: Method, constants: dict[str, Any]) -> frozenset[str]:
-    """The variables of a method that can hold nothing but integers; parameters hold whatever is passed.
+    """The variables of a method that can hold only integers; parameters may hold any value.
 
-    A variable that is found to hold something else is looked for in what other variables are bound to.
+    If a variable may hold another value, the variables bound to expressions that use it are checked again.
     """
     integers = set(method.variables) - set(method.parameters)
     bindings = list(_bindings(method.node.body))

@@ -1,4 +1,4 @@
-"""Pieces of the syntax trees that the compiler builds."""
+"""Syntax tree nodes that the compiler builds."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from validator.pvm.compiler.weights import BYTES_PER_CYCLE
 from validator.pvm.language.trees import parts_of
 
 LONGEST_PLAIN_TEXT: Final = BYTES_PER_CYCLE - 1
-"""Python itself compares with a text or bytes written out, up to this length, with a number, None, True and False."""
+"""Python itself compares with a text or bytes literal up to this length, and with a number, None, True and False."""
 
 LOAD, STORE, IS, IS_NOT = ast.Load(), ast.Store(), ast.Is(), ast.IsNot()
-"""One of each, as Python's own parser has it: they are half of all nodes otherwise."""
+"""One instance each, as in Python's own parser: otherwise they are half of all nodes."""
 
 
 def name(name: str) -> ast.Name:
@@ -42,24 +42,24 @@ def is_int(value: ast.expr) -> ast.Compare:
 
 
 def is_simple(node: ast.expr) -> bool:
-    """Whether evaluating it twice changes nothing and costs little."""
+    """Whether evaluating it twice is cheap and has no effect."""
     return isinstance(node, ast.Name | ast.Constant)
 
 
 def is_short(node: ast.expr) -> bool:
-    """Whether it is written out, and compared for nothing more."""
+    """Whether it is a literal that can be compared free of charge."""
     if not isinstance(node, ast.Constant):
         return False
     return not isinstance(node.value, str | bytes) or len(node.value) <= LONGEST_PLAIN_TEXT
 
 
 def is_written_key(node: ast.expr) -> bool:
-    """Whether it is a text or bytes written out that may be a dict's key."""
+    """Whether it is a text or bytes literal that may be a dict's key."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and len(node.value) <= MAX_KEY_TEXT
 
 
 def place(tree: ast.AST) -> None:
-    """Give every node a place, its parent's if it has none of its own."""
+    """Give every node a position, its parent's if it has none."""
     waiting: list[tuple[Any, int]] = [(tree, 1)]
     while waiting:
         node, line = waiting.pop()
@@ -74,7 +74,7 @@ _Made = TypeVar("_Made", bound=ast.stmt | ast.expr)
 
 
 def at(made: _Made, node: ast.AST) -> _Made:
-    """Put a new node into the line of the one that it was made for."""
+    """Give a new node the line of the node that it was made for."""
     line = getattr(node, "lineno", None)
     if line is not None:
         made.lineno = line

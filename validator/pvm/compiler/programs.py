@@ -1,16 +1,16 @@
-"""Compiled programs, kept as bytes: no program is compiled twice while the process lives and has room for it.
+"""Compiled programs, cached as bytes: a process compiles no program twice while it has room for it.
 
-Compiling takes a thousand times as long as loading what it made, and only who deploys a program pays for it. So the
-code stays, marshalled, by the program's hash, and whoever calls the program loads it from there: for that there is a
-price (:func:`load_cycles`), the same whether the code was still loaded or not.
+Compiling takes a thousand times as long as loading the result, and only the deployer of a program pays for it. So the
+marshalled code is cached by the program's hash, and calls of the program load it from there. Loading has a price
+(:func:`load_cycles`), which is the same whether or not the code was still loaded.
 
-There is room for :data:`MAX_KEPT_BYTES`. The programs that take most of it for their price take a byte for some 13
-cycles of their deployment: to push all others out takes more than three thousand million cycles, some 650 blocks that
-hold nothing but deployments, with the default parameters and at a basefee that rises from each to the next. What was
-pushed out is compiled anew when it is next called, as everything is once after a restart, and for that nobody pays.
+The cache holds :data:`MAX_KEPT_BYTES`. The programs that take most room for their price take a byte for about 13 cycles
+of their deployment. To evict all others takes more than three thousand million cycles: with the default parameters
+about 650 blocks of only deployments, at a basefee that rises with each. An evicted program is compiled again at its
+next call, like every program after a restart, free of charge.
 
-Nothing of it is written to disk. What Python marshals is good for one version of Python and for one version of the
-compiler; read back by any other it would be another chain's code, or crash the process.
+The cache is never written to disk. Marshalled code is valid for one version of Python and one version of the compiler;
+loaded by another it would behave differently or crash the process.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from validator.pvm.language.source import count_tokens
 from validator.pvm.language.subset import Program, parse
 
 MAX_KEPT_BYTES: Final = 256 << 20
-"""Of all compiled programs of a process; usual ones have 5 to 15 kB."""
+"""Total size of a process's compiled programs; usual programs have 5 to 15 kB."""
 ENTRY_BYTES: Final = 1_000
-"""Bytes that a program counts for besides its code."""
+"""Bytes that a program counts for in addition to its code."""
 
 Methods = dict[str, tuple[bool, bool]]
-"""Of each method by name: whether it is a handler, whether it is async."""
+"""For each method by name: whether it is a handler, whether it is async."""
 
 
 class CompiledProgram(NamedTuple):
@@ -49,13 +49,13 @@ class CompiledProgram(NamedTuple):
 
     load_cycles: int
     bids: bool
-    """Whether it has a gas bidding agent of its own."""
+    """Whether it has its own gas bidding agent."""
     content: bytes
-    """Its methods and its code, marshalled."""
+    """Marshalled methods and code."""
 
     @property
     def size(self) -> int:
-        """Bytes that it counts for when it is kept."""
+        """Bytes that it counts for in the cache."""
         return ENTRY_BYTES + len(self.content)
 
     def load(self) -> tuple[Methods, CodeType]:
@@ -67,12 +67,12 @@ _kept: Final[SizedCache[CompiledProgram]] = SizedCache(MAX_KEPT_BYTES)
 
 
 def compiled(source: str) -> CompiledProgram:
-    """A text's program. Raises :class:`~validator.pvm.language.subset.ProgramError` if it is none."""
+    """Compile a text. Raises :class:`~validator.pvm.language.subset.ProgramError` if it is not a program."""
     return compiled_as(python_code(source)[0], lambda: source)
 
 
 def compiled_as(code: str, source: Callable[[], str]) -> CompiledProgram:
-    """A program by its hash; if it is not kept, compiled from its text."""
+    """A program by its hash; compiled from its text if it is not cached."""
     found = _kept.get(code)
     if found is None:
         found = _compile(source())
@@ -96,15 +96,15 @@ def methods_of(program: Program) -> Methods:
 
 
 def byte_cycles(source: str) -> int:
-    """Cycles for deploying a program before anything about it is looked at."""
+    """Cycles for deploying a program, charged before it is read."""
     return DEPLOY_CYCLES_PER_BYTE * len(source)
 
 
 def token_cycles(source: str) -> int:
-    """Further cycles for deploying a program that is dense."""
+    """Further cycles for deploying a dense program."""
     return DEPLOY_CYCLES_PER_TOKEN * max(0, count_tokens(source) - len(source) // DEPLOY_BYTES_PER_TOKEN)
 
 
 def load_cycles(source: str) -> int:
-    """Cycles for loading it, in each block in which it runs."""
+    """Cycles for loading a program, in each block in which it runs."""
     return LOAD + (byte_cycles(source) + token_cycles(source)) // DEPLOY_CYCLES_PER_LOAD

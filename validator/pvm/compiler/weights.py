@@ -1,11 +1,12 @@
 """Prices of Python actors (SPEC §2): one table, in cycles, of nodes, operations and builtins.
 
-A cycle stands for a few nanoseconds of one core (``benchmarks/pvm.py`` says how many). A block of straight-line code is
-charged in one sum before it runs; what depends on sizes is charged by the operation itself before it works. The weights
-say nothing about how an operation is compiled, and nothing here may depend on the version of Python: the same program
-costs the same cycles everywhere.
+A cycle is a few nanoseconds of one core (``benchmarks/pvm.py`` measures how many). A block of straight-line code is
+charged in one sum before it runs; costs that depend on sizes are charged by the operation before it works. The weights
+are independent of how an operation is compiled, and must not depend on the version of Python: the same program costs
+the same cycles everywhere.
 
-Host calls cost what SPEC §2 says (:mod:`validator.primitives.costs`), and :data:`HOST_CALL` for the way there and back.
+Host calls cost the cycles of SPEC §2 (:mod:`validator.primitives.costs`) and :data:`HOST_CALL` for crossing the border
+twice.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ NODES: Final[dict[type[ast.AST], int]] = {
     ast.Assert: 3,
     ast.Delete: 8,
 }
-"""Of each node, without what hangs below it; of comparisons for each sign, of ``and`` and ``or`` for each value."""
+"""Cycles of each node, without its children; of comparisons per operator, of ``and`` and ``or`` per value."""
 
 OPERATORS: Final[dict[type[ast.AST], int]] = {
     ast.LShift: 20,
@@ -60,97 +61,97 @@ OPERATORS: Final[dict[type[ast.AST], int]] = {
     ast.In: 16,
     ast.NotIn: 16,
 }
-"""Of operators that are no single step, besides their node."""
+"""Additional cycles of operators that take several steps."""
 DISPLAY_ELEMENT: Final = 1
-"""Of each element of a list, tuple or dict display, and of each target of an unpacking."""
+"""Cycles per element of a list, tuple or dict display, and per target of an unpacking."""
 ITERATION: Final = 4
-"""Of each turn of a loop or comprehension."""
+"""Cycles per iteration of a loop or comprehension."""
 MADE_KEY: Final = 16
-"""Of each key of a dict display or comprehension that is not a text or bytes written out."""
+"""Cycles per key of a dict display or comprehension that is not a text or bytes literal."""
 OWN_CALL: Final = 20
-"""Of entering a method of the actor's own."""
+"""Cycles for entering one of the actor's own methods."""
 METHOD_PARTS_INCLUDED: Final = 250
 METHOD_PARTS_PER_CYCLE: Final = 2
-"""Names, numbers and operations of a method beyond those included, for one cycle of entering it: each may have a place
-of its own in the frame."""
+"""Names, numbers and operations of a method, beyond those included, per cycle of entering it: each may have a slot in
+the frame."""
 HOST_CALL: Final = 100
-"""Of a host call, besides its own cost: values cross the border."""
+"""Cycles of a host call in addition to its own cost: values cross the border."""
 HOST_READ: Final = 12
-"""Of a reading on ``self``, besides its own cost."""
+"""Cycles of reading a host value on ``self`` in addition to its own cost."""
 TASK: Final = 80
-"""Of starting a task."""
+"""Cycles for starting a task."""
 TASK_TURN: Final = 40
-"""Of a task's giving its turn away, and of waiting for another task."""
+"""Cycles when a task gives up its turn or waits for another task."""
 TASK_LEVEL: Final = 6
-"""Of each async method that is awaited above the one that gives its task's turn away or waits: all of them continue
-when the task does."""
+"""Cycles per async method above the one in which a task gives up its turn or waits: all of them resume with the
+task."""
 
 OPERATION: Final = 24
-"""Of an operation on texts, lists, tuples or dicts, of arithmetic with a truth value, of a truth value as an index, and
-of a comparison of anything but two integers or a literal, besides what sizes cost."""
+"""Cycles, without the size-dependent cost, of an operation on texts, lists, tuples or dicts, of arithmetic or an index
+with a truth value, and of a comparison other than of two integers or with a literal."""
 BYTES_PER_CYCLE: Final = 32
-"""Bytes and characters that are copied or compared for one cycle."""
+"""Bytes and characters copied or compared per cycle."""
 KEY_BYTES_PER_CYCLE: Final = 8
-"""Bytes of a storage key beyond :data:`~validator.primitives.costs.NAME_BYTES_INCLUDED`, for one cycle: it is coded,
-and hashed if it is long."""
+"""Bytes of a storage key, beyond :data:`~validator.primitives.costs.NAME_BYTES_INCLUDED`, per cycle: the key is
+encoded, and hashed if it is long."""
 WIDE_TEXT: Final = 4
-"""Weight of a character in a text that is not ASCII, when it is copied."""
+"""Weight of a character when a text that is not ASCII is copied."""
 WIDE_CODING: Final = 16
-"""Weight of a character or byte when a text that is not ASCII becomes bytes, or bytes become one."""
+"""Weight of a character or byte when a text that is not ASCII is encoded or decoded."""
 SEARCHED_PLACES: Final = 2_500
-"""Looking for a part costs the places where it may begin times its length: Python compares it again at each."""
+"""Places up to which a search costs the number of places times the length of the part: Python compares it at each."""
 SEARCHED_PART: Final = 100
-"""If there are more places than that, no more than so much of a longer part counts: Python then looks at the part
-first, and at each character of the text a few times."""
+"""Characters of a longer part that count if there are more places: Python then preprocesses the part, and looks at each
+character of the text a few times."""
 REPLACED: Final = 3
-"""Number of searches that replacing makes: it counts twice before it begins."""
+"""Number of searches that a replacement is charged for: it counts twice before it begins."""
 SPLIT: Final = 2
-"""Number of searches that splitting makes."""
+"""Number of searches that a split is charged for."""
 STRIPPED_CHARACTER: Final = 2
-"""Of each character of what is stripped."""
+"""Cycles per character of the stripped text."""
 ELEMENT: Final = 1
-"""Of each element that is copied or looked at."""
+"""Cycles per element that is copied or visited."""
 MADE_ELEMENT: Final = 4
-"""Of each element that a method or function makes anew, of each key that a dict takes over from another one."""
+"""Cycles per element that a method or function creates, and per key that a dict copies from another one."""
 PAIR: Final = 16
-"""Of each pair that a dict is made of by ``dict()``."""
+"""Cycles per pair from which ``dict()`` makes a dict."""
 MADE_PAIR: Final = 8
-"""Of each pair that ``enumerate`` or ``items`` makes."""
+"""Cycles per pair that ``enumerate`` or ``items`` makes."""
 SUMMED_ELEMENT: Final = 12
-"""Of each element of a sum."""
+"""Cycles per element of a sum."""
 NUMBER_KEY: Final = 16
-"""Of each use of an integer or truth value as a dict's key."""
+"""Cycles per use of an integer or truth value as a dict's key."""
 NODE_COMPARED: Final = 24
-"""Of each pair of values that a comparison of lists, tuples or dicts looks at."""
+"""Cycles per pair of values that a comparison of lists, tuples or dicts visits."""
 CONTAINER_COMPARED: Final = 32
-"""Of each two lists, tuples or dicts that a comparison meets, and of each tuple that is sorted."""
+"""Cycles per pair of lists, tuples or dicts in a comparison, and per tuple that is sorted."""
 SORT: Final = 64
-"""Of sorting, besides what its size costs."""
+"""Cycles of sorting, without its size-dependent cost."""
 SORTED_PART: Final = 10
-"""Of each part of a tuple that is sorted, before it is looked at."""
+"""Cycles per part of a tuple that is sorted, before it is visited."""
 SORTED_ELEMENT: Final = 4
-"""Of each comparison that sorting is bounded by: ``n`` times the binary logarithm of ``n``."""
+"""Cycles per comparison of the bound for sorting: ``n`` times the binary logarithm of ``n``."""
 POWER: Final = 60
-"""Of a power whose result fits, however it is found."""
+"""Cycles of a power whose result fits, however it is computed."""
 NUMBER_TEXT: Final = 30
-"""Of a number's text, or of the number that a text says."""
+"""Cycles of converting a number to text or a text to a number."""
 KECCAK: Final = 400
 KECCAK_BYTES_PER_CYCLE: Final = 4
 VALUE_NODE: Final = 50
-"""Of each value that is packed or unpacked on its way over the border."""
+"""Cycles per value that is packed or unpacked at the border."""
 WIDE_INTEGER: Final = 30
-"""Of each integer that MessagePack has no form for, besides."""
+"""Additional cycles per integer that MessagePack cannot represent."""
 BUILTIN: Final = 4
-"""Of a builtin or method of a value, besides the call and what its size costs."""
+"""Cycles of a builtin or method of a value, in addition to the call and its size-dependent cost."""
 
 DEPLOY_CYCLES_PER_BYTE: Final = 300
-"""Of checking and compiling a program that is deployed, by its source's bytes."""
+"""Cycles per source byte for checking and compiling a deployed program."""
 DEPLOY_BYTES_PER_TOKEN: Final = 4
-"""A token of the source for so many bytes is paid for with them; usual programs have no more."""
+"""Source bytes whose price includes one token; usual programs have no more tokens."""
 DEPLOY_CYCLES_PER_TOKEN: Final = 1_500
-"""Of each token beyond these: a dense program takes several times as long to compile."""
+"""Cycles per further token: a dense program takes several times as long to compile."""
 LOAD: Final = 200
-"""Of the first use of a program in a block, besides what its size costs; whether it is still loaded is nobody's to
-notice."""
+"""Cycles of a program's first use in a block, without its size-dependent cost. Programs cannot observe whether it was
+still loaded."""
 DEPLOY_CYCLES_PER_LOAD: Final = 500
-"""Cycles of its deployment for each cycle that loading a program costs, once in each block that uses it."""
+"""Cycles of a program's deployment per cycle of loading it, once in each block that uses it."""

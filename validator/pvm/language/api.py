@@ -1,7 +1,7 @@
-"""The names that programs may use: the host's calls and readings on ``self``, builtins, and methods of values.
+"""The names that programs may use: host calls and host values on ``self``, builtins, and methods of values.
 
-One table for the check, the compiler, the runtime and the editor's stub. What a call does stands with its
-implementation, :mod:`validator.pvm.runtime.hostcalls` and :mod:`validator.pvm.runtime.operations`; what it costs in
+One table for the check, the compiler, the runtime and the editor's stub. The effect of a call is documented with its
+implementation, :mod:`validator.pvm.runtime.hostcalls` and :mod:`validator.pvm.runtime.operations`; its cost in
 :mod:`validator.primitives.costs` and :mod:`validator.pvm.compiler.weights`.
 """
 
@@ -26,7 +26,7 @@ class Signature(NamedTuple):
 
 
 def _call(*parameters: str, result: str = "None", purpose: str) -> Signature:
-    """``name: type`` is required, ``name?: type`` may be left out; all may be given by name."""
+    """``name: type`` is required, ``name?: type`` is optional; all may be passed by name."""
     split = [parameter.split(": ") for parameter in parameters]
     return Signature(
         tuple(name for name, _ in split if not name.endswith("?")),
@@ -104,7 +104,7 @@ HOST_CALLS: Final[dict[str, Signature]] = {
 """Calls on ``self`` that reach the host."""
 
 TASK_CALLS: Final = frozenset({"spawn", "pause"})
-"""Calls on ``self`` that the runtime's tasks answer; of async methods alone."""
+"""Calls on ``self`` that the runtime's tasks answer; only in async methods."""
 
 HOST_READS: Final[dict[str, tuple[str, str]]] = {
     "height": ("int", "Height of the block."),
@@ -119,13 +119,13 @@ HOST_READS: Final[dict[str, tuple[str, str]]] = {
     "value": ("int", "What the transaction pays to this actor."),
     "lane_price": ("int", "Price of a timer's cycle in this block, on top of the basefee."),
 }
-"""Readings on ``self``, without brackets: their types and meanings."""
+"""Host values on ``self``, which are read without a call: their types and meanings."""
 
 YIELDING: Final = frozenset(
     {"publish", "published", "schedule_timer", "schedule_timer_ex", "set_bidding_agent", "origin_hash"}
 )
-"""Names of the host that programs may take for methods and constants of their own, which then stand for these: they
-came when there were programs already."""
+"""Names of the host that programs may use for their own methods and constants, which then take precedence: they were
+added after programs existed."""
 
 BUILTINS: Final[dict[str, Signature]] = {
     "abs": Signature(("number",)),
@@ -151,7 +151,7 @@ BUILTINS: Final[dict[str, Signature]] = {
     "tuple": Signature((), ("values",)),
     "zip": Signature(("first", "second"), ("third",)),
 }
-"""Functions by plain name; arguments by position."""
+"""Functions by plain name; positional arguments."""
 
 STATIC_METHODS: Final[dict[tuple[str, str], Signature]] = {
     ("bytes", "fromhex"): Signature(("text",)),
@@ -195,10 +195,10 @@ METHODS: Final[dict[str, Signature]] = {
     "to_bytes": Signature(("length",)),
     "bit_length": Signature(),
 }
-"""Methods of values; arguments by position."""
+"""Methods of values; positional arguments."""
 
 CONSTANTS: Final[dict[str, str]] = {"ECONOMY": "economy", "STANDARD": "standard", "FAST": "fast", "URGENT": "urgent"}
-"""Names of what never changes: the tiers of SPEC §4."""
+"""Names of constants: the tiers of SPEC §4."""
 
 ERROR: Final = "ActorError"
 BASE: Final = "Actor"
@@ -206,4 +206,4 @@ GAS_BID: Final = "get_gas_bid"
 """The method that bids for the actor's timers (SPEC §9)."""
 GAS_BID_PARAMETER: Final = "context"
 HANDLER_PARAMETER: Final = "payload"
-"""A method with this parameter alone is a handler; every other one is called by the actor itself alone."""
+"""A method with only this parameter is a handler; every other method is called only by the actor itself."""

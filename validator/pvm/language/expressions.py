@@ -32,7 +32,7 @@ NO_MODULES: Final = "there are no modules to import: use the functions and metho
 
 
 class Expressions:
-    """Walks expressions and collects what is wrong; one method a syntax node, by a table."""
+    """Checks expressions and collects problems; one method per syntax node, by a table."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -40,7 +40,7 @@ class Expressions:
         self.is_async = False
         """Whether the method being checked is async."""
         self._comprehensions = 0
-        """Comprehensions that are open."""
+        """Number of open comprehensions."""
         self._checks: dict[type[ast.expr], Callable[[Any], None]] = {
             ast.Constant: self.constant,
             ast.Name: self.name,
@@ -191,7 +191,7 @@ class Expressions:
         self._comprehensions -= 1
 
     def _attribute(self, node: ast.Attribute) -> None:
-        """Only readings and constants of ``self`` are values; methods are called."""
+        """Only host values and constants of ``self`` are values; methods must be called."""
         is_self = isinstance(node.value, ast.Name) and node.value.id == SELF
         name = node.attr
         if name.startswith("_"):
@@ -318,7 +318,7 @@ class Expressions:
             self._refuse(node, f"{name} without {missing[0]}", f"it takes {', '.join(parameters) or 'nothing'}")
 
     def _async_method(self, node: ast.expr) -> str | None:
-        """The async method of the actor's own that an expression calls."""
+        """The async method of the actor that an expression calls."""
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)):
                 return name if isinstance(self._names.methods.get(name), ast.AsyncFunctionDef) else None
@@ -326,5 +326,5 @@ class Expressions:
 
 
 def _is_text(text: str) -> bool:
-    """Whether a text can be encoded: without lone surrogates."""
+    """Whether a text can be encoded, so has no lone surrogates."""
     return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,4 +1,4 @@
-"""Names that a program may use, problems with it, and suggestions for what was meant."""
+"""Names that a program may use, problems with them, and suggestions."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {
     "AsyncFunctionDef": ("a function inside a method", "write a method"),
     "TypeAlias": ("a type alias", "leave it out"),
 }
-"""Nodes that are refused with a remedy of their own; all others that are not allowed share one."""
+"""Nodes that are refused with a specific remedy; all others that are not allowed share one."""
 
 Closest = Callable[[str, Iterable[str]], str | None]
-"""Finds the name that another one was meant for, among some."""
+"""Finds the name among some that a misspelt one was meant for."""
 
 
 class Names:
@@ -54,7 +54,7 @@ class Names:
         self.methods: dict[str, Function] = {}
         self.constants: dict[str, Any] = {}
         self.variables: set[str] = set()
-        """Of the method being checked, and of the comprehensions that are open."""
+        """Variables of the method being checked, and of the open comprehensions."""
 
     def refuse(self, node: ast.AST, what: str, remedy: str) -> None:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0) + 1
@@ -78,7 +78,7 @@ class Names:
         self.check(node, name)
 
     def undefined(self, node: ast.Name, otherwise: str) -> None:
-        """A name that is no variable: it may stand behind self, or be misspelt."""
+        """Report a name that is not a variable: it may belong behind ``self``, or be misspelt."""
         name = node.id
         own = self.own(name) or self.closest(name, self.variables) or self.own_like(name)
         hint = otherwise if own is None else f"did you mean {own}?"
@@ -90,7 +90,7 @@ class Names:
         return not known and not name.startswith("_")
 
     def own(self, name: str) -> str | None:
-        """The spelling of the actor's own, or the host's, member of this name."""
+        """The actor's or the host's member that this name was meant for."""
         if name in self.methods or name in HOST_CALLS or name in TASK_CALLS:
             return f"self.{name}(…)"
         return f"self.{name}" if name in HOST_READS or name in self.constants else None
@@ -101,7 +101,7 @@ class Names:
         return None if found is None else self.own(found)
 
     def function_meant(self, name: str) -> str:
-        """The remedy for a call of something that is no function."""
+        """The remedy for a call of something that is not a function."""
         own = self.own(name)
         if own is None and (builtin := self.closest(name, BUILTINS)) is not None:
             own = f"{builtin}(…)"

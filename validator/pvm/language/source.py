@@ -1,7 +1,7 @@
 """Checks of a program's text before Python's own parser may see it.
 
-Parsers recurse: brackets, indentation and long chains of operators are bounded here, by a scan that only knows
-strings, comments and brackets. What passes is small and flat enough for the parser of any Python.
+Parsers recurse, so brackets, indentation and long chains of operators are bounded here, by a scan that only recognises
+strings, comments and brackets. A text that passes is small and flat enough for the parser of any Python.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _PRINTABLE: Final = frozenset(map(chr, range(32, 127)))
 _OPENING: Final = ("(", "[", "{")
 _CLOSING: Final = (")", "]", "}")
 _FORMATTED: Final = frozenset({"f", "fr", "rf", "t", "tr", "rt"})
-"""Prefixes of strings with code inside; those with a t are Python 3.14's."""
+"""Prefixes of strings that contain code; those with a t are for Python 3.14."""
 _WITHOUT_NAMES: Final = frozenset({"r", "b", "br", "rb"})
-"""Prefixes of strings in which ``\\N`` says nothing."""
+"""Prefixes of strings in which ``\\N`` has no meaning."""
 
 _ORDINARY: Final = re.compile(r"""[^#'"\\()\[\]{}\n]+""")
 _TOKEN: Final = re.compile(
@@ -25,12 +25,12 @@ _TOKEN: Final = re.compile(
     r"""|"(?:\\.?|[^"\\\n])*"?|'(?:\\.?|[^'\\\n])*'?|\w+|[^\s\w]""",
     re.ASCII | re.DOTALL,
 )
-"""A comment, a string, a word or number, or a sign. A string that does not end matches too, so that no part of a text
-is looked at twice."""
+"""A comment, a string, a word or number, or a sign. An unterminated string matches too, so that no part of a text is
+scanned twice."""
 
 
 class Problem(NamedTuple):
-    """Reason why a program is refused, its place (both from 1), and the remedy."""
+    """Reason why a program is refused, its line and column (from 1), and the remedy."""
 
     line: int
     column: int
@@ -42,7 +42,7 @@ class Problem(NamedTuple):
 
 
 def check_text(source: str) -> Problem | None:
-    """The first thing that is wrong with a program's text, or ``None``."""
+    """The first problem of a program's text, or ``None``."""
     if len(source) > MAX_SOURCE_BYTES:
         return Problem(1, 1, f"{len(source):,} characters", f"expected at most {MAX_SOURCE_BYTES:,}")
     for number, line in enumerate(source.split("\n"), start=1):
@@ -61,7 +61,7 @@ def _odd_character(character: str) -> tuple[str, str]:
 
 
 def count_tokens(source: str) -> int:
-    """Words, numbers, signs and strings of a text, comments apart: the measure of how much there is to compile."""
+    """Words, numbers, signs and strings of a text without comments: the measure of how much there is to compile."""
     return sum(not found[0].startswith("#") for found in _TOKEN.finditer(source))
 
 
@@ -77,10 +77,10 @@ class _Scan:
         self._brackets = 0
         self._indents = [0]
         self._elifs = [0]
-        """Of each open block, how many ``elif`` the newest ``if`` in it has so far."""
+        """For each open block, the number of ``elif`` that the newest ``if`` in it has so far."""
 
     def problem(self) -> Problem | None:
-        """The first thing that is too deep or too long."""
+        """The first part that is too deep or too long."""
         begins_line = True
         while self._position < len(self._source):
             if begins_line and not self._brackets and (deep := self._indentation()) is not None:
@@ -98,7 +98,7 @@ class _Scan:
         return None
 
     def _token(self, character: str) -> Problem | None:
-        """Past a comment, a string, a bracket, or all that stands up to the next one of these."""
+        """Skip a comment, a string, a bracket, or everything up to the next one of these."""
         if character == "#":
             self._skip_to_line_end()
         elif character in ("'", '"'):
@@ -142,10 +142,9 @@ class _Scan:
         return self._source[start : self._position].lower()
 
     def _skip_string(self, quote: str) -> Problem | None:
-        """Past a string, in which a backslash takes the next character along; one that does not end is the parser's to
-        refuse.
+        """Skip a string, in which a backslash includes the next character; the parser refuses an unterminated one.
 
-        Which names of characters there are depends on Python's version.
+        Named characters are refused: their names depend on Python's version.
         """
         source, start = self._source, self._position
         knows_names = self._prefix() not in _WITHOUT_NAMES
@@ -169,7 +168,7 @@ class _Scan:
         return None
 
     def _indentation(self) -> Problem | None:
-        """Follow the blocks at the beginning of a logical line; blank and comment lines have none."""
+        """Track the blocks at the beginning of a logical line; blank and comment lines do not count."""
         start = self._position
         while self._position < len(self._source) and self._source[self._position] == " ":
             self._position += 1

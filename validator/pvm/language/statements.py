@@ -13,14 +13,14 @@ from validator.pvm.language.trees import blocks, is_remark
 
 
 class Statements:
-    """Walks statements and collects what is wrong; one method a syntax node, by a table."""
+    """Checks statements and collects problems; one method per syntax node, by a table."""
 
     def __init__(self, names: Names, expressions: Expressions) -> None:
         self._names = names
         self._refuse = names.refuse
         self._expressions = expressions
         self._loops = 0
-        """Loops that are open."""
+        """Number of open loops."""
         self._checks: dict[type[ast.stmt], Callable[[Any], None]] = {
             ast.Assign: self._assign,
             ast.AnnAssign: self._annotated_assign,
@@ -45,12 +45,12 @@ class Statements:
                 check(statement)
                 continue
             self._names.refuse_node(statement)
-            if isinstance(statement, ast.Try):  # its author wants to hear of all at once
+            if isinstance(statement, ast.Try):  # the author wants to see all problems at once
                 for block in blocks(statement):
                     self.check(block)
 
     def annotation(self, node: ast.expr) -> None:
-        """Annotations are for readers and editors; they must be names, and nothing is done with them."""
+        """Check an annotation: it must consist of names, is for readers and editors, and has no effect."""
         for part in ast.walk(node):
             is_none = isinstance(part, ast.Constant) and part.value is None
             allowed = ast.Name | ast.Load | ast.Subscript | ast.Tuple | ast.BinOp | ast.BitOr

@@ -1,8 +1,9 @@
-"""The language of actors: what of Python a program may hold, checked before anything of it is compiled.
+"""The language of actors: the subset of Python that a program may use, checked before it is compiled.
 
-A program is one class ``…(Actor)`` of constants and methods. A method with the one parameter ``payload`` is a
-handler, ``get_gas_bid(self, context)`` bids for the actor's timers, and every other one only the actor itself calls.
-What is not listed here is refused, with the place and the remedy: a new version of Python brings nothing in.
+A program is one class ``…(Actor)`` of constants and methods. A method with ``payload`` as its only parameter is a
+handler, ``get_gas_bid(self, context)`` bids for the actor's timers, and only the actor itself calls the other methods.
+Everything that is not listed here is refused, with the place and the remedy, so a new version of Python adds nothing to
+the language.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ MAX_PROBLEMS: Final = 100
 
 
 class ProgramError(Exception):
-    """A program is refused. ``problems`` are all that were found, in the order of the text."""
+    """A program is refused. ``problems`` are all problems found, in the order of the text."""
 
     def __init__(self, problems: list[Problem]) -> None:
         super().__init__(str(problems[0]))
@@ -44,14 +45,14 @@ class ProgramError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method, checked."""
+    """One checked method."""
 
     name: str
     node: Function
     parameters: tuple[str, ...]
-    """Besides ``self``."""
+    """Parameters without ``self``."""
     variables: frozenset[str]
-    """Parameters, and what is assigned anywhere in it; variables of comprehensions apart."""
+    """Parameters and all names assigned in the method, without variables of comprehensions."""
 
     @property
     def is_async(self) -> bool:
@@ -76,26 +77,26 @@ class Program:
 
     @property
     def bids(self) -> bool:
-        """Whether it has a gas bidding agent of its own."""
+        """Whether it has its own gas bidding agent."""
         return GAS_BID in self.methods
 
 
 def _no_guess(_name: str, _names: Iterable[str]) -> str | None:
-    """A validator only needs to know whether a program is one; guessing takes long."""
+    """No suggestion: a validator only needs to know whether a program is valid, and guessing takes long."""
     return None
 
 
 def parse(source: str, closest: Closest = _no_guess) -> Program:
-    """The program that a text is. Raises :class:`ProgramError` with all that is wrong with it.
+    """The program of a text. Raises :class:`ProgramError` with all problems.
 
-    Tools for authors say by ``closest`` how a misspelt name is recognised.
+    Tools for authors pass ``closest`` to suggest corrections of misspelt names.
     """
     wrong = check_text(source)
     if wrong is not None:
         raise ProgramError([wrong])
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # whether a program is refused must not depend on how Python was started
+            warnings.simplefilter("ignore")  # a refusal must not depend on how Python was started
             tree = ast.parse(source, feature_version=FEATURE_VERSION)
     except SyntaxError as error:
         problem = Problem(error.lineno or 1, max(error.offset or 1, 1), "this is no Python", _reason(error))
@@ -119,14 +120,14 @@ def _too_deep(tree: ast.AST) -> Problem | None:
     while waiting:
         node, depth, line, column = waiting.pop()
         line, column = getattr(node, "lineno", line), getattr(node, "col_offset", column - 1) + 1
-        if depth + hasattr(node, "ctx") > MAX_TREE_DEPTH:  # a context is a node below, too
+        if depth + hasattr(node, "ctx") > MAX_TREE_DEPTH:  # a context is a child node, too
             return Problem(line, column, f"an expression of more than {MAX_TREE_DEPTH} levels", "name a part of it")
         waiting.extend((child, depth + 1, line, column) for child in parts_of(node))
     return None
 
 
 class _Shell:
-    """Walks a program's class down to its methods and collects what is wrong."""
+    """Walks a program's class down to its methods and collects problems."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -171,7 +172,7 @@ class _Shell:
             self._refuse(parameter, "a type parameter", "leave it out")
 
     def _collect(self, shell: ast.ClassDef) -> None:
-        """The names of constants and methods, before any method is looked into."""
+        """Collect the names of constants and methods, before any method is checked."""
         for node in _without_docstring(shell.body):
             if isinstance(node, Function):
                 self._declare(node, node.name)

@@ -1,7 +1,6 @@
-"""Walks over syntax trees and questions about nodes. Leaves that say nothing are left out of the walks.
+"""Walks over syntax trees and predicates of nodes. Uninformative leaves are left out of the walks.
 
-Whether a name is read or written, and which operator it is, are nodes of Python's trees too, as many as all others
-together.
+Python's trees also have nodes for whether a name is read or written and for operators: as many as all others together.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from validator.pvm.language.api import YIELDING
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 SELF: Final = "self"
 OWN: Final = "is_own"
-"""Marks ``self.name`` in the tree when a name of :data:`~validator.pvm.language.api.YIELDING` is the program's own."""
+"""Marks ``self.name`` in the tree if the program defines a name of :data:`~validator.pvm.language.api.YIELDING`."""
 _LEAVES: Final = frozenset({"ctx", "op", "ops"})
 _NO_NODES: Final = frozenset(
     {"id", "attr", "kind", "type_comment", "lineno", "level", "conversion", "simple", "is_async"}
 )
 _fields: Final[dict[type[ast.AST], tuple[str, ...]]] = {ast.Constant: ()}
-"""By class: the fields that may hold a node or several."""
+"""By class: the fields that may hold one or several nodes."""
 
 
 def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
@@ -33,7 +32,7 @@ def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:
 
 
 def parts_of(node: ast.AST) -> list[ast.AST]:
-    """The nodes right below a node in the order of the fields, contexts and operators apart."""
+    """A node's children in the order of the fields, without contexts and operators."""
     found: list[ast.AST] = []
     for name in fields_of(node.__class__):
         part = getattr(node, name, None)
@@ -45,7 +44,7 @@ def parts_of(node: ast.AST) -> list[ast.AST]:
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """A node and all below it, contexts and operators apart; breadth first, as :func:`ast.walk`."""
+    """A node and its descendants without contexts and operators; breadth first, like :func:`ast.walk`."""
     level = [node]
     while level:
         yield from level
@@ -62,7 +61,7 @@ def stored_names(target: ast.expr) -> Iterator[str]:
 
 
 def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
-    """The blocks that a statement holds."""
+    """The blocks of a statement."""
     for name in ("body", "orelse", "finalbody"):
         yield getattr(statement, name, [])
     for handler in getattr(statement, "handlers", []):
@@ -70,11 +69,11 @@ def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
 
 
 def is_remark(node: ast.stmt) -> bool:
-    """Whether a statement is a text and nothing else."""
+    """Whether a statement consists of only a text."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def mark_own(node: ast.expr) -> None:
-    """Note that ``self.name`` is the program's own, if the host has that name, too."""
+    """Mark ``self.name`` as the program's own, if the host has that name, too."""
     if isinstance(node, ast.Attribute) and node.attr in YIELDING:
         setattr(node, OWN, True)

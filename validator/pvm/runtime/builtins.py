@@ -1,4 +1,4 @@
-"""Functions by plain name (``b_``), and of types (``s_``)."""
+"""Functions by plain name (``b_``), and static methods of types (``s_``)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from validator.pvm.runtime.operators import Comparisons, Elements
 
 
 class Builtins:
-    """Builtins of one program, a method each."""
+    """Builtins of one program, one method each."""
 
     def __init__(self, work: Work, elements: Elements, comparisons: Comparisons) -> None:
         self._work = work
@@ -61,7 +61,7 @@ class Builtins:
         return bool(value)
 
     def b_bytes(self, value: Value) -> bytes:
-        """Zero bytes of a length, or a list of bytes' values."""
+        """Zero bytes of a length, or bytes from a list of their values."""
         if is_number(value):
             if value < 0:
                 fault("ValueError")
@@ -106,7 +106,7 @@ class Builtins:
         return list(enumerate(values, start))
 
     def b_int(self, value: Value) -> int:
-        """An integer, or the one that a text of ASCII digits spells."""
+        """An integer, or the integer that a text of ASCII digits spells."""
         if is_number(value):
             return int(value)
         if value.__class__ is not str:
@@ -140,7 +140,7 @@ class Builtins:
         return self._extreme(values, -1)
 
     def _extreme(self, values: Value, sign: int) -> Value:
-        """The first that no other one surpasses."""
+        """The first value that no other one exceeds."""
         if len(values) == 1:
             values = self._elements.iterable(values[0])
         if not values:
@@ -159,7 +159,7 @@ class Builtins:
         return ord(character)
 
     def b_range(self, *bounds: Value) -> list[int]:
-        """A list, if no loop goes over it."""
+        """A list, unless a loop iterates over it."""
         for bound in bounds:
             needs_number(bound)
         if len(bounds) == 3 and not bounds[2]:
@@ -211,12 +211,12 @@ class Builtins:
             made = bytes.fromhex(text)
         except ValueError:
             fault("ValueError")
-        if 2 * len(made) != len(text):  # Python would pass over blanks
+        if 2 * len(made) != len(text):  # Python would skip blanks
             fault("ValueError")
         return made
 
     def s_int_from_bytes(self, data: Value) -> int:
-        """``int.from_bytes``: big-endian, without a sign."""
+        """``int.from_bytes``: big-endian, unsigned."""
         if data.__class__ is not bytes:
             fault("TypeError")
         if len(data) > INTEGER_BITS // 8:
@@ -238,7 +238,7 @@ def sort(work: Work, values: list[Value]) -> None:
 
 
 def _sort_kind(value: Value) -> Value:
-    """The kind that values must share to have an order among themselves."""
+    """The kind that values must share to be ordered."""
     if is_number(value):
         return int
     if value.__class__ is tuple:
@@ -253,7 +253,7 @@ def _scalar_kind(value: Value) -> Value:
 
 
 def _sort_width(work: Work, value: Value) -> int:
-    """The most that a comparison looks at, in units of a number."""
+    """The most that a comparison visits, in units of a number."""
     if value.__class__ is tuple:
         work.charge(CONTAINER_COMPARED)
         work.elements(len(value), SORTED_PART)
@@ -262,7 +262,7 @@ def _sort_width(work: Work, value: Value) -> int:
 
 
 def copy_of(work: Work, values: dict[Value, Value]) -> dict[Value, Value]:
-    """The same pairs in a table that is no larger than they need."""
+    """A copy with the same pairs, in a table that is no larger than needed."""
     work.elements(len(values), MADE_ELEMENT)
     made: dict[Value, Value] = {}
     made.update(values)

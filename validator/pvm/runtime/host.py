@@ -33,7 +33,7 @@ class ScheduleRequest:
 
 
 class BlockTerms(Protocol):
-    """Terms of the block, as a program sees them."""
+    """Terms of the block, in the form for programs."""
 
     @property
     def lane_price(self) -> int:
@@ -47,8 +47,8 @@ class BlockTerms(Protocol):
 class Host(Protocol):
     """One run of a handler of ``actor``, called by ``sender``.
 
-    Every call charges first, then checks, then acts. It raises :class:`~validator.primitives.errors.HandlerFailure`:
-    what it costs is not there, or it is refused.
+    Every call charges first, then checks, then acts. It raises :class:`~validator.primitives.errors.HandlerFailure` if
+    it cannot be paid for or is refused.
     """
 
     world: World
@@ -58,7 +58,7 @@ class Host(Protocol):
     value: int
     """Amount that the transaction pays to the actor."""
     origin: Hash
-    """The hash of the transaction that the run began with; zero elsewhere."""
+    """The hash of the transaction that started the run; zero if none did."""
 
     @property
     def height(self) -> int:
@@ -69,16 +69,16 @@ class Host(Protocol):
         """The block's terms."""
 
     def prepay(self, cycles: int) -> None:
-        """Take what the next call costs whatever its arguments are, before these are looked at."""
+        """Charge the part of the next call's cost that does not depend on its arguments, before they are read."""
 
     def burn(self, cycles: int) -> None:
         """Use cycles up."""
 
     def report(self, name: str, *fields: tuple[str, str]) -> None:
-        """Add an event of the chain's own, at no cost."""
+        """Add an event of the chain, free of charge."""
 
     def emit(self, name: str, data: str) -> None:
-        """Add an event of the program's."""
+        """Add an event of the program."""
 
     def transfer(self, to: Address, amount: int) -> None:
         """Pay from the actor's account."""
@@ -112,7 +112,7 @@ class Host(Protocol):
         """Remove the actor's own timer."""
 
     def extend_timer(self, timer_id: bytes, expires_at: int) -> None:
-        """Move the expiry of the actor's own timer later."""
+        """Extend the expiry of the actor's own timer."""
 
     def is_pending(self, timer_id: bytes) -> bool:
         """Whether the actor has this timer."""
@@ -123,10 +123,10 @@ class Host(Protocol):
     # --- messages and jobs --------------------------------------------------------------------------------------------
 
     def send(self, to: Address, handler: str, payload: bytes, cycles: int | None, cells: int | None) -> None:
-        """Queue a message, and pay for its run in full; ``None`` reserves the most."""
+        """Queue a message and pay for its run in full; ``None`` reserves the maximum."""
 
     def request_job(self, payload: bytes, results_needed: int, handler: str) -> Hash:
-        """Ask the runners for results, and pay for the callback in full; returns the job's id."""
+        """Ask the runners for results and pay for the callback in full; returns the job's id."""
 
     def consume_result(self, job_id: bytes) -> None:
         """Settle a job in its callback."""

@@ -1,10 +1,11 @@
-"""Calls and readings of ``self``: each pays, checks its arguments and hands them to the host, which acts.
+"""Calls and values on ``self``: each pays, checks its arguments and passes them to the host, which acts.
 
-A call's price is taken before its arguments are looked at, so one with a wrong argument is paid for (SPEC §2). What
-depends on them (the cycles of ``burn``, those that ``send`` reserves, cells) follows once they are known.
+A call's price is charged before its arguments are read, so a call with a wrong argument is paid for (SPEC §2). Costs
+that depend on the arguments (the cycles of ``burn``, those that ``send`` reserves, cells) are charged once they are
+known.
 
-Names and parameters stand in :mod:`validator.pvm.language.api`. Values go to the host as canonical MessagePack
-(:mod:`validator.pvm.runtime.values`), and come back as that.
+Names and parameters are in :mod:`validator.pvm.language.api`. Values go to the host as canonical MessagePack
+(:mod:`validator.pvm.runtime.values`), and return in the same form.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from validator.pvm.runtime.values import pack, unpack
 
 
 class HostCalls:
-    """Host calls of whatever handler runs: one method a name of ``HOST_CALLS``, and ``read_`` for ``HOST_READS``."""
+    """Host calls of any handler: one method per name of ``HOST_CALLS``, and ``read_`` for ``HOST_READS``."""
 
     def __init__(self) -> None:
         self.context: Host | None = None
@@ -31,19 +32,19 @@ class HostCalls:
         return self.context
 
     def _charge(self, cycles: int) -> None:
-        """Charge for packing and unpacking; while a host call lasts, the host keeps the meter."""
+        """Charge for packing and unpacking; during a host call, the host holds the meter."""
         self._host.meter.charge(cycles)
 
     # --- arguments ----------------------------------------------------------------------------------------------------
 
     def _key(self, value: Value) -> str:
-        """A storage key, which is paid for by its size before it is coded."""
+        """A storage key; its size is charged before it is encoded."""
         key = _text(value)
         self._charge(max(0, text_size(key) - costs.NAME_BYTES_INCLUDED) // KEY_BYTES_PER_CYCLE)
         return key
 
     def _name(self, value: Value) -> str:
-        """A handler's or an event's name, which goes into receipts or state and is paid for by its bytes."""
+        """A handler's or an event's name, which goes into receipts or state; its bytes are charged."""
         name = _text(value)
         self._charge(max(0, len(name.encode()) - costs.NAME_BYTES_INCLUDED))
         return name
@@ -148,7 +149,7 @@ class HostCalls:
         self._host.transfer(_address(to), _natural(amount))
 
     def emit(self, name: Value, data: Value = "") -> None:
-        """An event; numbers are shown in decimal, bytes in hex."""
+        """Add an event; numbers are shown in decimal, bytes in hex."""
         self._host.prepay(costs.EMIT_CYCLES)
         if is_number(data):
             data = str(int(data))

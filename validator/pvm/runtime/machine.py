@@ -1,13 +1,13 @@
-"""The Python actor VM: programs checked, compiled, kept by their hash, and run (SPEC §2).
+"""The Python actor VM: programs are checked, compiled, cached by their hash, and run (SPEC §2).
 
-:class:`Vm` is what the rest of the validator sees, so that another engine could stand here. This one runs programs on
-CPython itself, in the validator's own process. **That is no security boundary against the host**: programs are kept in
-by the check of their text (:mod:`validator.pvm.language.subset`), which knows no attribute, no import and no name but
-its own, and the operations that everything else goes through. A mistake there is a hole. Who runs programs of strangers
-puts a process, a container or a machine around the validator (``docs/actors.md``).
+:class:`Vm` is the interface for the rest of the validator, so the engine can be replaced. This one runs programs on
+CPython itself, in the validator's process. **That is no security boundary against the host**: programs are confined by
+the check of their text (:mod:`validator.pvm.language.subset`), which allows only its own attributes, names and no
+import, and by the operations that everything else goes through. A mistake there is a hole. An operator who runs
+untrusted programs isolates the validator in a process, a container or a machine (``docs/actors.md``).
 
-An error of the program ends its handler and nothing else. An error of the host (no memory, a bug of ours) is none of
-the program's: it goes through, and stops the validator loudly.
+An error of the program only ends its handler. An error of the host (no memory, a bug of the validator) is not the
+program's: it propagates and stops the validator.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from validator.pvm.runtime.tasks import TaskQueue
 from validator.pvm.runtime.values import unpack
 
 MAX_LOADED_BYTES: Final = 24 << 20
-"""Of the marshalled code of programs that a VM keeps ready to run; loaded, they take a few times as much. What a block
-need not pay for again (:data:`~validator.primitives.limits.MAX_LOADED_CYCLES`) fits: the densest have 30 bytes for a
-cycle."""
+"""Total size of the marshalled code of programs that a VM keeps ready to run; loaded, they take a few times as much.
+The programs that a block need not pay for again (:data:`~validator.primitives.limits.MAX_LOADED_CYCLES`) fit: the
+densest have 30 bytes per cycle."""
 BID_FIELDS: Final = ("max_fee_per_cycle", "max_priority_fee_per_cycle")
 CELL_FIELDS: Final = ("max_fee_per_cell", "max_priority_fee_per_cell")
 """Further fields of a bid, without effect: cells have no lane fee (SPEC §9)."""
 BidFigures = tuple[int | None, int | None]
-"""At most so much a cycle, and the tip; ``None`` is left to the default agent."""
+"""The max fee per cycle and the tip; the default agent prices a field that is ``None``."""
 _PROGRAMS_OWN: Final = (TypeError, ValueError, LookupError, ZeroDivisionError, NameError, OverflowError)
-"""Errors that Python raises for a program's mistakes, if its own code stands at the end of the traceback."""
+"""Errors that Python raises for a program's mistakes, if the traceback ends in the program's code."""
 
 
 class Vm(Protocol):
-    """Runs programs; which one, the actor's code says by the program's hash."""
+    """Runs programs, which the actor's code names by their hash."""
 
     def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
         """Run a handler. Raises :class:`~validator.primitives.errors.HandlerFailure` if it fails."""
@@ -82,7 +82,7 @@ class PythonVm:
 
 
 def pay_for_loading(code: str, context: Host) -> None:
-    """Charge for a program that is not among those which this block used last, whether it has to be loaded or not."""
+    """Charge for a program that is not among the last ones that this block used, whether or not it must be loaded."""
     paid = context.world.loaded_programs
     if paid.get(code) is None:
         price = _compiled_in(code, context).load_cycles
@@ -95,14 +95,14 @@ def _compiled_in(code: str, context: Host) -> CompiledProgram:
 
 
 class Meter(NamedTuple):
-    """The cycles that are left, which compiled code counts down by itself."""
+    """The remaining cycles, which compiled code counts down itself."""
 
     charge: Callable[[int], None]
     enter: Callable[[int], None]
-    """Say how many there are."""
+    """Sets the remaining cycles."""
     remaining: Callable[[], int]
     left: CellType
-    """The variable, for compiled code."""
+    """The variable for compiled code."""
 
 
 def new_meter() -> Meter:
@@ -129,7 +129,7 @@ def new_meter() -> Meter:
 class Runtime:
     """The runtime of loaded programs: a meter, the operations and the host. It runs one handler at a time.
 
-    Raises :class:`~validator.pvm.host_python.UnfitPython` if this Python would run them otherwise than others do.
+    Raises :class:`~validator.pvm.host_python.UnfitPython` if this Python would not run them as others do.
     """
 
     builtins_class: type[Builtins] = Builtins
@@ -182,7 +182,7 @@ class Runtime:
     # --- running ------------------------------------------------------------------------------------------------------
 
     def metered(self, context: Host, body: Callable[[], None]) -> None:
-        """Run something at the expense of a handler's meter."""
+        """Run a function, charged to a handler's meter."""
         assert self._host.context is None, "no handler runs inside another one"
         self._host.context = context
         meter = context.meter
@@ -202,7 +202,7 @@ class Runtime:
             self.tasks = None
 
     def _through_host(self, call: Callable[..., Value]) -> Callable[..., Value]:
-        """A host call: the meter is the host's while it lasts."""
+        """A host call, during which the host holds the meter."""
         host = self._host
 
         def through(*arguments: Value, **named: Value) -> Value:
@@ -249,7 +249,7 @@ class Runtime:
         return self.tasks.wait(task)
 
     def _pay_for_levels(self, depth: int) -> None:
-        """For the async methods above the one that gives its task's turn away."""
+        """Charge for the async methods above the one in which the task gives up its turn."""
         if depth:
             self.work.charge(TASK_LEVEL * depth)
 
@@ -287,7 +287,7 @@ class LoadedProgram:
 
 
 def checked_bid(answer: Value) -> BidFigures:
-    """A bid's figures. Ends the query as ``BidInvalid`` if it is no bid: a field that is there is in range."""
+    """The fields of a bid. Ends the query as ``BidInvalid`` if it is not a bid or a field is out of range."""
     if answer.__class__ is not dict or not set(answer) <= {*BID_FIELDS, *CELL_FIELDS}:
         fault("BidInvalid")
     if any(figure.__class__ is not int or not 0 <= figure < PRICE_LIMIT for figure in answer.values()):
@@ -296,7 +296,7 @@ def checked_bid(answer: Value) -> BidFigures:
 
 
 def _raised_by_host(traceback: TracebackType | None) -> bool:
-    """Whether an error came from elsewhere than a program's own code."""
+    """Whether an error comes from code other than a program's."""
     last = traceback
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -304,5 +304,5 @@ def _raised_by_host(traceback: TracebackType | None) -> bool:
 
 
 def _name_of(error: Exception) -> str:
-    """Python's name for an error; a variable without a value has one name, wherever it is looked for."""
+    """Python's name for an error; a variable without a value always has the same one."""
     return "NameError" if isinstance(error, NameError) else type(error).__name__

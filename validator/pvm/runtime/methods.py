@@ -40,7 +40,7 @@ _NOTHING: Final = object()
 
 
 class SequenceMethods:
-    """One method a name; a value without such a method is a type error. Texts and bytes have ``count``, too."""
+    """One method per name; a value without such a method is a type error. Texts and bytes have ``count``, too."""
 
     def __init__(self, work: Work, elements: Elements, comparisons: Comparisons, arithmetic: Arithmetic) -> None:
         self._work = work
@@ -60,7 +60,7 @@ class SequenceMethods:
         values.insert(max(-len(values), min(index, len(values))), value)
 
     def m_pop(self, values: Value, place: Value = _NOTHING, default: Value = _NOTHING) -> Value:
-        """The last element or that at an index of a list, or what stands under a key of a dict."""
+        """The last element of a list or the one at an index, or the value under a key of a dict."""
         if values.__class__ is dict:
             if place is _NOTHING:
                 fault("TypeError")
@@ -164,7 +164,7 @@ def as_dict(values: Value) -> dict[Value, Value]:
 
 
 class TextMethods:
-    """One method a name; a value without such a method is a type error."""
+    """One method per name; a value without such a method is a type error."""
 
     def __init__(self, work: Work, elements: Elements) -> None:
         self._work = work
@@ -218,7 +218,7 @@ class TextMethods:
         return text.replace(old, new)
 
     def m_strip(self, text: Value, characters: Value = None) -> Value:
-        """Without the blanks of ASCII around it, or without the characters given."""
+        """Strip ASCII blanks, or the given characters."""
         if characters is None:
             characters = BLANKS if text.__class__ is str else BLANKS.encode()
         check_alike(text, characters)
@@ -232,7 +232,7 @@ class TextMethods:
         return self._in_case(text, str.upper)
 
     def _in_case(self, text: Value, change: Callable[[str], str]) -> str:
-        """Of ASCII texts alone: what other letters have for capitals changes with Unicode."""
+        """Change the case of ASCII texts only: the capitals of other letters change with Unicode."""
         if text.__class__ is not str:
             fault("TypeError")
         self._work.changed_text(len(text), 4 * len(text))
@@ -267,7 +267,7 @@ class TextMethods:
         return data.hex()
 
     def m_to_bytes(self, number: Value, length: Value) -> bytes:
-        """Big-endian, without a sign."""
+        """``int.to_bytes``: big-endian, unsigned."""
         needs_number(number)
         needs_number(length)
         if not 0 <= length <= INTEGER_BITS // 8 or number < 0 or number.bit_length() > 8 * length:
@@ -280,7 +280,7 @@ class TextMethods:
 
 
 def check_alike(text: Value, *parts: Value) -> None:
-    """Texts with texts, bytes with bytes; ends the handler otherwise."""
+    """Require texts with texts, or bytes with bytes; ends the handler otherwise."""
     kind = text.__class__
     if kind not in TEXTS:
         fault("TypeError")

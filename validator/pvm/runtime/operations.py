@@ -1,22 +1,22 @@
-"""Operations of programs: the parts that all of them share. Each operation charges for its size before it works.
+"""The common parts of the operations of programs. Each operation charges for its size before it works.
 
-The compiler leaves alone what costs the same whatever the values are, such as adding two small integers, and calls
-operations for everything else: :mod:`~validator.pvm.runtime.operators`, :mod:`~validator.pvm.runtime.builtins` (``b_``
-and a function's name) and :mod:`~validator.pvm.runtime.methods` (``m_`` and a method's name). Values are of ``int``,
-``bool``, ``None``, ``str``, ``bytes``, ``tuple``, ``list`` and ``dict``, and handles of tasks, and of nothing else: the
-class of a value is all there is to know of it. Integers have at most 256 bits, texts
-:data:`~validator.primitives.limits.MAX_TEXT` characters. Nothing is offered that depends on the version of Python:
+Compiled code uses Python's own operation if it costs the same for all values, such as adding two small integers, and
+calls operations for everything else: :mod:`~validator.pvm.runtime.operators`, :mod:`~validator.pvm.runtime.builtins`
+(``b_`` and a function's name) and :mod:`~validator.pvm.runtime.methods` (``m_`` and a method's name). Values are of
+``int``, ``bool``, ``None``, ``str``, ``bytes``, ``tuple``, ``list`` and ``dict``, or handles of tasks, never of other
+types, so the class of a value determines its behaviour. Integers have at most 256 bits, texts
+:data:`~validator.primitives.limits.MAX_TEXT` characters. Nothing that depends on the version of Python is available:
 Unicode's properties, ``repr``, hashes, identity.
 
-**Keys.** Hashes of texts and bytes are secret, but an integer hashes to itself, so whoever chooses integers could
-choose ones that all collide. In a dict an integer (or truth value) therefore stands as a tuple of itself and a secret
-text, which programs never see: ``Elements.key`` makes it, :func:`shown_key` takes it off again, and every way in and
-out of a dict goes through these two. No other tuple can be a key. A text or bytes that is a key has at most
-:data:`~validator.primitives.limits.MAX_KEY_TEXT` characters, wherever the dict comes from.
+**Keys.** Hashes of texts and bytes are secret, but an integer hashes to itself, so a program could choose integers that
+all collide. Therefore a dict holds an integer (or truth value) as a tuple of itself and a secret text, which programs
+never see: ``Elements.key`` makes it, :func:`shown_key` removes it, and all access to dicts goes through these two. No
+other tuple can be a key. A key that is a text or bytes has at most :data:`~validator.primitives.limits.MAX_KEY_TEXT`
+characters, whatever the dict's origin.
 
-**Tables.** Python never makes a dict's table smaller when keys are removed, and going over a dict means going over its
-table, while programs pay by what is in it. Removing a key therefore rebuilds a table that is many times as large as
-its content (:func:`shrink`).
+**Tables.** Python never shrinks a dict's table when keys are removed, and iteration visits the whole table, while
+programs pay for its content. Therefore a removal rebuilds a table that is many times as large as its content
+(:func:`shrink`).
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ SCALARS: Final = frozenset({int, bool, str, bytes, type(None)})
 CONTAINERS: Final = frozenset({list, tuple, dict})
 ORDERED: Final = frozenset({int, bool, str, bytes, tuple, list})
 _HIDDEN: Final = "stampede"
-"""Its hash is the process's secret."""
+"""A text whose hash is the process's secret."""
 _SMALL_TABLE: Final = 1_024
 _TABLE_PER_KEY: Final = 192
-"""Bytes that a dict's table may have, and for each of its keys. One that has just grown has up to 120 a key, one that
-was just made anew up to 60: so a good part of the keys is removed before a table is made anew."""
+"""Bytes that a dict's table may have, plus this many per key. A table that has just grown has up to 120 bytes per key,
+a rebuilt one up to 60, so many keys are removed before a table is rebuilt."""
 
 
 class ActorFault(HandlerFailure):
-    """A program did what Python or the actor VM does not allow; ``name`` is Python's name for it, or the VM's."""
+    """A program did what Python or the actor VM does not allow; ``name`` is Python's or the VM's name for it."""
 
 
 class ActorError(HandlerFailure):
@@ -69,7 +69,7 @@ def fault(name: str) -> NoReturn:
 
 
 def checked(number: int) -> int:
-    """The number, if it has at most 256 bits."""
+    """Check that a number has at most 256 bits, and return it."""
     if -INTEGER_LIMIT < number < INTEGER_LIMIT:
         return number
     fault("IntegerTooLarge")
@@ -81,28 +81,28 @@ def is_number(value: Value) -> bool:
 
 
 def needs_number(value: Value) -> None:
-    """End the handler if a value is no integer and no truth value."""
+    """End the handler unless a value is an integer or a truth value."""
     if not (value.__class__ is int or value.__class__ is bool):
         fault("TypeError")
 
 
 def hidden_key(number: int) -> Value:
-    """An integer or truth value as a dict holds it."""
+    """An integer or truth value in the form of a dict's key."""
     return (_HIDDEN, number, _HIDDEN)
 
 
 def shown_key(key: Value) -> Value:
-    """A dict's key as programs see it."""
+    """A dict's key in the form for programs."""
     return key[1] if key.__class__ is tuple else key
 
 
 def shown_keys(values: dict[Value, Value]) -> list[Value]:
-    """A dict's keys as programs see them."""
+    """A dict's keys in the form for programs."""
     return [key[1] if key.__class__ is tuple else key for key in values]
 
 
 def shrink(values: dict[Value, Value]) -> None:
-    """Rebuild the table of a dict if it is far too large for its keys. No charge depends on its size."""
+    """Rebuild a dict's table if it is far too large for its keys. No charge depends on the table's size."""
     if values.__sizeof__() > _SMALL_TABLE + _TABLE_PER_KEY * len(values):
         kept = values.copy()
         values.clear()
@@ -110,57 +110,57 @@ def shrink(values: dict[Value, Value]) -> None:
 
 
 def is_narrow(text: Value) -> bool:
-    """Whether each character counts once when it is copied: of bytes, and of ASCII texts."""
+    """Whether each character counts once when it is copied: true for bytes and ASCII texts."""
     return text.__class__ is bytes or text.isascii()
 
 
 def text_size(text: Value) -> int:
-    """Characters or bytes that copying counts: a text that is not ASCII counts as its widest form."""
+    """Characters or bytes that a copy counts: a text that is not ASCII counts in its widest form."""
     return len(text) if is_narrow(text) else len(text) * WIDE_TEXT
 
 
 def taken(values: Value) -> int:
-    """Weight of each element that is taken out; a character that is not ASCII becomes a text of its own."""
+    """Weight of each element that is taken out; a character that is not ASCII becomes a separate text."""
     return WIDE_TEXT if values.__class__ is str and not values.isascii() else ELEMENT
 
 
 class Work:
-    """Charges one meter for the work of operations."""
+    """Charges the work of operations to a meter."""
 
     def __init__(self, charge: Callable[[int], None]) -> None:
         self.charge = charge
 
     def text_work(self, size: int) -> None:
-        """Charge for so many characters or bytes that are looked at."""
+        """Charge for visiting ``size`` characters or bytes."""
         self.charge(OPERATION + size // BYTES_PER_CYCLE)
 
     def new_text(self, length: int, narrow: bool = True) -> None:
-        """Charge for a new text or bytes of this length, if it may be that long."""
+        """Charge for a new text or bytes of this length; ends the handler if it is too long."""
         if length > MAX_TEXT:
             fault("ValueTooLarge")
         self.charge(OPERATION + (length if narrow else length * WIDE_TEXT) // BYTES_PER_CYCLE)
 
     def changed_text(self, length: int, size: int) -> None:
-        """Charge for a new text or bytes of this length that is no copy: making it counts for so many characters."""
+        """Charge for a new text or bytes of this length that is not a copy; ``size`` characters count for making it."""
         if length > MAX_TEXT:
             fault("ValueTooLarge")
         self.text_work(size)
 
     def search_work(self, text: Value, part: Value, times: int = 1) -> None:
-        """Charge for looking for a part: the slowest search that any version of Python knows, in its worst case."""
+        """Charge for searching a part, by the worst case of the slowest search in any version of Python."""
         length, size = len(text), len(part)
         places = length - size + 1 if size <= length else 0
         counted = size if places <= SEARCHED_PLACES or size < SEARCHED_PART else SEARCHED_PART
         self.charge(OPERATION + times * (4 * length + places * counted) // BYTES_PER_CYCLE)
 
     def elements(self, count: int, each: int = ELEMENT) -> None:
-        """Charge for so many elements, if one value may hold so many."""
+        """Charge for ``count`` elements; ends the handler if one value may not hold that many."""
         if count > MAX_ELEMENTS:
             fault("ValueTooLarge")
         self.charge(OPERATION + count * each)
 
     def numbers(self, left: Value, right: Value) -> None:
-        """Two numbers, of which one that is a truth value makes it slower."""
+        """Charge for arithmetic on two numbers if one is a truth value, which makes it slower."""
         if left.__class__ is int and right.__class__ is int:
             return
         needs_number(left)

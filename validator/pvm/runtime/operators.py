@@ -25,15 +25,15 @@ from validator.pvm.runtime.operations import (
 
 
 class Elements:
-    """Elements of one program's values; one method an operation that compiled code names."""
+    """Element access of one program's values; one method per operation of compiled code."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
 
     def key(self, value: Value) -> Value:
-        """A value that may be a key, as the dict holds it.
+        """A value that may be a key, in the form that dicts hold.
 
-        It says again some of what :meth:`lookup_key` does, since calling that would make displays a tenth slower.
+        It repeats a part of :meth:`lookup_key`, since a call would make displays a tenth slower.
         """
         kind = value.__class__
         if kind is str or kind is bytes:
@@ -47,7 +47,7 @@ class Elements:
         return hidden_key(value)
 
     def lookup_key(self, value: Value) -> Value:
-        """The key to look up in a dict; an integer or a text that may be no key is in none."""
+        """The key to look up in a dict; no dict has an integer or text that may not be a key."""
         kind = value.__class__
         if kind is str or kind is bytes:
             return value
@@ -56,7 +56,7 @@ class Elements:
         return hidden_key(value)
 
     def index_of(self, values: Value, place: Value) -> int:
-        """An index that lies inside."""
+        """An index that is within the bounds."""
         if place.__class__ is not int:
             needs_number(place)
             self._work.charge(OPERATION)
@@ -117,7 +117,7 @@ class Elements:
         return {self.key(parts[i]): parts[i + 1] for i in range(0, len(parts), 2)}
 
     def iterable(self, value: Value) -> Value:
-        """The values of a loop: a dict's keys as they are now, or the value itself."""
+        """The values of a loop: a list of a dict's current keys, or the value itself."""
         if value.__class__ is dict:
             self._work.elements(len(value))
             return shown_keys(value)
@@ -131,16 +131,16 @@ class Elements:
 
 
 class Comparisons:
-    """Comparisons of one program, as the compiler's table names them."""
+    """Comparisons of one program, named by the compiler's table."""
 
     def __init__(self, work: Work, elements: Elements) -> None:
         self._work = work
         self._elements = elements
 
     def eq(self, left: Value, right: Value, depth: int = MAX_COMPARED_DEPTH) -> bool:
-        """Equality, looked at pair by pair: shared parts are paid for each time that they are reached.
+        """Equality, pair by pair: shared parts are charged each time they are reached.
 
-        It follows values inside values for ``depth`` levels, since a list may hold itself.
+        It follows nested values for ``depth`` levels, since a list may contain itself.
         """
         kind = left.__class__
         if kind is not right.__class__ or kind not in CONTAINERS:
@@ -153,7 +153,7 @@ class Comparisons:
         return self._dicts_equal(left, right, depth) if kind is dict else self._sequences_equal(left, right, depth)
 
     def _scalars_equal(self, left: Value, right: Value) -> bool:
-        """Of values that are not both lists, tuples or dicts; handles of tasks are equal to themselves alone."""
+        """Equality of values that are not both lists, tuples or dicts; a task's handle equals only itself."""
         kind = left.__class__
         if kind is not int or right.__class__ is not int:
             self._work.text_work(min(len(left), len(right)) if kind in TEXTS and kind is right.__class__ else 0)
@@ -229,7 +229,7 @@ class Comparisons:
         return value in container
 
     def position(self, values: Value, wanted: Value) -> int:
-        """The first index of a value in a list or tuple; -1 if it is not in it."""
+        """The first index of a value in a list or tuple; -1 if it is absent."""
         charge = self._work.charge
         for position, value in enumerate(values):
             charge(NODE_COMPARED)
@@ -239,7 +239,7 @@ class Comparisons:
 
 
 class Arithmetic:
-    """Operators of one program, a method each, as the compiler's tables name them."""
+    """Operators of one program, one method each, named by the compiler's tables."""
 
     def __init__(self, work: Work, elements: Elements) -> None:
         self._work = work
@@ -258,7 +258,7 @@ class Arithmetic:
         return checked(left + right)
 
     def add_in_place(self, left: Value, right: Value) -> Value:
-        """``left += right``, which changes a list itself."""
+        """``left += right``, which changes a list in place."""
         if left.__class__ is list:
             added = self._elements.iterable(right)
             self._work.elements(len(left) + len(added))
@@ -280,7 +280,7 @@ class Arithmetic:
         needs_number(right)
         if right.__class__ is bool:
             self._work.charge(OPERATION)
-        times = max(right, 0) if left else 0  # Python counts no further than a machine word, even of nothing
+        times = max(right, 0) if left else 0  # Python limits the factor to a machine word, even for nothing
         if left.__class__ in TEXTS:
             self._work.new_text(len(left) * times, is_narrow(left))
         elif left.__class__ in SEQUENCES:
@@ -290,7 +290,7 @@ class Arithmetic:
         return left * times
 
     def mult_in_place(self, left: Value, right: Value) -> Value:
-        """``left *= right``, which changes a list itself."""
+        """``left *= right``, which changes a list in place."""
         result = self.mult(left, right)
         if left.__class__ is list:
             left[:] = result
@@ -310,7 +310,7 @@ class Arithmetic:
         return int(left % right)
 
     def pow(self, left: Value, right: Value) -> int:
-        """A power that fits; how large it gets is bounded before it is computed."""
+        """A power that fits; its size is bounded before it is computed."""
         self._work.numbers(left, right)
         if right < 0:
             fault("ValueError")

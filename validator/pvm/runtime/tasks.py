@@ -1,9 +1,9 @@
 """Tasks of one handler: on one thread, strictly first in, first out (SPEC §14, seed 004).
 
 The handler itself is the first task. A task runs until it ends, pauses, or waits for one that has not ended; then the
-one that has been ready for longest continues. Whoever waits for a task becomes ready when it ends, in the order of
-waiting. There is nothing else that could change the order. The handler ends when its last task ends; if all that are
-left wait for each other, it fails as ``Deadlock``, and if one fails, all do.
+task that has been ready for longest continues. Tasks that wait for one become ready when it ends, in the order of
+waiting. Nothing else affects the order. The handler ends when its last task ends; if all remaining tasks wait for each
+other, it fails as ``Deadlock``; if one task fails, the handler does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Work = Coroutine["Task | None", None, Value]
 
 
 class Task:
-    """A task, as programs hold it: to be awaited, and for nothing else."""
+    """A task's handle in programs; it can only be awaited."""
 
     __slots__ = ("has_ended", "result", "waiting", "work")
 
@@ -49,7 +49,7 @@ class TaskQueue:
         self._alive: dict[Task, None] = {}
 
     def start(self, work: Work) -> Task:
-        """A task that gets its first turn behind all that are ready."""
+        """A new task, which gets its first turn after all that are ready."""
         if len(self._alive) >= MAX_TASKS:
             work.close()
             fault("TooManyTasks")
@@ -59,7 +59,7 @@ class TaskQueue:
         return task
 
     async def pause(self) -> None:
-        """Let all others that are ready go first."""
+        """Let all other ready tasks run first."""
         await _Suspension(None)
 
     async def wait(self, task: Value) -> Value:
@@ -95,7 +95,7 @@ class TaskQueue:
             awaited.waiting.append(task)
 
     def close(self) -> None:
-        """Drop what is left of a handler that failed."""
+        """Drop the remaining tasks of a handler that failed."""
         for task in list(self._alive):
             task.work.close()
         self._alive.clear()

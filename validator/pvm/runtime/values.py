@@ -1,12 +1,12 @@
-"""Values that cross a handler's border: storage, payloads, messages, results (canonical MessagePack).
+"""Values that enter or leave a handler: storage, payloads, messages, results (canonical MessagePack).
 
 Each value has one encoding: the shortest forms of MessagePack, a dict's pairs in the ascending order of their encoded
 keys, a tuple as a list, and integers outside MessagePack's own range as extension 1: a sign byte (0 or 1) and the
 magnitude, big-endian without leading zeros. A value that is read back has lists for tuples, and dicts in the order of
-encoded keys. Packing and unpacking charge for each value before it is looked into, so that shared parts cost as often
-as they are written.
+encoded keys. Packing and unpacking charge for each value before its content is read, so shared parts cost as often as
+they are written.
 
-Lists and dicts are read and written here, not by msgspec: a dict must never hold integers as they are
+Lists and dicts are read and written here, not by msgspec: a dict must never hold plain integers
 (:mod:`validator.pvm.runtime.operations`), and an encoding that is not canonical is refused at the offending byte.
 """
 
@@ -25,31 +25,31 @@ from validator.pvm.runtime.operations import Value, fault, hidden_key, is_number
 Charge = Callable[[int], None]
 
 LARGE_INTEGER: Final = 1
-"""The extension type of integers that MessagePack has no form for."""
+"""The extension type of integers that MessagePack cannot represent."""
 _LEAST, _MOST = -(2**63), 2**64 - 1
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class _Room:
-    """The room that is left for one value, and the meter that pays for it."""
+    """The remaining room for one value, and the meter that pays for it."""
 
     def __init__(self, charge: Charge) -> None:
         self._charge = charge
         self._room = MAX_VALUE_BYTES
 
     def take(self, size: int) -> None:
-        """Pay for one value, of so many characters or bytes."""
+        """Charge for one value of ``size`` characters or bytes."""
         self._charge(VALUE_NODE + size // BYTES_PER_CYCLE)
         self._room -= 1 + size
         if self._room < 0:
             fault("ValueTooLarge")
 
     def wide_work(self, size: int) -> None:
-        """Pay for coding a text that is not ASCII."""
+        """Charge for encoding or decoding a text that is not ASCII."""
         self._charge(size * WIDE_CODING // BYTES_PER_CYCLE)
 
     def wide_integer(self) -> None:
-        """Pay for coding an integer that MessagePack has no form for."""
+        """Charge for encoding an integer that MessagePack cannot represent."""
         self._charge(WIDE_INTEGER)
 
 
@@ -57,21 +57,21 @@ class _Room:
 
 
 def pack(value: Value, charge: Charge) -> bytes:
-    """A value's encoding. Ends the handler as ``ValueInvalid`` if it cannot cross, ``ValueTooLarge`` if it is."""
+    """A value's encoding. Ends the handler as ``ValueInvalid`` if it has none, ``ValueTooLarge`` if it is too large."""
     packer = _Packer(charge)
     packer.value(value, MAX_VALUE_DEPTH)
     return b"".join(packer.parts)
 
 
 class _Packer(_Room):
-    """Writes one value, and stops when it gets too large."""
+    """Writes one value; ends the handler when it gets too large."""
 
     def __init__(self, charge: Charge) -> None:
         super().__init__(charge)
         self.parts: list[bytes] = []
 
     def value(self, value: Value, depth: int) -> None:
-        """Write a value, with so many levels left."""
+        """Write a value with at most ``depth`` levels."""
         kind = value.__class__
         if kind in (list, tuple, dict):
             self.take(0)
@@ -145,7 +145,7 @@ class _Unpacker(_Room):
         self.position = 0
 
     def value(self, depth: int) -> Value:
-        """Read a value, with so many levels left."""
+        """Read a value with at most ``depth`` levels."""
         kind = self._bytes(1)[0]
         if 0x80 <= kind < 0xA0 or 0xDC <= kind < 0xE0:
             self.take(0)
@@ -157,7 +157,7 @@ class _Unpacker(_Room):
         return self._scalar(kind)
 
     def _bytes(self, size: int) -> bytes:
-        """The next bytes."""
+        """The next ``size`` bytes."""
         start = self.position
         self.position += size
         if self.position > len(self._encoded):
@@ -168,7 +168,7 @@ class _Unpacker(_Room):
         return int.from_bytes(self._bytes(size), "big")
 
     def _count(self, kind: int, short: int, long: int) -> int:
-        """The number of elements or pairs that follow, which must be encoded in the shortest form."""
+        """The number of elements or pairs that follow, which must be in the shortest form."""
         if kind < short + 16:
             return kind - short
         count = self._number(2 if kind == long else 4)
@@ -191,7 +191,7 @@ class _Unpacker(_Room):
         return made
 
     def _scalar(self, kind: int) -> Value:
-        """Anything but a list or dict, in the shortest form."""
+        """Any value except a list or dict, in the shortest form."""
         if kind < 0x80 or kind >= 0xE0:
             self.take(0)
             return kind if kind < 0x80 else kind - 256
@@ -234,7 +234,7 @@ class _Unpacker(_Room):
             _refuse()
 
     def _large_integer(self, kind: int) -> int:
-        """An integer without a shorter form, of no more bits than an integer may have."""
+        """An integer without a shorter form, within the bit limit of integers."""
         length = 16 if kind == 0xD8 else self._number(1)
         if not 9 <= length <= 33 or (length == 16) is not (kind == 0xD8):
             _refuse()
@@ -259,7 +259,8 @@ _NUMBERS: Final = {
     0xD2: (4, True, -(2**31), -(2**15) - 1),
     0xD3: (8, True, -(2**63), -(2**31) - 1),
 }
-"""Of each first byte of an integer: how many bytes follow, whether with a sign, and what has no shorter form."""
+"""For each first byte of an integer: the number of bytes that follow, whether it is signed, and the values without a
+shorter form."""
 _LENGTHS: Final = {
     **dict.fromkeys(range(160, 192), (0, 0, True)),
     0xD9: (1, 32, True),
@@ -269,15 +270,15 @@ _LENGTHS: Final = {
     0xC5: (2, 2**8, False),
     0xC6: (4, 2**16, False),
 }
-"""Of each first byte of a text or bytes: how many bytes say its length, which lengths need these, and whether it is
-a text."""
+"""For each first byte of a text or bytes: the number of bytes of the length, the lengths that need these, and whether
+it is a text."""
 _LARGE: Final = (0xC7, 0xD8)
-"""First bytes of an extension that may stand for an integer: the next byte says its length, or it has 16 bytes."""
+"""First bytes of an extension that may be an integer: either the next byte is its length, or it has 16 bytes."""
 _WORDS: Final = {0xC0: None, 0xC2: False, 0xC3: True}
 
 
 def _key(found: Value) -> Value:
-    """A dict's key as the dict holds it."""
+    """A dict's key in the form that dicts hold."""
     if not (found.__class__ in (str, bytes) or is_number(found)):
         _refuse()
     if is_number(found):
@@ -293,21 +294,21 @@ def _key(found: Value) -> Value:
 
 
 def encode_value(value: Value) -> bytes:
-    """A payload for a handler, as clients make it; nothing for ``None``. Raises as :func:`pack` does."""
+    """A client's payload for a handler; empty for ``None``. Raises like :func:`pack`."""
     return b"" if value is None else pack(value, _free)
 
 
 def decode_value(encoded: bytes) -> Value:
-    """A stored value, as clients read it. Raises as :func:`unpack` does."""
+    """A stored value, for clients. Raises like :func:`unpack`."""
     return _shown(unpack(encoded, _free))
 
 
 def _shown(value: Value) -> Value:
-    """The value with keys as programs see them."""
+    """The value with keys in the form for programs."""
     if value.__class__ is dict:
         return {shown_key(key): _shown(part) for key, part in value.items()}
     return [_shown(part) for part in value] if value.__class__ is list else value
 
 
 def _free(_cycles: int) -> None:
-    """Clients pay nothing."""
+    """A meter for clients, which pay nothing."""

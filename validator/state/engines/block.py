@@ -1,4 +1,4 @@
-"""One block of the packed engine: which keys its batch changes, and the entries that it appends."""
+"""One block of the packed engine: the keys that its batch changes, and the entries that it appends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Columns(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Encoded entries that one pass of a block appended, their hashes, and the undo data so far."""
+    """The encoded entries that one pass of a block appended, their hashes, and the undo data so far."""
 
     entries: bytes
     leaves: Array
@@ -50,8 +50,8 @@ def columns_of(batch: Batch) -> Columns:
 
 
 def change_ring(table: Table, columns: Columns) -> tuple[Array, Array, Array, Array]:
-    """Look the batch up and change the ring. Places that get an entry (ascending), the items of the batch that give
-    their values (or -1), positions of deleted entries, and undo data."""
+    """Look the batch up and change the ring. Returns the places that get an entry (ascending), the batch items with
+    their values (or -1), the positions of deleted entries, and undo data."""
     arrays, (keys, values) = table.arrays, columns
     total = len(keys.starts)
     hashes = hash_keys(keys, arrays)
@@ -74,7 +74,7 @@ def change_ring(table: Table, columns: Columns) -> tuple[Array, Array, Array, Ar
 
 
 def _undo_bytes(table: Table, columns: Columns, actions: Array, found: Array) -> int:
-    """Bytes that the undo data of keys that come and go may take."""
+    """Bound of the undo data of keys that are added or removed, in bytes."""
     come = columns.keys.lengths[actions == kernels.INSERT]
     gone = found[actions == kernels.DELETE].tolist()
     sizes = sum(len(key) + len(value) for key, value, _ in map(table.record, gone))
@@ -82,7 +82,7 @@ def _undo_bytes(table: Table, columns: Columns, actions: Array, found: Array) ->
 
 
 def append(table: Table, height: Height, touched: Array, items: Array, columns: Columns, undo: Array) -> Part:
-    """Append entries for some places, in this order."""
+    """Append entries for places, in this order."""
     arrays, count = table.arrays, len(touched)
     if not count:
         return Part(b"", np.empty((0, 8), dtype=np.uint32), undo)

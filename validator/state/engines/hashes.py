@@ -1,4 +1,4 @@
-"""Keys and entries hashed many at a time, by the compiled loops of :mod:`validator.state.engines.kernels`."""
+"""Batch hashing of keys and entries, by the compiled loops of :mod:`validator.state.engines.kernels`."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ ENTRY_WORDS: Final = words_of(ENTRY_KEY)
 
 
 def starts_of(lengths: Array) -> Array:
-    """Starts of pieces of these lengths, one behind the other."""
+    """Start offsets of concatenated pieces of these lengths."""
     starts = np.zeros(len(lengths), dtype=np.int64)
     np.cumsum(lengths[:-1], out=starts[1:])
     return starts
 
 
 def hash_keys(keys: Pieces, arrays: Arrays) -> Array:
-    """The hashes of keys, one behind the other, as bytes."""
+    """The concatenated hashes of keys, as bytes."""
     return _hash(keys.octets, keys.starts, keys.lengths, KEY_WORDS, arrays).view(np.uint8).ravel()
 
 
 def hash_slots(arrays: Arrays, slots: Array) -> Array:
-    """The hashes of the keys of some slots, one behind the other, as bytes."""
+    """The concatenated hashes of the slots' keys, as bytes."""
     starts, lengths = np.empty(len(slots), dtype=np.int64), np.empty(len(slots), dtype=np.int64)
     kernels.key_spans(arrays, slots, starts, lengths)
     return hash_keys(Pieces(arrays.octets, starts, lengths), arrays)
@@ -46,14 +46,15 @@ def _hash(octets: Array, starts: Array, lengths: Array, key: Array, arrays: Arra
 
 
 def entry_spans(data: Array, count: int) -> tuple[Array, Array, Array]:
-    """Starts of encoded entries, and the lengths of their keys and values."""
+    """Start offsets of encoded entries, and the lengths of their keys and values."""
     starts, key_lengths, value_lengths = (np.empty(count, dtype=np.int64) for _ in range(3))
     kernels.entry_spans(data, 0, starts, key_lengths, value_lengths)
     return starts, key_lengths, value_lengths
 
 
 def hash_entries(entries: Array, starts: Array, sizes: Array, arrays: Arrays) -> Array:
-    """The hashes of encoded entries, a row of words each. Those of more than 1,024 bytes are hashed by the package."""
+    """The hashes of encoded entries, one row of words each. Entries of more than 1,024 bytes are hashed by the
+    ``blake3`` package."""
     leaves = _hash(entries, starts, sizes, ENTRY_WORDS, arrays)
     for j in np.flatnonzero(sizes > kernels.MESSAGE_BYTES_LIMIT).tolist():
         found = entry_hash(entries[starts[j] : starts[j] + sizes[j]].data)

@@ -1,23 +1,22 @@
 """Compiled loops of the packed engine: BLAKE3 over many messages at once, the ordered index, records, the tree.
 
-Everything here works on plain arrays and knows nothing of blocks or views; :mod:`validator.state.engines.packed` holds
-the arrays and says what is done with them. The functions are compiled by numba when they are first called, which takes
-some ten seconds in all, and kept beside this file, or else in the user's cache, if that can be written to. That is
-safe because all of them stand in this one file, whose time and size decide whether what was kept still counts. There is
-no interpreted fallback: if numba is missing, the plain engine (:mod:`validator.state.engines.plain`) does the same
-work with the same results, and the tests hold one against the other.
+The functions work on plain arrays, without blocks or views; :mod:`validator.state.engines.packed` holds the arrays and
+calls them. Numba compiles each function at its first call, which takes about ten seconds in all, and caches the code
+next to this file, or else in the user's cache, if that is writable. The cache is safe because all functions are in this
+one file, whose time and size decide whether it is valid. There is no interpreted fallback: without numba the plain
+engine (:mod:`validator.state.engines.plain`) does the same work with the same results, and tests compare both.
 
-*Hashing.* Messages of up to 1,024 bytes (one BLAKE3 chunk), wherever they lie, sixteen at a time, a message a lane: one
-vector of the processor holds the same word of sixteen messages, and the whole compression is written in such vectors
-(:func:`_compress`), because the compiler does not find them in loops over lanes.
+*Hashing.* Messages of up to 1,024 bytes (one BLAKE3 chunk) at any address are hashed sixteen at a time, one per lane: a
+vector of the processor holds the same word of sixteen messages. The whole compression is written with such vectors
+(:func:`_compress`), because the compiler does not vectorize loops over lanes.
 
-*Index.* A sorted array with gaps: keys by the first 8 bytes of their hashes, at or after the place that the hash asks
-for, and never with a gap between that place and the key. So it is found like in a hash table with linear probing, and
-its neighbours in the ring are its neighbours in the array. Keys whose 8 bytes are equal are ordered by the whole hash.
+*Index.* A sorted array with gaps: keys by the first 8 bytes of their hashes, each at or after the place that its hash
+maps to, without a gap between that place and the key. So a key is found as in a hash table with linear probing, and its
+neighbours in the ring are its neighbours in the array. Keys with equal 8 bytes are ordered by the whole hash.
 
 *Records.* Each live key has a slot, and each slot a record in the arena, in units of 8 bytes: position (48 bits),
-length of the key (16), length of the value (32), key, value, numbers in the order of a little-endian machine. Freed
-records are kept in lists by size.
+length of the key (16), length of the value (32), key, value; numbers are little-endian. Freed records are in lists by
+size.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from numba.extending import intrinsic
 Function = TypeVar("Function", bound=Callable[..., Any])
 Array = np.ndarray[Any, Any]
 Int = Any
-"""An integer whose width numba decides."""
+"""An integer whose width numba infers."""
 
 LANES: Final = 16
 BLOCK_BYTES: Final = 64
@@ -42,7 +41,7 @@ MESSAGE_BYTES_LIMIT: Final = 1024
 HASH_WORDS: Final = 8
 
 EMPTY: Final = 0xFFFFFFFF
-"""No slot, no record."""
+"""Marks the absence of a slot or record."""
 RECORD_HEAD_BYTES: Final = 12
 UNIT_BYTES: Final = 8
 POSITION_BITS: Final = 48
@@ -57,7 +56,7 @@ TWIG_BYTES: Final = 288
 """A twig's entry root and its active bits."""
 GROUP_LEVELS: Final = 5
 TWIG_GROUPS: Final = 64
-"""Groups of 32 entries a twig, whose roots are kept."""
+"""Number of groups of 32 entries per twig, whose roots are kept."""
 
 SIZE_CLASSES: Final = 640
 
@@ -69,14 +68,14 @@ SLOTS_USED: Final = 4
 SLOTS_FREE: Final = 5
 CAPACITY: Final = 6
 TOP: Final = 7
-"""The highest place of the index that was ever used."""
+"""Counter: the highest place of the index ever used."""
 FIRST_TWIG: Final = 8
 REPLAYED_FROM: Final = 9
-"""The first position whose entry was replayed."""
+"""Counter: the first position whose entry was replayed."""
 COUNTERS: Final = 10
 
 AHEAD: Final = 64
-"""Entries whose records are brought into the cache together."""
+"""Number of entries whose records are prefetched together."""
 
 NOTHING: Final = 0
 UPDATE: Final = 1
@@ -85,37 +84,37 @@ DELETE: Final = 3
 
 
 def compiled(function: Function, forceinline: bool = False) -> Function:
-    """Compile a function when it is first called, or take it from where an earlier process has left it."""
+    """Compile a function at its first call, or load it from the cache of an earlier process."""
     try:
         return cast(Function, numba.njit(function, nogil=True, cache=True, forceinline=forceinline))
-    except RuntimeError:  # neither the folder of this file nor the user's cache can be written to
+    except RuntimeError:  # neither this file's folder nor the user's cache is writable
         return cast(Function, numba.njit(function, nogil=True, forceinline=forceinline))
 
 
 def inlined(function: Function) -> Function:
-    """:func:`compiled`, and made part of each function that calls it: a call would pass every one of :class:`Arrays`
-    on the stack, which takes longer than most of what is called."""
+    """:func:`compiled`, and inlined into each caller: a call would pass every one of :class:`Arrays` on the stack,
+    which takes longer than most of the called functions."""
     return compiled(function, forceinline=True)
 
 
 class Pieces(NamedTuple):
-    """Keys or values, one behind the other."""
+    """Concatenated keys or values."""
 
     octets: Array
     starts: Array
     lengths: Array
-    """-1 for a value that is deleted."""
+    """Lengths; -1 for a deleted value."""
 
 
 class Lanes(NamedTuple):
-    """Scratch of the hash."""
+    """Scratch memory of the hash."""
 
     words: Array
     """Chaining values, block lengths and flags of sixteen messages: ten rows of sixteen words."""
     addresses: Array
-    """Of the sixteen blocks, i64."""
+    """Addresses of the sixteen blocks, i64."""
     spare: Array
-    """A block a lane, as bytes."""
+    """One block per lane, as bytes."""
 
 
 class Arrays(NamedTuple):
@@ -139,20 +138,20 @@ class Arrays(NamedTuple):
     window: Array
     """Slot of each active position, modulo its length, u32."""
     twigs: Array
-    """A row of bytes a twig, from ``FIRST_TWIG`` on."""
+    """One row of bytes per twig, from ``FIRST_TWIG`` on."""
     groups: Array
-    """A row of words a group of 32 entries, its root, from ``FIRST_TWIG`` on. That of a group that is not full is none
-    that counts."""
+    """Roots of the groups of 32 entries, one row of words each, from ``FIRST_TWIG`` on. Those of incomplete groups are
+    undefined."""
     dirty: Array
-    """1 for each of these rows that changed since its hash was made."""
+    """1 for each twig's row that changed since its hash was computed."""
     counters: Array
     mask: Array
-    """The bits of a hash prefix that count, one u64: all, but in tests of equal prefixes."""
+    """The significant bits of a hash prefix, one u64: all, except in tests of equal prefixes."""
     key_words: Array
     """BLAKE3 key of the kind ``key``, as words."""
     lanes: Lanes
     scratch: Array
-    """A block of one key and its hash, as bytes."""
+    """Block of one key, and its hash, as bytes."""
 
 
 _IV: Final = np.array(
@@ -182,14 +181,14 @@ _CORNERS: Final = np.array(
         [3, 4, 9, 14],
     ]
 )
-"""The words of the state that each step of a round mixes."""
+"""The state words that each step of a round mixes."""
 
 
 # --- instructions that the language does not have -------------------------------------------------------------------
 
 
 def instruction(generator: Callable[..., Any]) -> Callable[..., Any]:
-    """What compiled functions call, and the compiler's own code stands for."""
+    """A function that compiled code calls and that the compiler replaces by its own code."""
     return cast(Callable[..., Any], intrinsic(generator))
 
 
@@ -204,12 +203,12 @@ def _vector(value: int) -> ir.Constant:
 
 
 def _turned(builder: ir.IRBuilder, vector: ir.Value, bits: int) -> ir.Value:
-    """All words turned right."""
+    """Rotate all words right."""
     return builder.or_(builder.lshr(vector, _vector(bits)), builder.shl(vector, _vector(32 - bits)))
 
 
 def _transposed(builder: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
-    """Sixteen vectors with rows and columns exchanged: four times, the upper half's words go between the lower's."""
+    """Sixteen vectors, transposed by four interleavings of the upper half's words with the lower's."""
     low = ir.Constant(_VECTOR, [i // 2 + i % 2 * LANES for i in range(LANES)])
     high = ir.Constant(_VECTOR, [8 + i // 2 + i % 2 * LANES for i in range(LANES)])
     for _ in range(4):
@@ -237,7 +236,7 @@ def _data_of(context: Any, builder: ir.IRBuilder, kind: Any, array: ir.Value) ->
 
 
 def _without_owner(context: Any, builder: ir.IRBuilder, kind: Any, value: ir.Value) -> ir.Value:
-    """The value of a type, with the owner of each array in it left out."""
+    """The value of a type, without the owner of each array in it."""
     if isinstance(kind, types.BaseTuple):
         kinds: Any = kind
         for i, each in enumerate(kinds):
@@ -254,9 +253,10 @@ def _without_owner(context: Any, builder: ir.IRBuilder, kind: Any, value: ir.Val
 
 @instruction
 def _borrowed(_: Any, value: Any) -> Any:
-    """An array, or a tuple of arrays, whose references are not counted: its owner, who called, outlives the call.
+    """An array, or a tuple of arrays, without reference counting: the caller, its owner, outlives the call.
 
-    Otherwise each access to an array of a tuple counts up and down, atomically, which takes longer than the access.
+    Otherwise each access to an array of a tuple increments and decrements a counter atomically, which takes longer than
+    the access.
     """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
@@ -267,8 +267,8 @@ def _borrowed(_: Any, value: Any) -> Any:
 
 @instruction
 def _compress(_: Any, lanes: Any, addresses: Any) -> Any:
-    """Hash the block that begins at each of 16 addresses on to the chaining values in rows 0 to 7 of ``lanes``, whose
-    rows 8 and 9 are the blocks' lengths and flags. Lanes that have zero flags keep their values."""
+    """Hash the block at each of 16 addresses into the chaining values, rows 0 to 7 of ``lanes``. Rows 8 and 9 are the
+    blocks' lengths and flags; lanes with zero flags keep their values."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         rows, blocks = (_data_of(context, builder, *each) for each in zip(signature.args, arguments, strict=True))
@@ -325,7 +325,7 @@ def _write_word(_: Any, octets: Any, at: Any, value: Any) -> Any:
 
 @instruction
 def _fetch(_: Any, words: Any, at: Any) -> Any:
-    """Have a word brought into the cache, and go on without waiting for it."""
+    """Prefetch a word into the cache, without waiting for it."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> Any:
         place = builder.gep(_data_of(context, builder, signature.args[0], arguments[0]), [arguments[1]])
@@ -333,7 +333,7 @@ def _fetch(_: Any, words: Any, at: Any) -> Any:
         call = builder.module.declare_intrinsic(
             "llvm.prefetch", [place.type], ir.FunctionType(ir.VoidType(), [place.type, _WORD, _WORD, _WORD])
         )
-        builder.call(call, [place, _WORD(1), _WORD(3), _WORD(1)])  # to be written, in all caches, as data
+        builder.call(call, [place, _WORD(1), _WORD(3), _WORD(1)])  # for writing, into all caches, as data
         return context.get_dummy_value()
 
     return types.void(words, types.int64), generate
@@ -346,7 +346,7 @@ def _fetch(_: Any, words: Any, at: Any) -> Any:
 def _begin_block(
     octets: Array, starts: Array, lengths: Array, first: Int, count: Int, block: Int, lanes: Lanes
 ) -> None:
-    """Put block ``block`` of the messages from ``first`` on into the lanes; what is no whole block is filled up."""
+    """Put block ``block`` of the messages from ``first`` on into the lanes; incomplete blocks are padded."""
     lanes = _borrowed(lanes)
     base = octets.ctypes.data
     spare = lanes.spare.ctypes.data
@@ -374,9 +374,9 @@ def _begin_block(
 def hash_messages(
     octets: Array, starts: Array, lengths: Array, key: Array, out: Array, places: Array, lanes: Lanes
 ) -> None:
-    """Keyed BLAKE3 of the messages of ``lengths[i]`` bytes from byte ``starts[i]`` on, up to 1,024 each.
+    """Keyed BLAKE3 of the messages of ``lengths[i]`` bytes, up to 1,024, from byte ``starts[i]`` on.
 
-    A hash goes to row ``places[i]`` of ``out``; of a longer message, anything does.
+    A hash is stored in row ``places[i]`` of ``out``; for a longer message it is undefined.
     """
     lanes = _borrowed(lanes)
     total = len(starts)
@@ -399,7 +399,7 @@ def hash_messages(
 
 @compiled
 def _hash_pairs(nodes: Array, first: Int, count: Int, key: Array, out: Array, out_first: Int, lanes: Lanes) -> None:
-    """The parents of ``2 * count`` neighbouring nodes that begin at row ``first``."""
+    """The parents of ``2 * count`` neighbouring nodes from row ``first`` on."""
     lanes = _borrowed(lanes)
     base = nodes.ctypes.data
     for lane in range(16):
@@ -423,7 +423,7 @@ def _hash_pairs(nodes: Array, first: Int, count: Int, key: Array, out: Array, ou
 
 @compiled
 def _size_class(units: Int) -> tuple[Int, Int]:
-    """The list for records of a size, and the size rounded up to what that list holds."""
+    """The list for records of a size, and the size of its records."""
     if units <= 256:
         return units, units
     shift = 0
@@ -440,7 +440,7 @@ def _units(key_bytes: Int, value_bytes: Int) -> Int:
 
 @inlined
 def _take_record(arrays: Arrays, units: Int) -> Int:
-    """A free record of at least so many units."""
+    """A free record of at least ``units`` units."""
     number, size = _size_class(units)
     head = np.int64(arrays.free_records[number])
     if head != 0xFFFFFFFF:
@@ -461,7 +461,7 @@ def _free_record(arrays: Arrays, at: Int) -> None:
 
 @inlined
 def _lengths(arrays: Arrays, at: Int) -> tuple[Int, Int]:
-    """Lengths of key and value of the record at a unit."""
+    """Lengths of key and value in the record at ``at``."""
     return np.int64(arrays.words[at] >> np.uint64(48)), np.int64(arrays.halves[2 * at + 2])
 
 
@@ -478,7 +478,7 @@ def _set_head(arrays: Arrays, at: Int, position: Int, key_bytes: Int, value_byte
 
 @inlined
 def _set_value(arrays: Arrays, slot: Int, values: Array, start: Int, value_bytes: Int) -> None:
-    """Give a slot's record another value, in place if it fits into the same size."""
+    """Change the value of a slot's record, in place if it fits into the same size class."""
     at = np.int64(arrays.offsets[slot])
     key_bytes, old_bytes = _lengths(arrays, at)
     position = _position(arrays, at)
@@ -505,7 +505,7 @@ def _new_slot(arrays: Arrays) -> Int:
 def _new_record(
     arrays: Arrays, keys: Array, key_start: Int, key_bytes: Int, values: Array, start: Int, value_bytes: Int
 ) -> Int:
-    """A slot with a record for a key that has no entry yet."""
+    """A slot with a record for a key without an entry."""
     slot = _new_slot(arrays)
     at = _take_record(arrays, _units(key_bytes, value_bytes))
     arrays.offsets[slot] = np.uint32(at)
@@ -526,7 +526,7 @@ def _drop_slot(arrays: Arrays, slot: Int) -> None:
 
 @inlined
 def _save(arrays: Arrays, at: Int, undo: Array, cursor: Int, is_new: bool) -> Int:
-    """Copy a record to the undo data; of a new one, the key alone. Returns where the next one goes."""
+    """Copy a record to the undo data; only the key of a new record. Returns the next cursor."""
     key_bytes, value_bytes = _lengths(arrays, at)
     _copy(arrays.octets, at * 8, undo, cursor, 12 + key_bytes + (0 if is_new else value_bytes))
     if is_new:
@@ -564,15 +564,15 @@ def _same_key(arrays: Arrays, at: Int, keys: Array, start: Int, count: Int) -> b
 
 @compiled
 def _turn(value: Int, bits: Int) -> Int:
-    """A word turned right."""
+    """Rotate a word right."""
     return ((value >> np.uint64(bits)) | (value << np.uint64(32 - bits))) & np.uint64(0xFFFFFFFF)
 
 
 @compiled
 def _hash_record(arrays: Arrays, at: Int) -> None:
-    """Hash of a record's key, into the last 32 bytes of the scratch: one message, in as little code as possible.
+    """Hash a record's key into the last 32 bytes of the scratch: one message, in as little code as possible.
 
-    It is needed only if two keys have equal prefixes, and becomes part of everything that looks keys up.
+    It is needed only if two keys have equal prefixes, and is inlined into every lookup.
     """
     key_bytes = _lengths(arrays, at)[0]
     words, state = arrays.scratch.view(np.uint32), np.empty(16, dtype=np.uint64)
@@ -605,7 +605,7 @@ def _hash_record(arrays: Arrays, at: Int) -> None:
 def _find(
     arrays: Arrays, prefix: Int, keys: Array, start: Int, count: Int, hashes: Array, hash_start: Int
 ) -> tuple[Int, bool]:
-    """The place of a key in the index, and whether it is there; else the place where it belongs."""
+    """The place of a key in the index, and whether it is there; otherwise the place where it belongs."""
     place = _home(prefix, arrays.counters[6])
     while arrays.places[place] != np.uint32(0xFFFFFFFF):
         found = arrays.prefixes[place]
@@ -628,14 +628,14 @@ def _find(
 
 @inlined
 def _find_key(arrays: Arrays, keys: Pieces, i: Int, hashes: Array) -> tuple[Int, bool]:
-    """:func:`_find` of a key of a batch."""
+    """:func:`_find` for a key of a batch."""
     prefix = _prefix(hashes, i * 32, arrays.mask)
     return _find(arrays, prefix, keys.octets, keys.starts[i], keys.lengths[i], hashes, i * 32)
 
 
 @inlined
 def _put(arrays: Arrays, place: Int, prefix: Int, slot: Int) -> None:
-    """Insert at a place that :func:`_find` gave; what stands there moves up to the next gap."""
+    """Insert at a place that :func:`_find` gave; entries from there up to the next gap move up."""
     gap = place
     while arrays.places[gap] != np.uint32(0xFFFFFFFF):
         gap += 1
@@ -650,7 +650,7 @@ def _put(arrays: Arrays, place: Int, prefix: Int, slot: Int) -> None:
 
 @inlined
 def _take(arrays: Arrays, place: Int) -> None:
-    """Remove what stands at a place; what need not stand behind it moves down."""
+    """Remove the entry at a place; entries after it that can move down do."""
     capacity = arrays.counters[6]
     after = place + 1
     while arrays.places[after] != np.uint32(0xFFFFFFFF) and _home(arrays.prefixes[after], capacity) < after:
@@ -662,7 +662,7 @@ def _take(arrays: Arrays, place: Int) -> None:
 
 @inlined
 def _next_place(arrays: Arrays, place: Int) -> Int:
-    """The place of the next key in the ring; there is one."""
+    """The place of the next key in the ring, which must have a key."""
     place += 1
     top = arrays.counters[7]
     while place <= top:
@@ -677,7 +677,7 @@ def _next_place(arrays: Arrays, place: Int) -> Int:
 
 @inlined
 def _last_place_below(arrays: Arrays, place: Int) -> Int:
-    """The last place below one that holds a key, or the last of all; there is one."""
+    """The last occupied place below one, or the last of all; at least one key must exist."""
     place -= 1
     while place >= 0:
         if arrays.places[place] != np.uint32(0xFFFFFFFF):
@@ -698,7 +698,7 @@ def find_one(arrays: Arrays, key: Array, key_hash: Array) -> tuple[Int, bool]:
 
 @compiled
 def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> Int:
-    """The slot of the key before a place of the ring; there is at least one key."""
+    """The slot of the key before a place of the ring; at least one key must exist."""
     arrays = _borrowed(arrays)
     place, _ = _find(arrays, _prefix(key_hash, 0, arrays.mask), key, 0, len(key), key_hash, 0)
     return np.int64(arrays.places[_last_place_below(arrays, place)])
@@ -706,7 +706,7 @@ def slot_below(arrays: Arrays, key: Array, key_hash: Array) -> Int:
 
 @compiled
 def rebuild_index(old_places: Array, old_prefixes: Array, places: Array, prefixes: Array, capacity: Int) -> Int:
-    """Spread an index over a larger or smaller one; returns the highest place used."""
+    """Spread an index into a larger or smaller one; returns the highest place used."""
     last = -1
     for i in range(len(old_places)):
         if old_places[i] != np.uint32(0xFFFFFFFF):
@@ -728,7 +728,7 @@ def spread_top(places: Array, prefixes: Array, capacity: Int) -> Int:
 
 @compiled
 def slots_with_prefix(arrays: Arrays, prefix: Array) -> Array:
-    """The slots of all keys that begin with some bytes."""
+    """The slots of all keys with a prefix."""
     arrays = _borrowed(arrays)
     found = np.empty(arrays.counters[1], dtype=np.uint32)
     count = 0
@@ -755,11 +755,10 @@ def slots_with_prefix(arrays: Arrays, prefix: Array) -> Array:
 
 @compiled
 def approach(arrays: Arrays, hashes: Array, order: Array, near: Array) -> Int:
-    """Bring into the cache what the keys of a batch and those behind them in the ring are looked up by; ``near`` is
-    scratch, two rows.
+    """Prefetch the data for lookups of a batch's keys and their successors in the ring; ``near`` is scratch, two rows.
 
-    Each pass is a loop so short that the processor has many of its misses under way at once, while :func:`lookup` and
-    what follows would wait for them one by one. The result only keeps the compiler from leaving the reads out.
+    Each pass is a loop so short that the processor handles many cache misses at once, while :func:`lookup` and its
+    successors would wait for them one by one. The result only keeps the compiler from removing the reads.
     """
     arrays = _borrowed(arrays)
     seen = np.uint64(0)
@@ -801,10 +800,10 @@ def lookup(
     found: Array,
     found_places: Array,
 ) -> tuple[Int, Int]:
-    """The action for each key of a batch, in ring order; returns how many keys come and go.
+    """The action for each key of a batch, in ring order; returns how many keys are added and removed.
 
     ``order`` is by the hashes' prefixes, and becomes the order by whole hashes. ``found`` are the slots,
-    ``found_places`` where in the index these stand.
+    ``found_places`` their places in the index.
     """
     arrays, keys, values = _borrowed(arrays), _borrowed(keys), _borrowed(values)
     for i in range(1, len(order)):
@@ -858,7 +857,7 @@ def change_ring(
     deleted: Array,
     undo: Array,
 ) -> Int:
-    """Remove the keys that go, then add those that come; returns the length of the undo data."""
+    """Remove the deleted keys, then add the new ones; returns the length of the undo data."""
     arrays, keys, values = _borrowed(arrays), _borrowed(keys), _borrowed(values)
     cursor = count = 0
     for i in order:
@@ -895,8 +894,8 @@ def touched_places(
     touched: Array,
     items: Array,
 ) -> Int:
-    """Places that get an entry, some twice: first those with a new value, whose items go to ``items``, then the
-    neighbours below keys that came or went, with item -1. Returns how many there are."""
+    """Places that get an entry, possibly twice: first those with a new value, whose items go to ``items``, then the
+    predecessors of added or removed keys, with item -1. Returns their number."""
     arrays, keys = _borrowed(arrays), _borrowed(keys)
     count = 0
     for i in order:
@@ -920,7 +919,7 @@ def touched_places(
 
 @compiled
 def measure(arrays: Arrays, touched: Array, items: Array, value_lengths: Array, next_slots: Array) -> tuple[Int, Int]:
-    """Bytes that the entries and the undo data take; finds the next slots."""
+    """Sizes of the entries and the undo data, in bytes; also finds the next slots."""
     arrays = _borrowed(arrays)
     entries = undone = 0
     for j in range(len(touched)):
@@ -934,7 +933,7 @@ def measure(arrays: Arrays, touched: Array, items: Array, value_lengths: Array, 
 
 @compiled
 def key_spans(arrays: Arrays, slots: Array, starts: Array, lengths: Array) -> None:
-    """Starts in the arena, and lengths, of the keys of some slots."""
+    """Start offsets in the arena, and lengths, of the slots' keys."""
     arrays = _borrowed(arrays)
     for j in range(len(slots)):
         at = np.int64(arrays.offsets[slots[j]])
@@ -944,7 +943,7 @@ def key_spans(arrays: Arrays, slots: Array, starts: Array, lengths: Array) -> No
 
 @compiled
 def find_slots(arrays: Arrays, slots: Array, hashes: Array, touched: Array) -> None:
-    """The places of some slots, whose keys' hashes are given."""
+    """The places of slots, given the hashes of their keys."""
     arrays = _borrowed(arrays)
     for j in range(len(slots)):
         at = np.int64(arrays.offsets[slots[j]])
@@ -966,8 +965,7 @@ def append_entries(
     undo: Array,
     undo_cursor: Int,
 ) -> Int:
-    """Append an entry of ``sizes[j]`` bytes for each place, encoded to ``section``; returns the end of the undo
-    data."""
+    """Append an entry of ``sizes[j]`` bytes for each place, encoded to ``section``. Returns the undo data's end."""
     arrays, values = _borrowed(arrays), _borrowed(values)
     cursor = 0
     for j in range(len(touched)):
@@ -989,7 +987,7 @@ def append_entries(
         _write_word(section, cursor, np.uint64(height))
         _write_word(section, cursor + 8, np.uint64(0xFFFFFFFFFFFFFFFF) if is_new else np.uint64(previous))
         _write_word(section, cursor + 46, (np.uint64(key_bytes) << np.uint64(32)) | np.uint64(value_bytes))
-        _copy(next_hashes, j * 32, section, cursor + 16, 32)  # after the lengths, which came with two bytes before them
+        _copy(next_hashes, j * 32, section, cursor + 16, 32)  # after the lengths, whose word overlaps the hash
         _copy(arrays.octets, at * 8 + 12, section, cursor + 54, key_bytes + value_bytes)
         sizes[j] = 54 + key_bytes + value_bytes
         cursor += sizes[j]
@@ -998,7 +996,7 @@ def append_entries(
 
 @compiled
 def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
-    """The slots of the oldest active entries that are to be appended again, at most ``steps``; how many they are."""
+    """The slots of the oldest active entries to be appended again, at most ``steps``; returns their number."""
     arrays = _borrowed(arrays)
     count = 0
     position = raise_oldest(arrays, arrays.counters[2])
@@ -1013,7 +1011,7 @@ def choose_oldest(arrays: Arrays, limit: Int, steps: Int, chosen: Array) -> Int:
 
 @compiled
 def raise_oldest(arrays: Arrays, position: Int) -> Int:
-    """The first active position from one on, or the end."""
+    """The first active position at or after ``position``, or the end."""
     arrays = _borrowed(arrays)
     end = arrays.counters[0]
     first = arrays.counters[8]
@@ -1049,10 +1047,10 @@ def _clear_bit(arrays: Arrays, position: Int) -> None:
 def extend_leaves(
     arrays: Arrays, first: Int, rows: Array, other: Array, count: Int, frontier: Array, absent: Array, key: Array
 ) -> tuple[Int, Int, bool]:
-    """Hash new leaves up to the roots of their twigs, with the frontier beside them, which moves on.
+    """Hash new leaves up to the roots of their twigs, with the frontier to their left, which is updated.
 
-    ``rows`` holds the leaves behind one spare node, and ``other`` is as large. Returns the first twig, how many there
-    are, and whether their roots stand in ``other``.
+    ``rows`` holds the leaves after one spare node; ``other`` has the same size. Returns the first twig, the number of
+    twigs, and whether their roots are in ``other``.
     """
     arrays = _borrowed(arrays)
     start, after = first, first + count
@@ -1083,7 +1081,7 @@ def extend_leaves(
 
 @compiled
 def hash_levels(levels: Array, count: Int, key: Array, lanes: Lanes) -> None:
-    """Hash all levels of a tree: ``count`` nodes, a power of two, come first, behind them their parents, and so on."""
+    """Hash all levels of a tree: first ``count`` nodes, a power of two, then their parents, and so on."""
     lanes = _borrowed(lanes)
     start = 0
     while count > 1:
@@ -1094,9 +1092,11 @@ def hash_levels(levels: Array, count: Int, key: Array, lanes: Lanes) -> None:
 
 @compiled
 def hash_group(data: Array, ends: Array, nodes: Array, entry_key: Array, node_key: Array, lanes: Lanes) -> Int:
-    """Find the ends of up to 32 entries, and hash all nodes of the tree over them; ``nodes`` begins as zeros. Returns
-    the length of the longest entry, and does not hash if that is more than 1,024; or -1 if the bytes are not just so
-    many entries."""
+    """Find the ends of up to 32 entries, and hash all nodes of the tree over them; ``nodes`` is zero at first.
+
+    Returns the length of the longest entry, and does not hash if that is above 1,024; or -1 if the bytes are not
+    exactly the entries.
+    """
     lanes = _borrowed(lanes)
     count = len(ends)
     starts, sizes = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
@@ -1122,7 +1122,7 @@ def hash_group(data: Array, ends: Array, nodes: Array, entry_key: Array, node_ke
 
 @compiled
 def climb(heap: Array, octets: Array, width: Int, changed: Array, depth: Int, key: Array, lanes: Lanes) -> None:
-    """Hash the upper tree above changed twig roots (ascending); ``heap`` holds its levels, ``width`` leaves wide, and
+    """Hash the upper tree above changed twig roots (ascending); ``heap`` holds its levels over ``width`` leaves, and
     ``octets`` are its bytes."""
     lanes = _borrowed(lanes)
     count = len(changed)
@@ -1148,7 +1148,7 @@ def climb(heap: Array, octets: Array, width: Int, changed: Array, depth: Int, ke
 
 @compiled
 def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
-    """Starts and lengths of the keys of the undo data's records; returns how many there are."""
+    """Start offsets and lengths of the keys in the undo data; returns their number."""
     cursor = count = 0
     while cursor < end:
         key_bytes = np.int64(undo[cursor + 6]) | np.int64(undo[cursor + 7]) << 8
@@ -1164,7 +1164,7 @@ def undo_spans(undo: Array, end: Int, starts: Array, lengths: Array) -> Int:
 
 @compiled
 def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes: Array, end: Int) -> None:
-    """Give every key of the undo data its former record; positions from ``end`` on are no more."""
+    """Restore the former record of every key in the undo data; positions from ``end`` on are dropped."""
     arrays = _borrowed(arrays)
     count = len(starts)
     for j in range(count - 1, -1, -1):
@@ -1198,7 +1198,7 @@ def take_back(arrays: Arrays, undo: Array, starts: Array, lengths: Array, hashes
 
 @compiled
 def entry_spans(data: Array, start: Int, starts: Array, key_lengths: Array, value_lengths: Array) -> None:
-    """Starts of encoded entries, one behind the other, and the lengths of their keys and values."""
+    """Start offsets of concatenated encoded entries, and the lengths of their keys and values."""
     for j in range(len(starts)):
         starts[j] = start
         lengths = _read_word(data, start + 46)
@@ -1209,7 +1209,7 @@ def entry_spans(data: Array, start: Int, starts: Array, key_lengths: Array, valu
 
 @inlined
 def _replay_deleted(arrays: Arrays, position: Int) -> None:
-    """Forget the key whose active entry stands at a position, if it is known."""
+    """Forget the key, if known, whose active entry is at a position."""
     if position >= arrays.counters[9]:
         _drop_slot(arrays, np.int64(arrays.window[position % len(arrays.window)]))
         _clear_bit(arrays, position)
@@ -1217,8 +1217,8 @@ def _replay_deleted(arrays: Arrays, position: Int) -> None:
 
 @inlined
 def _approach_replaced(arrays: Arrays, data: Array, starts: Array, first: Int, are_new: bool, slots: Array) -> None:
-    """Find the slots of the entries that some entries replace, and have their records brought into the cache: in loops
-    so short that many misses are under way at once. -1 for those from position ``first`` on, and for new keys."""
+    """Find the slots of the replaced entries, and prefetch their records: in loops so short that the processor handles
+    many cache misses at once. -1 for positions from ``first`` on, and for new keys."""
     for j in range(len(starts)):
         previous = np.int64(_read_word(data, starts[j] + 8))  # -1 if there is none
         is_known = arrays.counters[9] <= previous < first and not are_new
@@ -1241,7 +1241,7 @@ def _replay_entry(
     are_new: bool,
     slot: Int,
 ) -> None:
-    """Take over one entry; ``slot`` is that of the key, or -1 if it was not found yet."""
+    """Apply one entry; ``slot`` is its key's, or -1 if it was not found yet."""
     previous = np.int64(_read_word(data, start + 8))
     if slot < 0 and previous >= arrays.counters[9] and not are_new:
         slot = np.int64(arrays.window[previous % len(arrays.window)])
@@ -1269,11 +1269,11 @@ def replay_entries(
     deleted: Array,
     deleted_after: Array,
 ) -> None:
-    """Take over entries of the log: their keys have these records from now on, and no others.
+    """Apply entries of the log: each key has only its new record from now on.
 
-    Between them, after ``deleted_after[i]`` entries, the key whose active entry stands at ``deleted[i]`` goes. An entry
-    names the position of the one that it replaces, so no key is looked up, and the index is made once, at the end
-    (:func:`sort_equal`). ``are_new`` says that none of them replaces another that is known.
+    After ``deleted_after[i]`` entries, the key whose active entry is at ``deleted[i]`` is removed. An entry names the
+    position of the entry that it replaces, so no key is looked up, and the index is built once, at the end
+    (:func:`sort_equal`). ``are_new``: no entry replaces a known one.
     """
     arrays = _borrowed(arrays)
     slots = np.empty(AHEAD, dtype=np.int64)
@@ -1295,7 +1295,7 @@ def replay_entries(
 
 @compiled
 def active_slots(arrays: Arrays, slots: Array) -> Int:
-    """The slots of all active entries, in the order of these; how many they are."""
+    """The slots of all active entries, in the order of the entries; returns their number."""
     arrays = _borrowed(arrays)
     count = 0
     position = raise_oldest(arrays, arrays.counters[8] << 11)
@@ -1308,7 +1308,7 @@ def active_slots(arrays: Arrays, slots: Array) -> Int:
 
 @compiled
 def sort_equal(arrays: Arrays, prefixes: Array, slots: Array) -> None:
-    """Order slots by the whole hashes of their keys, where the prefixes, which ascend, are equal."""
+    """Order slots by the whole hashes of their keys where the ascending prefixes are equal."""
     arrays = _borrowed(arrays)
     for i in range(1, len(slots)):
         j = i

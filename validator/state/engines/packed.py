@@ -1,12 +1,12 @@
-"""The engine for large states: everything in arrays, and compiled loops over them
+"""The engine for large states: all data in arrays, and compiled loops over them
 (:mod:`validator.state.engines.kernels`).
 
 No key has a Python object. The arrays and the room in them are a :class:`~validator.state.engines.table.Table`, the
 tree is a :class:`~validator.state.engines.packed_tree.PackedTree`.
 
-A batch goes through in this order: hash all its keys, sort them by hash, look them up; change the ring; hash the next
-keys of all entries that are to be appended; append these; the same for what compaction moves; hash the entries, the
-twigs, the upper tree, level by level. Positions must stay below 2**48, and the arena below 32 GiB.
+A batch is applied in these steps: hash its keys, sort them by hash, look them up; change the ring; hash the next keys
+of all entries to be appended; append these; do the same for entries that compaction moves; hash the entries, the twigs,
+and the upper tree level by level. Positions must stay below 2**48, and the arena below 32 GiB.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from validator.state.snapshot import SnapshotTwig
 
 FULL_MASK: Final = 2**64 - 1
 REPLAY_BYTES: Final = 2 * 1024 * 1024
-"""Entries that recovery takes over at once."""
+"""Size of the entries that recovery applies at once."""
 
 
 @dataclass(slots=True)
 class _Undo:
     records: Array
-    """The touched keys' records before the block, one behind the other."""
+    """The touched keys' records before the block, concatenated."""
     oldest: int
     mark: TreeMark
 
@@ -60,10 +60,10 @@ class PackedEngine:
         self._table = Table(mask)
         self.tree = PackedTree(self._table)
         self._pending: list[tuple[memoryview, SectionHead]] = []
-        """Sections of the log that are to be taken over together."""
+        """Sections of the log that will be applied together."""
         self._pending_bytes = 0
         self._is_fresh = True
-        """Whether nothing was replayed yet."""
+        """Whether nothing has been replayed yet."""
 
     @property
     def root(self) -> Hash:
@@ -177,7 +177,7 @@ class PackedEngine:
         self.tree.revert(undo.mark, next_position)
 
     def before(self, step: Step) -> dict[bytes, bytes | None]:
-        """The values that an applied step's keys had before it; keys whose entry only moved are among them."""
+        """The values of an applied step's keys before it, including keys whose entry only moved."""
         undo: _Undo = step.undo
         data = undo.records.tobytes()
         found: dict[bytes, bytes | None] = {}
@@ -192,7 +192,7 @@ class PackedEngine:
         return found
 
     def _reserve(self, keys: int, size: int, entries: int) -> None:
-        """Make room for so many keys, bytes of keys and values, and entries."""
+        """Make room for numbers of keys and entries, and for ``size`` bytes of keys and values."""
         self._table.reserve(keys, size, entries)
         self.tree.reserve(entries)
 
@@ -209,7 +209,7 @@ class PackedEngine:
 
     def replay(self, section: memoryview, head: SectionHead, first_position: int) -> None:
         if self._is_fresh:
-            # the log may begin below the first twig that is kept: positions before that are replayed without leaves
+            # the log may begin below the first retained twig: earlier positions are replayed without leaves
             counters = self._table.arrays.counters
             counters[kernels.NEXT_POSITION] = counters[kernels.OLDEST] = counters[kernels.REPLAYED_FROM] = (
                 first_position
@@ -221,7 +221,7 @@ class PackedEngine:
             self._absorb()
 
     def load_twig(self, twig: SnapshotTwig) -> None:
-        """Take over a twig of a snapshot; twigs come in order."""
+        """Load a twig of a snapshot; twigs come in order."""
         self._is_fresh = False
         nothing = np.empty(0, dtype=np.int64)
         self.tree.reserve(TWIG_ENTRIES)
@@ -246,7 +246,7 @@ class PackedEngine:
         return self._table.count(kernels.FIRST_TWIG) * TWIG_ENTRIES
 
     def _absorb(self) -> None:
-        """Take over the sections that wait."""
+        """Apply the pending sections."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         entries = b"".join(data[: head.entries_bytes] for data, head in pending)
         deleted, deleted_after, total = [], [], 0
@@ -264,7 +264,7 @@ class PackedEngine:
     def _take_over(
         self, entries: bytes, positions: Array, are_new: bool, deleted: Array, deleted_after: Array
     ) -> Array:
-        """Replay encoded entries, which stand at these positions, with deletions between them; returns their hashes."""
+        """Replay encoded entries at these positions, with deletions between them; returns their hashes."""
         total = len(positions)
         data = np.frombuffer(entries, dtype=np.uint8)
         starts, key_lengths, value_lengths = entry_spans(data, total)

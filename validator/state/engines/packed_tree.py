@@ -41,12 +41,12 @@ _ABSENT_ENTRY_WORDS: Final = np.stack([words_of(node) for node in ABSENT_ENTRY_N
 
 @dataclass(slots=True)
 class TreeMark:
-    """The end of the log before a block."""
+    """The end of the log before a block, for undoing it."""
 
     next_position: int
     frontier: Array
     entries_root: bytes
-    """Of the twig in which the next position stood."""
+    """Entry root of the twig with the next position."""
 
 
 class PackedTree:
@@ -63,7 +63,7 @@ class PackedTree:
             dirty=np.zeros(MIN_TWIGS, dtype=np.uint8),
         )
         self.root = self._make_root()
-        """The state root, as of the last :meth:`climb`."""
+        """The state root as of the last :meth:`climb`."""
 
     def twig(self, index: int) -> Twig:
         """Parts of twig ``index``, which must not be pruned."""
@@ -71,21 +71,21 @@ class PackedTree:
         return Twig(row[:NODE_BYTES], row[NODE_BYTES : NODE_BYTES + BITMAP_BYTES])
 
     def group_roots(self, index: int) -> bytes:
-        """The roots of the groups of twig ``index``; only those of full ones count."""
+        """The concatenated roots of the groups of twig ``index``; those of incomplete groups are undefined."""
         row = (index - self._table.count(kernels.FIRST_TWIG)) * kernels.TWIG_GROUPS
         roots: bytes = self._table.arrays.groups[row : row + kernels.TWIG_GROUPS].tobytes()
         return roots
 
     def upper_node(self, level: int, index: int) -> bytes:
-        """Node of the upper tree, which must not be pruned; level 0 is the twig roots."""
+        """Node of the upper tree, which must not be pruned; the twig roots are level 0."""
         if index >= self._width >> level:
             return ABSENT_UPPER_NODES[level]
         node: bytes = self._heap[(self._width >> level) + index].tobytes()
         return node
 
     def group_nodes(self, data: Array, ends: Array) -> bytes:
-        """The nodes of the subtree over one group's entries, each level's one behind the other; finds their ends.
-        Raises :class:`ValueError` if the bytes are not just so many entries."""
+        """The nodes of the subtree over one group's entries, level by level; finds the entries' ends. Raises
+        :class:`ValueError` if the bytes are not exactly the entries."""
         nodes = np.zeros((2 * GROUP_ENTRIES - 1, kernels.HASH_WORDS), dtype=np.uint32)
         arrays = self._table.arrays
         longest = kernels.hash_group(data, ends, nodes, ENTRY_WORDS, _ENTRY_NODE_WORDS, arrays.lanes)
@@ -100,7 +100,7 @@ class PackedTree:
         return found
 
     def nodes_above(self, lowest: Array) -> bytes:
-        """All nodes of the tree over a power of two of nodes of an entry tree, each level's one behind the other."""
+        """All nodes of the tree over a power of two of entry tree nodes, level by level."""
         nodes = np.empty((2 * len(lowest) - 1, kernels.HASH_WORDS), dtype=np.uint32)
         nodes[: len(lowest)] = lowest
         kernels.hash_levels(nodes, len(lowest), _ENTRY_NODE_WORDS, self._table.arrays.lanes)
@@ -115,7 +115,7 @@ class PackedTree:
         return TreeMark(next_position, self._frontier.copy(), self.twig(next_position >> TWIG_LEVELS).entries_root)
 
     def extend(self, first: int, parts: Sequence[Array]) -> None:
-        """Put the roots of new leaves, which begin at position ``first``, into their twigs."""
+        """Put the roots of new leaves from position ``first`` on into their twigs."""
         count = sum(len(part) for part in parts)
         if not count:
             return
@@ -129,7 +129,7 @@ class PackedTree:
         arrays.twigs[row : row + twigs, :NODE_BYTES] = (other if swapped else rows)[1 : 1 + twigs].view(np.uint8)
 
     def climb(self, twigs: int) -> None:
-        """Hash everything above the rows that changed; ``twigs`` is how many there are or were, the larger number."""
+        """Hash everything above the changed rows; ``twigs``: their number now or before, the larger one."""
         arrays = self._table.arrays
         rows = np.flatnonzero(arrays.dirty)
         if len(rows):
@@ -151,7 +151,7 @@ class PackedTree:
         self.root = self._make_root()
 
     def revert(self, mark: TreeMark, next_position: int) -> None:
-        """Move back to a mark from ``next_position``. The counters and the active bits are those of the mark again."""
+        """Move back to a mark from ``next_position``. The caller has restored the counters and the active bits."""
         arrays, twigs, kept = self._table.arrays, twigs_for(next_position), twigs_for(mark.next_position)
         self._frontier = mark.frontier.copy()
         first = int(arrays.counters[kernels.FIRST_TWIG])
@@ -169,13 +169,13 @@ class PackedTree:
     # --- opening, pruning and room ------------------------------------------------------------------------------------
 
     def seed(self, first_twig: int, peaks: Sequence[bytes]) -> None:
-        """Begin behind pruned twigs."""
+        """Begin after pruned twigs."""
         self.reserve(0)
         for (level, index), peak in zip(pruned_peaks(first_twig), peaks, strict=True):
             self._heap[(self._width >> level) + index] = np.frombuffer(peak, dtype=np.uint32)
 
     def load(self, twig: SnapshotTwig) -> None:
-        """Take over the entry root of a snapshot's twig, which becomes the last one; its bits are set already."""
+        """Load the entry root of a snapshot's twig as the last twig; its bits are set already."""
         arrays = self._table.arrays
         row = twig.index - int(arrays.counters[kernels.FIRST_TWIG])
         arrays.twigs[row, :NODE_BYTES] = np.frombuffer(twig.entries_root, dtype=np.uint8)
@@ -196,7 +196,7 @@ class PackedTree:
         arrays.counters[kernels.FIRST_TWIG] = first_twig
 
     def reserve(self, entries: int) -> None:
-        """Make room for so many more entries."""
+        """Make room for this many further entries."""
         arrays = self._table.arrays
         total = twigs_for(int(arrays.counters[kernels.NEXT_POSITION]) + entries) + 1
         rows = total - int(arrays.counters[kernels.FIRST_TWIG])
@@ -226,7 +226,7 @@ def _empty_twigs(rows: int) -> Array:
 
 
 def _empty_heap(width: int) -> Array:
-    """An upper tree of so many absent twigs: the root in row 1, the children of row ``i`` in ``2 * i`` and the next."""
+    """An upper tree of ``width`` absent twigs: the root is row 1, row ``i`` has the children ``2 * i`` and the next."""
     heap = np.zeros((2 * width, kernels.HASH_WORDS), dtype=np.uint32)
     for level in range(width.bit_length()):
         row = width >> level

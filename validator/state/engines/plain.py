@@ -1,8 +1,8 @@
 """The engine in plain Python: dictionaries, a sorted list of key hashes, and the tree of :mod:`validator.state.merkle`.
 
-It is the reference for the compiled one, and the better one for small states: nothing has to be compiled, a read is one
-lookup in a dictionary, and a block of few changes costs no passage to compiled code. It hands a state that outgrows it
-to another engine (:meth:`PlainEngine.copy_to`).
+It is the reference for the packed engine, and faster for small states: nothing has to be compiled, a read is one lookup
+in a dictionary, and a block of few changes needs no calls of compiled code. A state that outgrows it is copied to
+another engine (:meth:`PlainEngine.copy_to`).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from validator.state.merkle import Tree, TreeUndo, pruned_peaks, tree_nodes
 from validator.state.snapshot import SnapshotTwig
 
 FEW: Final = 64
-"""Changes of the ring up to which each is made on its own; above, the list is sorted anew."""
+"""Changes of the ring up to which each is made separately; above, the whole list is sorted."""
 
 REPLAY_ENTRIES: Final = 65_536
-"""Entries that recovery hashes at once."""
+"""Number of entries that recovery hashes at once."""
 
 _Slot = tuple[int, bytes]
 """Position and value of a key's active entry."""
@@ -51,13 +51,13 @@ _Slot = tuple[int, bytes]
 @dataclass(slots=True)
 class _Undo:
     slots: dict[bytes, _Slot | None]
-    """The touched keys' slots before."""
+    """The touched keys' slots before the block."""
     oldest: int
     tree: TreeUndo
 
 
 class _Appender:
-    """Collects what one block appends."""
+    """Collects the entries that one block appends."""
 
     def __init__(self, engine: PlainEngine, height: Height) -> None:
         self.engine = engine
@@ -68,7 +68,7 @@ class _Appender:
         self.before: dict[bytes, _Slot | None] = {}
 
     def append(self, place: bytes, key: bytes, value: bytes) -> None:
-        """Append an entry of a key that is in the ring, at ``place``, instead of the one that it has."""
+        """Append an entry of a key in the ring, at ``place``, in place of its current entry."""
         engine = self.engine
         old = engine.slots.get(key)
         self.before[key] = old
@@ -82,7 +82,7 @@ class _Appender:
         self.next_position += 1
 
     def delete(self, key: bytes) -> int:
-        """Forget a key; returns the position of the entry that it had."""
+        """Forget a key; returns the position of its entry."""
         engine = self.engine
         old = engine.slots.pop(key)
         self.before[key] = old
@@ -99,7 +99,7 @@ class PlainEngine:
         self.key_at: dict[int, bytes] = {}
         """Keys by the positions of their active entries."""
         self.slack = slack
-        """Entries that compaction always leaves alone, beside those that follow from the live keys."""
+        """Entries that the window may always hold, in addition to 2.5 per live key."""
         self._ring: list[bytes] = []
         """Hashes of the live keys, ascending."""
         self._by_hash: dict[bytes, bytes] = {}
@@ -108,7 +108,7 @@ class PlainEngine:
         self._leaves: list[bytes] = []
         self._gone: list[int] = []
         self._first_position = 0
-        """Start of the first twig that is kept."""
+        """First position of the first retained twig."""
 
     @property
     def root(self) -> Hash:
@@ -176,7 +176,7 @@ class PlainEngine:
         self.tree.revert(undo.tree)
 
     def before(self, step: Step) -> dict[bytes, bytes | None]:
-        """The values that an applied step's keys had before it; keys whose entry only moved are among them."""
+        """The values of an applied step's keys before it, including keys whose entry only moved."""
         undo: _Undo = step.undo
         return {key: None if slot is None else slot[1] for key, slot in undo.slots.items()}
 
@@ -189,7 +189,7 @@ class PlainEngine:
         return None if slot is None else slot[0]
 
     def place_after(self, place: bytes) -> bytes:
-        """The place of the key that comes next in the ring after one that is in it."""
+        """The place of the next key in the ring after a key's place."""
         after = bisect_left(self._ring, place) + 1
         return self._ring[after % len(self._ring)]
 
@@ -230,7 +230,7 @@ class PlainEngine:
         engine.seed(first_twig, [self.tree.upper_node(*place) for place in pruned_peaks(first_twig)])
         entries: dict[int, dict[int, bytes]] = {index: {} for index in range(first_twig, end)}
         for position, key in sorted(self.key_at.items()):
-            # of an entry's fields an engine keeps position, key and value alone
+            # an engine uses only position, key and value of an entry
             encoded = Entry(Height(0), NO_POSITION, ABSENT, key, self.slots[key][1]).encode()
             entries[position >> TWIG_LEVELS][position] = encoded
         for index, found in entries.items():
@@ -252,7 +252,7 @@ class PlainEngine:
         return changed
 
     def _relink(self, changed: dict[bytes, tuple[bytes, bytes | None]]) -> tuple[list[bytes], list[bytes]]:
-        """Change the ring; the places that get an entry and those whose key goes, both ascending."""
+        """Change the ring. Returns the places that get an entry and those whose key is removed, both ascending."""
         added = [place for place, (key, _) in changed.items() if key not in self.slots]
         gone = [place for place, (_, value) in changed.items() if value is None]
         for place in added:
@@ -264,7 +264,7 @@ class PlainEngine:
         return sorted(touched), sorted(gone)
 
     def _change_ring(self, added: list[bytes], removed: list[bytes]) -> None:
-        """Add places to the ring, whose keys are known by hash, and remove others."""
+        """Add places, of keys known by hash, to the ring, and remove others."""
         for place in removed:
             del self._by_hash[place]
         if len(added) + len(removed) > FEW:
@@ -319,7 +319,7 @@ class PlainEngine:
             self._absorb()
 
     def load_twig(self, twig: SnapshotTwig) -> None:
-        """Take over a twig of a snapshot; twigs come in order."""
+        """Load a twig of a snapshot; twigs come in order."""
         for position, encoded in twig.entries.items():
             entry = decode_entry(encoded)
             self._replace(entry.key, (position, entry.value))

@@ -1,8 +1,8 @@
-"""The arrays of the packed engine: how they begin, how they grow, and views of them for reads of single keys.
+"""The arrays of the packed engine: their creation, their growth, and views of them for reads of single keys.
 
 Beyond its key and value, a key costs: 12 bytes of index at a load of 66 to 86 %, 4 bytes of slot, 12 bytes of record
-head and up to 7 of padding, and 4 bytes for each position between the oldest active entry and the end of the log, of
-which there are up to 2.5 a key.
+head and up to 7 of padding, and 4 bytes for each position from the oldest active entry to the end of the log, up to 2.5
+per key.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from validator.state.hashing import NODE_BYTES
 MIN_CAPACITY: Final = 1024
 MIN_LOAD: Final = 66
 MAX_LOAD: Final = 86
-"""Per cent of the index that are in use after it grew, and when it grows."""
+"""Load of the index after and before it grows, in per cent."""
 INDEXED_AT_ONCE: Final = 65_536
-"""Keys whose hashes are held at once while the index is made."""
+"""Number of keys whose hashes are in memory at once while the index is built."""
 HUGE_PAGE_BYTES: Final = 2 * 1024 * 1024
 
 RECORD_HEAD: Final = struct.Struct("<QI")
@@ -77,12 +77,12 @@ class Table:
     # --- room ---------------------------------------------------------------------------------------------------------
 
     def reserve(self, keys: int, size: int, entries: int) -> None:
-        """Make room for so many keys, bytes of keys and values, and entries."""
+        """Make room for numbers of keys and entries, and for ``size`` bytes of keys and values."""
         self._reserve_index(keys)
         self.reserve_records(keys, size, entries)
 
     def reserve_records(self, keys: int, size: int, entries: int) -> None:
-        """Make room beside the index."""
+        """Make room in all arrays except the index."""
         counters = self.arrays.counters
         units = (
             (size + keys * (kernels.RECORD_HEAD_BYTES + kernels.UNIT_BYTES)) * 9 // 8 // kernels.UNIT_BYTES
@@ -128,7 +128,7 @@ class Table:
         self._spread(needed, keys)
 
     def _spread(self, needed: int, keys: int) -> None:
-        """Put what the index holds into a new one for ``needed`` keys, up to ``keys`` of which are to come."""
+        """Copy the index into a new one for ``needed`` keys, up to ``keys`` of which are still to be added."""
         arrays = self.arrays
         capacity = max(MIN_CAPACITY, needed * 100 // MIN_LOAD)
         top = kernels.spread_top(arrays.places, arrays.prefixes, capacity)
@@ -141,7 +141,7 @@ class Table:
         self.arrays = arrays._replace(places=places, prefixes=prefixes)
 
     def make_index(self) -> None:
-        """Make the index of all keys that have an active entry, anew."""
+        """Rebuild the index of all keys that have an active entry."""
         arrays = self.arrays
         slots = np.empty(self.count(kernels.LIVE), dtype=np.uint32)
         slots = slots[: kernels.active_slots(arrays, slots)]
@@ -159,7 +159,7 @@ class Table:
         self._look()
 
     def fit_window(self, size: int) -> None:
-        """Give the window another size, with what stands in it between the oldest entry and the end."""
+        """Resize the window, keeping its content from the oldest entry to the end."""
         old = self.arrays.window
         window = room(size, np.uint32)
         first, end = self.count(kernels.OLDEST), self.count(kernels.NEXT_POSITION)
@@ -170,11 +170,11 @@ class Table:
         self.arrays = self.arrays._replace(window=window)
 
     def _forget_views(self) -> None:
-        """Let go of the arrays that are about to be replaced."""
+        """Drop the views of arrays that will be replaced."""
         self.places = self.prefixes = self.offsets = self.octets = memoryview(b"")
 
     def _look(self) -> None:
-        """Views of the arrays for single reads, which are quicker than the arrays themselves."""
+        """Views of the arrays for single reads, which are faster than the arrays."""
         arrays = self.arrays
         self.places, self.prefixes = arrays.places.data, arrays.prefixes.data
         self.offsets, self.octets = arrays.offsets.data, arrays.octets.data
@@ -182,10 +182,10 @@ class Table:
 
 
 def room(size: int, dtype: Any) -> Array:
-    """An array of its own pages, zero as long as untouched: freed, it goes back to the system whole.
+    """An array in separate pages, initially zero: when it is freed, all of it returns to the system.
 
-    Large ones ask for huge pages. Those are given to private mappings only, while shared ones, which are what a mapping
-    is by default, are left out by the system's settings; nor is memory to be shared with a forked process.
+    Large arrays request huge pages. By default a mapping is shared, and the system's settings exclude shared mappings,
+    so the mapping is private; memory should not be shared with a forked process either.
     """
     count = size * np.dtype(dtype).itemsize
     if not hasattr(mmap_module, "MAP_PRIVATE"):

@@ -1,1 +1,1 @@
-"""Proofs of presence and absence against a state root: making and verifying them."""
+"""Proofs of presence and absence against a state root, and their verification."""

@@ -1,15 +1,15 @@
-"""Proofs of what a state holds under a key, and their verifier: all that a client needs besides a header's state root.
+"""Proofs of a key's value in a state, and their verifier: all that a client needs besides a header's state root.
 
 A proof shows one active entry, the *witness*, under the root: its position, its bytes, its twig's active bits, and the
-siblings on the way up. What that proves follows from the entry alone:
+siblings on the path up. The entry determines what is proved:
 
-- it is of the key asked for: the key has the entry's value (inclusion);
-- it is of another key, and the key asked for hashes to a place between that key and the one that the entry names as the
-  next: the key is absent (exclusion);
-- there is none, and the root says that no key is live: every key is absent.
+- it is of the requested key: the key has the entry's value (inclusion);
+- it is of another key, and the requested key's hash is between that key and the entry's next key: the key is absent
+  (exclusion);
+- there is no witness, and the root covers no live key: every key is absent.
 
-A proof of an older height is one against the state root of that height's header; nothing else tells it apart. This
-module needs no store: :mod:`validator.state.hashing` and BLAKE3 are enough. ``docs/state.md`` gives the encoding.
+A proof of an older height is a proof against the state root of that height's header. This module needs no store, only
+:mod:`validator.state.hashing` and BLAKE3. ``docs/state.md`` gives the encoding.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _UPPER_USUAL: Final = tuple(ABSENT_UPPER_NODES[:depth] for depth in range(UPPER_
 
 
 class ProofError(ValidatorError):
-    """The bytes prove nothing about this key under this root. The message says why."""
+    """The bytes prove nothing about this key under this root. The message gives the reason."""
 
 
 class Witness(NamedTuple):
@@ -65,22 +65,22 @@ class Witness(NamedTuple):
     position: int
     entry: bytes
     entry_siblings: Sequence[bytes]
-    """Beside the path from the entry to its twig's entry root, lowest first: 11."""
+    """Siblings of the path from the entry to its twig's entry root, lowest first: 11."""
     active_bits: bytes
     upper_siblings: Sequence[bytes]
-    """Beside the path from the twig to the upper root, lowest first."""
+    """Siblings of the path from the twig to the upper root, lowest first."""
 
 
 class Proof(NamedTuple):
-    """The statement of a state about one key. The verifier knows the key and the root."""
+    """A proof about one key. The verifier knows the key and the root."""
 
     next_position: int
     live: int
     witness: Witness | bytes
-    """The upper tree's root instead, if no key is live."""
+    """The witness; if no key is live, the upper tree's root."""
 
     def encode(self) -> bytes:
-        """The compact form: nodes over nothing, and words of active bits that are zero, are a bit each."""
+        """The compact form: one bit each for nodes over nothing and for words of active bits that are zero."""
         parts = [_HEAD.pack(PROOF_VERSION, self.next_position, self.live)]
         witness = self.witness
         if isinstance(witness, bytes):
@@ -94,9 +94,9 @@ class Proof(NamedTuple):
 
 
 def verify(root: Hash, key: bytes, encoded: bytes) -> bytes | None:
-    """The value that the state with this root has under a key, or ``None`` if the key is proved absent.
+    """The value of a key in the state with this root; ``None`` if the key is proved absent.
 
-    Raises :class:`ProofError` if the proof is malformed, of another root, or about another key.
+    Raises :class:`ProofError` if the proof is malformed, for another root, or about another key.
     """
     try:
         witness = _verify_witness(root, encoded)
@@ -116,16 +116,16 @@ def verify(root: Hash, key: bytes, encoded: bytes) -> bytes | None:
 
 
 def lies_between(place: bytes, low: bytes, high: bytes) -> bool:
-    """Whether a place of the ring lies behind ``low`` and before ``high``, which may be behind the ring's end."""
+    """Whether a place of the ring is after ``low`` and before ``high``, which may be past the ring's end."""
     if low < high:
         return low < place < high
     return place > low or place < high
 
 
 def _verify_witness(root: Hash, encoded: bytes) -> bytes | None:
-    """The encoded entry that a proof shows under a root; ``None`` if it says that no key is live.
+    """The encoded entry that a proof shows under a root; ``None`` if it shows that no key is live.
 
-    Raises :class:`ProofError`; :class:`struct.error` if the encoding ends too early.
+    Raises :class:`ProofError`, or :class:`struct.error` if the encoding is too short.
     """
     version, next_position, live = _HEAD.unpack_from(encoded)
     if version != PROOF_VERSION:
@@ -156,8 +156,8 @@ def _verify_witness(root: Hash, encoded: bytes) -> bytes | None:
 
 
 def _climb(key: bytes, node: bytes, index: int, siblings: Sequence[bytes]) -> bytes:
-    """The root above a node of a tree, given the siblings beside its path."""
-    hasher = blake3(key=key)  # beginning again takes less than half of the time that another one would
+    """The root above a node of a tree, from the siblings of its path."""
+    hasher = blake3(key=key)  # reset takes less than half of the time of a new hasher
     reset, update, digest = hasher.reset, hasher.update, hasher.digest
     for sibling in siblings:
         update(sibling + node if index & 1 else node + sibling)
@@ -171,7 +171,7 @@ def _climb(key: bytes, node: bytes, index: int, siblings: Sequence[bytes]) -> by
 
 
 def _read_bits(encoded: bytes, cursor: int) -> tuple[bytes, int]:
-    """A twig's active bits, whose sparse list begins at the cursor, and the cursor behind that."""
+    """A twig's active bits, whose sparse list begins at the cursor, and the next cursor."""
     (mask,) = _MASK.unpack_from(encoded, cursor)
     cursor += _MASK.size
     if mask == _ALL_WORDS:
@@ -191,8 +191,7 @@ def _read_bits(encoded: bytes, cursor: int) -> tuple[bytes, int]:
 
 
 def _read_siblings(encoded: bytes, cursor: int, usual: Sequence[bytes]) -> tuple[Sequence[bytes], int]:
-    """Siblings, of which there are as many as usual ones; their sparse list begins at the cursor. Also the cursor
-    behind that."""
+    """Siblings, as many as ``usual``, whose sparse list begins at the cursor, and the next cursor."""
     (mask,) = _MASK.unpack_from(encoded, cursor)
     cursor += _MASK.size
     count, nodes = mask.bit_count(), len(usual)
@@ -208,7 +207,7 @@ def _read_siblings(encoded: bytes, cursor: int, usual: Sequence[bytes]) -> tuple
 
 
 def _encode_bits(bits: bytes) -> bytes:
-    """A bit for each word that is not zero, in 8 bytes from the lowest on, then these words."""
+    """A bit for each non-zero word, in 8 bytes from the lowest on, then these words."""
     words = _BITS.unpack(bits)
     if 0 not in words:
         return _MASK.pack(_ALL_WORDS) + bits
@@ -218,7 +217,7 @@ def _encode_bits(bits: bytes) -> bytes:
 
 
 def _encode_siblings(siblings: Sequence[bytes], usual: Sequence[bytes]) -> bytes:
-    """A bit for each sibling that is not the usual one, in 8 bytes from the lowest on, then these siblings."""
+    """A bit for each sibling that differs from the usual one, in 8 bytes from the lowest on, then these siblings."""
     are_usual = list(map(eq, siblings, usual))
     if True not in are_usual:
         return _MASK.pack((1 << len(siblings)) - 1) + b"".join(siblings)

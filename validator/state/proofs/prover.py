@@ -1,10 +1,10 @@
-"""Makes proofs: of the final state, and of any height that is retained.
+"""The prover: makes proofs for the final state and any retained height.
 
-The state of an older height is the final one with the blocks above it undone, as far as a proof looks: which entries
-were active then, which key came before which, and the nodes above twigs that have changed since. The log says all of
-that, because entries name those that they replaced. Of a twig's entry tree the engine keeps the roots of the groups of
-32 entries; a group is hashed again from the log when it is asked for, and must lead to the root that was kept. So a
-proof costs the hashes of one group, and those above the groups. The last few twigs and groups are remembered.
+The state of an older height is the final one with the blocks above it undone, as far as a proof needs it: the entries
+that were active, the order of the keys, and the nodes above twigs that have changed since. All of this follows from the
+log, because entries name those that they replaced. Of a twig's entry tree the engine keeps the roots of the groups of
+32 entries; a group is hashed again from the log when it is needed, and must lead to the kept root. So a proof costs the
+hashes of one group and those above the groups. The last few twigs and groups are cached.
 """
 
 from __future__ import annotations
@@ -51,24 +51,25 @@ REMEMBERED_GROUPS: Final = REMEMBERED_TWIGS * TWIG_GROUPS
 
 @dataclass
 class PastState:
-    """The difference between the state of a height and the final one."""
+    """The difference between the state of a height (the past state) and the final one."""
 
     height: Height
     root: Hash
     next_position: int
     live: int
     oldest: int
-    """No active entry stands before this position."""
+    """Position before which no entry was active."""
     positions: dict[bytes, int | None] = field(default_factory=dict)
-    """Then active entries of the keys that changed since, by the hash of the key; ``None`` if the key was absent."""
+    """Active entries, in the past state, of the keys that changed since, by the hash of the key; ``None`` if the key
+    was absent."""
     reactivated: dict[int, list[int]] = field(default_factory=dict)
-    """Positions that were active then and are not now, by twig."""
+    """Positions that were active in the past state and are not now, by twig."""
     upper: list[dict[int, bytes]] = field(default_factory=list)
-    """Nodes of the upper tree that were others then, by level; the last level holds the root."""
+    """Nodes of the upper tree that were different, by level; the last level holds the root."""
 
 
 def _starts(width: int) -> tuple[int, ...]:
-    """Where the levels begin in a tree over ``width`` nodes whose levels stand one behind the other, the root last."""
+    """Start of each level in a tree over ``width`` nodes whose levels are concatenated, the root last."""
     return tuple(2 * width - (2 * width >> level) for level in range(width.bit_length()))
 
 
@@ -77,7 +78,7 @@ _TWIG_STARTS: Final = _starts(TWIG_GROUPS)
 
 
 class _Group(NamedTuple):
-    """Up to 32 neighbouring entries, one behind the other, where each ends, and the nodes of the subtree over them."""
+    """Up to 32 neighbouring entries, concatenated, with their ends and the nodes of the subtree over them."""
 
     data: bytes
     ends: Sequence[int]
@@ -88,26 +89,28 @@ class _Group(NamedTuple):
         return self.nodes[-NODE_BYTES:]
 
     def entry(self, place: int) -> bytes:
-        """The encoded entry at a place of the group."""
+        """The encoded entry at an index of the group."""
         return self.data[self.ends[place - 1] if place else 0 : self.ends[place]]
 
 
 class _Groups:
-    """The groups of entries, read as they are asked for."""
+    """The groups of entries, read on demand."""
 
     def __init__(self, engine: Engine, log: StateLog) -> None:
         self._engine = engine
         self._log = log
         self._read: OrderedDict[tuple[int, int], _Group] = OrderedDict()
-        """By the positions where they begin and end. A whole group never changes."""
+        """Groups by the positions of their begin and end. A complete group never changes."""
 
     def entry(self, position: int) -> bytes:
         """The encoded entry at a position."""
         return self.group(position // GROUP_ENTRIES, self._engine.next_position).entry(position % GROUP_ENTRIES)
 
     def group(self, number: int, end: int) -> _Group:
-        """A group as it was when the log had ``end`` entries. Raises :class:`DiskError` if the log does not lead to its
-        root."""
+        """A group as it was when the log had ``end`` entries.
+
+        Raises :class:`DiskError` if the log does not lead to its root.
+        """
         first = number * GROUP_ENTRIES
         after = min(first + GROUP_ENTRIES, end)
         found = self._read.get((first, after))
@@ -156,7 +159,7 @@ class _Twig:
         return self._group(number).nodes[at : at + NODE_BYTES]
 
     def path(self, offset: int) -> list[bytes]:
-        """The nodes beside the path from an entry to the root, lowest first."""
+        """The siblings of the path from an entry to the root, lowest first."""
         group, place = divmod(offset, GROUP_ENTRIES)
         return _path_of(self._group(group).nodes, _GROUP_STARTS, place) + _path_of(self._nodes, _TWIG_STARTS, group)
 
@@ -165,7 +168,7 @@ class _Twig:
 
 
 def _path_of(nodes: bytes, starts: Sequence[int], place: int) -> list[bytes]:
-    """The nodes beside the path from a place of a tree's lowest level up to below its root."""
+    """The siblings of the path from an index of a tree's lowest level to below its root."""
     places = [(start + (place >> level ^ 1)) * NODE_BYTES for level, start in enumerate(starts[:-1])]
     return [nodes[at : at + NODE_BYTES] for at in places]
 
@@ -176,10 +179,10 @@ def _lost(log: StateLog, first: int, after: int) -> DiskError:
 
 @dataclass
 class _SnapshotTwig:
-    """A twig that came with a snapshot: what the snapshot says of it, and what was appended since."""
+    """A twig from a snapshot: the content in the snapshot, and the entries appended since."""
 
     entries: dict[int, bytes]
-    """By their offsets: those that were active in the snapshot, or came later."""
+    """Entries by offset: those that were active in the snapshot, or were appended later."""
     levels: list[list[bytes]]
 
     def entry(self, offset: int) -> bytes:
@@ -187,17 +190,17 @@ class _SnapshotTwig:
         return self.entries[offset]
 
     def node(self, level: int, index: int) -> bytes:
-        """A node of the entry tree; nothing if it follows from no snapshot, below inactive entries."""
+        """A node of the entry tree; empty if it is below inactive entries, so that the snapshot lacks it."""
         return self.levels[level][index]
 
     def path(self, offset: int) -> list[bytes]:
-        """The nodes beside the path from an active entry to the root, lowest first."""
+        """The siblings of the path from an active entry to the root, lowest first."""
         return [self.levels[level][offset >> level ^ 1] for level in range(TWIG_LEVELS)]
 
 
 class Prover:
-    """Proves what a store's final state and the retained ones below it say about keys. The engine stands at the final
-    state whenever it is used."""
+    """Makes proofs about a store's final state and its retained older ones. The engine is positioned at the final state
+    whenever the prover is used."""
 
     def __init__(self, engine: Engine, log: StateLog, origin: Manifest | None = None) -> None:
         self._engine = engine
@@ -206,10 +209,10 @@ class Prover:
         self._groups = _Groups(engine, log)
         self._twigs: OrderedDict[tuple[int, int], _Twig | _SnapshotTwig] = OrderedDict()
         self._last_chunk: tuple[Hash | None, int, bytes] = (None, 0, b"")
-        """State root, number and content of the chunk that was asked for last: it may be given piece by piece."""
+        """State root, number and content of the last chunk: it may be requested piece by piece."""
 
     def past(self, height: Height) -> PastState:
-        """The state of a retained height. Costs as much as the blocks above it changed."""
+        """The state of a retained height. The cost is proportional to the changes of the blocks above it."""
         head = self._log.head_at(height)
         if head is not None:
             past = PastState(height, head.root, head.next_position, head.live, head.oldest)
@@ -222,11 +225,12 @@ class Prover:
         return past
 
     def extend(self, past: PastState, known: Height) -> None:
-        """Take the blocks above a height into how a state differs from the final one; those up to it are in it already.
-        Costs as much as those blocks changed.
+        """Add the blocks above ``known`` to a past state, which has those up to it. The cost is proportional to their
+        changes.
 
-        In whichever order blocks are taken: an entry of then is replaced once, and whose key had one was there, however
-        often the key came and went later. What replaced or deleted later entries says nothing of then.
+        The order of the blocks does not matter: each entry of the past state is replaced at most once, and its key was
+        present then, however often it was removed and added later. Replacements and deletions of later entries say
+        nothing about the past state.
         """
         for section in self._log.sections_above(known):
             for _, encoded in section.entries():
@@ -242,7 +246,7 @@ class Prover:
         assert state_root(past.next_position, past.live, past.upper[-1][0]) == past.root, "the log says what it led to"
 
     def prove(self, key: bytes, past: PastState) -> Proof:
-        """The proof of what a state says about a key."""
+        """The proof of a key's value or absence in a state."""
         if not past.live:
             return Proof(past.next_position, 0, past.upper[-1][0])
         place = key_hash(key)
@@ -283,18 +287,18 @@ class Prover:
         return self._groups.entry(position)
 
     def _came_with_snapshot(self, index: int) -> bool:
-        """Whether a twig has entries that the log does not hold."""
+        """Whether a twig has entries that are in the snapshot and not in the log."""
         return self._origin is not None and index * TWIG_ENTRIES < self._origin.next_position
 
     @staticmethod
     def _note(past: PastState, key: bytes, position: int) -> None:
-        """A block replaced or deleted an entry that this key had in the past state."""
+        """Record that a block replaced or deleted this key's entry of the past state."""
         past.positions[key_hash(key)] = position
         past.reactivated.setdefault(position >> TWIG_LEVELS, []).append(position)
 
     def _position_below(self, place: bytes, past: PastState) -> int:
-        """The active entry of the key that came before a place of the ring: the nearer one of those that live still,
-        and of those that have changed since."""
+        """The active entry, in the past state, of the key before a place of the ring: the nearer one of the keys that
+        are still live and of those that have changed since."""
         present = sorted(each for each, position in past.positions.items() if position is not None)
         candidates: dict[bytes, int] = {}
         if present:
@@ -335,7 +339,7 @@ class Prover:
         return twig
 
     def _read_twig(self, index: int, after: int) -> _Twig | _SnapshotTwig:
-        """A twig up to a position, from the log, and from the snapshot with which that begins."""
+        """A twig up to a position, from the log and from the snapshot with which the log begins."""
         origin, first = self._origin, index * TWIG_ENTRIES
         if origin is None or not self._came_with_snapshot(index):
             return _Twig(self._engine, self._groups, index, after)
@@ -353,7 +357,7 @@ class Prover:
         return _SnapshotTwig(entries, tree_of(known, after - first))
 
     def _bits(self, index: int, past: PastState) -> bytes:
-        """The active bits that a twig had."""
+        """The active bits of a twig in the past state."""
         bits = int.from_bytes(self._engine.tree.twig(index).active_bits, "little")
         for position in past.reactivated.get(index, ()):
             bits |= 1 << (position & (TWIG_ENTRIES - 1))
@@ -369,7 +373,7 @@ class Prover:
         )
 
     def _node(self, level: int, index: int, past: PastState) -> bytes:
-        """A node of the upper tree as it was."""
+        """A node of the upper tree in the past state."""
         if index << level >= twigs_for(past.next_position):
             return ABSENT_UPPER_NODES[level]
         if level < len(past.upper) and index in past.upper[level]:
@@ -377,7 +381,7 @@ class Prover:
         return self._engine.tree.upper_node(level, index)
 
     def _changed_upper(self, past: PastState) -> list[dict[int, bytes]]:
-        """The upper nodes above twigs that have changed since, and above the last twig that there was."""
+        """The upper nodes above twigs that have changed since, and above the last twig of the past state."""
         twigs = twigs_for(past.next_position)
         if not twigs:
             return [{0: ABSENT_UPPER_NODES[0]}]
