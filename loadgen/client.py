@@ -1,7 +1,7 @@
 """A small synchronous client of a validator's HTTP interface (``docs/http.md``).
 
-Nothing is retried: a caller sees each failure, as one of the :class:`ClientError` tree, and decides. A client is safe
-to use from several threads.
+The client never retries: the caller gets each failure as a :class:`ClientError` and decides. A client may be used from
+several threads.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ BlockTriple = tuple[bytes, bytes, bytes]
 
 
 FinalityProof = tuple[bytes, list[bytes], bytes]
-"""The canonical encodings of a final block's header, of the headers that lead up from it, and of a finalization of the
-last of them."""
+"""The canonical encodings of a final block's header, of the headers from there to a finalized block, and of its
+finalization."""
 
 
 class ClientError(Exception):
-    """A request had no answer, or none that ``docs/http.md`` promises. One line."""
+    """A request without an answer, or with one that contradicts ``docs/http.md``. One line."""
 
 
 class Refused(ClientError):
@@ -44,33 +44,33 @@ class Refused(ClientError):
 
 
 class NotFound(Refused):
-    """There is no such thing (status 404)."""
+    """The requested item does not exist (status 404)."""
 
 
 class Gone(NotFound):
-    """It is not there any more (status 410)."""
+    """The requested item was pruned (status 410)."""
 
 
 ERRORS: Final = {404: NotFound, 410: Gone}
-"""By status; any other one is :class:`Refused` itself."""
+"""Error classes by status; any other status is :class:`Refused`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PostResult:
-    """The answer to a posted transaction: ``error`` and ``reason`` are ``None`` if the mempool took it."""
+    """The answer to a posted transaction: ``error`` and ``reason`` are ``None`` if the mempool accepted it."""
 
     transaction_hash: bytes
     error: str | None
-    """One line for people."""
+    """Error as one line for people."""
     reason: str | None = None
-    """A stable word (``docs/http.md``); validators of earlier versions give none."""
+    """Reason, a fixed word (``docs/http.md``); validators of earlier versions give none."""
 
 
 class ValidatorClient:
     """Talks to one validator. Every method raises :class:`ClientError`."""
 
     def __init__(self, endpoint: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        """``endpoint`` is ``http://host:port``; ``timeout_s`` bounds connecting and each wait for bytes, in seconds."""
+        """``endpoint`` is ``http://host:port``; ``timeout_s`` bounds connecting and each wait for data, in seconds."""
         self.endpoint = endpoint.rstrip("/")
         self._pool = urllib3.PoolManager(
             maxsize=CONNECTIONS, retries=False, timeout=urllib3.Timeout(connect=timeout_s, read=timeout_s)
@@ -86,7 +86,7 @@ class ValidatorClient:
         self.close()
 
     def post_transactions(self, transactions: list[bytes]) -> list[PostResult]:
-        """Submit signed transactions; results are in order."""
+        """Submit signed transactions; the results have the same order."""
         body = msgspec.msgpack.encode(transactions)
         page = self._json("POST", "/transactions", body=body, headers={"Content-Type": MESSAGEPACK})
         try:
@@ -105,18 +105,18 @@ class ValidatorClient:
         return self._json("GET", "/status")
 
     def block(self, height: int) -> Page:
-        """The final block at a height, in words. Raises :class:`NotFound`."""
+        """The final block at a height, as a page. Raises :class:`NotFound`."""
         return self._json("GET", f"/blocks/{height}")
 
     def blocks(self, first: int, count: int) -> list[BlockTriple]:
-        """Final blocks from height ``first`` on, at most ``count`` (1 to 256), as many as there are.
+        """Existing final blocks from height ``first`` on, at most ``count`` (1 to 256).
 
-        Raises :class:`Gone` if the first is not there any more.
+        Raises :class:`Gone` if the first was pruned.
         """
         return self._decode(f"/blocks?from={first}&count={count}", list[BlockTriple])
 
     def block_digests(self, first: int, count: int) -> list[bytes]:
-        """The digests of the same blocks."""
+        """The digests of the blocks that :meth:`blocks` returns."""
         return self._decode(f"/blocks?from={first}&count={count}&digests=1", list[bytes])
 
     def finality(self, height: int) -> FinalityProof:
@@ -128,7 +128,7 @@ class ValidatorClient:
         return self._json("GET", f"/proofs/{key.hex()}?height={height}")
 
     def receipt(self, transaction_hash: bytes) -> Page:
-        """Raises :class:`NotFound` until the transaction is final."""
+        """The receipt of a transaction. Raises :class:`NotFound` until the transaction is final."""
         return self._json("GET", f"/receipts/{transaction_hash.hex()}")
 
     def account(self, address: bytes) -> Page:
@@ -140,19 +140,19 @@ class ValidatorClient:
         return self._json("POST", "/accounts", body=body, headers={"Content-Type": MESSAGEPACK})
 
     def timer(self, timer_id: bytes) -> Page:
-        """A timer that is pending or ended not long ago. Raises :class:`NotFound` of any other."""
+        """A timer that is pending or ended recently. Raises :class:`NotFound` for any other."""
         return self._json("GET", f"/timers/{timer_id.hex()}")
 
     def parameters(self) -> Page:
-        """The chain's parameters as they are in force. Raises :class:`NotFound` of validators without the page."""
+        """The chain's parameters in force. Raises :class:`NotFound` if the validator has no such page."""
         return self._json("GET", "/parameters")
 
     def supply(self) -> Page:
-        """The sum of all balances, and the burned amount, from a validator at rest."""
+        """The sum of all balances, and the burned amount, from an idle validator."""
         return self._json("GET", "/supply")
 
     def divergence(self) -> bytes:
-        """How a validator that diverged executed the block concerned. Raises :class:`NotFound` of one that did not."""
+        """The execution of the diverged block, by a validator that diverged. Raises :class:`NotFound` if it did not."""
         return self._request("GET", "/divergence")
 
     def metrics(self) -> str:
@@ -183,7 +183,7 @@ class ValidatorClient:
 
 
 def json_object(data: bytes) -> Page | None:
-    """The JSON object that some bytes are; ``None`` if they are none."""
+    """The JSON object in some bytes; ``None`` if they are not one."""
     try:
         page = json.loads(data)
     except (ValueError, RecursionError):
@@ -192,6 +192,6 @@ def json_object(data: bytes) -> Page | None:
 
 
 def _reason(data: bytes) -> str:
-    """The line of an error page, or the beginning of whatever came instead."""
+    """The line of an error page, or the beginning of any other answer."""
     reason = (json_object(data) or {}).get("error", data.decode("utf-8", "replace"))
     return " ".join(str(reason).split())[:MAX_ERROR_TEXT]

@@ -1,11 +1,12 @@
-"""A load on several Locust processes: what their master and its workers say to each other beside Locust's own messages.
+"""A load on several Locust processes: the messages of master and workers in addition to Locust's own.
 
-Locust's master deals out how many users each worker runs, and deals anew when a worker comes or goes. Which users these
-are is settled here: a worker claims the number of each user that it begins, and the master gives no number to two
-workers. The numbers of a lost worker are free again. If that worker was only cut off, it is told to claim anew.
+Locust's master decides how many users each worker runs, and decides again when a worker joins or leaves. This module
+decides which users these are: a worker claims a number for each user that it starts, and the master gives no number to
+two workers. The numbers of a lost worker become free. If that worker was only disconnected, the master tells it to
+claim again.
 
-The master alone has the plan and the endpoints; each worker counts for itself and sends what it has, all of it each
-time, so that of a lost worker the last one counts.
+Only the master has the plan and the endpoints. Each worker counts its own users and always sends its complete counts,
+so that the last ones of a lost worker are used.
 """
 
 from __future__ import annotations
@@ -23,32 +24,32 @@ from loadgen.runplan import MAX_REASONS, RunPlan, Statistics
 from loadgen.share import LoadClock, Share
 
 ASK: Final = "stampede_ask"
-"""A worker wants to know the plan."""
+"""A worker requests the plan."""
 PLAN: Final = "stampede_plan"
 BEGIN: Final = "stampede_begin"
-"""The load begins, or has begun: the endpoints, and how long ago."""
+"""The load begins, or has begun: the endpoints, and the time since."""
 MOVED: Final = "stampede_moved"
 """Validators have other endpoints."""
 CLAIM: Final = "stampede_claim"
-"""A worker wants a user."""
+"""A worker requests a user's number."""
 NUMBER: Final = "stampede_number"
 """The answer to a claim."""
 RELEASE: Final = "stampede_release"
 """A worker's user has stopped."""
 REVOKED: Final = "stampede_revoked"
-"""A worker was taken for lost, and its users are others' by now."""
+"""A worker was considered lost, and its users were given to other workers."""
 END: Final = "stampede_end"
 COUNTED: Final = "stampede_counted"
-"""What a worker has counted so far."""
+"""A worker's counts so far."""
 
 WATCH_S: Final = 0.5
 COUNT_S: Final = 5.0
-"""How often a worker sends what it has counted."""
+"""Interval at which a worker sends its counts."""
 LOOK_S: Final = 0.01
 LAST_TURNS_S: Final = 2.0
-"""How long a worker waits at the end for answers to what it has sent."""
+"""Time for which a worker waits, at the end, for answers to its requests."""
 END_TIMEOUT_S: Final = 5.0
-"""How long the master waits at the end for what workers have counted."""
+"""Time for which the master waits, at the end, for the workers' counts."""
 
 
 class LoadMaster:
@@ -63,15 +64,15 @@ class LoadMaster:
         self._pool = NumberPool(plan.load.client_count)
         self._endpoints: list[str] = []
         self._clock: LoadClock | None = None
-        """Of the load that goes on."""
+        """Clock of the running load; ``None`` before it begins."""
         self._is_started = False
         self._counted: dict[str, Statistics] = {}
         self._lost: set[str] = set()
         self._losses: list[str] = []
         self._unheard: set[str] = set()
-        """At the end, the workers whose counts are still to come."""
+        """At the end, the workers whose counts are missing."""
         self.asked: set[str] = set()
-        """The workers that know the plan."""
+        """Workers that have requested the plan."""
         for kind, handle in (
             (ASK, self._answer), (CLAIM, self._claim), (RELEASE, self._release), (COUNTED, self._count)
         ):  # fmt: skip
@@ -81,7 +82,7 @@ class LoadMaster:
         gevent.spawn(self._watch)
 
     def know(self, endpoints: list[str]) -> None:
-        """The validators are known, or have moved."""
+        """Take the validators' endpoints, which are now known or have changed."""
         is_first, self._endpoints = not self._endpoints, endpoints
         if is_first:
             self._begin()
@@ -93,7 +94,7 @@ class LoadMaster:
         return self._clock is not None
 
     def statistics(self) -> Statistics:
-        """What all workers have counted."""
+        """The sum of all workers' counts."""
         total = Statistics(lost=self._losses[:MAX_REASONS])
         for counted in self._counted.values():
             total = total.plus(counted)
@@ -116,7 +117,7 @@ class LoadMaster:
             self._send(worker, BEGIN, endpoints=self._endpoints, elapsed_ms=self._clock.now_ms())
 
     def _end(self, **_: Any) -> None:
-        """Tell the workers, and wait for what they have counted."""
+        """Stop the workers, and wait for their counts."""
         self._is_started, self._clock = False, None
         self._unheard = self._reachable & self.asked
         for worker in self._unheard:
@@ -156,7 +157,7 @@ class LoadMaster:
             self._unheard.discard(msg.node_id)
 
     def _watch(self) -> None:
-        """See which workers are lost, and which have come back."""
+        """Detect lost workers, and those that returned."""
         while True:
             gevent.sleep(WATCH_S)
             reachable = self._reachable
@@ -176,19 +177,19 @@ class LoadMaster:
 
 
 class LoadWorker:
-    """A worker's side, and where its users' numbers come from."""
+    """A worker's side, which is also the source of its users' numbers."""
 
     def __init__(self, environment: Environment, know: Callable[[Share], None]) -> None:
-        """``know`` gets the share once the master has told the plan."""
+        """``know`` gets the share once the master has sent the plan."""
         runner = environment.runner
         assert isinstance(runner, WorkerRunner)
         self._runner, self._know = runner, know
         self._share: Share | None = None
         self._answers: Any = Queue()
         self._waiting = 0
-        """Claims that are not answered."""
+        """Number of claims without an answer."""
         self._surplus = 0
-        """Those among them whose user was stopped meanwhile."""
+        """Number of those claims whose user was stopped meanwhile."""
         for kind, handle in (
             (PLAN, self._learn), (BEGIN, self._begin), (MOVED, self._move), (NUMBER, self._take_answer),
             (REVOKED, self._revoke), (END, self._end),
@@ -235,7 +236,7 @@ class LoadWorker:
             self._answers.put(Claim(**msg.data))
 
     def _revoke(self, **_: Any) -> None:
-        """All numbers are others' by now, and claims that wait are forgotten: each user claims anew."""
+        """All numbers were given to others, and pending claims are void: each user claims again."""
         for _user in range(self._waiting - self._surplus):
             self._answers.put(None)
         self._waiting = self._surplus = 0
@@ -243,7 +244,7 @@ class LoadWorker:
             self._share.revoke()
 
     def _end(self, **_: Any) -> None:
-        """The load ends; turns that are being taken count, too."""
+        """End the load; turns in progress are still counted."""
         if self._share is not None:
             self._share.end()
             with gevent.Timeout(LAST_TURNS_S, False):

@@ -1,7 +1,7 @@
-"""How far a process's event loop is behind: whether what comes late came late, or was only seen late.
+"""The lag of a process's event loop. It tells whether something was late, or was only noticed late.
 
-A greenlet sleeps again and again, and notes by how much it sleeps too long. While the loop has other work, or the
-process no processor, answers that have come wait as long as that.
+A greenlet sleeps repeatedly and records how much each sleep is too long. Answers that have arrived wait that long while
+the loop has other work or the process has no processor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import gevent  # type: ignore[import-untyped]
 
 TICK_S: Final = 0.02
 MAX_KEPT: Final = 1_024
-"""Ticks that are kept: at least the last 20 seconds."""
+"""Number of ticks that are kept: at least the last 20 seconds."""
 
 
 class LoopLag:
@@ -22,28 +22,28 @@ class LoopLag:
 
     def __init__(self) -> None:
         self._due_at = float("inf")
-        """When the sleep that goes on is to end."""
+        """Intended end of the current sleep."""
         self._ticks: deque[tuple[float, float]] = deque(maxlen=MAX_KEPT)
-        """When each sleep was to end, and when it did."""
+        """Intended and actual end of each sleep."""
 
     def run(self) -> None:
-        """Measure for ever."""
+        """Measure forever."""
         while True:
             self.begin(time.monotonic())
             gevent.sleep(TICK_S)
             self.end(time.monotonic())
 
     def begin(self, now: float) -> None:
-        """A sleep begins."""
+        """Note the begin of a sleep."""
         self._due_at = now + TICK_S
 
     def end(self, now: float) -> None:
-        """It is over."""
+        """Note the end of a sleep."""
         self._ticks.append((self._due_at, now))
         self._due_at = float("inf")
 
     def behind_s(self, since: float, now: float) -> float:
-        """For how long the loop was behind in a stretch of time that ends now."""
+        """Time for which the loop was behind in the interval that ends now."""
         behind = max(0.0, now - max(since, self._due_at))
         for due_at, ended_at in reversed(self._ticks):
             if ended_at <= since:

@@ -1,19 +1,17 @@
-"""The Locust users: each signs and posts the transactions of one :class:`loadgen.workloads.LoadUser`, or of several.
+"""The Locust users: each signs and posts the transactions of one or several :class:`loadgen.workloads.LoadUser`.
 
-Locust loads this file: a single process with all users or some of them, a master with the plan, or a worker
-(:mod:`loadgen.distribution`). :mod:`loadgen.run` starts such processes and says through the environment which they are;
-``locust --locustfile loadgen/locustfile.py --plan FILE`` does the same with Locust's own options. A locustfile of one's
-own imports :class:`ChainUser` from here and adds its own users.
+Locust loads this file in a single process with all or some users, in a master with the plan, or in a worker
+(:mod:`loadgen.distribution`). :mod:`loadgen.run` starts such processes and sets their role in the environment;
+``locust --locustfile loadgen/locustfile.py --plan FILE`` does the same with Locust's own options. A custom locustfile
+imports :class:`ChainUser` from here and adds users.
 
-A user talks to one validator and moves on to the next when a request fails, so the load outlives any validator. What
-the users know of the chain (height, basefees, backlog) is fetched once for all users of a process, at most twice a
-second.
+A user talks to one validator and moves on to the next when a request fails, so the load outlives any validator. The
+users' view of the chain (height, basefees, backlog) is fetched once for all users of a process, at most twice a second.
 
-A Locust user with several load users makes the requests of many of them together: it asks for their accounts in one
-request, and posts their transactions in one. It does so a moment ahead (:data:`AHEAD_S`), signs meanwhile, and posts
-when the moment has come.
+A Locust user with several load users batches their requests: it reads their accounts in one request, and posts their
+transactions in one. It prepares and signs them :data:`AHEAD_S` ahead, and posts them when they are due.
 
-A process ends when the pipe that its parent holds open is closed, however the parent ended.
+A process ends when the pipe to its parent is closed, for any reason for which the parent ended.
 """
 
 from __future__ import annotations
@@ -52,41 +50,41 @@ from validator.primitives.types import Address, address_text
 PLAN_VARIABLE: Final = "STAMPEDE_LOAD_PLAN"
 """Path of the plan file."""
 PROCESS_VARIABLE: Final = "STAMPEDE_LOAD_PROCESS"
-"""Which of the plan's processes this is."""
+"""Number of this process in the plan."""
 PIPE_VARIABLE: Final = "STAMPEDE_LOAD_PIPE"
-"""File descriptor whose end of file means that the parent is gone."""
+"""File descriptor whose end of file means that the parent has ended."""
 
 WRONG_PLAN: Final = 2
-"""Exit code if the file has no endpoints, or a workload of the user's own has raised an exception."""
+"""Exit code if the file has no endpoints, or a custom workload has raised an exception."""
 SIGNING_FAILED: Final = 3
-"""Exit code if a process that signs is gone."""
+"""Exit code if a signing process has ended."""
 LOOK_S: Final = 0.05
-"""How often, in seconds, it is looked whether the endpoints are known."""
+"""Interval, in seconds, of checks whether the endpoints are known."""
 MOVED_S: Final = 1.0
-"""How often, in seconds, it is looked whether a validator has another endpoint."""
+"""Interval, in seconds, of checks whether a validator has another endpoint."""
 REFRESH_S: Final = 0.5
-"""How old, in seconds, what a user knows may be before it asks again."""
+"""Maximum age, in seconds, of a user's data about the chain."""
 AHEAD_S: Final = 0.05
-"""How long before they are due transactions are made and signed, of a Locust user with several load users."""
+"""Time before they are due at which transactions are made and signed, for a Locust user with several load users."""
 ACCOUNTS_AT_A_TIME: Final = 512
-"""Load users that are asked for in one request: each has an account and an actor."""
+"""Load users in one request for accounts: each has an account and an actor."""
 TRANSACTIONS_AT_A_TIME: Final = 1_024
 BYTES_AT_A_TIME: Final = 4 * 1024 * 1024
-"""Transactions of one request; docs/http.md has the bounds."""
+"""Bytes of transactions in one request; docs/http.md has the bounds."""
 CONNECT_TIMEOUT_S: Final = 2.0
 ANSWER_TIMEOUT_S: Final = 5.0
 ORPHAN_GRACE_S: Final = 10
-"""How long an orphaned process may take to end in good order."""
+"""Time in which an orphaned process may end normally."""
 FINAL_STATUSES: Final = frozenset({400, 413})
-"""Answers to a batch that sending it again would not change."""
+"""Statuses of batches that would fail again if they were repeated."""
 UNTOLD: Final = "untold"
-"""Why a validator of a version without reasons refused a transaction."""
+"""Reason of refusals by a validator whose version gives no reasons."""
 
 
 _share: Any = AsyncResult()
 """The process's :class:`Share`, once there is a plan."""
 _lag: Final = LoopLag()
-"""Of the process's event loop."""
+"""Lag of the process's event loop."""
 
 
 @events.init_command_line_parser.add_listener
@@ -101,8 +99,7 @@ def _add_arguments(parser: Any) -> None:
 
 @events.init.add_listener
 def _prepare(environment: Environment, **_: Any) -> None:
-    """Have a plan and what is to be sent by it ready before the first user starts, and leave the statistics at the
-    end."""
+    """Prepare the plan and its first transactions before the first user starts, and write the statistics at the end."""
     pipe = os.environ.get(PIPE_VARIABLE)
     if pipe is not None:
         gevent.spawn(_end_with_parent, int(pipe))
@@ -121,7 +118,7 @@ def _prepare(environment: Environment, **_: Any) -> None:
     except PlanError as error:
         _give_up(error)
     if len(environment.user_classes) > 1:
-        ChainUser.fixed_count = plan.load.client_count  # what Locust starts beyond are users of the other classes
+        ChainUser.fixed_count = plan.load.client_count  # further users that Locust starts are of the other classes
     process = int(os.environ.get(PROCESS_VARIABLE, "0"))
     source: LoadMaster | Share
     if isinstance(environment.runner, MasterRunner):
@@ -144,23 +141,22 @@ def _prepare(environment: Environment, **_: Any) -> None:
 
 
 def _run_share(share: Share) -> None:
-    """There is a plan: users can be built."""
+    """The plan is known: users can be built."""
     events.request.add_listener(share.count_request)
     gevent.spawn(_lag.run)
     _share.set(share)
 
 
 def _wait_for_workers(master: LoadMaster, count: int, ready_file: Path) -> None:
-    """Say that the load is ready once so many workers know the plan."""
+    """Report that the load is ready once ``count`` workers know the plan."""
     while len(master.asked) < count:
         gevent.sleep(LOOK_S)
     ready_file.touch()
 
 
 def _follow_endpoints(plan: RunPlan, know: Callable[[list[str]], None]) -> None:
-    """Tell where the validators are once that is known, and when one moves. A file that cannot be read ends the process
-    at first; later it changes nothing.
-    """
+    """Pass on the validators' endpoints when they are known and when they change. An unreadable file ends the process
+    at first; later it is ignored."""
     try:
         while (endpoints := plan.known_endpoints()) is None:
             gevent.sleep(LOOK_S)
@@ -186,7 +182,7 @@ def _give_up(error: PlanError | SigningError, code: int = WRONG_PLAN) -> NoRetur
 
 
 def _end_with_parent(pipe: int) -> None:
-    """Wait for the parent's end of the pipe to close, then end: in good order, or at the alarm."""
+    """Wait for the parent's end of the pipe to close, then end: normally, or at the alarm."""
     gevent.socket.wait_read(pipe)
     signal.alarm(ORPHAN_GRACE_S)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -194,26 +190,26 @@ def _end_with_parent(pipe: int) -> None:
 
 @dataclass(slots=True)
 class Driven:
-    """A load user, and when it is looked at next."""
+    """A load user with the time of its next look."""
 
     user: LoadUser
     due_at: float
-    """By the monotonic clock, in seconds."""
+    """Time of the next look on the monotonic clock, in seconds."""
     account: dict[str, Any] | None = None
-    """What an observation says of the user's account and actor."""
+    """The user's account and actor, as an observation shows them."""
     asked_at: float = float("-inf")
     is_new: bool = True
-    """Whether it was not looked at yet."""
+    """Whether it has not been looked at yet."""
     is_held: bool = False
-    """Whether due turns were left at its last look, because it has as many transactions under way as it may have."""
+    """Whether due turns were left at its last look, because it had the maximum of unconfirmed transactions."""
 
     def __lt__(self, other: Driven) -> bool:
         return (self.due_at, self.user.number) < (other.due_at, other.user.number)
 
 
 class ChainUser(FastHttpUser):
-    """One load user, or several. In a closed loop turns are as far apart as the user says, begun to begun; in an open
-    one the user is looked at when a turn is due, or as soon after that as it can be."""
+    """One load user, or several. In a closed loop, turns begin at the user's interval; in an open loop, the user is
+    looked at when a turn is due, or as soon as possible after that."""
 
     host = "http://127.0.0.1"  # every request names its endpoint
     connection_timeout = CONNECT_TIMEOUT_S
@@ -230,7 +226,7 @@ class ChainUser(FastHttpUser):
             self.share.give_back(self._loaded)
 
     def _begin(self) -> None:
-        """Have load users of the plan, once there are some."""
+        """Get load users of the plan, once they are available."""
         self._loaded = self.share.take_client()
         self._endpoint = self._loaded.number
         self._clock = self.share.clock
@@ -245,7 +241,7 @@ class ChainUser(FastHttpUser):
 
     @task
     def turn(self) -> None:
-        """Look at the chain, and post what the workloads want."""
+        """Look at the chain, and post the workloads' transactions."""
         if not self.share.has_begun.is_set():
             return
         if not self.share.has_client(self._loaded):
@@ -258,7 +254,7 @@ class ChainUser(FastHttpUser):
             self.share.turns -= 1
 
     def _take_turns(self) -> None:
-        """Those of the users that are due by the end of a moment, at its end."""
+        """Take the turns of the users that are due by the end of a moment, at its end."""
         end_at = time.monotonic() + self._ahead_s
         end_ms = self._clock.now_ms() + int(self._ahead_s * 1_000)
         due = []
@@ -274,7 +270,7 @@ class ChainUser(FastHttpUser):
             self._post(part)
 
     def _make(self, due: list[Driven], end_at: float, end_ms: int) -> list[tuple[LoadUser, Outgoing]]:
-        """The signed transactions of users whose turn it is. A closed loop does not make up for turns missed."""
+        """The signed transactions of users that take a turn. A closed loop does not make up for missed turns."""
         for driven in due:
             if not driven.user.is_open:
                 driven.due_at = end_at + driven.user.next_delay_ms(end_ms) / 1_000
@@ -300,8 +296,8 @@ class ChainUser(FastHttpUser):
         return batch
 
     def _count_late(self, driven: Driven, count: int) -> None:
-        """A user has just made so many transactions that are late. The loop is the cause if it was behind for at least
-        half the time since the look at the user was due."""
+        """Count ``count`` late transactions of a user. The loop is the cause if it was behind for at least half the
+        time since the look at the user was due."""
         if not count:
             return
         now, due_at = time.monotonic(), driven.due_at
@@ -321,7 +317,7 @@ class ChainUser(FastHttpUser):
         self.share.chain_asked_at = now
         status = self._get("/status", "/status")
         if status is None or status["height"] == 0:
-            return  # the genesis is no block that is served; the first one comes soon
+            return  # the genesis block is not served; the first block comes soon
         block = self._get(f"/blocks/{status['height']}", "/blocks/{height}")
         if block is not None:
             names = ("height", "basefee_cycle", "basefee_cell", "basefee_lane_timer")
@@ -346,7 +342,7 @@ class ChainUser(FastHttpUser):
         return self._get(f"/accounts/{address_text(address)}", "/accounts/{address}")
 
     def _accounts(self, addresses: list[Address]) -> list[dict[str, Any]] | None:
-        """The pages of several accounts, or ``None`` if there was no answer; the user then moves on."""
+        """The pages of several accounts; ``None`` without an answer, after which the user moves on."""
         with self._send("/accounts", addresses) as response:
             page = _page_of(response)
             accounts = page.get("accounts") if page is not None else None
@@ -379,7 +375,7 @@ class ChainUser(FastHttpUser):
                 user.rejected(outgoing.wire)
 
     def _send(self, page: str, items: list[Any]) -> Any:
-        """Post a MessagePack array; a context with the answer."""
+        """Post a MessagePack array; returns a context with the answer."""
         return self.client.post(
             self._url(page),
             name=page,
@@ -391,7 +387,7 @@ class ChainUser(FastHttpUser):
     # --- requests ---
 
     def _get(self, path: str, name: str) -> dict[str, Any] | None:
-        """A JSON page, or ``None`` if there was none; the user then moves on to another validator."""
+        """A JSON page; ``None`` without an answer, after which the user moves on to another validator."""
         with self.client.get(self._url(path), name=name, catch_response=True) as response:
             page = _page_of(response)
             if page is None and response.status_code == 200:
@@ -408,7 +404,7 @@ class ChainUser(FastHttpUser):
 
 
 def parted(batch: list[tuple[LoadUser, Outgoing]]) -> Iterator[list[tuple[LoadUser, Outgoing]]]:
-    """The parts of a batch that fit into a request each."""
+    """A batch in parts that each fit into a request."""
     part: list[tuple[LoadUser, Outgoing]] = []
     size = 0
     for each in batch:
@@ -423,7 +419,7 @@ def parted(batch: list[tuple[LoadUser, Outgoing]]) -> Iterator[list[tuple[LoadUs
 
 
 def _note(driven: Driven, account: Any, actor: Any) -> None:
-    """Note what pages say of a user's account and actor."""
+    """Note a user's account and actor from their pages."""
     driven.account = {
         "confirmed_nonce": account["nonce"],
         "live_timers": actor["live_timers"],
@@ -435,12 +431,12 @@ def _note(driven: Driven, account: Any, actor: Any) -> None:
 
 
 def _page_of(response: Any) -> dict[str, Any] | None:
-    """The JSON object of a good answer."""
+    """The JSON object of a successful answer."""
     return json_object(response.content) if response.status_code == 200 else None
 
 
 def _results_of(response: Any, count: int) -> list[str | None] | None:
-    """Why each transaction was refused, from a good answer to a batch; ``None`` of those that were taken."""
+    """The reason of each refused transaction, from a successful answer to a batch; ``None`` for accepted ones."""
     page = _page_of(response)
     results = page.get("results") if page is not None else None
     if not isinstance(results, list) or len(results) != count:

@@ -1,4 +1,4 @@
-"""The numbers of a plan's users: each is at one Locust process at most."""
+"""The numbers of a plan's users: each is held by at most one Locust process."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import NamedTuple, Protocol
 
 
 class Claim(NamedTuple):
-    """A user's number, which is nobody else's until it is given back."""
+    """A user's number, held by one process until it is given back."""
 
     number: int
     is_first: bool
-    """Nobody had it before."""
+    """Whether no process held it before."""
 
 
 class Numbers(Protocol):
-    """Where a process has the numbers of its users from."""
+    """A process's source of numbers for its users."""
 
     def take(self) -> Claim:
-        """The next one; waits until there is one."""
+        """The next number; waits until one is free."""
 
     def give_back(self, number: int) -> None:
-        """Its user has stopped."""
+        """Return the number of a stopped user."""
 
 
 class OwnNumbers:
-    """The numbers of a process that shares its users with no other one."""
+    """The numbers of a process that shares its users with no other process."""
 
     def __init__(self, numbers: Collection[int]) -> None:
         self._first = deque(numbers)
@@ -40,7 +40,7 @@ class OwnNumbers:
 
 
 class NumberPool:
-    """The numbers of a plan's users, each at one worker at most. Claims wait until a number is free."""
+    """The numbers of a plan's users, each held by at most one worker. Claims wait until a number is free."""
 
     def __init__(self, count: int) -> None:
         self._free = deque(Claim(number, True) for number in range(count))
@@ -49,26 +49,26 @@ class NumberPool:
 
     @property
     def holders(self) -> set[str]:
-        """The workers that have a number or wait for one."""
+        """The workers that hold or wait for a number."""
         return {*self._holders.values(), *self._waiting}
 
     def claim(self, worker: str) -> None:
         self._waiting.append(worker)
 
     def release(self, worker: str, number: int) -> None:
-        """A worker gives a number back, if it still has it."""
+        """Take a number back from a worker, if it still holds it."""
         if self._holders.get(number) == worker:
             del self._holders[number]
             self._free.append(Claim(number, False))
 
     def lose(self, worker: str) -> None:
-        """A worker is lost."""
+        """Free all numbers of a lost worker."""
         self._waiting = deque(other for other in self._waiting if other != worker)
         for number in [number for number, holder in self._holders.items() if holder == worker]:
             self.release(worker, number)
 
     def granted(self) -> list[tuple[str, Claim]]:
-        """Claims that can be answered now, in the order in which they came."""
+        """Claims that can be answered now, in the order of arrival."""
         answers = []
         while self._free and self._waiting:
             worker, claim = self._waiting.popleft(), self._free.popleft()

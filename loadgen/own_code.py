@@ -1,7 +1,7 @@
-"""The user's own code in a Locust process.
+"""Custom code in a Locust process.
 
-An exception of a workload ends the load, and says why. Locust starts users, and the time of a shape, before the
-testnet is up: those of one's own wait until the load begins.
+An exception of a workload ends the load and is reported. Locust starts users, and a shape's time, before the testnet is
+up: custom users and shapes wait until the load begins.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from loadgen.share import Share
 from loadgen.workloads import WorkloadError
 
 LATER: Final = "http://0.0.0.0"
-"""The host of users that have none, until there is a testnet."""
+"""Host of users that have none, until there is a testnet."""
 BROKEN: Final = "stampede_broken"
-"""To the master: a workload has raised an exception at a worker."""
+"""To the master: a workload has raised an exception in a worker."""
 
 
 def end_when_broken(environment: Environment, notice: Callable[[str], None], exit_code: int) -> list[str]:
-    """End the load once a workload raises an exception, here or at a worker.
+    """End the load once a workload raises an exception, here or in a worker.
 
-    Returns the list that holds the exception's line from then on.
+    Returns a list that then contains the exception's line.
     """
     runner, lines = environment.runner, list[str]()
     assert runner is not None
@@ -54,7 +54,7 @@ def end_when_broken(environment: Environment, notice: Callable[[str], None], exi
 
 
 def begin_with_load(kind: type[User], share: Callable[[], Share]) -> None:
-    """Let users of this class begin when the load does. Without a host of their own they get a validator each.
+    """Let users of this class begin with the load. Users without a host get a validator each.
 
     ``share`` returns the process's part of the load, and waits until there is one.
     """
@@ -76,7 +76,7 @@ def begin_with_load(kind: type[User], share: Callable[[], Share]) -> None:
 
 
 def hold_shape(shape: LoadTestShape, has_begun: Callable[[], bool]) -> None:
-    """Let a shape's time begin when the load does; until then there are no users."""
+    """Let a shape's time begin with the load; until then there are no users."""
     tick, is_held = shape.tick, True
 
     def held_tick() -> Any:

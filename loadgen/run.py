@@ -2,11 +2,12 @@
 
 Starts the plan's Locust processes, each with its share of the users; ends them on SIGTERM, SIGINT, at the plan's time
 limit, or (with ``--until-eof``) when standard input ends; and then writes the sum of their statistics. With
-``--workers`` or ``--listen`` they are a master and its workers instead, of which some may be elsewhere.
-Locust processes end with this one even if it is killed: they watch a pipe that only it holds open.
+``--workers`` or ``--listen`` they are a master and its workers instead, some of which may run elsewhere. Locust
+processes end with this one even if it is killed: they watch a pipe that only this process holds open.
 
-Exit codes: 0 the load ran until it was stopped or its time was up (requests that failed are counted, not fatal); 1 a
-Locust process ended early; 2 the plan is wrong."""
+Exit codes: 0 the load ran until it was stopped or its time was up (failed requests are counted, not fatal); 1 a Locust
+process ended early; 2 the plan is wrong.
+"""
 
 from __future__ import annotations
 
@@ -34,32 +35,33 @@ FAIL: Final = 1
 BAD_INPUT: Final = 2
 
 MASTER: Final = 0
-"""The number of the master among the processes that write statistics."""
+"""Number of the master among the processes that write statistics."""
 LOOPBACK: Final = "127.0.0.1"
 LOOK_S: Final = 0.05
 PROJECT: Final = Path(__file__).parent.parent
 MAX_SPAWN_RATE: Final = 100
-"""Users that Locust starts a second at most; it warns beyond."""
+"""Users that Locust starts per second at most; it warns about more."""
 KILL_AFTER_S: Final = 8.0
-"""A Locust process that still runs so long after SIGTERM is killed."""
+"""Seconds after SIGTERM at which a Locust process that still runs is killed."""
 OVERTIME_S: Final = 5.0
-"""How long after the time limit Locust is left to end by itself."""
+"""Seconds after the time limit in which Locust may end by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which Locust processes there are."""
+    """The Locust processes of a load."""
 
     processes: Sequence[int]
-    """Those of the plan that run here, each with its share of the users, unless there is a master."""
+    """Processes of the plan that run here, each with its share of the users, unless there is a master."""
     workers: int = 0
-    """The workers that are started here; with 0 of them and no ``listen`` there is no master."""
+    """Number of workers started here; with 0 of them and no ``listen`` there is no master."""
     listen: tuple[str, int] | None = None
-    """Host and port at which a master listens for workers; port 0 is a free one. By default on the loopback."""
+    """Host and port at which a master listens for workers; port 0 is a free one. The default is the loopback
+    interface."""
     expected: int = 0
-    """With how many workers the load begins."""
+    """Number of workers with which the load begins."""
     ui: tuple[str, int] | None = None
-    """Host and port of Locust's web interface, or no interface."""
+    """Host and port of Locust's web interface; ``None`` for no interface."""
 
     @property
     def has_master(self) -> bool:
@@ -131,7 +133,7 @@ def _run(plan: RunPlan, plan_file: Path, layout: Layout, wake_up: int, watch_inp
 
 
 def _remove_files(plan: RunPlan, numbers: Sequence[int]) -> None:
-    """Remove the files by which processes report that they are ready, and their shares of the statistics."""
+    """Remove the ready files of the processes, and their shares of the statistics."""
     plan.port_file.unlink(missing_ok=True)
     for process in numbers:
         plan.ready_file(process).unlink(missing_ok=True)
@@ -139,7 +141,7 @@ def _remove_files(plan: RunPlan, numbers: Sequence[int]) -> None:
 
 
 def _own_options(plan: RunPlan, plan_file: Path, process: int, layout: Layout) -> list[str]:
-    """Of a process that has its users for itself."""
+    """Options of a process with its own users."""
     return _test_options(plan, plan_file, len(plan.share(process)) + plan.own_user_count, layout.ui)
 
 
@@ -155,7 +157,7 @@ def _worker_options(port: int) -> list[str]:
 
 
 def _test_options(plan: RunPlan, plan_file: Path, users: int, ui: tuple[str, int] | None) -> list[str]:
-    """Of a process that starts the users."""
+    """Options of a process that starts the users."""
     options = ["--plan", str(plan_file.absolute()), "--users", str(users)]
     options += ["--spawn-rate", str(min(users, MAX_SPAWN_RATE)), "--run-time", f"{plan.run_time_s}s"]
     options += ["--stop-timeout", str(STOP_TIMEOUT_S), "--exit-code-on-error", "0", "--only-summary"]
@@ -165,7 +167,7 @@ def _test_options(plan: RunPlan, plan_file: Path, users: int, ui: tuple[str, int
 
 
 def _start_locust(files: Sequence[Path], options: Sequence[str], process: int, pipe: int) -> subprocess.Popen[bytes]:
-    """A Locust process in a session of its own, so that signals reach it only through this process."""
+    """A Locust process in a separate session, so that signals reach it only through this process."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LOCUST_")}
     environment |= {
         "STAMPEDE_LOAD_PROCESS": str(process),
@@ -188,7 +190,7 @@ def _start_locust(files: Sequence[Path], options: Sequence[str], process: int, p
 
 
 def _port_of(plan: RunPlan, master: subprocess.Popen[bytes]) -> int | None:
-    """Where the master listens, once it does; ``None`` if it ends before."""
+    """Port of the master, once it listens; ``None`` if it ends before."""
     while not plan.port_file.exists():
         if master.poll() is not None:
             return None
@@ -197,7 +199,7 @@ def _port_of(plan: RunPlan, master: subprocess.Popen[bytes]) -> int | None:
 
 
 def _wait(locusts: list[subprocess.Popen[bytes]], watched: list[int], deadline: float) -> bool:
-    """Wait for a reason to stop, or until every Locust process ended. False if one ended badly by itself."""
+    """Wait for a reason to stop, or until every Locust process ended. False if one failed by itself."""
     while any(locust.poll() is None for locust in locusts):
         left = deadline - time.monotonic()
         ready = select.select(watched, [], [], max(0.0, left))[0]
@@ -211,7 +213,7 @@ def _wait(locusts: list[subprocess.Popen[bytes]], watched: list[int], deadline: 
 
 
 def _says_stop(descriptor: int, wake_up: int) -> bool:
-    """Whether what came is a signal to stop, or the end of standard input."""
+    """Whether the data is a signal to stop, or the end of standard input."""
     data = os.read(descriptor, 4_096)
     if descriptor == wake_up:
         return bool(set(data) & {signal.SIGTERM, signal.SIGINT})
@@ -219,7 +221,7 @@ def _says_stop(descriptor: int, wake_up: int) -> bool:
 
 
 def _stop(locusts: list[subprocess.Popen[bytes]]) -> None:
-    """Tell every Locust process to end, and see that it does."""
+    """Tell every Locust process to end, and kill those that do not."""
     for locust in locusts:
         if locust.poll() is None:
             locust.terminate()
@@ -233,7 +235,7 @@ def _stop(locusts: list[subprocess.Popen[bytes]]) -> None:
 
 
 def _sum_up(plan: RunPlan, numbers: Sequence[int]) -> Statistics:
-    """The statistics of these processes; one that could not write its share counts for nothing."""
+    """The sum of the processes' statistics; one that could not write its share is left out."""
     total = Statistics()
     for process in numbers:
         with suppress(OSError, ValidationError):
@@ -243,7 +245,7 @@ def _sum_up(plan: RunPlan, numbers: Sequence[int]) -> Statistics:
 
 @contextmanager
 def _signals() -> Iterator[int]:
-    """A descriptor from which the numbers of the signals that came can be read, instead of what they do otherwise."""
+    """A descriptor from which the numbers of received signals can be read, instead of their usual effects."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     handled = (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD)

@@ -1,6 +1,7 @@
 """The input of a run of the load generator (the plan file) and its output (the statistics).
 
-Both are JSON. The plan file is written by whoever starts the load; the statistics by :mod:`loadgen.run` when it ends.
+Both are JSON. The program that starts the load writes the plan file; :mod:`loadgen.run` writes the statistics at the
+end.
 """
 
 from __future__ import annotations
@@ -18,28 +19,28 @@ from loadgen.workloads.measures import LoadTimeline, Sends
 from validator.primitives.params import ParameterError, Parameters
 
 LOCUSTFILE = Path(__file__).with_name("locustfile.py")
-"""What Locust loads, whoever starts it."""
+"""The file that Locust loads."""
 
 LOCUSTFILE_OF_THE_MASTER = "-"
-"""What a worker loads that has its Locustfiles from its master, the user's own among them."""
+"""The file of a worker that gets its Locustfiles, with custom ones, from its master."""
 
 OWN_FILES_SUFFIX = ".locustfiles"
-"""Of the folder beside the plan in which the user's own Locustfiles are."""
+"""Suffix of the folder next to the plan with the custom Locustfiles."""
 
 STOP_TIMEOUT_S = 2
-"""How long Locust lets requests under way end."""
+"""Time for which Locust lets requests in progress end."""
 
 MAX_REASONS = 20
-"""Different errors or rejections that the statistics count one by one; the rest is summed up as ``other``."""
+"""Different errors or rejections that the statistics count separately; all others are counted as ``other``."""
 
 OTHER_REASONS = "other"
 
 MAX_RUN_TIME_S = 31 * 86_400
-"""A load goes on for a month at most."""
+"""Maximum duration of a load: a month."""
 
 
 class PlanError(Exception):
-    """A plan file is missing or wrong. One line."""
+    """A plan file is missing or invalid. One line."""
 
 
 def _check_endpoint(endpoint: str) -> None:
@@ -57,18 +58,18 @@ class RunPlan(BaseModel):
     endpoints: Annotated[list[str], Field(min_length=1)] | None = None
     """The validators, as ``http://host:port``."""
     endpoints_file: str | None = None
-    """Where they come instead (a JSON list) once they are known: processes make themselves ready and wait for it. A
-    validator that moves gets another endpoint at the same place of the list."""
+    """A file (a JSON list) with the endpoints, if they are not known yet: processes prepare themselves and wait for it.
+    A validator that moves gets another endpoint at the same index of the list."""
     load: LoadPlan
     params: dict[str, Any] = {}
     """The chain's parameters that differ from the defaults, by their ``LIKE_THIS`` names."""
     run_time_s: Annotated[int, Field(ge=1, le=MAX_RUN_TIME_S)] = 3_600
     """Seconds after which the load ends by itself."""
     began_epoch_ms: Annotated[int, Field(ge=0)] | None = None
-    """When the load began, in milliseconds since the epoch, if it is one that ended early and goes on: then what is due
-    by time is due as if it had not ended, and turns that were due meanwhile are left out."""
+    """Begin of the load, in milliseconds since the epoch, if it ended early and is continued: then due times are as if
+    it had not ended, and turns that were due meanwhile are left out."""
     stats_file: str
-    """Where the statistics go."""
+    """The file for the statistics."""
 
     @field_validator("endpoints")
     @classmethod
@@ -107,29 +108,29 @@ class RunPlan(BaseModel):
 
     @property
     def process_count(self) -> int:
-        """Locust processes: as planned, but none without users."""
+        """Number of Locust processes: as planned, but none without users."""
         if self.load.locust is not None:
             return self.load.processes
         return min(self.load.processes, self.load.client_count)
 
     @property
     def needs_master(self) -> bool:
-        """Whether a master deals out the users, for a shape or other users than the load's."""
+        """Whether a master distributes the users: for a shape, or for custom users."""
         return self.load.locust is not None and self.process_count > 1
 
     @property
     def own_user_count(self) -> int:
-        """How many users of the user's own there are, unless a shape says so."""
+        """Number of custom users, unless a shape decides."""
         return 0 if self.load.locust is None else self.load.locust.user_count
 
     @property
     def reporting(self) -> range:
-        """The processes that make themselves ready: the master alone, if there is one."""
+        """The processes that report that they are ready: only the master, if there is one."""
         return range(1 if self.needs_master else self.process_count)
 
     def write_locustfiles(self, folder: Path) -> list[Path]:
-        """The files that Locust loads: ours, or in a folder that is made for them, a module with the load's users and
-        the files of the user's own. Locust gives these to workers that ask for them."""
+        """The files that Locust loads: ours, or, in a folder made for them, a module with the load's users and the
+        custom files. Locust sends these to workers that request them."""
         if self.load.locust is None:
             return [LOCUSTFILE]
         first = "from loadgen.locustfile import ChainUser" if self.load.user_count else "import loadgen.locustfile"
@@ -141,15 +142,15 @@ class RunPlan(BaseModel):
         return [folder / name for name in texts]
 
     def share(self, process: int) -> range:
-        """The Locust users of one process by number, dealt round-robin."""
+        """The numbers of the Locust users of one process, distributed round-robin."""
         return range(process, self.load.client_count, max(1, self.process_count))
 
     def population(self) -> Population:
-        """All users."""
+        """All users of the plan."""
         return Population(self.load, self.seed, self.chain_id, Parameters.from_names(self.params))
 
     def known_endpoints(self) -> list[str] | None:
-        """The validators; ``None`` while they are not known yet. Raises :class:`PlanError` if the file has none."""
+        """The validators' endpoints; ``None`` while unknown. Raises :class:`PlanError` if the file has none."""
         if self.endpoints_file is None:
             return self.endpoints
         try:
@@ -163,12 +164,12 @@ class RunPlan(BaseModel):
         return endpoints
 
     def ready_file(self, process: int) -> Path:
-        """The file that a process makes once only the endpoints are missing."""
+        """The file that a process creates when it only waits for the endpoints."""
         return Path(f"{self.stats_file}.{process}.ready")
 
     @property
     def port_file(self) -> Path:
-        """The file in which a master says at which port it listens for workers."""
+        """The file in which a master writes the port at which it listens for workers."""
         return Path(f"{self.stats_file}.port")
 
     def share_file(self, process: int) -> Path:
@@ -182,9 +183,9 @@ class LateCause(StrEnum):
     LOOP = "loop"
     """The Locust process was behind with its work, or with starting its users."""
     ANSWERS = "answers"
-    """Its user still waited for the answer of a validator."""
+    """Its user still waited for a validator's answer."""
     UNCONFIRMED = "unconfirmed"
-    """Its user had as many transactions under way as it may have."""
+    """Its user had the maximum of unconfirmed transactions."""
 
 
 class Statistics(BaseModel):
@@ -194,11 +195,11 @@ class Statistics(BaseModel):
     requests: int = 0
     """HTTP requests of every kind."""
     failures: int = 0
-    """Requests without a good answer: no connection, a time-out, an error status."""
+    """Requests without a successful answer: no connection, a time-out, an error status."""
     transactions_sent: int = 0
-    """Transactions that a validator answered for, those sent again included."""
+    """Transactions that a validator answered, including those sent again."""
     transactions_rejected: int = 0
-    """Those among them that the mempool refused."""
+    """Transactions that the mempool refused."""
     errors: dict[str, int] = {}
     """Failures by reason."""
     rejections: dict[str, int] = {}
@@ -206,9 +207,10 @@ class Statistics(BaseModel):
     late_by_cause: dict[LateCause, int] = {}
     """Transactions of open loops that were sent late."""
     lost: list[str] = []
-    """Workers that were lost, and what ended the load early, a line each; of many the first ones."""
+    """Lost workers, and reasons for which the load ended early, one line each; only the first ones if there are
+    many."""
     sends: Sends = Sends()
-    """When transactions were to be sent."""
+    """Intended send times of transactions."""
     timeline: LoadTimeline = LoadTimeline()
     """Requests by the time at which they ended."""
 
@@ -231,14 +233,14 @@ class Statistics(BaseModel):
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a whole file or none: a reader never sees half of it."""
+    """Write a file atomically: a reader never sees a part of it."""
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
 
 
 def bounded_reasons(counts: Counter[str]) -> dict[str, int]:
-    """The most frequent reasons; all others are one."""
+    """The most frequent reasons; all others are combined."""
     kept = dict(counts.most_common(MAX_REASONS))
     rest = counts.total() - sum(kept.values())
     if rest:

@@ -1,4 +1,4 @@
-"""One Locust process's part of a load: its users, what they have in common, and what is counted of them."""
+"""One Locust process's part of a load: its users, their common data, and their counts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from loadgen.workloads import LoadUser
 from loadgen.workloads.user import Outgoing
 
 MAX_TOLD_APART: Final = 1_000
-"""Different errors or rejections that are kept while running."""
+"""Different errors or rejections that are counted separately while running."""
 
 
 class LoadClock:
-    """The time since the load began. It does not jump when somebody sets the machine's clock."""
+    """The time since the load began. It does not jump when the machine's clock is set."""
 
     def __init__(self, elapsed_ms: int = 0) -> None:
         """The load began ``elapsed_ms`` ago."""
@@ -30,7 +30,7 @@ class LoadClock:
 
     @classmethod
     def going_on_since(cls, began_epoch_ms: int | None) -> LoadClock:
-        """Of a load that goes on, or else begins now."""
+        """The clock of a load that began at a time; one that begins now for ``None``."""
         return cls(0 if began_epoch_ms is None else max(0, int(time.time() * 1_000) - began_epoch_ms))
 
     def now_ms(self) -> int:
@@ -41,7 +41,7 @@ class Client(NamedTuple):
     """Users whose requests one Locust user makes."""
 
     number: int
-    """Position among the clients of the plan, from 0 on."""
+    """Position among the plan's clients, from 0."""
     users: list[LoadUser]
 
 
@@ -54,11 +54,11 @@ class Share:
         self._goes_on_since_ms = plan.began_epoch_ms
         self._numbers = numbers
         self._clients: dict[int, Client] = {}
-        """Those that run here, by number."""
+        """Clients that run here, by number."""
         self.endpoints: list[str] = []
-        """The validators; none while they are not known."""
+        """The validators' endpoints; empty while they are unknown."""
         self.turns = 0
-        """Turns that are being taken at this moment."""
+        """Number of turns in progress."""
         self._is_started = False
         self.has_begun = Event()
         self.clock = LoadClock()
@@ -70,7 +70,7 @@ class Share:
         self._rejections: Counter[str] = Counter()
 
     def know(self, endpoints: list[str]) -> None:
-        """The validators are known, or have moved."""
+        """Take the validators' endpoints, which are now known or have changed."""
         is_first, self.endpoints = not self.endpoints, endpoints
         if is_first and self._is_started:
             self.begin()
@@ -80,18 +80,18 @@ class Share:
         return bool(self.has_begun.is_set())
 
     def start(self, **_: Any) -> None:
-        """Locust has started a test: the load begins as soon as the validators are known."""
+        """Locust has started a test: begin the load as soon as the validators are known."""
         self._is_started = True
         if self.endpoints:
             self.begin()
 
     def begin(self, elapsed_ms: int = 0) -> None:
-        """The load begins, or began so long ago at other processes."""
+        """Begin the load, which began ``elapsed_ms`` ago at other processes."""
         self.clock = LoadClock(elapsed_ms) if elapsed_ms else LoadClock.going_on_since(self._goes_on_since_ms)
         self.has_begun.set()
 
     def end(self, **_: Any) -> None:
-        """The load ends: turns that wait now will not be taken."""
+        """End the load: turns that wait now will not be taken."""
         self._is_started = False
         self._end_users(*self._clients.values())
         self.has_begun.clear()
@@ -111,18 +111,18 @@ class Share:
         return client
 
     def has_client(self, client: Client) -> bool:
-        """Whether a client is this process's and no other's."""
+        """Whether this process holds a client."""
         return self._clients.get(client.number) is client
 
     def give_back(self, client: Client) -> None:
-        """A client stops; another process may have it."""
+        """Return a stopped client; another process may take it."""
         if self.has_client(client):
             self._end_users(client)
             del self._clients[client.number]
             self._numbers.give_back(client.number)
 
     def revoke(self) -> None:
-        """Other processes have taken over all clients."""
+        """Drop all clients, which other processes have taken over."""
         self._end_users(*self._clients.values())
         self._clients.clear()
 
@@ -133,7 +133,7 @@ class Share:
                     user.end(self.clock.now_ms())
 
     def sign(self, batch: Sequence[tuple[LoadUser, Outgoing]]) -> None:
-        """Sign what users want to send."""
+        """Sign the users' transactions."""
         if self._signing is not None:
             self._signing.sign([outgoing for _, outgoing in batch])
             return
@@ -145,7 +145,7 @@ class Share:
     def count_request(
         self, request_type: str, name: str, response_time: float, exception: Exception | None = None, **_: Any
     ) -> None:
-        """A request has ended."""
+        """Count a completed request."""
         at_ms = self.clock.began_epoch_ms + self.clock.now_ms()
         self._stats.requests += 1
         self._stats.timeline.requested(at_ms)
@@ -157,7 +157,7 @@ class Share:
             _count(self._errors, f"{request_type} {name}: {StatsError.parse_error(exception)}")
 
     def count_answers(self, reasons: list[str | None]) -> None:
-        """A validator answered for transactions: it took them, or refused them for a reason."""
+        """Count a validator's answers for transactions: accepted, or refused for a reason."""
         self._stats.transactions_sent += len(reasons)
         for reason in reasons:
             if reason is not None:
@@ -166,16 +166,16 @@ class Share:
 
     @property
     def late(self) -> int:
-        """Transactions that were sent late."""
+        """Number of transactions that were sent late."""
         return self._stats.sends.late
 
     def count_late(self, cause: LateCause, count: int) -> None:
-        """So many of them were late for this cause."""
+        """Count ``count`` transactions that were late for this cause."""
         causes = self._stats.late_by_cause
         causes[cause] = causes.get(cause, 0) + count
 
     def statistics(self) -> Statistics:
-        """Everything that was counted so far."""
+        """All counts so far."""
         self._stats.errors = bounded_reasons(self._errors)
         self._stats.rejections = bounded_reasons(self._rejections)
         return self._stats

@@ -1,7 +1,7 @@
-"""Signing in processes of its own, so that the core of a Locust process is not the limit of its load.
+"""Signing in separate processes, so that a Locust process's core does not limit its load.
 
-A process of a :class:`SigningPool` gets what is to be signed over a socket, in batches, and answers with the
-signatures. It derives the users' keys itself. It ends when its Locust process does: then the socket ends.
+A process of a :class:`SigningPool` gets batches of messages over a socket, and answers with the signatures. It derives
+the users' keys itself. It ends with its Locust process, which closes the socket.
 
 A batch and its answer are a length (four bytes, big-endian) and MessagePack: ``[[user's number, message]]``, and
 ``[signature]`` in the same order.
@@ -33,14 +33,14 @@ _answer_decoder: Final = msgspec.msgpack.Decoder(list[bytes])
 
 
 class SigningError(Exception):
-    """A process of the pool is gone. One line."""
+    """A process of the pool has ended. One line."""
 
 
 class SigningPool:
-    """Processes that sign. In a process patched by gevent, who waits for one lets others go on."""
+    """Processes that sign. In a process patched by gevent, waiting for one lets other greenlets run."""
 
     def __init__(self, seed: int, count: int) -> None:
-        """``seed`` is the plan's."""
+        """``seed`` is the plan's seed."""
         self._processes: list[subprocess.Popen[bytes]] = []
         self._free: Queue[socket.socket] = Queue()
         for _ in range(count):
@@ -50,7 +50,7 @@ class SigningPool:
             self._free.put(own)
 
     def sign(self, batch: Sequence[Outgoing]) -> None:
-        """Sign those that are not signed yet. Raises :class:`SigningError`."""
+        """Sign the transactions that are not signed yet. Raises :class:`SigningError`."""
         unsigned = [each for each in batch if not each.wire]
         if not unsigned:
             return
@@ -89,7 +89,7 @@ def _send(connection: socket.socket, data: bytes) -> None:
 
 
 def _receive(connection: socket.socket) -> bytes | None:
-    """What the other side sends next; ``None`` at the end."""
+    """The next message of the other side; ``None`` at the end."""
     head = _read(connection, _LENGTH.size)
     return None if head is None else _read(connection, _LENGTH.unpack(head)[0])
 

@@ -1,7 +1,7 @@
-"""Workloads: what the users of a load do, pure and free of Locust, for the live testnet and the simulator alike.
+"""Workloads: the behaviour of a load's users, pure and without Locust, for both the live testnet and the simulator.
 
-A :class:`LoadPlan` (the ``load`` section of a scenario) says how many users of which workload there are. From it and
-the run's seed follow the genesis accounts and actors and the :class:`LoadUser` objects, which turn an
+A :class:`LoadPlan` (the ``load`` section of a scenario) has the number of users of each workload. The plan and the
+run's seed determine the genesis accounts and actors and the :class:`LoadUser` objects, which turn an
 :class:`Observation` of the chain into signed transactions. No sockets, no clock; randomness is seeded.
 """
 

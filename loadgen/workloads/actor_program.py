@@ -1,9 +1,9 @@
-"""The program of an actor, as a scenario names it: one that ships, the script actor, or one of the user's own.
+"""The program of an actor, as named in a scenario: a shipped one, the script actor, or a custom one.
 
-A scenario file names a program of its own by its path. Whoever reads the file puts the text of the program in the
-place of the path, so that a scenario needs no other file from then on: not in the run's folder, not on another host.
+A scenario file names a custom program by its path. The reader of the file replaces the path by the program's text, so
+that the scenario then needs no other file, in the run's folder or on another host.
 
-The programs that ship are programs of the chain, not modules of this project, so they are read as texts.
+Shipped programs are programs of the chain, not modules of this project, so they are read as text.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from validator.chain.transactions import SCRIPT_CODE
 FOLDER: Final = Path(__file__).resolve().parents[2] / "actors"
 PROGRAM_SUFFIX: Final = ".py"
 NAMES: Final = tuple(sorted(path.stem for path in FOLDER.glob(f"*{PROGRAM_SUFFIX}")))
-"""The programs that ship, by the names of their files."""
+"""The shipped programs, by the names of their files."""
 
 
 def source_of(name: str) -> str:
-    """The text of a program that ships. Raises :class:`KeyError` for a name that is none of :data:`NAMES`."""
+    """The text of a shipped program. Raises :class:`KeyError` unless the name is one of :data:`NAMES`."""
     if name not in NAMES:
         raise KeyError(name)
     return (FOLDER / f"{name}{PROGRAM_SUFFIX}").read_text(encoding="ascii")
@@ -35,12 +35,12 @@ def is_program_path(text: str) -> bool:
 
 
 class ActorProgram(Options):
-    """A program: the name of one that ships, ``builtin:script``, or the path of one's own; at length name and text."""
+    """A program: the name of a shipped one, ``builtin:script``, or the path of a custom one; in full, name and text."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
-    """Its name: that of one that ships, ``builtin:script``, or any name if there is a text."""
+    """Name: that of a shipped program, ``builtin:script``, or any name if there is a text."""
     source: Annotated[str, Field(min_length=1)] | None = None
-    """The program's text, in place of one that ships."""
+    """The program's text, unless it is a shipped one."""
 
     @model_validator(mode="before")
     @classmethod
@@ -60,7 +60,7 @@ class ActorProgram(Options):
 
     @property
     def is_script(self) -> bool:
-        """Whether it is the script actor, and no Python program."""
+        """Whether it is the script actor, not a Python program."""
         return self.source is None and self.name == SCRIPT_CODE
 
     @property

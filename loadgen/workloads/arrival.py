@@ -1,12 +1,11 @@
-"""Arrival of turns: when one user takes its turns, in a closed or in an open loop.
+"""Arrival of turns: the times of one user's turns, in a closed or an open loop.
 
-*Closed*: a turn is due an interval after the one before began, and a turn that is missed is not made up for. While the
-chain is slow, such a user asks less of it, so that its latencies leave out what users would have waited meanwhile
-(coordinated omission).
+*Closed*: a turn is due an interval after the one before began, and missed turns are not made up for. While the chain is
+slow, such a user sends less, so that its latencies omit the waits of users that would have sent meanwhile (coordinated
+omission).
 
-*Open*: turns are due by the clock alone, whatever became of those before. Turns that come late are all taken, one after
-the other, and what is measured of them counts from when they were due. At most :data:`MAX_WAITING` turns wait; those
-that come due beyond are skipped, and counted.
+*Open*: turns are due by the clock only, independent of earlier turns. Late turns are all taken, one after the other,
+and measured from their due times. At most :data:`MAX_WAITING` turns wait; further ones are skipped, and counted.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from typing import Final
 from loadgen.workloads.phases import MILLI, AnyPhase, Seen
 
 LOOK_MS: Final = 500
-"""An open user that goes by phases looks at the chain at least so often, so that it learns of other rates."""
+"""Maximum time between two looks of an open user with phases, so that it notices changed rates."""
 RETRY_MS: Final = 100
-"""An open user that could not take its due turns looks again after so long."""
+"""Time after which an open user that could not take its due turns looks again."""
 MAX_WAITING: Final = 256
-"""Due turns of one user that wait at most."""
+"""Maximum number of due turns of one user that wait."""
 
 
 class Schedule:
-    """The rate of one user's turns by its plan."""
+    """The rate of one user's turns by the plan."""
 
     def __init__(
         self,
@@ -41,9 +40,9 @@ class Schedule:
         self._from_height = from_height or 0
         self._until_height = until_height
         self.is_plain = not (phases or from_height or until_height)
-        """Whether the rate is 1 for ever."""
+        """Whether the rate is always 1."""
         self.turn_costs = interval_ms * MILLI
-        """Milliseconds times thousandths of a rate."""
+        """Cost of a turn, in milliseconds times thousandths of a rate."""
 
     def rate_milli(self, seen: Seen) -> int:
         """The rate at a moment, in thousandths."""
@@ -53,7 +52,7 @@ class Schedule:
         return MILLI if phase is None else phase.rate_milli(seen)
 
     def has_turns_at(self, height: int) -> bool:
-        """Whether turns may come due at a height, whatever the time, the prices and the backlog are then."""
+        """Whether turns may come due at a height, for some time, prices and backlog."""
         seen = Seen(height)
         by_height = (phase for phase in self._phases if not phase.is_by_time)
         phase = next((phase for phase in by_height if phase.lasts_at(seen)), None)
@@ -63,7 +62,7 @@ class Schedule:
         return self._from_height <= height and (self._until_height is None or height < self._until_height)
 
     def next_change_ms(self, at_ms: int) -> int | None:
-        """The first millisecond after one at which the rate may be another by time alone; ``None`` if there is none."""
+        """The first millisecond after ``at_ms`` at which the rate may change by time; ``None`` if there is none."""
         changes = (phase.next_change_ms(at_ms) for phase in self._phases)
         return min((change for change in changes if change is not None and change > at_ms), default=None)
 
@@ -71,9 +70,9 @@ class Schedule:
 class Rhythm:
     """A closed loop.
 
-    A user is looked at again and again. For each look it is asked for :meth:`next_delay_ms`, how long it is until the
-    one after it, and then :meth:`takes_turn` says whether this look is a turn. So the delay behind a look is reckoned
-    with the heights that were known at the looks before it.
+    A user is looked at repeatedly. Each look first calls :meth:`next_delay_ms` for the time until the next look, then
+    :meth:`takes_turn` for whether this look is a turn. So the delay after a look is computed from the heights known at
+    the looks before it.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -82,7 +81,7 @@ class Rhythm:
         self._earned = 0
 
     def next_delay_ms(self, now_ms: int = 0) -> int:
-        """How long until the user is looked at again, at the rate of what it knows."""
+        """Time until the next look at the user, at the rate by its current knowledge."""
         schedule = self.schedule
         if schedule.is_plain:
             return schedule.interval_ms
@@ -92,7 +91,7 @@ class Rhythm:
         return delay_ms
 
     def takes_turn(self, seen: Seen) -> bool:
-        """Whether the user takes a turn now that it knows of this."""
+        """Whether the user takes a turn, given this new knowledge."""
         schedule = self.schedule
         if schedule.is_plain:
             return True
@@ -104,22 +103,22 @@ class Rhythm:
 
 
 class OpenRhythm:
-    """An open loop. The schedule is integrated over time; between two looks, heights and prices count as they were
-    known at the first of them."""
+    """An open loop. The schedule is integrated over time; between two looks, heights and prices are those known at the
+    first look."""
 
     def __init__(self, schedule: Schedule, first_due_ms: int) -> None:
         """At rate 1 the first turn is due ``first_due_ms`` after the load began."""
         self.schedule = schedule
         self.waiting: deque[int] = deque()
-        """When the turns were due that were not taken yet, in milliseconds since the load began."""
+        """Due times of turns that were not taken yet, in milliseconds since the load began."""
         self.skipped = 0
         """Turns that came due while :data:`MAX_WAITING` others waited."""
         self._seen = Seen()
-        """Up to its moment all due turns are known."""
+        """Latest knowledge; all turns due by its time are noted."""
         self._earned = schedule.turn_costs - max(1, first_due_ms) * MILLI
 
     def advance(self, now_ms: int) -> None:
-        """Note the turns that came due by a moment."""
+        """Note the turns that are due by a time."""
         while self._seen.at_ms < now_ms:
             begun_ms, rate = self._seen.at_ms, self.schedule.rate_milli(self._seen)
             change_ms = self.schedule.next_change_ms(begun_ms)
@@ -133,24 +132,24 @@ class OpenRhythm:
             self._seen = replace(self._seen, at_ms=end_ms)
 
     def begin(self, now_ms: int) -> None:
-        """Leave out the turns that were due before a moment."""
+        """Drop the turns that were due before a time."""
         self.advance(now_ms)
         self.waiting.clear()
         self.skipped = 0
 
     def see(self, seen: Seen) -> None:
-        """Note the turns that came due by a moment, and what is known of the chain from then on."""
+        """Note the turns that are due by a time, and the knowledge of the chain from then on."""
         self.advance(seen.at_ms)
         height = max(self._seen.height, seen.height)
         self._seen = replace(seen, at_ms=self._seen.at_ms, height=height)
 
     @property
     def is_paused(self) -> bool:
-        """Whether no turn comes due by what is known."""
+        """Whether no turn comes due by the current knowledge."""
         return self.schedule.rate_milli(self._seen) == 0
 
     def next_delay_ms(self, now_ms: int) -> int:
-        """How long until the user is to be looked at again: when the next turn is due, or something may be new."""
+        """Time until the next look: the next turn is due, or there may be new knowledge."""
         were_left = bool(self.waiting)
         self.advance(now_ms)
         if self.waiting:

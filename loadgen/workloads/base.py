@@ -1,8 +1,8 @@
-"""Workloads: sources of intents, one small object a user, pure and deterministic.
+"""Workloads: sources of intents, one small object per user, pure and deterministic.
 
-A workload sees :class:`Observation` and draws from its own seeded random source; it knows nothing of keys, nonces and
-fees, which are the :class:`loadgen.workloads.user.LoadUser`'s. To add a workload: a file with an :class:`Options`
-model and a :class:`Workload` subclass, and its name in ``registry.py``.
+A workload sees an :class:`Observation` and draws from its own seeded random source. Keys, nonces and fees are the task
+of :class:`loadgen.workloads.user.LoadUser`. To add a workload: a file with an :class:`Options` model and a
+:class:`Workload` subclass, and its name in ``registry.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from validator.primitives.params import Parameters
 from validator.primitives.types import Address
 
 LOAD_HANDLER = "run"
-"""The handler that load transactions call; ``builtin:script`` treats all alike."""
+"""The handler that load transactions call; ``builtin:script`` treats all handlers alike."""
 
 
 class Options(BaseModel):
@@ -29,11 +29,11 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     def users_named(self) -> set[int]:
-        """The other users that these options name, by number."""
+        """The numbers of the other users that these options name."""
         return set()
 
     def programs(self) -> dict[str, str]:
-        """The code that these options bring along, by the field that names it."""
+        """The code in these options, by the field that names it."""
         return {}
 
 
@@ -42,7 +42,7 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """The chain as a user knows it at its turn, as of the newest final block that it knows of."""
+    """The chain as a user knows it at its turn, as of the newest final block that it knows."""
 
     height: int
     confirmed_nonce: int
@@ -50,15 +50,15 @@ class Observation:
     basefee_cycle: int
     basefee_cell: int
     basefee_lane_timer: int
-    """The three basefees in force during that block, in the smallest CBY unit a cycle or cell."""
+    """The three basefees in force during that block, in the smallest CBY unit per cycle or cell."""
     live_timers: int = 0
     """Live timers of the user's actor."""
     open_jobs: tuple[bytes, ...] = ()
-    """Jobs that still take results, of the actor that the user watches, in no particular order."""
+    """Jobs of the watched actor that still accept results, in no particular order."""
     backlog: int = 0
-    """Timers of the chain that are due and wait."""
+    """Number of due timers that wait on the chain."""
     next_nonce: int = 0
-    """The nonce of the user's next new transaction: what is under way counts. The user itself fills it in."""
+    """The nonce of the user's next new transaction, after unconfirmed ones. Set by the user itself."""
     balance: int = 0
     """Balance of the user's account, in the smallest CBY unit."""
     actor_balance: int = 0
@@ -67,13 +67,13 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Nonce and fees that a workload states itself, in order to misbehave in the mempool."""
+    """Nonce and fees that a workload chooses itself, to misbehave in the mempool."""
 
     nonce: int
     max_fee_per_cycle: int
     max_priority_fee_per_cycle: int
     max_fee_per_cell: int
-    """The three fees in the smallest CBY unit a cycle or cell."""
+    """The three fees in the smallest CBY unit per cycle or cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,30 +82,31 @@ class Intent:
 
     action: Action
     gas_limit: int
-    """Cycles."""
+    """Limit of cycles."""
     cells_limit: int
     value: int = 0
     timer_allowance: int = 0
     terms: Terms | None = None
-    """If given, the transaction is signed with these, sent once, and forgotten: the user's own nonces do not move."""
+    """If given, the transaction is signed with these, sent once, and forgotten: the user's own nonces are not
+    affected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """The user as which a workload acts."""
+    """The user that a workload acts for."""
 
     number: int
     address: Address
     actor: Address
     peers: tuple[Address, ...]
-    """Accounts of all users of the plan, this one included, by number."""
+    """Accounts of all users of the plan, including this one, by number."""
     actors: tuple[Address, ...]
-    """Their actors, by number."""
+    """Actors of all users, by number."""
     random: Random
     parameters: Parameters
 
     def call(self, script: Script, timer_allowance: int = 0, actor: Address | None = None) -> Intent:
-        """An intent that runs a script, by default on the user's actor, with limits that are exactly its cost."""
+        """An intent that runs a script, by default on the user's actor, with limits equal to its cost."""
         payload = encode_script(script)
         cost = cost_of(script)
         return Intent(
@@ -116,36 +117,36 @@ class Member:
         )
 
     def lane_price(self, observation: Observation) -> int:
-        """The price of a cycle of the timer lane that a fire of the observed block pays."""
+        """The price per cycle of the timer lane for a fire of the observed block."""
         return observation.basefee_lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000
 
     def timer_room(self, observation: Observation) -> int:
-        """How many more timers the user's actor may have, as far as it is known."""
+        """Number of further timers that the user's actor may have, as far as known."""
         return max(0, self.parameters.max_timers_per_actor - observation.live_timers)
 
 
 class Workload(ABC, Generic[OptionsT]):
-    """The acts of one user, turn by turn."""
+    """The behaviour of one user, turn by turn."""
 
     name: ClassVar[str]
     options_type: ClassVar[type[Options]] = Options
-    """By default there are none."""
+    """Class of the options; by default there are none."""
     is_runner: ClassVar[bool] = False
     """Whether its users' accounts are registered runners from the genesis on."""
     is_deployer: ClassVar[bool] = False
     """Whether its users may give system instructions (SPEC §12)."""
     is_attack: ClassVar[bool] = False
-    """Whether its users are attackers, and not honest ones."""
+    """Whether its users are attackers."""
     goal: ClassVar[str] = ""
-    """Of an attack: what the attacker wants, in one line."""
+    """For an attack: the attacker's goal, in one line."""
     defence: ClassVar[str] = ""
-    """Of an attack: the rules that should hold against it, in one line."""
+    """For an attack: the rules that should hold against it, in one line."""
     actor_percent: ClassVar[int] = 50
-    """The actors' share of a group's budget; the accounts have the rest."""
+    """The actors' share of a group's budget, in percent; the accounts have the rest."""
 
     @property
     def watched(self) -> Address:
-        """The actor that the user looks at before each turn: its own, unless the workload says otherwise."""
+        """The actor that the user reads before each turn: its own, unless the workload overrides this."""
         return self.member.actor
 
     @classmethod
@@ -159,7 +160,7 @@ class Workload(ABC, Generic[OptionsT]):
 
     @abstractmethod
     def intents(self, observation: Observation) -> list[Intent]:
-        """The transactions of this turn, in nonce order; none is a turn that is skipped."""
+        """The transactions of this turn, in nonce order; an empty list skips the turn."""
 
     def dropped(self, intent: Intent) -> None:
-        """An intent came to nothing: there was no room for its transaction, or that was refused. Most need not care."""
+        """An intent failed: there was no room for its transaction, or it was refused. Most workloads ignore this."""

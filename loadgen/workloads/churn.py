@@ -1,8 +1,7 @@
 """Churn: timers that are cancelled or extended before they fire.
 
 Each turn schedules a generation of timers under saved ids and then, for the generation before it, cancels some and
-extends the others. A timer that has fired already is rejected inside a ``try``, and the transaction
-continues.
+extends the others. An operation on a timer that has fired is rejected inside a ``try``, and the transaction continues.
 """
 
 from __future__ import annotations
@@ -25,28 +24,28 @@ from loadgen.workloads.script import (
 )
 
 FIRST_EXPIRY_BLOCKS: Final = 200
-"""A timer's first expiry: so many blocks after its trigger height, counted from the observed height."""
+"""Blocks from a timer's trigger height to its first expiry, counted from the observed height."""
 EXTENSION_BLOCKS: Final = 400
-"""Blocks that an extension adds to that."""
+"""Blocks that an extension adds to the first expiry."""
 GENERATIONS: Final = 2
-"""Saved ids are reused after so many turns."""
+"""Number of turns after which saved ids are reused."""
 
 
 class ChurnOptions(Options):
     """Options of :class:`Churn`."""
 
     timers: Annotated[int, Field(ge=1, le=100)] = 6
-    """Timers a generation."""
+    """Timers per generation."""
     ahead_blocks: Annotated[int, Field(ge=1, le=1_000)] = 20
-    """Blocks until a timer fires that was not cancelled."""
+    """Blocks until a timer fires, unless it is cancelled."""
     cancel_percent: Annotated[int, Field(ge=0, le=100)] = 50
     """Share of timers that are cancelled; the others are extended."""
     burn: Annotated[int, Field(ge=0, le=100_000)] = 1_000
-    """Cycles of work a fire."""
+    """Cycles of work per fire."""
 
 
 class Churn(Workload[ChurnOptions]):
-    """Schedules a generation a turn and changes the one before."""
+    """Schedules a generation in each turn and changes the previous one."""
 
     name: ClassVar[str] = "churn"
     options_type: ClassVar[type[Options]] = ChurnOptions

@@ -1,8 +1,8 @@
 """Flood: bursts of timers that compete for the timer lane.
 
-A transaction schedules ``timers`` timers, due 1 to ``spread_blocks`` blocks later, each with a ``gas_limit`` that is
-just what its payload costs. Some state their fees, some leave them to default pricing, some are paid by the
-transaction's sender. Each schedule stands in a ``try``, so that a burst continues if one timer is rejected.
+A transaction schedules ``timers`` timers, due 1 to ``spread_blocks`` blocks later, each with a ``gas_limit`` equal to
+its payload's cost. Some state their fees, some leave them to default pricing, some are paid by the transaction's
+sender. Each schedule is in a ``try``, so that a burst continues if one timer is rejected.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from loadgen.workloads.base import Intent, Observation, Options, Workload
 from loadgen.workloads.script import Operation, Script, attempt, burn, fire_gas_limit, put, schedule
 
 MAX_BURST_CELLS: Final = 250_000
-"""Most payload bytes in a burst: a block holds 1,000,000 cells of transactions, and a payload is paid for twice."""
+"""Maximum payload bytes in a burst: a block holds 1,000,000 cells of transactions, and a payload is paid for twice."""
 BYTES_PER_TIMER: Final = 200
-"""A generous bound of what a timer of a burst takes besides its padding."""
+"""A generous bound of the bytes of a timer in a burst without its padding."""
 
 FEE_HEADROOM: Final = (2, 4)
-"""An explicit ``max_fee_per_cycle`` is this many times the lane price, drawn for each timer."""
+"""Factors of the lane price, one drawn for each timer, for an explicit ``max_fee_per_cycle``."""
 TIP_DIVISOR: Final = 10
-"""An explicit tip is at most the lane price over this."""
+"""Divisor of the lane price for the largest explicit tip."""
 PAYER_CAP_HEADROOM: Final = 4
-"""Growth of the basefees that a sender's ``payer_cap`` allows for."""
+"""Growth of the basefees that a sender's ``payer_cap`` covers."""
 FIELD_LIMIT: Final = 2**96 - 1
 
 Percent = Annotated[int, Field(ge=0, le=100)]
@@ -34,13 +34,13 @@ class FloodOptions(Options):
     """Options of :class:`Flood`."""
 
     timers: Annotated[int, Field(ge=1, le=1_000)] = 30
-    """Timers a burst."""
+    """Timers per burst."""
     spread_blocks: Annotated[int, Field(ge=1, le=1_000)] = 12
-    """They fall due in 1 to so many blocks."""
+    """The timers become due in 1 to this many blocks."""
     burn: Annotated[int, Field(ge=0, le=200_000)] = 8_000
-    """Cycles that a fire burns at most; each draws between half of it and all."""
+    """Maximum cycles of work per fire; each timer draws between half of it and all of it."""
     payload_bytes: Annotated[int, Field(ge=0, le=100_000)] = 0
-    """Bytes that a fire writes to storage, besides its mark."""
+    """Bytes that a fire writes to storage in addition to its mark."""
     explicit_percent: Percent = 50
     """Share of timers that state ``max_fee_per_cycle`` and a tip."""
     sender_percent: Percent = 10
@@ -58,7 +58,7 @@ class FloodOptions(Options):
 
 
 class Flood(Workload[FloodOptions]):
-    """Schedules a burst a turn, as large as the actor still has room for."""
+    """Schedules a burst in each turn, as large as the actor has room for."""
 
     name: ClassVar[str] = "flood"
     options_type: ClassVar[type[Options]] = FloodOptions
@@ -78,7 +78,7 @@ class Flood(Workload[FloodOptions]):
         return [self.member.call(script, timer_allowance=allowance)]
 
     def _timer(self, observation: Observation) -> tuple[Operation, int]:
-        """A schedule operation, and the allowance that it takes from the transaction."""
+        """A schedule operation, and the allowance that it needs from the transaction."""
         random, options = self.member.random, self.options
         mark = f"{self._bursts}" + "." * options.payload_bytes
         payload = [burn(random.randint(options.burn // 2, options.burn)), put("burst", mark)]

@@ -1,10 +1,10 @@
 """Governance: system instructions (SPEC §12), and deployments of programs.
 
 A governance user is one of the chain's ``system_deployers`` from the genesis on. In each turn it deploys a program and
-a script actor, has the latter schedule a generation of timers, changes governed parameters, and cancels or extends the
-timers of the generation before by instructions 48 and 50. A timer's id follows from its actor's address, which follows
-from the nonce of its deployment; so the user knows the ids without asking, and a generation that went wrong spoils no
-other one.
+a script actor, lets the script actor schedule a generation of timers, changes governed parameters, and cancels or
+extends the timers of the previous generation by instructions 48 and 50. A timer's id follows from its actor's address,
+which follows from the nonce of its deployment. So the user knows the ids without a query, and a failed generation does
+not affect others.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from validator.primitives.params import GOVERNED, ParameterError, parse_value
 from validator.primitives.types import Address
 
 DEPLOY_CYCLES_PER_BYTE: Final = 500
-"""More than the check of any usual program takes; what is not used is given back."""
+"""Cycles per byte, more than the check of any usual program takes; unused ones are refunded."""
 ENDOWMENT: Final = 10**18
 """The endowment of a generation's actor for its fires, in the smallest CBY unit."""
 EXTENSION_BLOCKS: Final = 400
-"""How far behind its trigger height a timer's expiry is moved."""
+"""Blocks from a timer's trigger height to its extended expiry."""
 FIRST_EXPIRY_BLOCKS: Final = 10
-"""A timer's own expiry: so many blocks behind its trigger height."""
+"""Blocks from a timer's trigger height to its first expiry."""
 FIRE_WORK: Final[Script] = [burn(500)]
 REFUSED_CONFIG: Final = {"LANE_TIMER_CYCLES": 0}
-"""A change that no chain makes: out of range."""
+"""A change that every chain refuses: out of range."""
 
 
 class GovernanceOptions(Options):
     """Options of :class:`Governance`."""
 
     timers: Annotated[int, Field(ge=0, le=8)] = 4
-    """Timers a turn, which the next turn cancels or extends."""
+    """Timers per turn, which the next turn cancels or extends."""
     ahead_blocks: Annotated[int, Field(ge=2, le=1_000)] = 24
-    """Blocks until a timer fires that was not cancelled."""
+    """Blocks until a timer fires, unless it is cancelled."""
     cancel_percent: Annotated[int, Field(ge=0, le=100)] = 50
     """Share of timers that are cancelled; the others are extended."""
     configs: list[dict[str, Any]] = [
@@ -60,11 +60,11 @@ class GovernanceOptions(Options):
         {"FAIRNESS_WINDOW_BLOCKS": 5},
         {"LANE_TIMER_CYCLES": 2_000_000, "LANE_BASEFEE_SLOPE": 1},
     ]
-    """Changes of governed parameters, one a turn, round and round."""
+    """Changes of governed parameters, one per turn, in rotation."""
     refused_percent: Annotated[int, Field(ge=0, le=100)] = 10
-    """Share of turns in which a change is asked for that the chain has to refuse."""
+    """Share of turns with a change that the chain must refuse."""
     deploys: list[ActorProgram] = Field(default=["heartbeat"], validate_default=True)
-    """Programs that are deployed, one a turn, round and round."""
+    """Programs that are deployed, one per turn, in rotation."""
 
     @field_validator("configs")
     @classmethod
@@ -84,14 +84,14 @@ class GovernanceOptions(Options):
 
 
 class Governance(Workload[GovernanceOptions]):
-    """Governs: every turn is a generation of timers, and what becomes of the one before."""
+    """Each turn creates a generation of timers, and cancels or extends the previous one."""
 
     name: ClassVar[str] = "governance"
     options_type: ClassVar[type[Options]] = GovernanceOptions
     is_deployer: ClassVar[bool] = True
     _turn = 0
     _generation: Sequence[bytes] = ()
-    """The ids of the last turn's timers."""
+    """The ids of the previous turn's timers."""
 
     def intents(self, observation: Observation) -> list[Intent]:
         decided = [self._decide(timer_id, observation) for timer_id in self._generation]

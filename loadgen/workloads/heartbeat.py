@@ -1,7 +1,7 @@
 """Heartbeat: chains of timers, each of which does a little work and schedules its successor.
 
-A transaction starts a chain of ``beats`` timers, ``every`` blocks apart. A beat's payload is a script that holds the
-whole rest of the chain, so each fire depends on nothing but the fire before it. The actor pays.
+A transaction starts a chain of ``beats`` timers, ``every`` blocks apart. A beat's payload is a script with the rest of
+the chain, so each fire depends only on the previous one. The actor pays.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from loadgen.workloads.base import Intent, Observation, Options, Workload
 from loadgen.workloads.script import Script, burn, emit, fire_gas_limit, put, schedule
 
 MAX_BEATS: Final = 20
-"""Each beat adds three levels to a script's nesting, which may be 64 at most."""
+"""Maximum beats: each adds three levels to a script's nesting, which may be at most 64."""
 
 TIERS: Final = (None, "economy", "standard", "fast", "urgent")
-"""Users differ in the tier that their timers ask for; ``None`` leaves the tip to default pricing."""
+"""Tiers of the users' timers, by user; ``None`` leaves the tip to default pricing."""
 
 
 class HeartbeatOptions(Options):
@@ -28,11 +28,11 @@ class HeartbeatOptions(Options):
     beats: Annotated[int, Field(ge=1, le=MAX_BEATS)] = 8
     """Timers in a chain."""
     burn: Annotated[int, Field(ge=0, le=100_000)] = 500
-    """Cycles of work a beat."""
+    """Cycles of work per beat."""
 
 
 class Heartbeat(Workload[HeartbeatOptions]):
-    """Starts a chain a turn."""
+    """Starts a chain in each turn."""
 
     name: ClassVar[str] = "heartbeat"
     options_type: ClassVar[type[Options]] = HeartbeatOptions
@@ -46,7 +46,7 @@ class Heartbeat(Workload[HeartbeatOptions]):
         return [self.member.call(script)]
 
     def _first_beat(self) -> list[object]:
-        """The operation that schedules a whole chain, built from its last beat inwards."""
+        """The operation that schedules a whole chain, built from its last beat to the first."""
         tier = TIERS[self.member.number % len(TIERS)]
         last = self.options.beats
         payload: Script = [*self._work(last), emit("chain_ended", str(self._started))]

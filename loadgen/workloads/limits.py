@@ -1,7 +1,7 @@
-"""Limits: scripts whose calls lie at the limits of what the chain allows, and one beyond, on either side.
+"""Limits: scripts with calls at the chain's limits, and one above or below them.
 
-Each turn runs one script of drawn calls, most of them inside a ``try``, so that those after a refused one count, too.
-Its gas is what they cost, or a little less. Timers and messages bring such scripts along.
+Each turn runs one script of drawn calls, most of them inside a ``try``, so that calls after a refused one run, too. Its
+gas equals their cost, or is a little less. Timers and messages carry such scripts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from validator.chain.transactions import Call
 from validator.primitives.types import HEIGHT_LIMIT, MAX_NAME_BYTES, PRICE_LIMIT, Address, address_text
 
 KEYS: Final = ("a", "b", "c", "d")
-"""Of storage: some have an id of a timer that lives or is gone, some another text, some nothing."""
+"""Storage keys: some have the id of a live or ended timer, some another text, some nothing."""
 NAMES: Final = (
     *[LOAD_HANDLER] * 4,
     "",
@@ -42,9 +42,9 @@ NOBODY: Final = Address(b"\xfe" * 20)
 RESERVED: Final = Address(bytes(19) + b"\x0f")
 MOST_TIMERS_AT_ONCE: Final = 110
 MAX_LONG_PAYLOAD_BYTES: Final = 4_000
-"""Longer ones would fill blocks with little else."""
+"""Maximum length of long payloads; longer ones would fill blocks with little else."""
 ENVELOPES: Final = tuple(f'{{"_handler":"run","_payload":"{text}"}}' for text in ("W10=", "W10", "W10gW10=", "W10g="))
-"""Two scripts, and what is no envelope, or no script."""
+"""Two scripts, and payloads that are no envelope or no script."""
 ALLOWANCES: Final = (0, 1, 1_000, 10**15)
 BAD_SCRIPTS: Final = (
     b"",
@@ -75,11 +75,11 @@ class LimitsOptions(Options):
     """Options of :class:`Limits`."""
 
     calls: Annotated[int, Field(ge=1, le=40)] = 8
-    """Calls a script, at most."""
+    """Calls per script, at most."""
 
 
 class Limits(Workload[LimitsOptions]):
-    """Calls what the chain just allows, and what it just refuses."""
+    """Makes calls that the chain just accepts, and calls that it just refuses."""
 
     name: ClassVar[str] = "limits"
     options_type: ClassVar[type[Options]] = LimitsOptions
@@ -101,7 +101,7 @@ class Limits(Workload[LimitsOptions]):
         return [Intent(action, max(cycles, p.tx_base_cycles), cells, value, timer_allowance=allowance)]
 
     def _shortage(self) -> int:
-        """How much a script has less than it needs."""
+        """Number by which a script's gas is below its cost."""
         return self.member.random.choice([0, 0, 0, 0, 0, 0, 1, 500])
 
     def _script(self, observation: Observation, allowance: int, depth: int) -> Script:
@@ -119,15 +119,15 @@ class Limits(Workload[LimitsOptions]):
         return (*plain, *(self._schedule, self._schedule, self._schedule, self._send, self._send) * (depth > 0))
 
     def _around(self, *limits: int) -> int:
-        """A number at one of these, or one to either side."""
+        """One of these numbers, or one more or less."""
         return self.member.random.choice(limits) + self.member.random.choice([-1, 0, 0, 1])
 
     def _height(self, observation: Observation) -> int:
-        """Of the block that may take the transaction."""
+        """Height of the block that may include the transaction."""
         return observation.height + self.member.random.choice([1, 1, 2, 3])
 
     def _payload(self, observation: Observation, allowance: int, depth: int) -> Any:
-        """A script, a bad one, something else, or something long."""
+        """A script, an invalid one, another value, or a long text."""
         random, p = self.member.random, self.member.parameters
         if random.random() < 0.1:
             return random.choice(["", "é", {"hex": "00ff"}, *ENVELOPES, [["fail", "no"]]])
@@ -191,7 +191,7 @@ class Limits(Workload[LimitsOptions]):
     def _limits(
         self, observation: Observation, allowance: int, payload: Any
     ) -> dict[str, Callable[[], dict[str, Any]]]:
-        """What a schedule may say besides, by what it is about."""
+        """Further fields of a schedule, by subject."""
         random, p, around = self.member.random, self.member.parameters, self._around
         now, price = self._height(observation), self.member.lane_price(observation)
         caps = (p.max_cycles_per_fire, p.max_cycles_per_fire_auction_phase)

@@ -1,7 +1,8 @@
-"""Locust users and a shape of one's own: Locustfiles beside the scenario, which run beside the load's users.
+"""Custom Locust users and a custom shape: Locustfiles next to the scenario, which run in parallel with the load's
+users.
 
-Whoever reads the scenario file puts the texts in the place of the paths. Only Locust's processes execute them; whoever
-reads a scenario looks at their syntax alone, for Locust patches the process that imports it.
+The reader of a scenario file replaces the paths by the texts. Only Locust's processes execute them; the reader only
+checks their syntax, because Locust patches the process that imports it.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from loadgen.workloads.own import place_of
 
 NAME_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,63}$"
 SHAPE: Final = "LoadTestShape"
-"""The base class of a shape, in Locust."""
+"""Name of the base class of shapes in Locust."""
 CHAIN_USERS: Final = "stampede_users"
-"""The module by which Locust learns of the load's users."""
+"""Name of the module from which Locust imports the load's users."""
 TAKEN_NAMES: Final = frozenset({CHAIN_USERS, "gevent", "loadgen", "validator", *sys.stdlib_module_names})
-"""Modules that a file of this name would hide."""
+"""Modules that a file with this name would hide."""
 
 
 class OwnLocustfile(Options):
-    """A Locustfile of one's own. A scenario file has its path in its place."""
+    """A custom Locustfile. A scenario file names it by its path."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
     """The file's name, without ``.py``."""
@@ -41,12 +42,12 @@ class OwnLocustfile(Options):
 
 
 class OwnLocust(Options):
-    """Locust users and a shape of one's own. In a scenario file, the path of a file or a list of such is enough."""
+    """Custom Locust users and a custom shape. In a scenario file, the path of a file or a list of paths is enough."""
 
     files: Annotated[list[OwnLocustfile], Field(min_length=1, max_length=16)]
     """The Locustfiles."""
     users: Annotated[int, Field(ge=1, le=10_000)] | None = None
-    """How many users of one's own there are; by default one, or as many as the shape says."""
+    """Number of custom users; by default one, or as many as the shape decides."""
 
     @model_validator(mode="before")
     @classmethod
@@ -78,12 +79,12 @@ class OwnLocust(Options):
 
     @property
     def user_count(self) -> int:
-        """How many users there are besides those of the load, unless a shape says so."""
+        """Number of custom users, unless a shape decides."""
         return self.users or 1
 
 
 def _shapes(tree: ast.Module, known: set[str]) -> Iterator[str]:
-    """The shapes that a file defines; those that others extend, too, are ``known`` from then on."""
+    """The shapes that a file defines; those that others extend are added to ``known``."""
     for node in tree.body:
         match node:
             case ast.ImportFrom(names=names):
@@ -95,7 +96,7 @@ def _shapes(tree: ast.Module, known: set[str]) -> Iterator[str]:
 
 
 def _last_part(base: ast.expr) -> str:
-    """The last part of a dotted name, empty if it is none."""
+    """The last part of a dotted name; empty if it is not one."""
     match base:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

@@ -1,7 +1,7 @@
-"""What is measured of a load: when its transactions were to be sent, and its requests over time.
+"""Measurements of a load: intended send times of its transactions, and its requests over time.
 
-Both are bounded, however long a load goes on, and both can be summed over processes: a process writes them with its
-statistics. Times are milliseconds of one clock that all of them share.
+Both are bounded for any duration of a load, and can be summed over processes, which write them with their statistics.
+Times are milliseconds on one clock that all processes share.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from blake3 import blake3
 from pydantic import BaseModel, ConfigDict
 
 LATE_MS: Final = 100
-"""A transaction that is sent more than this after it was due is late."""
+"""Milliseconds after its due time at which a transaction counts as late."""
 MAX_KEPT: Final = 1 << 16
-"""Transactions whose due times are kept at most. Of more a part is kept, chosen by their keys' bits."""
+"""Maximum number of transactions whose due times are kept. Of more, a part is kept, selected by bits of the keys."""
 KEY_BYTES: Final = 8
 MAX_BUCKETS: Final = 512
-"""Stretches of time that requests are counted in at most; of more two neighbours become one."""
+"""Maximum number of intervals that requests are counted in; beyond it, pairs of neighbours are merged."""
 FIRST_WIDTH_MS: Final = 1_000
 EXACT_TENTHS: Final = 32
-"""Response times below so many tenths of a millisecond are counted by themselves."""
+"""Tenths of a millisecond below which response times are counted exactly."""
 SLOTS_PER_OCTAVE: Final = 16
 
 
 def send_key(public_key: bytes, nonce: int) -> str:
-    """What a transaction is known by: its sender's public key and its nonce, so that one that is signed anew takes the
-    place of the former one."""
+    """Key of a transaction: its sender's public key and its nonce, so that one that is signed again replaces the former
+    one."""
     return blake3(public_key + nonce.to_bytes(8, "big")).digest(KEY_BYTES).hex()
 
 
 def is_chosen(key: str, bits: int) -> bool:
-    """Whether the first so many bits of a key are zero."""
+    """Whether the first ``bits`` bits of a key are zero."""
     return int(key, 16) >> (8 * KEY_BYTES - bits) == 0
 
 
 def chosen(times: dict[str, int], bits: int) -> dict[str, int]:
-    """Those whose keys are chosen."""
+    """The times whose keys are chosen."""
     return {key: time_ms for key, time_ms in times.items() if is_chosen(key, bits)}
 
 
@@ -48,19 +48,19 @@ class WorkloadSends(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     sent: int = 0
-    """Transactions that were given to a validator, or tried to be, each once."""
+    """Transactions that were sent to a validator, or that could not be delivered, each counted once."""
     late: int = 0
-    """Those that were sent more than :data:`LATE_MS` after they were due."""
+    """Transactions sent more than :data:`LATE_MS` after they were due."""
     rejected: int = 0
-    """Those that were given up because a mempool refused them."""
+    """Transactions that were given up because a mempool refused them."""
     skipped: int = 0
-    """Turns that were due and were never taken; none in a closed loop."""
+    """Due turns that were never taken; none in a closed loop."""
     unsent: int = 0
-    """Transactions of turns that were taken, which found no room; none in a closed loop."""
+    """Transactions of turns that were taken, for which there was no room; none in a closed loop."""
     due: dict[str, int] = {}
-    """When transactions were to be sent, by :func:`send_key`: all of them, or the chosen part."""
+    """Due times of transactions by :func:`send_key`: all of them, or the chosen part."""
     waited_ms: dict[str, int] = {}
-    """How long after that they were sent, of those among them that were late."""
+    """Delays, after the due time, of those that were late."""
 
 
 class Sends(BaseModel):
@@ -69,12 +69,12 @@ class Sends(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     chosen_bits: int = 0
-    """Due times are kept of those keys whose first so many bits are zero."""
+    """Due times are kept for keys whose first ``chosen_bits`` bits are zero."""
     workloads: dict[str, WorkloadSends] = {}
 
     def note(self, workload: str, key: str, due_ms: int, now_ms: int) -> bool:
-        """A transaction is sent now that was due at a moment. Says whether its key is known: then one was sent before
-        that has not been given up, and the key stays due when that one was."""
+        """Note that a transaction with a due time is sent now. Returns whether its key is known: then an earlier
+        transaction with the key was sent and not given up, and the key keeps its due time."""
         sends = self._of(workload)
         is_late = now_ms - due_ms > LATE_MS
         sends.sent += 1
@@ -88,7 +88,7 @@ class Sends(BaseModel):
         return is_known
 
     def give_up(self, workload: str, key: str, is_last: bool = True) -> None:
-        """A transaction was refused. ``is_last``: no other one with its key is under way."""
+        """Note that a transaction was refused. ``is_last``: no other one with its key is unconfirmed."""
         sends = self._of(workload)
         sends.rejected += 1
         if is_last:
@@ -96,11 +96,11 @@ class Sends(BaseModel):
             sends.waited_ms.pop(key, None)
 
     def skip(self, workload: str, turns: int) -> None:
-        """Turns were due and will not be taken."""
+        """Note due turns that will not be taken."""
         self._of(workload).skipped += turns
 
     def leave_out(self, workload: str, transactions: int) -> None:
-        """Transactions of a turn find no room, and will not be sent."""
+        """Note transactions of a turn that will not be sent, because there is no room."""
         self._of(workload).unsent += transactions
 
     def plus(self, other: Sends) -> Sends:
@@ -121,11 +121,11 @@ class Sends(BaseModel):
 
     @property
     def late(self) -> int:
-        """Late transactions of all workloads."""
+        """Number of late transactions of all workloads."""
         return sum(sends.late for sends in self.workloads.values())
 
     def choose(self, bits: int) -> None:
-        """Keep the due times of those keys alone whose first so many bits are zero."""
+        """Keep only the due times of keys whose first ``bits`` bits are zero."""
         self.chosen_bits = bits
         for sends in self.workloads.values():
             sends.due = chosen(sends.due, bits)
@@ -146,42 +146,42 @@ class Sends(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class UserSends:
-    """Where one user notes its intended sends; times are milliseconds since the load began."""
+    """One user's intended sends; times are milliseconds since the load began."""
 
     sends: Sends
     title: str
     """The user's workload."""
     public_key: bytes
     origin_ms: int = 0
-    """What the clock of the sends shows when the load begins."""
+    """Time of the load's begin on the clock of the sends."""
 
     def note(self, nonce: int, due_ms: int, now_ms: int) -> bool:
-        """As :meth:`Sends.note`."""
+        """Like :meth:`Sends.note`."""
         key = send_key(self.public_key, nonce)
         return self.sends.note(self.title, key, self.origin_ms + due_ms, self.origin_ms + now_ms)
 
     def give_up(self, nonce: int, is_last: bool = True) -> None:
-        """As :meth:`Sends.give_up`."""
+        """Like :meth:`Sends.give_up`."""
         self.sends.give_up(self.title, send_key(self.public_key, nonce), is_last)
 
     def skip(self, turns: int) -> None:
-        """Turns were due and will not be taken."""
+        """Note due turns that will not be taken."""
         self.sends.skip(self.title, turns)
 
     def leave_out(self, transactions: int) -> None:
-        """Transactions of a turn find no room, and will not be sent."""
+        """Note transactions of a turn that will not be sent, because there is no room."""
         self.sends.leave_out(self.title, transactions)
 
 
 class TimeBucket(BaseModel):
-    """The requests of a stretch of time."""
+    """The requests of one interval."""
 
     model_config = ConfigDict(extra="forbid")
 
     requests: int = 0
     failures: int = 0
     times: dict[int, int] = {}
-    """How often each response time occurred among the good answers, by :func:`time_slot`."""
+    """Number of successful answers with each response time, by :func:`time_slot`."""
 
     @property
     def counts(self) -> Counter[int]:
@@ -199,15 +199,15 @@ class LoadTimeline(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     width_ms: int = FIRST_WIDTH_MS
-    """Of each stretch: the first width, doubled as often as needed."""
+    """Width of each interval: the first width, doubled as often as needed."""
     buckets: dict[int, TimeBucket] = {}
-    """By the time at which the stretch begins over the width."""
+    """Intervals by the time of their begin divided by the width."""
 
     def requested(self, at_ms: float) -> None:
         self._at(at_ms).requests += 1
 
     def answered(self, at_ms: float, took_ms: float) -> None:
-        """A good answer came."""
+        """Note a successful answer."""
         times, slot = self._at(at_ms).times, time_slot(took_ms)
         times[slot] = times.get(slot, 0) + 1
 
@@ -244,8 +244,8 @@ class LoadTimeline(BaseModel):
 
 
 def time_slot(took_ms: float) -> int:
-    """The slot of a response time: by tenths of a millisecond, and from :data:`EXACT_TENTHS` on by sixteenths of each
-    power of two, so that a slot is at most a sixteenth wide of what it has."""
+    """The slot of a response time: tenths of a millisecond, and from :data:`EXACT_TENTHS` on sixteenths of each power
+    of two, so that a slot's width is at most a sixteenth of its times."""
     tenths = max(0, int(took_ms * 10))
     if tenths < EXACT_TENTHS:
         return tenths

@@ -1,11 +1,11 @@
-"""Workloads of one's own: a Python file beside the scenario, which a group of users names in place of a shipped one.
+"""Custom workloads: a Python file next to the scenario, which a group of users names instead of a shipped workload.
 
-Whoever reads the scenario file puts the text of the Python file in the place of its path, so that run folders, other
-hosts and Locust's workers need no other file. Each process that reads the scenario executes the text, with all the
-rights of that process. It is code of whoever wrote the scenario, and no actor: nothing confines it.
+The reader of a scenario file replaces the path by the text of the Python file, so that run folders, other hosts and
+Locust's workers need no other file. Each process that reads the scenario executes the text, with all rights of that
+process. It is code of the scenario's author, not an actor: nothing confines it.
 
-Each run executes the text anew (:class:`loadgen.workloads.plan.Population`): what a module keeps does not outlive a
-run, so that equal seeds give equal transactions.
+Each run executes the text again (:class:`loadgen.workloads.plan.Population`): a module's data does not outlive a run,
+so that equal seeds give equal transactions.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from validator.primitives.types import AMOUNT_LIMIT, PRICE_LIMIT, Address
 
 NAME_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,63}$"
 MODULE_PREFIX: Final = "stampede_workload_"
-"""Of the names of the modules that texts become."""
+"""Prefix of the names of the modules that are made from texts."""
 FACTS: Final = ("options_type", "is_runner", "is_deployer", "is_attack", "goal", "defence", "actor_percent")
-"""What a class says of its workload, besides its name."""
+"""Attributes with which a class describes its workload, in addition to its name."""
 KEPT_KINDS: Final = 64
 
 
 class WorkloadError(ValueError):
-    """A workload of one's own is wrong, or has raised an exception. One line, with its file and, if known, the line."""
+    """A custom workload is invalid, or has raised an exception. One line, with its file and, if known, the line."""
 
 
 class OwnWorkload(Options):
-    """A workload of one's own. A scenario file has the path of a Python file in its place."""
+    """A custom workload. A scenario file names it by the path of a Python file."""
 
     name: Annotated[str, Field(pattern=NAME_PATTERN)]
-    """The file's name, without ``.py``. It is the workload's name, too, unless its class has another one."""
+    """The file's name, without ``.py``. It is also the workload's name, unless its class has another one."""
     source: Annotated[str, Field(min_length=1, max_length=100_000)]
     """The file's text."""
 
@@ -56,19 +56,18 @@ class OwnWorkload(Options):
 
     @property
     def module(self) -> str:
-        """The name of the module that it becomes; another text has another one."""
+        """The name of the module made from the text; each text has a different one."""
         digest = blake3(f"{self.name}\n{self.source}".encode()).hexdigest(length=8)
         return f"{MODULE_PREFIX}{self.name.replace('-', '_')}_{digest}"
 
 
 def kind_of(workload: str | OwnWorkload) -> type[Workload[Any]]:
-    """The class of a workload, shipped or one's own. Raises :class:`WorkloadError`, and :class:`KeyError` for a name
-    that is unknown."""
+    """A workload's class, shipped or custom. Raises :class:`WorkloadError`; :class:`KeyError` for unknown names."""
     return WORKLOADS[workload] if isinstance(workload, str) else _known_kind(workload)
 
 
 def kind_of_a_run(workload: str | OwnWorkload) -> type[Workload[Any]]:
-    """As :func:`kind_of`, of a module that no other run has."""
+    """Like :func:`kind_of`, with a module that no other run has."""
     return WORKLOADS[workload] if isinstance(workload, str) else execute(workload)
 
 
@@ -121,7 +120,7 @@ def _guarded(own: OwnWorkload, kind: type[Workload[Any]]) -> type[Workload[Any]]
 
 
 class _Guarded(Workload[Any]):
-    """A workload of one's own, whose exceptions become lines."""
+    """A custom workload whose exceptions become one-line errors."""
 
     file: ClassVar[str]
     kind: ClassVar[type[Workload[Any]]]
@@ -152,7 +151,7 @@ class _Guarded(Workload[Any]):
             self._own.dropped(intent)
 
     def _check(self, intents: Any) -> None:
-        """Raise :class:`WorkloadError` for what cannot become transactions."""
+        """Raise :class:`WorkloadError` for intents that cannot become transactions."""
         if not isinstance(intents, list) or not all(isinstance(each, Intent) for each in intents):
             raise WorkloadError(f"file {self.file}: intents: expected a list of Intent, got {intents!r:.200}")
         for intent in intents:
@@ -170,7 +169,7 @@ class _Guarded(Workload[Any]):
 
 
 def _amounts(intent: Intent) -> Iterator[tuple[str, Any, int]]:
-    """An intent's numbers: name, value, and what it has to be below."""
+    """An intent's numbers: name, value, and exclusive bound."""
     for name, limit in (
         ("gas_limit", U64_LIMIT), ("cells_limit", U64_LIMIT), ("value", AMOUNT_LIMIT), ("timer_allowance", AMOUNT_LIMIT)
     ):  # fmt: skip
@@ -183,8 +182,7 @@ def _amounts(intent: Intent) -> Iterator[tuple[str, Any, int]]:
 
 @contextmanager
 def one_line(file: str) -> Iterator[None]:
-    """Raise :class:`WorkloadError`, with file and line, for whatever a text raises. Errors of options stay what they
-    are."""
+    """Raise :class:`WorkloadError`, with file and line, for exceptions of a text, except errors of options."""
     try:
         yield
     except (WorkloadError, ValidationError):
@@ -194,7 +192,7 @@ def one_line(file: str) -> Iterator[None]:
 
 
 def place_of(file: str, line: int | None) -> str:
-    """What errors call a line of a file, or the file. Unlike a field's path it has a space in it."""
+    """The name of a line of a file, or of the file, in errors. Unlike a field's path it contains a space."""
     return f"file {file}" if line is None else f"file {file}, line {line}"
 
 

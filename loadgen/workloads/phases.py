@@ -1,10 +1,10 @@
-"""Phases of the load: how many turns users take, by the height of the chain or by the time since the load began.
+"""Phases of the load: the number of turns that users take, by the chain's height or by the time since the load began.
 
 Users know heights and times on Locust and in the simulator, so that the same phases apply to both. A *rate* scales a
 user's turns: at 2 it takes two turns in each ``interval_ms``, at 0.5 one in two of them, at 0 none. Rates are
 thousandths and all arithmetic is on integers, so that the same heights and times give the same turns everywhere.
 
-A phase goes by height or by time. By height a ramp stands still while the chain stalls; by time it goes on.
+A phase is by height or by time. By height a ramp pauses while the chain stalls; by time it continues.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MILLI: Final = 1_000
 MAX_MS: Final = 31 * 86_400 * 1_000
 """The longest load, in milliseconds."""
 GRID_MS: Final = 50
-"""By time, a rate that changes smoothly changes so often."""
+"""Interval at which a rate that changes smoothly is updated, for phases by time."""
 MAX_TRACE_POINTS: Final = 10_000
 
 Moment = Annotated[int, Field(ge=0, le=MAX_MS)]
@@ -34,29 +34,29 @@ TracePoint = Annotated[tuple[Moment, Rate], Field(strict=False)]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a user knows when it looks at its phases."""
+    """A user's knowledge when it evaluates its phases."""
 
     height: int = 0
     at_ms: int = 0
-    """Since the load began."""
+    """Time since the load began."""
     basefee_lane: int = 0
     backlog: int = 0
-    """Timers of the chain that are due and wait."""
+    """Number of due timers that wait on the chain."""
 
 
 class _Phase(BaseModel):
-    """From one height or moment on, up to another one or the end."""
+    """A phase from one height or time to another one, or to the end."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     from_height: Height | None = None
-    """It begins once this height is final; by default at once."""
+    """The phase begins once this height is final; by default at once."""
     until_height: Height | None = None
-    """It is over once this height is final; by default it lasts to the end."""
+    """The phase ends once this height is final; by default it lasts to the end."""
     from_ms: Moment | None = None
-    """By time: it begins so many milliseconds after the load."""
+    """Start by time: the phase begins this many milliseconds after the load."""
     until_ms: Duration | None = None
-    """By time: it is over so many milliseconds after the load began; by default it lasts to the end."""
+    """End by time: the phase ends this many milliseconds after the load began; by default it lasts to the end."""
 
     @model_validator(mode="after")
     def _ends_later(self) -> _Phase:
@@ -74,17 +74,17 @@ class _Phase(BaseModel):
 
     @property
     def unit(self) -> str:
-        """How the names of the fields end that it goes by."""
+        """Suffix of the names of the fields that delimit the phase."""
         return "ms" if self.is_by_time else "height"
 
     @property
     def begin(self) -> int:
-        """The first height or millisecond."""
+        """The first height or millisecond of the phase."""
         return (self.from_ms or 0) if self.is_by_time else (self.from_height or 1)
 
     @property
     def end(self) -> int | None:
-        """The first height or millisecond after it; ``None`` if it lasts to the end."""
+        """The first height or millisecond after the phase; ``None`` if it lasts to the end."""
         return self.until_ms if self.is_by_time else self.until_height
 
     def lasts_at(self, seen: Seen) -> bool:
@@ -92,15 +92,15 @@ class _Phase(BaseModel):
         return self.begin <= place and (self.end is None or place < self.end)
 
     def rate_milli(self, seen: Seen) -> int:
-        """The rate at a moment at which it lasts, in thousandths."""
+        """The rate at a moment of the phase, in thousandths."""
         return self._rate_after((seen.at_ms if self.is_by_time else seen.height) - self.begin)
 
     def has_turns(self, seen: Seen) -> bool:
-        """Whether turns may come due at a moment at which it lasts, whatever prices and backlog are."""
+        """Whether turns may come due at a moment of the phase, for some prices and backlog."""
         return self.rate_milli(seen) > 0
 
     def next_change_ms(self, at_ms: int) -> int | None:
-        """The first millisecond at which the rate may be another by time alone; ``None`` if there is none."""
+        """The first millisecond at which the rate may change by time; ``None`` if there is none."""
         if not self.is_by_time:
             return None
         if at_ms < self.begin:
@@ -110,20 +110,20 @@ class _Phase(BaseModel):
         return min((change for change in changes if change is not None), default=None)
 
     def _rate_after(self, place: int) -> int:
-        """The rate so many heights or milliseconds after its beginning."""
+        """The rate ``place`` heights or milliseconds after the begin."""
         raise NotImplementedError
 
     def _step_ms(self, place: int) -> int | None:
-        """By time: the place after this one at which the rate may be another; ``None`` if it stays."""
+        """By time: the next place at which the rate may change; ``None`` if it is constant."""
         return None
 
     def _smooth(self, place: int) -> int:
-        """The place whose rate holds at one."""
+        """The place whose rate applies at ``place``."""
         return place // GRID_MS * GRID_MS if self.is_by_time else place
 
 
 class _BoundedPhase(_Phase):
-    """A phase that needs an end."""
+    """A phase that must have an end."""
 
     @model_validator(mode="after")
     def _has_an_end(self) -> _BoundedPhase:
@@ -138,11 +138,11 @@ class _BoundedPhase(_Phase):
 
 
 class SteadyPhase(_Phase):
-    """Turns are so many times as frequent."""
+    """Turns are this many times as frequent."""
 
     kind: Literal["steady"]
     rate: Rate
-    """How many times as many turns as ``interval_ms`` says."""
+    """Factor of the number of turns by ``interval_ms``."""
 
     def _rate_after(self, place: int) -> int:
         return _milli(self.rate)
@@ -155,7 +155,7 @@ class RampPhase(_BoundedPhase):
     from_rate: Rate = 0.0
     """The rate at the beginning."""
     to_rate: Rate
-    """The rate that it comes to at the end."""
+    """The rate at the end."""
 
     def _rate_after(self, place: int) -> int:
         first, last = _milli(self.from_rate), _milli(self.to_rate)
@@ -174,7 +174,7 @@ class StepPhase(_BoundedPhase):
     to_rate: Rate
     """The rate of the last step."""
     steps: Annotated[int, Field(ge=2, le=1_000)] = 5
-    """How many steps there are."""
+    """Number of steps."""
 
     def _rate_after(self, place: int) -> int:
         first, last = _milli(self.from_rate), _milli(self.to_rate)
@@ -205,17 +205,17 @@ class SpikePhase(_BoundedPhase):
 
 
 class SinePhase(_Phase):
-    """Turns become more and less frequent, as a sine does."""
+    """Turns become more and less frequent, like a sine."""
 
     kind: Literal["sine"]
     rate: Rate = 1.0
     """The mean rate, at which it begins."""
     amplitude: Rate
-    """How far the rate rises above the mean and falls below it; at most ``rate``."""
+    """Amount by which the rate rises above the mean and falls below it; at most ``rate``."""
     period: Annotated[int, Field(ge=2, le=1_000_000)] | None = None
-    """By height: blocks of one period."""
+    """Blocks of one period, if the phase is by height."""
     period_ms: Annotated[int, Field(ge=4 * GRID_MS, le=MAX_MS)] | None = None
-    """By time: milliseconds of one period."""
+    """Milliseconds of one period, if the phase is by time."""
 
     @model_validator(mode="after")
     def _has_a_period(self) -> SinePhase:
@@ -234,7 +234,7 @@ class SinePhase(_Phase):
 
 
 class BurstPhase(_Phase):
-    """For a part of each period turns are more frequent."""
+    """Turns are more frequent in a part of each period."""
 
     kind: Literal["burst"]
     rate: Rate
@@ -242,14 +242,14 @@ class BurstPhase(_Phase):
     base_rate: Rate = 1.0
     """The rate between bursts."""
     blocks: Height | None = None
-    """By height: how many blocks a burst lasts; by default one."""
+    """Blocks of a burst, if the phase is by height; by default one."""
     every: Height | None = None
-    """By height: blocks from the beginning of one burst to that of the next, by default ten; the first begins with the
-    phase."""
+    """Blocks from the beginning of one burst to that of the next, if the phase is by height; by default ten. The first
+    burst begins with the phase."""
     lasts_ms: Duration | None = None
-    """By time: how long a burst lasts."""
+    """Milliseconds of a burst, if the phase is by time."""
     every_ms: Duration | None = None
-    """By time: milliseconds from the beginning of one burst to that of the next."""
+    """Milliseconds from the beginning of one burst to that of the next, if the phase is by time."""
 
     @model_validator(mode="after")
     def _leaves_a_pause(self) -> BurstPhase:
@@ -262,7 +262,7 @@ class BurstPhase(_Phase):
 
     @property
     def lengths(self) -> tuple[int, int]:
-        """Of a burst, and of a period."""
+        """Lengths of a burst and of a period."""
         if self.is_by_time:
             return self.lasts_ms or 1, self.every_ms or 1
         return self.blocks or 1, self.every or 10
@@ -278,7 +278,7 @@ class BurstPhase(_Phase):
 
 
 class TracePhase(_Phase):
-    """Turns are as frequent as a recorded load was."""
+    """Turns are as frequent as in a recorded load."""
 
     kind: Literal["trace"]
     points: Annotated[list[TracePoint], Field(min_length=1, max_length=MAX_TRACE_POINTS)]
@@ -309,11 +309,11 @@ class TracePhase(_Phase):
 
 
 class FeedbackPhase(_Phase):
-    """Turns are as frequent as what users see of the chain says: they back off, or press on."""
+    """Turns are as frequent as the users' view of the chain decides: they back off, or press on."""
 
     kind: Literal["feedback"]
     watches: Literal["basefee_lane", "backlog"]
-    """What the rate follows: the basefee of the timer lane, or the timers that are due and wait."""
+    """What the rate follows: the basefee of the timer lane, or the number of due timers that wait."""
     low: Annotated[int, Field(ge=0, lt=2**63)]
     """Up to this value ``low_rate`` holds."""
     high: Annotated[int, Field(ge=1, lt=2**63)]
@@ -339,7 +339,7 @@ class FeedbackPhase(_Phase):
 
 
 class PausePhase(_Phase):
-    """Nobody takes a turn."""
+    """No user takes a turn."""
 
     kind: Literal["pause"]
 
@@ -366,7 +366,7 @@ Phase = Annotated[Annotated[AnyPhase, Field(discriminator="kind")], BeforeValida
 
 
 def check_order(phases: Sequence[AnyPhase]) -> None:
-    """Raise :class:`ValueError`, with the field, if phases are not one after the other."""
+    """Raise :class:`ValueError`, with the field, unless phases follow each other."""
     for position, phase in enumerate(phases[1:], 1):
         before = phases[position - 1]
         if phase.is_by_time != before.is_by_time:
@@ -390,7 +390,7 @@ def _scale(phase: AnyPhase) -> str:
 def _check_units(
     phase: _Phase, needed_by_height: Sequence[str], needed_by_time: Sequence[str], by_height: Sequence[str] = ()
 ) -> None:
-    """Raise :class:`ValueError` if a phase has lengths in blocks although it goes by time, or the other way round."""
+    """Raise :class:`ValueError` if a phase by time has lengths in blocks, or one by height in milliseconds."""
     needed, of_others = needed_by_height, needed_by_time
     if phase.is_by_time:
         needed, of_others = needed_by_time, [*needed_by_height, *by_height]

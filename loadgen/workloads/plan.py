@@ -1,7 +1,7 @@
-"""The load plan: who the users are. It is the ``load`` section of a scenario.
+"""The load plan: the users of a run. It is the ``load`` section of a scenario.
 
-Everything about a user follows from the run's seed and the user's number: its key, its account, its actor and its
-random source. So the genesis, the simulator and every Locust process agree on the users without telling each other.
+A user's key, account, actor and random source all follow from the run's seed and the user's number. So the genesis, the
+simulator and every Locust process agree on the users without communication.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def _is_none(value: object) -> bool:
 
 
 class UserGroup(BaseModel):
-    """Users that do the same, each on its own."""
+    """Users with the same workload, which act independently."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     workload: str | OwnWorkload
-    """The workload of the users: the name of one that ships, or the path of a Python file of one's own."""
+    """The workload of the users: the name of a shipped one, or the path of a custom Python file."""
     count: Annotated[int, Field(ge=1, le=MAX_USERS)] = 1
-    """How many there are."""
+    """Number of users."""
     interval_ms: Annotated[int, Field(ge=1, le=3_600_000)] = 1_000
     """Milliseconds between two turns of a user."""
     arrival: Literal["closed", "open"] = "closed"
@@ -67,15 +67,15 @@ class UserGroup(BaseModel):
     options: Annotated[dict[str, Any], Field(validate_default=True)] = {}
     """The workload's own options; see its module."""
     from_height: Height | None = None
-    """They begin once this height is final; by default at once."""
+    """The users begin once this height is final; by default at once."""
     until_height: Height | None = None
-    """They take no turn any more once this height is final; by default they go on to the end."""
+    """The users take no more turns once this height is final; by default they continue to the end."""
     phases: Annotated[list[Phase] | None, Field(exclude_if=_is_none)] = None
-    """Stretches of heights or times in which these users take more or fewer turns, one after the other; they replace
-    the load's. By default the load's apply."""
+    """Phases, by height or time, in which these users take more or fewer turns, one after the other; they replace the
+    load's. By default the load's apply."""
     budget: Annotated[int, Field(ge=1, le=MAX_BUDGET)] | None = None
-    """What the group's accounts and actors hold together at genesis, in the smallest CBY unit; they can spend no more.
-    Users get equal shares. By default each account and each actor holds 10**24."""
+    """Total of the group's accounts and actors at genesis, in the smallest CBY unit; they can spend no more. Users get
+    equal shares. By default each account and each actor holds 10**24."""
 
     @field_validator("workload", mode="before")
     @classmethod
@@ -144,7 +144,7 @@ class UserGroup(BaseModel):
 
     @property
     def funding(self) -> Funding:
-        """What each user of the group has at genesis."""
+        """Balances of each user of the group at genesis."""
         if self.budget is None:
             return Funding(FUNDING, FUNDING)
         share = self.budget // self.count
@@ -168,19 +168,19 @@ class LoadPlan(BaseModel):
     processes: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] = 1
     """Locust processes that share the users."""
     users_per_client: Annotated[int, Field(ge=1, le=MAX_USERS_PER_CLIENT)] = 1
-    """Users whose requests one Locust user makes, all of a moment together."""
+    """Number of users whose requests one Locust user makes; it batches those that are due together."""
     signers: Annotated[int, Field(ge=0, le=MAX_PROCESSES)] = 0
-    """Processes beside each Locust process that sign its transactions; without them it signs them itself."""
+    """Signing processes for each Locust process; without them it signs its transactions itself."""
     users: list[UserGroup] = []
-    """Groups of users that do the same."""
+    """Groups of users with the same workload."""
     phases: list[Phase] = []
-    """Stretches of heights or times in which all users take more or fewer turns, one after the other. Groups with
-    phases of their own have those instead."""
+    """Phases, by height or time, in which all users take more or fewer turns, one after the other. Groups with their
+    own phases use those instead."""
     locust: OwnLocust | None = None
-    """Locust users and a shape of one's own, which run beside the users above: the path of a Locustfile, or a list of
-    such."""
+    """Custom Locust users and a custom shape, which run in parallel with the users above: the path of a Locustfile, or
+    a list of paths."""
     external: bool = False
-    """The run does not drive the users that its genesis has: ``stampede load`` does."""
+    """The run does not drive the users of its genesis: ``stampede load`` does."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> LoadPlan:
@@ -214,7 +214,7 @@ class LoadPlan(BaseModel):
 
     @property
     def parts(self) -> dict[str, UserGroup | Phase]:
-        """The groups and phases, each of which may begin at a height of its own, by their paths in a scenario."""
+        """The groups and phases, each of which may begin at its own height, by their paths in a scenario."""
         found: dict[str, UserGroup | Phase] = {}
         for place, group in enumerate(self.users):
             found[f"load.users[{place}]"] = group
@@ -237,7 +237,7 @@ class LoadPlan(BaseModel):
 
     @property
     def client_count(self) -> int:
-        """The Locust users."""
+        """Number of Locust users."""
         return -(-self.user_count // self.users_per_client)
 
     def users_of(self, client: int) -> range:
@@ -256,7 +256,7 @@ class LoadPlan(BaseModel):
         return [group for group in self.users for _ in range(group.count)]
 
     def genesis_accounts(self, seed: int) -> dict[Address, int]:
-        """The users' accounts and what they hold at genesis, by number."""
+        """The users' accounts and their balances at genesis, by number."""
         return {_account_address(seed, number): group.funding.account for number, group in enumerate(self._groups)}
 
     def genesis_actors(self, seed: int) -> dict[Address, GenesisActor]:
@@ -269,11 +269,11 @@ class LoadPlan(BaseModel):
 
     @property
     def attackers(self) -> tuple[int, ...]:
-        """The numbers of the users that attack."""
+        """The numbers of the attacking users."""
         return tuple(number for number, group in enumerate(self._groups) if group.is_attack)
 
     def attacking_addresses(self, seed: int) -> frozenset[Address]:
-        """The accounts and actors of the users that attack."""
+        """The accounts and actors of the attacking users."""
         return frozenset(of(seed, number) for number in self.attackers for of in (_account_address, _actor_address))
 
     def genesis_runners(self, seed: int) -> tuple[Address, ...]:
@@ -295,7 +295,7 @@ class LoadPlan(BaseModel):
     ) -> list[LoadUser]:
         """The users, by number: all of them, or only those whose number is in ``numbers``.
 
-        ``chain_id`` and ``parameters`` are the chain's, as its genesis has them.
+        ``chain_id`` and ``parameters`` are those of the chain's genesis.
         """
         population = Population(self, seed, chain_id, parameters)
         wanted = range(self.user_count) if numbers is None else sorted(numbers)
@@ -303,10 +303,10 @@ class LoadPlan(BaseModel):
 
 
 class Population:
-    """The users of a plan, to be built one by one."""
+    """The users of a plan, built one by one."""
 
     def __init__(self, plan: LoadPlan, seed: int, chain_id: str, parameters: Parameters = DEFAULTS) -> None:
-        """As :meth:`LoadPlan.build_users`."""
+        """Like :meth:`LoadPlan.build_users`."""
         self.titles: Final = plan.titles
         self._groups = plan._groups
         self._kinds = {group.workload: kind_of_a_run(group.workload) for group in plan.users}
@@ -349,5 +349,5 @@ def _actor_address(seed: int, number: int) -> Address:
 
 
 def _derive(purpose: bytes, seed: int, number: int) -> bytes:
-    """32 bytes that nothing else of a run shares."""
+    """32 bytes that are unique in a run."""
     return blake3(b"stampede/load/" + purpose + seed.to_bytes(8, "big") + number.to_bytes(8, "big")).digest()

@@ -1,10 +1,10 @@
-"""Program: each user has a Python actor of its own, whose handlers it calls.
+"""Program: each user has its own Python actor, whose handlers it calls.
 
-The calls of ``setup`` are made once, in the first turn; then each turn makes the next one of ``calls``, round and
-round. A payload is JSON, and stands for the value that the handler gets: ``{"hex": text}`` for bytes, ``{"actor": n}``
-and ``{"account": n}`` for the addresses of user ``n``, ``{"random": [least, most]}`` for a number that each call draws,
-``{"turn": text}`` for the text and the number of the user's turn, which is another one in each, ``{"text": [part, …]}``
-for one text of these parts: texts as they are, bytes in hex, numbers in decimal.
+The calls of ``setup`` are made once, in the first turn; then each turn makes the next one of ``calls``, in rotation. A
+payload is JSON, from which the handler's value is made: ``{"hex": text}`` for bytes, ``{"actor": n}`` and
+``{"account": n}`` for the addresses of user ``n``, ``{"random": [least, most]}`` for a number that each call draws,
+``{"turn": text}`` for the text and the number of the user's turn, which is unique, ``{"text": [part, …]}`` for one text
+of these parts: texts unchanged, bytes in hex, numbers in decimal.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class ProgramCall(Options):
     """One call of a handler."""
 
     handler: Annotated[str, Field(min_length=1, max_length=64)]
-    """Which handler."""
+    """Name of the handler."""
     payload: Any = None
     """The argument of the handler."""
     gas_limit: Annotated[int, Field(ge=1_000, le=5_000_000)] = 300_000
-    """Cycles."""
+    """Limit of cycles."""
     cells_limit: Annotated[int, Field(ge=0, le=1_000_000)] = 20_000
-    """Cells."""
+    """Limit of cells."""
     value: Annotated[int, Field(ge=0, le=10**20)] = 0
     """Payment to the actor, in the smallest CBY unit."""
 
@@ -53,11 +53,11 @@ class ProgramOptions(Options):
     """Options of :class:`Program`."""
 
     program: ActorProgram
-    """The actor's program: a name in ``actors/``, or the path of a file of one's own."""
+    """The actor's program: a name in ``actors/``, or the path of a custom file."""
     setup: list[ProgramCall] = []
     """Calls that are made once, in the first turn."""
     calls: list[ProgramCall] = []
-    """Calls that are made turn by turn, round and round."""
+    """Calls that are made one per turn, in rotation."""
 
     @field_validator("program")
     @classmethod
@@ -109,7 +109,7 @@ class Program(Workload[ProgramOptions]):
 
 @dataclass(frozen=True, slots=True)
 class _Filling:
-    """The values, known to the user alone, that replace placeholders in a payload."""
+    """The values, known only to the user, that replace placeholders in a payload."""
 
     actor: Callable[[int], Address]
     account: Callable[[int], Address]
@@ -117,7 +117,7 @@ class _Filling:
     turn: int
 
     def value(self, given: Any) -> Any:
-        """The value that a payload's JSON stands for. Raises :class:`ValueError`, and IndexError for no user."""
+        """The value of a payload's JSON. Raises :class:`ValueError`, and IndexError if there is no such user."""
         if isinstance(given, dict) and len(given) == 1:
             ((name, argument),) = given.items()
             if name in _FILLED:
@@ -154,7 +154,7 @@ class _Filling:
 
 
 def _sample(address: Callable[[int], Address]) -> _Filling:
-    """A filling before there are users: who is named goes to ``address``, nothing is drawn."""
+    """A filling before there are users: numbers of named users are passed to ``address``, nothing is drawn."""
     return _Filling(address, address, lambda least, _most: least, 0)
 
 

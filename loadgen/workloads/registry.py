@@ -1,4 +1,4 @@
-"""The workloads that a scenario may name."""
+"""The workloads of scenarios, by name."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ USUAL: Final[tuple[type[Workload[Any]], ...]] = (
 )
 
 WORKLOADS: Final[Mapping[str, type[Workload[Any]]]] = {workload.name: workload for workload in (*USUAL, *ATTACKS)}
-"""By name. A new workload is one file and one entry here, or in :mod:`loadgen.workloads.attacks.registry`."""
+"""Workloads by name. A new workload is one file and one entry here, or in :mod:`loadgen.workloads.attacks.registry`."""

@@ -1,7 +1,7 @@
-"""Runner: answers the jobs of another user's actor, as a service outside the chain would (SPEC §14).
+"""Runner: answers the jobs of another user's actor, like an off-chain service (SPEC §14).
 
-A runner user's account is a registered runner from the genesis on. It looks at the actor that it serves, and gives each
-open job one result: a number between ``least`` and ``most``, drawn by every runner for itself, as eight bytes.
+A runner user's account is a registered runner from the genesis on. It reads the actor that it serves, and gives each
+open job one result: a number between ``least`` and ``most``, which every runner draws independently, as eight bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SUBMIT_RESULT: Final = "submit_result"
 GAS_LIMIT: Final = 50_000
 CELLS_LIMIT: Final = 1_000
 MAX_REMEMBERED: Final = 1_024
-"""Jobs whose answers are under way or in; those that are still open are among the newest."""
+"""Number of newest jobs whose answers are remembered; those that are still open are among them."""
 
 
 class RunnerOptions(Options):
@@ -30,7 +30,7 @@ class RunnerOptions(Options):
     least: Annotated[int, Field(ge=0, lt=2**63)] = 900
     """The least number that it answers with."""
     most: Annotated[int, Field(ge=0, lt=2**63)] = 1_100
-    """The greatest."""
+    """The greatest number that it answers with."""
 
     @model_validator(mode="after")
     def _least_is_least(self) -> RunnerOptions:
@@ -43,7 +43,7 @@ class RunnerOptions(Options):
 
 
 class Runner(Workload[RunnerOptions]):
-    """Answers each open job once; again if the answer never went in."""
+    """Answers each open job once, and again if the answer was never included."""
 
     name: ClassVar[str] = "runner"
     options_type: ClassVar[type[Options]] = RunnerOptions

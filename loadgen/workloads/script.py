@@ -1,8 +1,7 @@
-"""Scripts for ``builtin:script`` and what they cost (SPEC §2): a client's own price list, written from the SPEC.
+"""Scripts for ``builtin:script`` and their costs (SPEC §2): a client's own price list, written from the SPEC.
 
-A script is a JSON list of operations; a list given as ``payload`` stands for its JSON text. A script's cost depends
-on nothing but its text, so a transaction's ``gas_limit`` and ``cells_limit`` and a timer's ``gas_limit`` can be
-exact.
+A script is a JSON list of operations; a list as a ``payload`` is encoded as JSON text. A script's cost depends only on
+its text, so a transaction's ``gas_limit`` and ``cells_limit`` and a timer's ``gas_limit`` can be exact.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ CHANGE_TIMER_CYCLES: Final = 500
 """Cost of ``cancel`` and ``extend``."""
 
 MIN_MESSAGE_CYCLES: Final = 2_000
-"""Reserved for a message's run, at least (SPEC §14)."""
+"""Minimum reservation for a message's run (SPEC §14)."""
 TIMER_ID_TEXT_BYTES: Final = 64
-"""``save_as`` stores a timer id as hex text."""
+"""Size of a timer id, which ``save_as`` stores as hex text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def cost_of(script: Script) -> Cost:
 
 
 def fire_gas_limit(script: Script, parameters: Parameters) -> int:
-    """The least ``gas_limit`` in cycles with which a timer runs this payload to its end."""
+    """The least ``gas_limit`` in cycles with which a timer completes this payload."""
     return max(parameters.min_gas_limit_per_timer, parameters.fire_base_cycles + cost_of(script).cycles)
 
 
@@ -83,7 +82,7 @@ def attempt(operation: Operation) -> Operation:
 
 
 def schedule(in_blocks: int, payload: Script, **fields: object) -> Operation:
-    """Schedule a timer whose payload is a script. ``fields`` are those of SPEC §2; ``None`` leaves one out."""
+    """Schedule a timer with a script as payload. ``fields`` are those of SPEC §2; ``None`` leaves one out."""
     given = {name: value for name, value in fields.items() if value is not None}
     return ["schedule", {"in": in_blocks, "payload": payload, **given}]
 
@@ -99,17 +98,17 @@ def cancel_saved(key: str) -> Operation:
 
 
 def extend_saved(key: str, expires_at: int) -> Operation:
-    """Move the expiry height of the timer whose id ``save_as`` stored under this key."""
+    """Extend the expiry height of the timer whose id ``save_as`` stored under this key."""
     return ["extend", {"saved": key, "expires_at": expires_at}]
 
 
 def send(to: str, handler: str, payload: str, cycles: int, cells: int) -> Operation:
-    """Queue a message to an actor, by address text, with what is reserved for its run."""
+    """Queue a message to an actor, by address text, with the reservation for its run."""
     return ["send", {"to": to, "handler": handler, "payload": payload, "cycles": cycles, "cells": cells}]
 
 
 def transfer(to: str, amount: int) -> Operation:
-    """Pay somebody, by address text, out of the actor's balance."""
+    """Pay an account, by address text, from the actor's balance."""
     return ["transfer", {"to": to, "amount": amount}]
 
 
@@ -149,7 +148,7 @@ def _cost_of_schedule(call: dict[str, Any]) -> Cost:
 
 
 def _payload_bytes(payload: Any) -> int:
-    """Of a text, of ``{"hex": …}``, or of a script as JSON."""
+    """Size of a text, of ``{"hex": …}``, or of a script as JSON."""
     match payload:
         case str():
             return _size(payload)

@@ -1,10 +1,10 @@
-"""Storm: timers by the thousand that can never do their work, to be got rid of while others run.
+"""Storm: thousands of timers that can never do their work, and must be removed while others run.
 
 A transaction schedules a burst. Some of its timers are *insolvent*: their payer may spend one unit, so that they are
-destroyed when their turn comes. The others are *hopeless*: each asks for as much of the lane as a fire may, and offers
-no tip for it and little more than the price of the moment, so that a few of them fire, which raises the price, and the
-rest expires after ``wait_blocks``. With a high ``bid_percent`` they are not worthless any more: as long as they pay for
-the whole lane its price rises, and whoever bids less waits.
+destroyed at their turn. The others are *hopeless*: each requests a fire's maximum of the lane, without a tip and at
+little more than the current price. So a few of them fire, which raises the price, and the rest expires after
+``wait_blocks``. With a high ``bid_percent`` they are not hopeless: while they pay for the whole lane its price rises,
+and timers with lower bids wait.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from loadgen.workloads.base import Intent, Observation, Options, Workload
 from loadgen.workloads.script import Operation, attempt, burn, fire_gas_limit, schedule
 
 SLACK_BLOCKS: Final = 4
-"""From the block that a user knows of to the one that holds its transaction, at most."""
+"""Blocks from the latest one that a user knows to the one with its transaction, at most."""
 FEE_HEADROOM: Final = 4
-"""Offer of the insolvent timers, in lane prices: their turn comes, and they cannot pay."""
+"""Offer of the insolvent timers, in lane prices: they get their turn, and cannot pay."""
 ONE_RISE_PERCENT: Final = 115
-"""A little above the price after one block with a full lane: with less, timers are refused while the price rises."""
+"""Percentage slightly above the price after one full block: with less, timers are refused while the price rises."""
 
 
 class StormOptions(Options):
     """Options of :class:`Storm`."""
 
     timers: Annotated[int, Field(ge=1, le=1_000)] = 100
-    """Timers a burst."""
+    """Timers per burst."""
     in_all: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000
     """Timers that a user schedules before it stops."""
     insolvent_percent: Annotated[int, Field(ge=0, le=100)] = 50
     """Share of timers that cannot pay; the others expire."""
     spread_blocks: Annotated[int, Field(ge=1, le=1_000)] = 4
-    """They fall due in 1 to so many blocks."""
+    """The timers become due in 1 to this many blocks."""
     wait_blocks: Annotated[int, Field(ge=1, le=1_000)] = 2
-    """How many blocks a timer that can pay waits before it expires, at least."""
+    """Minimum blocks that a timer that can pay waits before it expires."""
     bid_percent: Annotated[int, Field(ge=100, le=10_000)] = ONE_RISE_PERCENT
     """Highest offer for a cycle of a timer that can pay, in percent of the lane price that its user knows."""
 
 
 class Storm(Workload[StormOptions]):
-    """Schedules a burst a turn, as large as the actor still has room for, until it has scheduled all."""
+    """Schedules a burst in each turn, as large as the actor has room for, until it has scheduled all."""
 
     name: ClassVar[str] = "storm"
     options_type: ClassVar[type[Options]] = StormOptions

@@ -14,11 +14,11 @@ class TransferOptions(Options):
     """Options of :class:`Transfer`."""
 
     amount: Annotated[int, Field(ge=1, le=10**12)] = 1_000_000
-    """Most that one payment moves, in the smallest CBY unit; each draws between 1 and this."""
+    """Maximum amount of one payment, in the smallest CBY unit; each draws between 1 and this."""
 
 
 class Transfer(Workload[TransferOptions]):
-    """Pays a user of the plan a turn, now and then itself."""
+    """Pays a drawn user of the plan in each turn, occasionally itself."""
 
     name: ClassVar[str] = "transfer"
     options_type: ClassVar[type[Options]] = TransferOptions

@@ -1,17 +1,17 @@
 """A load user: a key, an account, an actor, a workload, and a nonce that survives rejections and losses.
 
-The user is pure. Whoever drives it (Locust over HTTP, or the simulator) calls :meth:`LoadUser.next_transactions` each
-time that :meth:`~LoadUser.next_delay_ms` has passed and submits the transactions that it returns, in order. It reports
-which were rejected (:meth:`~LoadUser.rejected`) or may not have arrived (:meth:`~LoadUser.undelivered`). Times are
+The user is pure. Its driver (Locust over HTTP, or the simulator) calls :meth:`LoadUser.next_transactions` each time
+that :meth:`~LoadUser.next_delay_ms` has passed and submits the returned transactions, in order. The driver reports
+those that were rejected (:meth:`~LoadUser.rejected`) or may not have arrived (:meth:`~LoadUser.undelivered`). Times are
 milliseconds since the load began.
 
 Nonces. A transaction that was sent is remembered until it is final. One that may not have arrived is sent again, byte
-for byte, before anything new; all of them are when the account's nonce has not moved for ``STALL_BLOCKS`` blocks (a
-validator died with it). If basefees have outgrown a transaction meanwhile, it is signed anew with the same nonce, and
-with fees so much higher that it takes the place of the former one wherever that waits.
-A rejected transaction gives its nonce back, and the next turn fills the gap; the workload learns which intents failed.
-An intent with :class:`~loadgen.workloads.base.Terms` of its own takes no part in this: its transaction is sent once,
-and remembered until the user is asked again, so that a refusal is noted.
+for byte, before new ones. All are sent again when the account's nonce has not changed for ``STALL_BLOCKS`` blocks (a
+validator died with them). If basefees have outgrown a transaction meanwhile, it is signed again with the same nonce,
+and with fees high enough to replace the former one where that waits. A rejected transaction frees its nonce, and the
+next turn fills the gap; the workload is told which intents failed. An intent with
+:class:`~loadgen.workloads.base.Terms` is exempt: its transaction is sent once, and remembered until the user's next
+turn, so that a refusal is noted.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ from validator.chain.transactions import Transaction, least_replacement_fee, sig
 from validator.primitives.types import PRICE_LIMIT, Address
 
 FEE_HEADROOM: Final = 4
-"""A transaction bids this many times the observed basefee: some eleven blocks of the steepest rise."""
+"""Factor of the observed basefee that a transaction bids: about eleven blocks of the steepest rise."""
 TIP_STEP: Final = 100
 TIP_LEVELS: Final = 64
 """A user's priority fee is ``TIP_STEP`` times 1 to ``TIP_LEVELS``, by its number."""
 MAX_UNCONFIRMED: Final = 16
-"""Transactions that a user has under way at most; it waits with new ones beyond."""
+"""Maximum number of a user's unconfirmed transactions; it sends no new ones beyond."""
 STALL_BLOCKS: Final = 8
 MAX_REFUSALS: Final = 2
-"""How often a transaction that was sent again may be refused before its nonce is used for another."""
+"""Refusals of a transaction that was sent again after which its nonce is used for another."""
 
 
 @dataclass(slots=True)
 class Outgoing:
-    """A transaction that is to be sent, and may still have to be signed."""
+    """A transaction to be sent, possibly not signed yet."""
 
     number: int
-    """Of the user whose key signs."""
+    """Number of the user whose key signs."""
     public_key: bytes
     message: bytes
-    """What is to be signed."""
+    """The message to be signed."""
     wire: bytes = b""
-    """Signed; empty until it is."""
+    """The signed transaction; empty until it is signed."""
 
     def accept(self, signature: bytes) -> None:
         self.wire = wire_form(self.public_key, self.message, signature)
@@ -58,7 +58,7 @@ class Outgoing:
 
 @dataclass(slots=True)
 class _Sent:
-    """A transaction under way."""
+    """An unconfirmed transaction."""
 
     intent: Intent
     transaction: Transaction
@@ -70,12 +70,12 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Stated:
-    """What was sent with a nonce that the workload stated, the last time that the user was asked."""
+    """Transactions of the user's last turn with a nonce that the workload stated."""
 
     outgoing: list[Outgoing]
-    """Not refused."""
+    """Those that were not refused."""
     is_known: bool
-    """Whether something was sent with that nonce before."""
+    """Whether a transaction with that nonce was sent before."""
 
 
 class LoadUser:
@@ -84,16 +84,16 @@ class LoadUser:
     def __init__(
         self, key: SigningKey, chain_id: str, schedule: Schedule, workload: Workload[Any], is_open: bool = False
     ) -> None:
-        """``is_open``: its turns are due by the clock alone (:mod:`loadgen.workloads.arrival`)."""
+        """``is_open``: its turns are due by the clock only (:mod:`loadgen.workloads.arrival`)."""
         member = workload.member
         self.number: int = member.number
-        """Position in the plan, from 0 on."""
+        """Position in the plan, from 0."""
         self.workload: str = workload.name
         self.address: Address = member.address
         self.actor: Address = workload.watched
-        """The actor that it looks at: the one that its transactions call, or whose jobs it answers."""
+        """The actor that it reads: the one that its transactions call, or whose jobs it answers."""
         self.first_delay_ms: int = member.random.randrange(schedule.interval_ms)
-        """When the first turn is due after the load's start, so that users do not move in step."""
+        """Time from the load's start to the first turn, drawn so that users are not synchronised."""
         self._rhythm = OpenRhythm(schedule, self.first_delay_ms) if is_open else Rhythm(schedule)
         self._log = UserSends(Sends(), workload.name, bytes(key.verify_key))
         self._key = key
@@ -103,9 +103,9 @@ class LoadUser:
         self._confirmed_nonce = 0
         self._progress_height = 0
         self._sent: dict[int, _Sent] = {}
-        """Not known to be final, by nonce."""
+        """Transactions that are not known to be final, by nonce."""
         self._stated: dict[int, _Stated] = {}
-        """By nonce."""
+        """Transactions with stated terms, by nonce."""
 
     @property
     def _tip(self) -> int:
@@ -113,20 +113,20 @@ class LoadUser:
 
     @property
     def is_open(self) -> bool:
-        """Whether its turns are due by the clock alone."""
+        """Whether its turns are due by the clock only."""
         return isinstance(self._rhythm, OpenRhythm)
 
     def measure(self, sends: Sends, title: str, origin_ms: int) -> None:
-        """Note its intended sends under a title, on a clock that shows ``origin_ms`` when the load begins."""
+        """Record its intended sends under a title, on a clock that shows ``origin_ms`` when the load begins."""
         self._log = UserSends(sends, title, self._log.public_key, origin_ms)
 
     def begin(self, now_ms: int) -> None:
-        """It begins when the load has gone on for so long: turns that were due before are not its own."""
+        """Begin ``now_ms`` after the load: earlier due turns are not the user's."""
         if isinstance(self._rhythm, OpenRhythm):
             self._rhythm.begin(now_ms)
 
     def end(self, now_ms: int) -> None:
-        """The load is over: the turns that still wait will not be taken."""
+        """End the load: the turns that still wait will not be taken."""
         if isinstance(self._rhythm, OpenRhythm):
             self._rhythm.advance(now_ms)
             turns = self._rhythm.skipped + len(self._rhythm.waiting)
@@ -134,35 +134,34 @@ class LoadUser:
                 self._log.skip(turns)
 
     def next_delay_ms(self, now_ms: int = 0) -> int:
-        """How long until its next turn may be due. A closed user is asked once a turn, an open one after it."""
+        """Time until its next turn may be due. A closed user is asked once per turn, an open one after each."""
         return self._rhythm.next_delay_ms(now_ms)
 
     def has_due_turns(self, now_ms: int) -> bool:
-        """Whether a turn is due; of a closed user, each look is taken for one."""
+        """Whether a turn is due; for a closed user, each look counts as one."""
         if not isinstance(self._rhythm, OpenRhythm):
             return True
         self._rhythm.advance(now_ms)
         return bool(self._rhythm.waiting)
 
     def reseed(self, seed: int) -> None:
-        """Draw from another source from now on."""
+        """Draw from another random source from now on."""
         self._workload.member.random.seed(f"{seed}/user/{self.number}")
 
     def next_transactions(self, observation: Observation, now_ms: int = 0) -> list[bytes]:
-        """The signed transactions of this turn, or of all turns that are due, in nonce order. Empty if it is not the
-        user's turn."""
+        """The signed transactions of this turn, or of all due turns, in nonce order. Empty if no turn is due."""
         outgoing = self.next_outgoing(observation, now_ms)
         for each in outgoing:
             self.sign(each)
         return [each.wire for each in outgoing]
 
     def sign(self, outgoing: Outgoing) -> None:
-        """Sign what is not signed yet."""
+        """Sign a transaction that is not signed yet."""
         if not outgoing.wire:
             outgoing.accept(self._key.sign(outgoing.message).signature)
 
     def next_outgoing(self, observation: Observation, now_ms: int = 0) -> list[Outgoing]:
-        """As :meth:`next_transactions`, for somebody else to sign: all of them, before the user is asked again."""
+        """Like :meth:`next_transactions`, unsigned: the caller signs all of them before the next call."""
         self._settle(observation)
         self._stated.clear()
         seen = Seen(observation.height, now_ms, observation.basefee_lane_timer, observation.backlog)
@@ -173,7 +172,7 @@ class LoadUser:
         return self._send_again(observation) or self._turn(observation, now_ms, now_ms)
 
     def _due_turns(self, rhythm: OpenRhythm, observation: Observation, seen: Seen) -> list[Outgoing]:
-        """What is to be sent again, and all due turns for which there is room; the others go on waiting."""
+        """Transactions to send again, and those of all due turns for which there is room; other turns keep waiting."""
         rhythm.see(seen)
         outgoing = [] if rhythm.is_paused else self._send_again(observation)
         while rhythm.waiting and len(self._sent) < MAX_UNCONFIRMED:
@@ -192,9 +191,9 @@ class LoadUser:
         return [self._send(intent, observation, due_ms, now_ms) for intent in intents[:room]]
 
     def rejected(self, wire: bytes) -> None:
-        """The mempool refused this transaction: its nonce, and those after it, are free again.
+        """The mempool refused this transaction: free its nonce and those after it.
 
-        One that was sent again may be refused because it is known already, and is kept until it was refused twice.
+        One that was sent again may be refused because it is known already, so it is kept until it was refused twice.
         """
         sent = self._find(wire)
         if sent is None:
@@ -209,8 +208,8 @@ class LoadUser:
             self._log.give_up(nonce)
 
     def _refuse_stated(self, wire: bytes) -> None:
-        """Note the refusal of a transaction with terms of the workload's own, if this is one. What was sent with its
-        nonce is still measured if the mempool may have another transaction of that nonce."""
+        """Note the refusal of a transaction with stated terms, if this is one. Its nonce is still measured if the
+        mempool may have another transaction with that nonce."""
         for nonce, stated in self._stated.items():
             left = [each for each in stated.outgoing if each.wire != wire]
             if len(left) < len(stated.outgoing):
@@ -219,14 +218,14 @@ class LoadUser:
                 return
 
     def undelivered(self, wires: list[bytes]) -> None:
-        """It is unknown whether these arrived anywhere; the next turn sends them again."""
+        """It is unknown whether these transactions arrived; the next turn sends them again."""
         for wire in wires:
             sent = self._find(wire)
             if sent is not None:
                 sent.delivered = False
 
     def _settle(self, observation: Observation) -> None:
-        """Forget what is final, and note when the account's nonce moved last."""
+        """Forget final transactions, and note when the account's nonce last changed."""
         if observation.confirmed_nonce > self._confirmed_nonce or not self._sent:
             self._progress_height = observation.height
         self._confirmed_nonce = max(self._confirmed_nonce, observation.confirmed_nonce)
@@ -275,12 +274,12 @@ class LoadUser:
         return Outgoing(self.number, bytes(self._key.verify_key), signed_message(self._chain_id, transaction))
 
     def _terms(self, observation: Observation) -> Terms:
-        """The next nonce, and fees that are enough for a while."""
+        """The next nonce, and fees that suffice for a while."""
         cycle, cell = _bid(observation, self._tip)
         return Terms(self._next_nonce, cycle, self._tip, cell)
 
     def _sign_again(self, sent: _Sent, observation: Observation) -> None:
-        """Bid anew, high enough to replace the transaction in a mempool in which it waits."""
+        """Bid again, high enough to replace the transaction in a mempool in which it waits."""
         before = sent.transaction
         tip = least_replacement_fee(before.max_priority_fee_per_cycle)
         cycle, cell = _bid(observation, tip)
@@ -297,6 +296,6 @@ class LoadUser:
 
 
 def _bid(observation: Observation, tip: int) -> tuple[int, int]:
-    """The most to pay for a cycle and for a cell."""
+    """The maximum price per cycle and per cell."""
     cycle, cell = FEE_HEADROOM * observation.basefee_cycle + tip, FEE_HEADROOM * observation.basefee_cell
     return min(cycle, PRICE_LIMIT - 1), min(cell, PRICE_LIMIT - 1)

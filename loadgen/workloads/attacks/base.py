@@ -1,4 +1,4 @@
-"""The parts that attacks share: bursts of timers, heights to aim at, calls of Python actors."""
+"""Common parts of attacks: bursts of timers, common due heights, calls of Python actors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from validator.chain.transactions import Call
 from validator.pvm.runtime.values import encode_value
 
 SLACK_BLOCKS: Final = 4
-"""From the block that a user knows of to the one that holds its transaction, at most, as long as blocks have room."""
+"""Blocks from the latest one that a user knows to the one with its transaction, at most, while blocks have room."""
 FIELD_LIMIT: Final = 2**96 - 1
 CALL_GAS_LIMIT: Final = 100_000
-"""Cycles of a Python actor's call besides its work; what is not used is given back."""
+"""Cycles of a Python actor's call without its work; unused ones are refunded."""
 CALL_CELLS_LIMIT: Final = 1_000
-"""Cells of a Python actor's call besides the timers that it schedules."""
+"""Cells of a Python actor's call without the timers that it schedules."""
 
 
 class BurstOptions(Options):
@@ -27,7 +27,7 @@ class BurstOptions(Options):
     timers: Annotated[int, Field(ge=1, le=1_000)] = 100
     """Timers per turn."""
     every_blocks: Annotated[int, Field(ge=1, le=10_000)] = 20
-    """Timers become due at multiples of this height, whoever schedules them."""
+    """Timers of all attackers become due at multiples of this height."""
     max_fee_percent: Annotated[int, Field(ge=100, le=100_000)] = 400
     """Fee limit of a timer, in percent of the lane price that its user knows."""
     tip_percent: Annotated[int, Field(ge=0, le=100_000)] = 0
@@ -52,11 +52,11 @@ class Burst(Workload[BurstOptionsT]):
         """The work of a fire."""
 
     def gas_limit(self, payload: Script) -> int:
-        """The cycles that a fire may use: as many as its work takes."""
+        """The cycles that a fire may use: as many as its work needs."""
         return fire_gas_limit(payload, self.member.parameters)
 
     def expires_at(self, height: int) -> int | None:
-        """When a timer of a height expires; by default as late as can be."""
+        """Expiry of a timer due at a height; by default the latest possible."""
         return None
 
     def timer(self, height: int, observation: Observation) -> Operation:
@@ -86,23 +86,23 @@ class Programmed(Workload[OptionsT]):
 
 
 def fees(options: BurstOptions, lane_price: int) -> tuple[int, int]:
-    """The fee limit and the tip of a timer; the limit has room for both its percentages."""
+    """The fee limit and the tip of a timer; the limit covers both percentages."""
     tip = min(lane_price * options.tip_percent // 100, FIELD_LIMIT)
     return min(lane_price * options.max_fee_percent // 100 + tip, FIELD_LIMIT), tip
 
 
 def next_multiple(step: int, least: int) -> int:
-    """The first multiple of a step that is not below ``least``."""
+    """The first multiple of a step that is at least ``least``."""
     return -(-least // step) * step
 
 
 def largest_fire_gas(member: Member) -> int:
-    """The most cycles that a fire may ask for."""
+    """The most cycles that a fire may request."""
     return member.parameters.max_cycles_per_fire_auction_phase
 
 
 def largest_work(member: Member) -> Script:
-    """Work that takes all of these cycles, and no cells."""
+    """Work that uses all of these cycles, and no cells."""
     base = fire_gas_limit([burn(0)], member.parameters)
     return [burn(max(0, largest_fire_gas(member) - base))]
 

@@ -1,4 +1,4 @@
-"""The attacks that there are."""
+"""The list of attacks."""
 
 from __future__ import annotations
 
@@ -62,4 +62,4 @@ ATTACKS: Final[tuple[type[Workload[Any]], ...]] = (
     TransferSpam,
     Composed,
 )
-"""In the order of ``docs/attacks.md``."""
+"""Attacks in the order of ``docs/attacks.md``."""

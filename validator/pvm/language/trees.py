@@ -20,7 +20,7 @@ _NO_NODES: Final = frozenset(
     {"id", "attr", "kind", "type_comment", "lineno", "level", "conversion", "simple", "is_async"}
 )
 _fields: Final[dict[type[ast.AST], tuple[str, ...]]] = {ast.Constant: ()}
-"""By class: the fields that may hold one or several nodes."""
+"""Fields that may hold one or several nodes, by class."""
 
 
 def fields_of(kind: type[ast.AST]) -> tuple[str, ...]:

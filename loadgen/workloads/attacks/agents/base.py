@@ -29,11 +29,11 @@ class Bidder(Actor):
     def get_gas_bid(self, context):
 '''
 SCHEDULE_CYCLES: Final = 3_500
-"""Of a timer in a plan, at most."""
+"""Cycles of a timer in a plan, at most."""
 TIMER_CELLS: Final = 32
-"""Of a timer's payload, at most."""
+"""Cells of a timer's payload, at most."""
 FIRE_CYCLES: Final = 4_000
-"""Of a fire, besides its work."""
+"""Cycles of a fire without its work."""
 
 
 class BiddingOptions(Options):
@@ -42,7 +42,7 @@ class BiddingOptions(Options):
     timers: Annotated[int, Field(ge=1, le=250)] = 32
     """Timers per turn."""
     spread_blocks: Annotated[int, Field(ge=1, le=1_000)] = 4
-    """They become due in 1 to this many blocks."""
+    """The timers become due in 1 to this many blocks."""
     wait_blocks: Annotated[int, Field(ge=0, le=10_000)] = 20
     """Blocks that a due timer waits before it expires; its agent is asked in each of them."""
     burn: Annotated[int, Field(ge=0, le=200_000)] = 5_000
@@ -50,7 +50,7 @@ class BiddingOptions(Options):
 
 
 class Bidding(Workload[BiddingOptions]):
-    """Schedules timers whose fees are left to the agent, as many as there is room for."""
+    """Schedules timers whose fees are left to the agent, as many as the actor has room for."""
 
     options_type: ClassVar[type[Options]] = BiddingOptions
     is_attack: ClassVar[bool] = True

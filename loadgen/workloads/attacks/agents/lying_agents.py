@@ -1,4 +1,4 @@
-"""Lying agents: bidding agents that bid what their owner does not have."""
+"""Lying agents: bidding agents that bid more than their owner has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from loadgen.workloads.attacks.agents.base import Bidding, BiddingOptions
 
 
 class LyingAgents(Bidding):
-    """Its agent bids the highest price that there is."""
+    """Its agent bids the highest valid price."""
 
     name: ClassVar[str] = "lying-agents"
     goal: ClassVar[str] = (

@@ -1,4 +1,4 @@
-"""Slow agents: bidding agents that never come to an answer."""
+"""Slow agents: bidding agents that never finish an answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from loadgen.workloads.attacks.agents.base import Bidding, BiddingOptions
 
 
 class SlowAgents(Bidding):
-    """Its agent loops until its cycles are gone."""
+    """Its agent loops until its cycles are used up."""
 
     name: ClassVar[str] = "slow-agents"
     goal: ClassVar[str] = "queries that never come to an end use up processor time before the first fire"

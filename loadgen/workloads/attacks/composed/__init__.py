@@ -1,1 +1,1 @@
-"""The composed attack: all means of the other attacks in one workload, by its options."""
+"""The composed attack: all methods of the other attacks in one workload, by its options."""

@@ -1,8 +1,8 @@
 """Composed attack: bursts of timers, cancellations, messages, payments, jobs and agents, in any mixture.
 
-Whatever :mod:`~cluster.tools.load.dos.search` finds is a group of such users. A turn is one call of the user's actor
-and some transfers. The actor is a script, or a Python program if the options ask for what scripts cannot do; of
-programs, options that name saved timers or messages have no effect.
+Each result of :mod:`~cluster.tools.load.dos.search` is a group of such users. A turn is one call of the user's actor
+and some transfers. The actor is a script, or a Python program if the options require it; for programs, options about
+saved timers or messages have no effect.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from validator.primitives.codec import keccak256
 from validator.primitives.types import address_text
 
 ROOM_PERCENT: Final = 90
-"""Of the user lane that a call may fill; the rest is for its brackets and commas."""
+"""Percentage of the user lane that a call may fill; the rest is for the script's punctuation."""
 MAX_TRIES: Final = 64
-"""Ids that a user tries in a turn."""
+"""Number of ids that a user tries in a turn."""
 
 
 class Composed(Workload[ComposedOptions]):
@@ -53,11 +53,11 @@ class Composed(Workload[ComposedOptions]):
     def __init__(self, options: ComposedOptions, member: Member) -> None:
         super().__init__(options, member)
         self._saved = 0
-        """Timers of the turn before whose ids the actor saved."""
+        """Timers of the previous turn whose ids the actor saved."""
         self._scheduled = 0
-        """The actor's schedule nonce, if all went as it was sent."""
+        """The actor's schedule nonce, if all transactions succeeded as sent."""
         self._encoded = [encode_script([burn(options.burn + extra)]) for extra in range(options.grind)]
-        """The payloads that are tried."""
+        """The payloads to try."""
 
     @classmethod
     def actor_code(cls, options: Options) -> str:
@@ -101,7 +101,7 @@ class Composed(Workload[ComposedOptions]):
         return {"max_fee_per_cycle": max_fee, "max_priority_fee_per_cycle": tip}
 
     def _program_bid(self, observation: Observation) -> dict[str, Any]:
-        """The same for a Python program; tiers stand for the median, as the default agent does."""
+        """The fee fields for a Python program; tiers use the median, as the default agent does."""
         bid = self._bid(observation)
         return {
             "max_fee": bid.get("max_fee_per_cycle"),
@@ -112,7 +112,7 @@ class Composed(Workload[ComposedOptions]):
     # --- scripts ------------------------------------------------------------------------------------------------------
 
     def _script(self, observation: Observation, height: int) -> Script:
-        """The operations of a turn, as many as a transaction holds."""
+        """The operations of a turn, as many as fit into a transaction."""
         options, parameters = self.options, self.member.parameters
         saved, self._saved = self._saved, 0
         old = [*self._changes(saved, observation), *self._messages(), *self._drain(observation)]
@@ -152,7 +152,7 @@ class Composed(Workload[ComposedOptions]):
             yield priced if is_own else alike[at]
 
     def _payload(self, height: int, schedule_nonce: int, tries: int) -> Script:
-        """Work whose timer has the least id of those that are tried (SPEC §4)."""
+        """Work whose timer has the least id of ``tries`` tried ones (SPEC §4)."""
         if tries == 1:
             return [burn(self.options.burn)]
         head, tail = self.member.actor + height.to_bytes(8, "big"), schedule_nonce.to_bytes(8, "big")
@@ -160,7 +160,7 @@ class Composed(Workload[ComposedOptions]):
         return [burn(self.options.burn + extra)]
 
     def _changes(self, saved: int, observation: Observation) -> Script:
-        """Cancels and extends timers of the turn before."""
+        """Operations that cancel and extend timers of the previous turn."""
         options = self.options
         cancelled = saved if options.cancel_percent >= options.extend_percent else 0
         if options.extend_percent > options.cancel_percent:
@@ -185,5 +185,5 @@ class Composed(Workload[ComposedOptions]):
 
 
 def _priced(operation: Operation) -> tuple[Operation, Cost]:
-    """An operation and its cost, its own text included."""
+    """An operation and its cost, including its text."""
     return operation, cost_of([operation]) + Cost(0, len(encode_script([operation])))

@@ -1,4 +1,4 @@
-"""The Python actor of a composed attack, and the calls of it."""
+"""The Python actor of a composed attack, and calls to it."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ BIDS: Final = {
 }
 """The statements of the agents' handlers."""
 PLAN_CYCLES: Final = 6_000
-"""Of a plan, besides its timers and jobs."""
+"""Cycles of a plan without its timers and jobs."""
 SCHEDULE_CYCLES: Final = 4_500
-"""Of a timer in a plan or a fire, at most."""
+"""Cycles of a timer in a plan or a fire, at most."""
 FIRE_CYCLES: Final = 5_000
-"""Of a fire, besides its work, its text and its timers."""
+"""Cycles of a fire without its work, its text and its timers."""
 BYTES_PER_CYCLE: Final = 8
-"""Of a text that is made, copied and packed, at least."""
+"""Bytes of a text that are made, copied and packed per cycle, at least."""
 TIMER_CELLS: Final = 128
-"""Of a timer's payload, at most."""
+"""Cells of a timer's payload, at most."""
 JOB_CYCLES, JOB_CELLS = 2_500, 64
-"""Of a job, besides the reservation for its callback."""
+"""Cycles and cells of a job without the reservation for its callback."""
 KEY_CELLS: Final = 100
-"""Of the key, and of the form of the value, at most."""
+"""Cells of the key and of the value's encoding, at most."""
 
 
 def actor_code(agent: Agent) -> str:
@@ -72,8 +72,7 @@ def actor_code(agent: Agent) -> str:
 def plan_call(
     options: ComposedOptions, member: Member, observation: Observation, height: int, bid: dict[str, Any]
 ) -> Intent | None:
-    """The call that schedules timers from a height on, with the fee fields ``bid``; ``None`` if there is nothing to
-    do."""
+    """The call that schedules timers from a height on, with the fee fields ``bid``; ``None`` for no call."""
     parameters = member.parameters
     cells = max(0, min(options.write_cells, parameters.max_cells_per_fire) - KEY_CELLS)
     needed = FIRE_CYCLES + options.burn + cells // BYTES_PER_CYCLE + SCHEDULE_CYCLES * options.respawn
@@ -113,7 +112,7 @@ def plan_call(
 
 
 def jobs_that_fit(wanted: int, member: Member) -> int:
-    """How many of these jobs a transaction can request beside a few timers."""
+    """Number of these jobs that a transaction can request in addition to a few timers."""
     parameters = member.parameters
     by_cycles = parameters.lane_user_cycles // 2 // (parameters.message_cycles + JOB_CYCLES)
     return min(wanted, by_cycles, parameters.lane_user_cells // 2 // (parameters.message_cells + JOB_CELLS))

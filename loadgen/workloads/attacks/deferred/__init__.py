@@ -1,1 +1,1 @@
-"""Attacks on what runs later: messages, mailboxes and jobs."""
+"""Attacks on deferred work: messages, mailboxes and jobs."""

@@ -1,4 +1,4 @@
-"""Mailbox flood: messages that fill another actor's mailbox before the timers of a block have their turn."""
+"""Mailbox flood: messages that fill another actor's mailbox before the timers of a block run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class MailboxFlood(Actor):
         pass
 '''
 FORM_BYTES: Final = 5
-"""Of a text's length in a payload, at most."""
+"""Bytes of a text's length in a payload, at most."""
 FORM_CELLS: Final = 200
-"""Of a call besides the texts."""
+"""Cells of a call without the texts."""
 SEND_CYCLES: Final = 3_000
-"""Of a message besides its text, its reservation included."""
+"""Cycles of a message without its text, including its reservation."""
 BYTES_PER_CYCLE: Final = 8
-"""Of a text that is made, packed and sent, at least."""
+"""Bytes of a text that are made, packed and sent per cycle, at least."""
 
 
 class MailboxFloodOptions(Options):
@@ -40,14 +40,14 @@ class MailboxFloodOptions(Options):
     messages: Annotated[int, Field(ge=1, le=500)] = 8
     """Messages per turn."""
     fill_percent: Annotated[int, Field(ge=1, le=100)] = 99
-    """How much of the mailbox they fill together; no more than a transaction may use in cells."""
+    """Share of the mailbox that the messages fill together, in percent; limited by a transaction's cells."""
 
     def users_named(self) -> set[int]:
         return {self.target}
 
 
 class MailboxFlood(Programmed[MailboxFloodOptions]):
-    """Fills the mailbox a turn."""
+    """Fills the mailbox in each turn."""
 
     name: ClassVar[str] = "mailbox-flood"
     options_type: ClassVar[type[Options]] = MailboxFloodOptions

@@ -1,4 +1,4 @@
-"""Message fan-out: every message sends two more, for as long as its cycles reach."""
+"""Message fan-out: every message sends two more, as long as its cycles suffice."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class FanOut(Actor):
                 self.send(self.address, "spread", [cycles, cells], cycles=cycles, cells=cells)
 '''
 MESSAGE_CELLS: Final = 10_000
-"""Cells that are reserved for a message that begins a fan-out."""
+"""Cells reserved for a message that begins a fan-out."""
 SEND_CYCLES: Final = 1_000
-"""Of a message besides its reservation."""
+"""Cycles of a message without its reservation."""
 FORM_CELLS: Final = 32
-"""Of a message's payload, at most."""
+"""Cells of a message's payload, at most."""
 
 
 class MessageFanOutOptions(Options):
@@ -44,11 +44,11 @@ class MessageFanOutOptions(Options):
     messages: Annotated[int, Field(ge=1, le=48)] = 10
     """Messages per turn that begin a fan-out."""
     cycles: Annotated[int, Field(ge=2_000, le=100_000)] = 100_000
-    """Cycles that are reserved for each of them, and divided between those that it sends."""
+    """Cycles reserved for each of them, and divided between the messages that it sends."""
 
 
 class MessageFanOut(Programmed[MessageFanOutOptions]):
-    """Begins some fan-outs a turn."""
+    """Begins several fan-outs in each turn."""
 
     name: ClassVar[str] = "message-fan-out"
     options_type: ClassVar[type[Options]] = MessageFanOutOptions

@@ -22,13 +22,13 @@ class UnansweredJobs(Actor):
         self.consume_result(payload["job"])
 '''
 JOBS_PER_ACTOR: Final = 64
-"""Open jobs of an actor, at most (SPEC §14)."""
+"""Maximum number of an actor's open jobs (SPEC §14)."""
 REQUEST_CYCLES: Final = 2_000
-"""Of a request besides the reservation for its callback, and its payload."""
+"""Cycles of a request without the reservation for its callback and without its payload."""
 BYTES_PER_CYCLE: Final = 2
-"""Of a payload that is made, packed and hashed, at least."""
+"""Bytes of a payload that are made, packed and hashed per cycle, at least."""
 FORM_CELLS: Final = 16
-"""Of a payload's form, at most."""
+"""Cells of a payload's encoding, at most."""
 
 
 class UnansweredJobsOptions(Options):
@@ -41,7 +41,7 @@ class UnansweredJobsOptions(Options):
 
 
 class UnansweredJobs(Programmed[UnansweredJobsOptions]):
-    """Opens jobs until its actor may have no more."""
+    """Opens jobs until its actor has the maximum."""
 
     name: ClassVar[str] = "unanswered-jobs"
     options_type: ClassVar[type[Options]] = UnansweredJobsOptions

@@ -1,4 +1,4 @@
-"""Basefee oscillation: the lane is filled for half of each period and left to the others for the other half.
+"""Basefee oscillation: the lane is filled in one half of each period and left to other users in the other half.
 
 Each timer expires at the height at which it becomes due, so that the full half does not reach into the empty one.
 """
@@ -24,7 +24,7 @@ class BasefeeOscillationOptions(Options):
     max_fee_percent: Annotated[int, Field(ge=100, le=100_000)] = 400
     """Fee limit of a timer, in percent of the lane price that its user knows."""
     ahead_blocks: Annotated[int, Field(ge=1, le=200)] = 16
-    """Blocks for which timers are scheduled ahead."""
+    """Number of blocks ahead for which timers are scheduled."""
 
 
 class BasefeeOscillation(Workload[BasefeeOscillationOptions]):
@@ -61,7 +61,7 @@ class BasefeeOscillation(Workload[BasefeeOscillationOptions]):
 
     @property
     def _fires(self) -> int:
-        """Fires of the largest size that fill the lane as far as asked for."""
+        """Number of largest fires that fill the lane to the requested percentage."""
         lane = self.member.parameters.lane_timer_cycles
         return max(1, lane * self.options.fill_percent // 100 // largest_fire_gas(self.member))
 

@@ -1,4 +1,4 @@
-"""Tip outbidding: timers with tips that nobody else pays."""
+"""Tip outbidding: timers with higher tips than those of all other users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class TipOutbiddingOptions(BurstOptions):
     """Options of :class:`TipOutbidding`."""
 
     every_blocks: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Timers become due at multiples of this height, whoever schedules them."""
+    """Timers of all attackers become due at multiples of this height."""
     tip_percent: Annotated[int, Field(ge=1, le=100_000)] = 200
     """Tip of a timer, in percent of the lane price that its user knows."""
     burn: Annotated[int, Field(ge=0, le=200_000)] = 50_000

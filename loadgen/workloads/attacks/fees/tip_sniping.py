@@ -1,4 +1,4 @@
-"""Tip sniping: a bidding agent that bids just above the median tip, in every block anew."""
+"""Tip sniping: a bidding agent that bids just above the median tip, again in every block."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class TipSnipingOptions(BiddingOptions):
     burn: Annotated[int, Field(ge=0, le=200_000)] = 50_000
     """Cycles of work per fire."""
     margin: Annotated[int, Field(ge=1, le=10**12)] = 1
-    """What is bid above the median tip of the block before, in the smallest unit per cycle."""
+    """Amount above the median tip of the block before, in the smallest unit per cycle."""
     headroom: Annotated[int, Field(ge=1, le=1_000)] = 4
     """Fee limit before the tip, in lane prices."""
 
 
 class TipSniping(Bidding):
-    """Its agent outbids half of the others at the least price."""
+    """Its agent outbids half of the other timers at the least price."""
 
     name: ClassVar[str] = "tip-sniping"
     options_type: ClassVar[type[Options]] = TipSnipingOptions

@@ -1,1 +1,1 @@
-"""Attacks on the timer lane: who gets how much of it."""
+"""Attacks on the timer lane: the distribution of its cycles and cells."""

@@ -1,4 +1,4 @@
-"""Chain reaction: every fire schedules further timers, so that one call starts timers without end."""
+"""Chain reaction: every fire schedules further timers, so that one call starts an endless number of timers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class ChainReaction(Actor):
             self.schedule(self.height + payload["every"], payload, "fire", gas_limit=payload["gas"])
 '''
 SCHEDULE_CYCLES: Final = 3_000
-"""Of a timer that a fire schedules, at most."""
+"""Cycles of a timer that a fire schedules, at most."""
 FIRE_CYCLES: Final = 5_000
-"""Of a fire, besides its work and its timers."""
+"""Cycles of a fire without its work and its timers."""
 TIMER_CELLS: Final = 200
-"""Of a timer's payload, at most."""
+"""Cells of a timer's payload, at most."""
 
 
 class ChainReactionOptions(Options):
@@ -44,11 +44,11 @@ class ChainReactionOptions(Options):
     burn: Annotated[int, Field(ge=0, le=150_000)] = 5_000
     """Cycles of work per fire."""
     starts: Annotated[int, Field(ge=1, le=1_000_000)] = 4
-    """Turns that start a reaction; then the user watches."""
+    """Number of turns that start a reaction; then the user is idle."""
 
 
 class ChainReaction(Programmed[ChainReactionOptions]):
-    """Starts a reaction a turn, and lets them go on by themselves."""
+    """Starts a reaction in each turn, which then continues by itself."""
 
     name: ClassVar[str] = "chain-reaction"
     options_type: ClassVar[type[Options]] = ChainReactionOptions

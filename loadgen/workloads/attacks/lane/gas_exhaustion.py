@@ -15,7 +15,7 @@ class GasExhaustionOptions(BurstOptions):
     """Options of :class:`GasExhaustion`."""
 
     gas_limit: Annotated[int, Field(ge=1_000, le=250_000)] = 50_000
-    """Cycles that a fire has; its work takes more."""
+    """Cycles of a fire; its work needs more."""
 
 
 class GasExhaustion(Burst[GasExhaustionOptions]):

@@ -24,13 +24,13 @@ class CellHog(Actor):
         self.set("text", "x" * payload)
 '''
 SCHEDULE_CYCLES: Final = 3_000
-"""Of a timer in a plan, at most."""
+"""Cycles of a timer in a plan, at most."""
 FIRE_CYCLES: Final = 5_000
-"""Of a fire, besides the text."""
+"""Cycles of a fire without the text."""
 BYTES_PER_CYCLE: Final = 8
-"""Of the text that is made, copied and packed, at least."""
+"""Bytes of the text that are made, copied and packed per cycle, at least."""
 KEY_CELLS: Final = 100
-"""Of the key, and of the form of the value, at most."""
+"""Cells of the key and of the value's encoding, at most."""
 
 
 class LaneCellsOptions(BurstOptions):
@@ -43,7 +43,7 @@ class LaneCellsOptions(BurstOptions):
 
 
 class LaneCells(Programmed[LaneCellsOptions]):
-    """Has a Python actor plan fires that each write a long text."""
+    """Lets a Python actor schedule fires that each write a long text."""
 
     name: ClassVar[str] = "lane-cells"
     options_type: ClassVar[type[Options]] = LaneCellsOptions

@@ -19,7 +19,7 @@ class SameBlockOptions(BurstOptions):
 
 
 class SameBlock(Burst[SameBlockOptions]):
-    """Aims each burst at the next of the common heights."""
+    """Schedules each burst for the next common height."""
 
     name: ClassVar[str] = "same-block"
     options_type: ClassVar[type[Options]] = SameBlockOptions

@@ -1,7 +1,7 @@
-"""Sybil fragmentation: one purse, spread over many actors with few timers each.
+"""Sybil fragmentation: one budget, spread over many actors with few timers each.
 
-The purse is the group's ``budget``, and the actors are its ``count`` users. An actor that has fired seldom has twice
-the weight of one that fires often (SPEC §8), so a purse that is spread over many actors bids for twice as much.
+The budget is the group's ``budget``, and the actors are its ``count`` users. An actor that has fired seldom has twice
+the weight of one that fires often (SPEC §8), so a budget that is spread over many actors bids with twice the weight.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SybilFragmentationOptions(BurstOptions):
 
 
 class SybilFragmentation(Burst[SybilFragmentationOptions]):
-    """Each actor schedules a few timers, for the heights that they have in common."""
+    """Each actor schedules a few timers for the common heights."""
 
     name: ClassVar[str] = "sybil-fragmentation"
     options_type: ClassVar[type[Options]] = SybilFragmentationOptions

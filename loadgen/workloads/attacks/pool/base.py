@@ -1,4 +1,4 @@
-"""The parts that attacks on the mempool share: transactions that lie in it and cannot run."""
+"""Common parts of attacks on the mempool: transactions that stay in it and cannot run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from validator.primitives.types import PRICE_LIMIT
 FEE_HEADROOM: Final = 4
 """A transaction bids this many times the observed basefee, like those of honest users."""
 MAX_NONCES: Final = 256
-"""Nonces from the account's on that a mempool takes."""
+"""Number of nonces, from the account's on, that a mempool accepts."""
 
 
 def terms(nonce: int, observation: Observation) -> Terms:

@@ -1,4 +1,4 @@
-"""Nonce gaps: transactions whose predecessor never comes, so that they lie in the mempool and cannot run."""
+"""Nonce gaps: transactions whose predecessor never comes, so that they stay in the mempool and cannot run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class NonceGapsOptions(Options):
     per_turn: Annotated[int, Field(ge=1, le=16)] = 16
     """Transactions per turn."""
     gap: Annotated[int, Field(ge=1, le=255)] = 1
-    """Nonces that are left out, from the account's on."""
+    """Number of nonces that are left out, from the account's on."""
     stride: Annotated[int, Field(ge=1, le=64)] = 1
     """Distance of the nonces that are used."""
 
 
 class NonceGaps(Workload[NonceGapsOptions]):
-    """Uses the nonces behind the gap one after the other, and then those past the window, which are refused."""
+    """Uses the nonces after the gap one after the other, then those beyond the window, which are refused."""
 
     name: ClassVar[str] = "nonce-gaps"
     options_type: ClassVar[type[Options]] = NonceGapsOptions
@@ -38,5 +38,5 @@ class NonceGaps(Workload[NonceGapsOptions]):
         self._used += options.per_turn
         nonces = [observation.confirmed_nonce + options.gap + options.stride * at for at in range(first, self._used)]
         if nonces[0] - observation.confirmed_nonce >= MAX_NONCES:
-            self._used = 0  # from the start again: those that were dropped meanwhile are taken
+            self._used = 0  # from the start again: nonces of dropped transactions are accepted
         return [payment(self.member, terms(nonce, observation)) for nonce in nonces]

@@ -1,6 +1,6 @@
-"""Replacement churn: one nonce, signed anew over and over with higher fees.
+"""Replacement churn: transactions with one nonce, signed repeatedly with higher fees.
 
-By default an earlier nonce is missing, so that none of the transactions ever runs, and none is paid for.
+By default an earlier nonce is missing, so that no transaction ever runs, and none costs anything.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ class ReplacementChurnOptions(Options):
     per_turn: Annotated[int, Field(ge=1, le=16)] = 16
     """Transactions per turn."""
     gap: Annotated[int, Field(ge=0, le=255)] = 1
-    """Nonces that are left out, from the account's on; with 0 the replaced transactions compete for the next block."""
+    """Number of nonces that are left out, from the account's on; with 0 the replaced transactions compete for the next
+    block."""
     replacements: Annotated[int, Field(ge=1, le=200)] = 50
-    """Replacements of a nonce, before it is the next one's turn."""
+    """Number of replacements of a nonce before the next nonce is used."""
 
 
 class ReplacementChurn(Workload[ReplacementChurnOptions]):
-    """Bids the least that takes the place of the transaction before."""
+    """Bids the least fees that replace the transaction before."""
 
     name: ClassVar[str] = "replacement-churn"
     options_type: ClassVar[type[Options]] = ReplacementChurnOptions

@@ -1,4 +1,4 @@
-"""Transfer spam: as many of the cheapest transactions as the user may have under way."""
+"""Transfer spam: cheapest transactions, up to the user's maximum of unconfirmed ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class TransferSpamOptions(Options):
     """Options of :class:`TransferSpam`."""
 
     per_turn: Annotated[int, Field(ge=1, le=16)] = 16
-    """Payments per turn, as far as the user may have more transactions under way."""
+    """Payments per turn, up to the user's maximum of unconfirmed transactions."""
 
 
 class TransferSpam(Workload[TransferSpamOptions]):
-    """Pays itself one unit, over and over."""
+    """Pays itself one unit, repeatedly."""
 
     name: ClassVar[str] = "transfer-spam"
     options_type: ClassVar[type[Options]] = TransferSpamOptions

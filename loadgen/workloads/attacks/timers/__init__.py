@@ -1,1 +1,1 @@
-"""Attacks on the calendar: pending timers, what is done to them, and how they end."""
+"""Attacks on the calendar: creation, changes and ends of pending timers."""

@@ -1,4 +1,4 @@
-"""Cancel storm: timers are scheduled to be cancelled in the next turn, a churn of nothing else."""
+"""Cancel storm: each timer is cancelled in the next turn; a churn of nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CancelStormOptions(ChurnOptions):
 
 
 class CancelStorm(Churn):
-    """Cancels the generation before in each turn."""
+    """Cancels the previous generation in each turn."""
 
     name: ClassVar[str] = "cancel-storm"
     options_type: ClassVar[type[Options]] = CancelStormOptions

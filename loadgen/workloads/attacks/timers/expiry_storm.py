@@ -1,4 +1,4 @@
-"""Expiry storm: more timers in one block than the lane holds, all of which expire in the next one."""
+"""Expiry storm: more timers in one block than the lane holds, which all expire in the next block."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ExpiryStormOptions(BurstOptions):
 
 
 class ExpiryStorm(Burst[ExpiryStormOptions]):
-    """Schedules timers that ask for as much as a fire may, so that few of them fire before they expire."""
+    """Schedules timers that request a fire's maximum, so that few of them fire before they expire."""
 
     name: ClassVar[str] = "expiry-storm"
     options_type: ClassVar[type[Options]] = ExpiryStormOptions

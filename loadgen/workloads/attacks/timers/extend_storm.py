@@ -1,4 +1,4 @@
-"""Extend storm: the same timers are extended over and over."""
+"""Extend storm: the same timers are extended repeatedly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from loadgen.workloads.base import Intent, Member, Observation, Options, Workloa
 from loadgen.workloads.script import Script, attempt, extend_saved, fire_gas_limit, schedule
 
 FIRST_EXPIRY_BLOCKS: Final = 10
-"""A timer's first expiry: so many blocks after its trigger height."""
+"""Blocks from a timer's trigger height to its first expiry."""
 
 
 class ExtendStormOptions(Options):
@@ -19,13 +19,13 @@ class ExtendStormOptions(Options):
     timers: Annotated[int, Field(ge=1, le=500)] = 200
     """Timers that are extended."""
     times: Annotated[int, Field(ge=1, le=16)] = 2
-    """How often a turn extends each of them."""
+    """Number of extensions of each timer in a turn."""
     ahead_blocks: Annotated[int, Field(ge=1, le=1_000_000)] = 1_000
     """Blocks until they are due."""
 
 
 class ExtendStorm(Workload[ExtendStormOptions]):
-    """Schedules its timers in the first turn, and extends all of them in each other one."""
+    """Schedules its timers in the first turn, and extends all of them in each later one."""
 
     name: ClassVar[str] = "extend-storm"
     options_type: ClassVar[type[Options]] = ExtendStormOptions
@@ -36,7 +36,7 @@ class ExtendStorm(Workload[ExtendStormOptions]):
     def __init__(self, options: ExtendStormOptions, member: Member) -> None:
         super().__init__(options, member)
         self._expires_at = 0
-        """The newest expiry that was asked for; 0 before the timers are scheduled."""
+        """The last requested expiry; 0 before the timers are scheduled."""
 
     def intents(self, observation: Observation) -> list[Intent]:
         if not self._expires_at:

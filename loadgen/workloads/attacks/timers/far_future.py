@@ -1,4 +1,4 @@
-"""Far future: timers that become due long after the attack, and lie in the overflow tree until then."""
+"""Far future: timers that become due long after the attack, and stay in the overflow tree until then."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class FarFutureOptions(Options):
     spread_blocks: Annotated[int, Field(ge=1, le=500_000)] = 10_000
     """The heights are drawn from this many blocks."""
     payload_bytes: Annotated[int, Field(ge=0, le=400)] = 100
-    """Bytes that each adds to its payload."""
+    """Bytes that each timer adds to its payload."""
 
 
 class FarFuture(Workload[FarFutureOptions]):
-    """Schedules a burst a turn until its actor has no room left."""
+    """Schedules a burst in each turn until its actor has no room left."""
 
     name: ClassVar[str] = "far-future"
     options_type: ClassVar[type[Options]] = FarFutureOptions

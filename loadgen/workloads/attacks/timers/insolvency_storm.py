@@ -1,4 +1,4 @@
-"""Insolvency storm: the actor that pays is drained just before its timers are due, and funded again after that."""
+"""Insolvency storm: the paying actor is drained just before its timers are due, and funded again after that."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loadgen.workloads.script import Script, attempt, burn, transfer
 from validator.primitives.types import address_text
 
 DRAIN_BLOCKS: Final = 6
-"""The actor is drained so many blocks before the timers are due, so that the transfer comes in time."""
+"""Blocks before the timers are due at which the actor is drained, so that the transfer is in time."""
 FUNDED_PERCENT: Final = 50
 """Share of the account's balance that funds the actor again."""
 
@@ -28,7 +28,7 @@ class InsolvencyStormOptions(BurstOptions):
 
 
 class InsolvencyStorm(Burst[InsolvencyStormOptions]):
-    """In each period funds the actor, schedules bursts, and drains it."""
+    """In each period, funds the actor, schedules bursts, and drains it."""
 
     name: ClassVar[str] = "insolvency-storm"
     options_type: ClassVar[type[Options]] = InsolvencyStormOptions
@@ -40,7 +40,7 @@ class InsolvencyStorm(Burst[InsolvencyStormOptions]):
     def __init__(self, options: InsolvencyStormOptions, member: Member) -> None:
         super().__init__(options, member)
         self._drained_for = 0
-        """The due height for which the actor was drained last."""
+        """The last due height for which the actor was drained."""
 
     def intents(self, observation: Observation) -> list[Intent]:
         due = next_multiple(self.options.every_blocks, observation.height + 1)

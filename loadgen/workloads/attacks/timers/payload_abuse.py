@@ -1,7 +1,7 @@
 """Payload abuse: timers with payloads as long as the limits allow.
 
-``MAX_TIMER_PAYLOAD`` allows 1 MiB by default, but a timer is scheduled by a transaction, whose cells pay for each byte
-and are at most ``LANE_USER_CELLS``: 1,000,000 by default. So a payload of 1 MiB needs a wider lane.
+``MAX_TIMER_PAYLOAD`` allows 1 MiB by default, but a timer is scheduled by a transaction, which uses a cell per byte and
+has at most ``LANE_USER_CELLS`` cells: 1,000,000 by default. So a payload of 1 MiB needs a wider lane.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ class PayloadAbuse(Actor):
         self.emit("read", len(payload))
 '''
 FORM_CELLS: Final = 200
-"""Of a call besides the text."""
+"""Cells of a call without the text."""
 TEXT_HEAD: Final = 5
-"""Bytes of an encoded text before the text, at most."""
+"""Bytes of an encoded text's head, at most."""
 FIRE_CYCLES: Final = 5_000
-"""Of a fire besides the payload."""
+"""Cycles of a fire without the payload."""
 BYTES_PER_SCHEDULED_CYCLE: Final = 2
-"""Of a payload that is made, packed, hashed and scheduled, at least."""
+"""Bytes of a payload that are made, packed, hashed and scheduled per cycle, at least."""
 BYTES_PER_READ_CYCLE: Final = 8
-"""Of a payload that a fire reads, at least."""
+"""Bytes of a payload that a fire reads per cycle, at least."""
 
 
 class PayloadAbuseOptions(Options):
     """Options of :class:`PayloadAbuse`."""
 
     payload_bytes: Annotated[int, Field(ge=1, le=1_048_576)] = 1_048_576
-    """Bytes of a payload; no more than a timer may have, or a transaction may use in cells."""
+    """Bytes of a payload; limited by a timer's maximum and by a transaction's cells."""
     ahead_blocks: Annotated[int, Field(ge=1, le=1_000_000)] = 10
     """Blocks until the timer is due."""
 
 
 class PayloadAbuse(Programmed[PayloadAbuseOptions]):
-    """Schedules one timer a turn."""
+    """Schedules one timer in each turn."""
 
     name: ClassVar[str] = "payload-abuse"
     options_type: ClassVar[type[Options]] = PayloadAbuseOptions
