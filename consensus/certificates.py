@@ -149,8 +149,8 @@ def verify_timeout_certificate(
 ) -> bool:
     """Whether a quorum of distinct validators timed out, and the block of the highest of their high views is certified.
 
-    A certificate without ``high`` is valid if its high view is at most ``final_view``, the caller's newest final view.
-    Signatures that ``checked`` (of the same view) has verified before are not verified again.
+    A certificate without ``high`` is valid only if its high view is at most ``final_view``, the caller's newest final
+    view. Signatures that ``checked`` (of the same view) has verified before are not verified again.
     """
     signed = certificate.signed
     if not _is_quorum(signed, validators.committee(certificate.view)):

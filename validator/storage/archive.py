@@ -26,7 +26,7 @@ from validator.storage.places import Place, Places, keys_of
 from validator.storage.segments import ARCHIVE_FILE, INDEX_FILE, Segment, bases, segment_name
 
 START_FILE: Final = "blocks/start"
-"""The block after which the archive of a validator begins that joined by a snapshot: its height and the block."""
+"""The block after which the archive begins if the validator joined by a snapshot: its height and the block."""
 PRUNED_FILE: Final = "blocks/pruned"
 """The height after which the archive begins, once blocks were removed: a frame."""
 SEGMENT_BYTES: Final = 32 * 1024 * 1024

@@ -22,7 +22,7 @@ class InsolvencyStormOptions(BurstOptions):
     """Options of :class:`InsolvencyStorm`."""
 
     every_blocks: Annotated[int, Field(ge=16, le=10_000)] = 24
-    """Timers become due at multiples of this height, whoever schedules them."""
+    """Timers of all attackers become due at multiples of this height."""
     burn: Annotated[int, Field(ge=0, le=200_000)] = 20_000
     """Cycles of work of a fire, if there were one."""
 
