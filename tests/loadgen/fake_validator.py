@@ -57,6 +57,11 @@ class FakeChain:
         with self.changed:
             return self.changed.wait_for(lambda: self._taken_by(endpoint) >= count, seconds)
 
+    def wait_for_sender(self, sender: bytes, seconds: float) -> bool:
+        """Whether a transaction of a sender was taken before the time was up."""
+        with self.changed:
+            return self.changed.wait_for(lambda: any(each.sender == sender for _, each in self.taken), seconds)
+
     def _taken_by(self, endpoint: int | None) -> int:
         return sum(1 for index, _ in self.taken if endpoint in (None, index))
 

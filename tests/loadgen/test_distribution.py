@@ -82,7 +82,7 @@ def test_whatever_happens_no_number_is_at_two_workers(seed: int) -> None:
 def worker_of(plan: Path, load: LoadProcess, locustfile: str = str(LOCUSTFILE)) -> Iterator[subprocess.Popen[bytes]]:
     """A worker from elsewhere, as a Locust user starts it."""
     file = RunPlan.read(plan).port_file
-    wait_for(file, load.process)
+    wait_for(load.process, file.exists)
     command = [sys.executable, "-m", "locust", "--locustfile", locustfile, "--worker", "--loglevel", "WARNING"]
     command += ["--master-host", "127.0.0.1", "--master-port", file.read_text().strip()]
     environment = {**os.environ, "TMPDIR": str(plan.parent)}  # it writes the files of its master there, and leaves them

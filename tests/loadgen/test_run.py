@@ -11,7 +11,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import psutil
 import pytest
 
 from cluster.common.files import write_atomically
+from cluster.live.driver.load_process import AdoptedProcess
 from loadgen.runplan import PlanError, RunPlan, Statistics
 from loadgen.workloads import LoadPlan
 from loadgen.workloads.measures import send_key
@@ -200,14 +202,16 @@ def test_a_load_without_the_process_that_signs_ends_with_one_line(tmp_path: Path
     assert b"loadgen: a process that signs has ended\n" in load.output
 
 
-def wait_for(path: Path, process: subprocess.Popen[bytes]) -> None:
-    """Until the file is there, while the load runs."""
+def wait_for(process: subprocess.Popen[bytes] | AdoptedProcess, holds: Callable[[], bool]) -> None:
+    """Until something holds, which nothing changes any more once the process has ended."""
     for _ in range(int(HANGS_AFTER_S / LOOK_S)):
-        if path.exists():
+        has_ended = process.poll() is not None
+        if holds():
             return
-        with pytest.raises(subprocess.TimeoutExpired):
+        assert not has_ended, "it has ended"
+        with suppress(subprocess.TimeoutExpired):
             process.wait(LOOK_S)
-    pytest.fail(f"{path} did not come")
+    pytest.fail("it did not come")
 
 
 @pytest.mark.slow
@@ -217,7 +221,7 @@ def test_processes_make_themselves_ready_and_wait_for_the_endpoints(tmp_path: Pa
     plan = write_plan(folder, None, endpoints_file=str(endpoints), load={"processes": 2, "users": USERS})
     with ServerThread(FakePages(chain, 0)) as server, LoadProcess(plan) as load:
         for process in range(2):
-            wait_for(RunPlan.read(plan).ready_file(process), load.process)
+            wait_for(load.process, RunPlan.read(plan).ready_file(process).exists)
         assert chain.taken == []
         write_atomically(endpoints, json.dumps([server.url]))
         assert chain.wait_for_taken(40, HANGS_AFTER_S)
@@ -251,7 +255,7 @@ def test_a_validator_that_moves_gets_its_load_at_its_new_endpoint(tmp_path: Path
 @pytest.mark.slow
 def test_a_load_that_waits_for_endpoints_can_be_stopped(tmp_path: Path) -> None:
     with LoadProcess(write_plan(tmp_path, None, endpoints_file=str(tmp_path / "none.json"))) as load:
-        wait_for(RunPlan.read(tmp_path / "plan.json").ready_file(0), load.process)
+        wait_for(load.process, RunPlan.read(tmp_path / "plan.json").ready_file(0).exists)
         load.process.send_signal(signal.SIGTERM)
         assert load.wait() == 0
         assert load.statistics() == Statistics()
@@ -348,6 +352,21 @@ def test_a_wrong_plan_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     assert load.output.decode() == f"loadgen: {tmp_path / 'none.json'}: cannot be read: No such file or directory\n"
 
 
+def run_until_both_sent(tmp_path: Path, load: dict[str, Any], early: bytes, late: bytes) -> tuple[FakeChain, bool]:
+    """Run a load until a user sends. Also returns whether all transactions are of two users, one after the other."""
+    chain = FakeChain()
+    with (
+        ServerThread(FakePages(chain, 0)) as server,
+        LoadProcess(write_plan(tmp_path, [server.url], load=load)) as process,
+    ):
+        assert chain.wait_for_sender(late, HANGS_AFTER_S)
+        process.process.send_signal(signal.SIGTERM)
+        assert process.wait() == 0
+    senders = [transaction.sender for _, transaction in chain.taken]
+    assert {early, late} == set(senders)
+    return chain, senders == sorted(senders, key=[early, late].index)
+
+
 @pytest.mark.slow
 def test_users_come_and_go_by_height(tmp_path: Path) -> None:
     """The chain has one height more each time that it is asked."""
@@ -356,18 +375,8 @@ def test_users_come_and_go_by_height(tmp_path: Path) -> None:
         {"workload": "transfer", "interval_ms": 40, "from_height": 4},
     ]
     early, late = (user.address for user in LoadPlan.model_validate({"users": users}).build_users(SEED, CHAIN_ID))
-    chain = FakeChain()
-    with (
-        ServerThread(FakePages(chain, 0)) as server,
-        LoadProcess(write_plan(tmp_path, [server.url], load={"users": users})) as load,
-    ):
-        while late not in {transaction.sender for _, transaction in chain.taken}:
-            assert chain.wait_for_taken(len(chain.taken) + 1, HANGS_AFTER_S)
-        load.process.send_signal(signal.SIGTERM)
-        assert load.wait() == 0
-    senders = [transaction.sender for _, transaction in chain.taken]
-    assert senders == sorted(senders, key=[early, late].index), "the one left before the other came"
-    assert {early, late} == set(senders)
+    chain, is_in_turn = run_until_both_sent(tmp_path, {"users": users}, early, late)
+    assert is_in_turn, "the one left before the other came"
     assert chain.height >= 4
 
 
@@ -381,18 +390,8 @@ def test_groups_have_phases_of_their_own(tmp_path: Path) -> None:
     ]
     load = {"users": users, "phases": [{"kind": "pause"}]}
     early, late, _ = (user.address for user in LoadPlan.model_validate(load).build_users(SEED, CHAIN_ID))
-    chain = FakeChain()
-    with (
-        ServerThread(FakePages(chain, 0)) as server,
-        LoadProcess(write_plan(tmp_path, [server.url], load=load)) as process,
-    ):
-        while late not in {transaction.sender for _, transaction in chain.taken}:
-            assert chain.wait_for_taken(len(chain.taken) + 1, HANGS_AFTER_S)
-        process.process.send_signal(signal.SIGTERM)
-        assert process.wait() == 0
-    senders = [transaction.sender for _, transaction in chain.taken]
-    assert senders == sorted(senders, key=[early, late].index), "one began to pause before the other ceased to"
-    assert {early, late} == set(senders)
+    _, is_in_turn = run_until_both_sent(tmp_path, load, early, late)
+    assert is_in_turn, "one began to pause before the other ceased to"
 
 
 @pytest.mark.slow
@@ -454,8 +453,7 @@ def test_a_server_that_stalls_hides_nothing_from_an_open_loop(tmp_path: Path) ->
         assert chain.wait_for_taken(len(chain.taken) + 30, HANGS_AFTER_S), "the third user's turns pass the time"
         server.call(server.pages.release)
         for sender in (opened, closed):
-            while sender not in {transaction.sender for _, transaction in chain.taken}:
-                assert chain.wait_for_taken(len(chain.taken) + 1, HANGS_AFTER_S)
+            assert chain.wait_for_sender(sender, HANGS_AFTER_S)
         assert chain.wait_for_taken(len(chain.taken) + 20, HANGS_AFTER_S)
         process.process.send_signal(signal.SIGTERM)
         assert process.wait() == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -175,10 +175,25 @@ class ForgetsFactor(MutatedEngine):
         self._pacing.factor = 1
 
 
-class _EachTick(Repetition):
-    """Repeats whenever it can."""
+class _MutatedRepetition(Repetition):
+    """Counts how often it does otherwise."""
 
     counter: RunCounter
+
+
+class _RepeatsOtherwise(MutatedEngine):
+    """The base of engines with another repetition."""
+
+    repetition: ClassVar[type[_MutatedRepetition]]
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._pacing.repetition = repetition = self.repetition()
+        repetition.counter = self.counter
+
+
+class _EachTick(_MutatedRepetition):
+    """Repeats whenever it can."""
 
     def tick(self, longest: int) -> bool:
         self.counter.runs += not super().tick(longest)
@@ -186,18 +201,14 @@ class _EachTick(Repetition):
 
 
 @MUTANTS.engine("repeats-at-each-tick", Detection("quick-ticks", ALL), "safety", "repetitions")
-class RepeatsAtEachTick(MutatedEngine):
+class RepeatsAtEachTick(_RepeatsOtherwise):
     """votes are repeated at each tick, however long a block takes"""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._pacing.repetition = type("EachTick", (_EachTick,), {"counter": self.counter})()
+    repetition = _EachTick
 
 
-class _NeverPatient(Repetition):
+class _NeverPatient(_MutatedRepetition):
     """Repeats in each view as early as in any other."""
-
-    counter: RunCounter
 
     def enter_view(self, view: View) -> None:
         super().enter_view(view)
@@ -206,12 +217,10 @@ class _NeverPatient(Repetition):
 
 
 @MUTANTS.engine("never-patient", Detection("one-tick", ALL), "safety", "repetitions")
-class NeverPatient(MutatedEngine):
+class NeverPatient(_RepeatsOtherwise):
     """no view waits a tick longer, so a block that takes as long as the interval is never seen to"""
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
-        self._pacing.repetition = type("NeverPatient", (_NeverPatient,), {"counter": self.counter})()
+    repetition = _NeverPatient
 
 
 @MUTANTS.engine("wrong-view-certificate", Detection("bad-links", ALL), "safety", "certificates")

@@ -32,7 +32,6 @@ from consensus.messages import AnyCertificate, Certificate, Proposal, Vote, enco
 from consensus.types import View
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading, TransactionsMessage
-from validator.node.assembly import Validator
 from validator.node.events import (
     Append,
     BlockFinal,
@@ -167,9 +166,6 @@ class Watches:
         """A machine's validator handled an event, upon which it has these effects. ``read`` reads a message."""
         if machine.byzantine is not None or machine.validator is None:
             return
-        if _is_vote_without_effects(event, effects):
-            self._look_at_patience(machine.index, machine.validator, ())
-            return
         broadcast: list[Reading | None] = []
         votes: list[Vote] = []
         proved: set[tuple[int, str]] = set()
@@ -186,31 +182,22 @@ class Watches:
         if isinstance(event, Timeout):
             self.pacing.expires(machine.index, event.timer, _timeouts(scenario), broadcast)
         self.models.handled(machine, machine.validator, event, effects, broadcast, read)
-        self._look_at_patience(machine.index, machine.validator, votes)
-        if isinstance(event, Message) and isinstance(event.content, Certificate):
-            self._look_at_forgery(machine, machine.validator, event.sender, event.content, effects)
+        if machine.validator.node.diverged is None:
+            self.patience.handled(machine.index, View(machine.validator.node.view), votes)
+            if isinstance(event, Message) and isinstance(event.content, Certificate):
+                self._look_at_forgery(machine, event.sender, event.content, effects)
         if proved:
             unsaid = proved - {(each.peer, each.reason) for each in effects if isinstance(each, PeerFault)}
             what = f"{machine.name} has proof of what it does not blame its peers for: {sorted(unsaid)}"
             self.monitor.log.look(SafetyRule.BLAMES, not unsaid, what)
 
-    def _look_at_patience(self, index: int, validator: Validator, votes: Sequence[Vote]) -> None:
-        if validator.node.diverged is None:
-            self.patience.handled(index, View(validator.node.view), votes)
-
     def _look_at_forgery(
-        self,
-        machine: Machine,
-        validator: Validator,
-        sender: int,
-        certificate: Certificate,
-        effects: Sequence[Effect],
+        self, machine: Machine, sender: int, certificate: Certificate, effects: Sequence[Effect]
     ) -> None:
         """A peer sent a certificate of the view that the machine's validator was in, or of a later one. Such a one is
         checked, and who sends one that does not hold is blamed: then nothing of it is looked at for some views.
         """
-        has_diverged = validator.node.diverged is not None
-        if has_diverged or certificate.view < machine.view or self.monitor.certificates.is_signed(certificate):
+        if certificate.view < machine.view or self.monitor.certificates.is_signed(certificate):
             return
         is_blamed = any(isinstance(each, PeerFault) and each.peer == sender for each in effects)
         is_distrusted = self.restraint.distrusts(machine.index, machine.incarnation, machine.view, sender)
@@ -290,11 +277,6 @@ class Watches:
     def _final(self, machine: Machine, height: int, archived: ArchivedBlock) -> None:
         self.monitor.final(machine.name, height, archived)
         self.promises.finalizes(machine.index, height, archived.block)
-
-
-def _is_vote_without_effects(event: Event, effects: Sequence[Effect]) -> bool:
-    """Whether an event is a vote that completes nothing, as most events are. Models of nodes need not follow it."""
-    return not effects and isinstance(event, Message) and isinstance(event.content, Vote)
 
 
 def _timeouts(scenario: Scenario) -> Timeouts:

@@ -11,10 +11,11 @@ from cluster.simulation.machine import Machine
 from cluster.simulation.watches.models.catch_up_watch import CatchUpWatch
 from cluster.simulation.watches.models.execution_watch import ExecutionWatch
 from cluster.simulation.watches.models.mempool_watch import MempoolWatch
+from consensus.messages import Vote
 from validator.chain.genesis import Genesis
 from validator.chain.messages import Reading
 from validator.node.assembly import Validator
-from validator.node.events import Effect, Event, Started
+from validator.node.events import Effect, Event, Message, Started
 from validator.node.node import DEFAULT_SYNC_RETRY_MS
 
 
@@ -41,7 +42,12 @@ class NodeModels:
         broadcast: Sequence[Reading | None],
         read: Callable[[bytes], Reading | None],
     ) -> None:
-        """A machine's validator handled an event, with these effects, and broadcasts these messages."""
+        """A machine's validator handled an event, with these effects, and broadcasts these messages.
+
+        Most events are votes that complete nothing. No model needs to follow them.
+        """
+        if not effects and isinstance(event, Message) and isinstance(event.content, Vote):
+            return
         index, now_ms = machine.index, machine.own_clock.awake_ms
         if isinstance(event, Started):
             executor = validator.executor

@@ -8,15 +8,15 @@ sweep, whose role KubeRay makes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, get_args
 
 from cluster.common.errors import BadInput
 from cluster.live.kubernetes.names import driver_account
 from cluster.scenario import Scenario
+from cluster.scenario.sections.kubernetes import Means
 from cluster.tools.k8s.render.deployment import Deployment
 from cluster.tools.k8s.render.metadata import Manifest, make
 
-BY_POD: Final = "pod"
 BY_NODE: Final = "node"
 BY_CHAOS_MESH: Final = "chaos-mesh"
 _ROLES: Final = "rbac.authorization.k8s.io"
@@ -26,7 +26,7 @@ _CHAOS_KINDS: Final = ("networkchaos", "podchaos", "stresschaos")
 def ways_by_kubernetes(scenario: Scenario) -> set[str]:
     """How faults of the scenario are injected, or may be later, of the ways that need the Kubernetes API."""
     ways = {getattr(fault, "how", None) for fault in scenario.faults} | set(scenario.kubernetes.inject)
-    return {way for way in (BY_POD, BY_NODE, BY_CHAOS_MESH) if way in ways}
+    return set(get_args(Means)).intersection(ways)
 
 
 def needs_api(scenario: Scenario, deployment: Deployment) -> bool:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cluster.live.driver.load_process import ENDPOINTS_FILE, LOG_FILE, LoadProcess, plan_load
 from cluster.scenario import Scenario
-from tests.hangs import HANGS_AFTER_S
 from tests.loadgen.fake_validator import FakeChain, FakePages, ServerThread
 from tests.loadgen.own_workloads import acting, group
-from tests.loadgen.test_run import LOOK_S
+from tests.loadgen.test_run import wait_for
 
 SCENARIO = {"name": "loaded", "load": {"users": [{"workload": "heartbeat", "count": 1, "interval_ms": 100}]}}
 
@@ -65,23 +63,13 @@ def test_a_load_whose_shape_is_over_has_not_ended_early(tmp_path: Path, processe
     scenario = Scenario.model_validate({"name": "shaped", "load": load})
     found = LoadProcess(plan_load(scenario, 1, "chain", tmp_path, 60), tmp_path)
     try:
-        wait_for(found, lambda: found.is_ready or found.ended_early)
+        wait_for(found._process, lambda: found.is_ready or found.ended_early)
         assert not found.ended_early
         found.go({0: "http://127.0.0.1:1"})
-        wait_for(found, lambda: found.exit_code is not None)
+        wait_for(found._process, lambda: found.exit_code is not None)
         assert (found.exit_code, found.ended_early) == (0, False), (tmp_path / LOG_FILE).read_text()
     finally:
         found.finish(lambda: None)
-
-
-def wait_for(load: LoadProcess, holds: Callable[[], bool]) -> None:
-    """Until it holds of the load, which may end by then."""
-    for _ in range(int(HANGS_AFTER_S / LOOK_S)):
-        if holds():
-            return
-        with suppress(subprocess.TimeoutExpired):
-            load._process.wait(LOOK_S)
-    pytest.fail("it did not come")
 
 
 @pytest.mark.slow
@@ -92,7 +80,7 @@ def test_a_workload_that_raises_an_exception_is_the_reason_of_an_early_end(tmp_p
     try:
         with ServerThread(FakePages(chain, 0)) as server:
             found.go({0: server.url})
-            wait_for(found, lambda: found.ended_early)
+            wait_for(found._process, lambda: found.ended_early)
         assert found.exit_code == 1 and found.reason == ": file own.py, line 14: ZeroDivisionError: division by zero"
     finally:
         assert found.finish(lambda: None).lost == (found.reason.removeprefix(": "),)
