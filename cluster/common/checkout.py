@@ -30,7 +30,7 @@ def checkout_commit(folder: Path | None = None) -> str:
     if not (checkout / ".git").exists():
         return os.environ.get("STAMPEDE_COMMIT") or UNKNOWN_COMMIT
     commit = _git(checkout, "rev-parse", "--short=12", "HEAD")
-    changes = _git(checkout, "diff", "--binary", "HEAD")
+    changes = _git(checkout, "diff", "--no-ext-diff", "--binary", "HEAD")
     if not commit or changes is None:
         return UNKNOWN_COMMIT
     if not changes:

@@ -228,6 +228,8 @@ def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
         found.append(checkout_commit(tmp_path))
     assert all(re.fullmatch(rf"{clean}-dirty-[0-9a-f]{{8}}", each) for each in found)
     assert found[0] == found[2] != found[1], "one state of the code does not continue what another one began"
+    git("config", "diff.external", "true")
+    assert checkout_commit(tmp_path) == found[0], "whatever the user compares files with"
     (tmp_path / "file").write_text("one")
     assert checkout_commit(tmp_path) == clean
 
