@@ -12,7 +12,7 @@ from typing import Final
 
 import networkx as nx
 
-from tests.test_repository import LAYERS, OURS, ROOT, is_python, module_graph, sources_of, text_files
+from tests.repository.sources import LAYERS, OURS, ROOT, is_python, module_graph, sources_of, text_files
 
 PAGE: Final = "docs/architecture.md"
 PACKAGES: Final = "packages"

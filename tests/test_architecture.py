@@ -12,7 +12,7 @@ import networkx as nx
 import pytest
 
 from tests.architecture import DRAWINGS, PAGE, drawing, folder_graph, graph_of, with_drawings
-from tests.test_repository import LAYERS, text_files
+from tests.repository.sources import LAYERS, text_files
 
 PAGES: Final = (PAGE, "CONTRIBUTING.md")
 CODE: Final = re.compile(r"`([^`]+)`")

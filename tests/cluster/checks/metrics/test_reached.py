@@ -14,7 +14,7 @@ from cluster.checks.metrics.reached import mechanisms_reached
 from cluster.record.rules import Mechanism
 from cluster.record.run import FaultRecord, MonitorRecord, Reorg, RunRecord
 from tests.cluster.records import ChainMaker, make_genesis, make_record, make_scenario, with_late
-from tests.test_repository import text_files
+from tests.repository.sources import text_files
 
 OF_CHAIN = set(mechanisms_reached(keep_books(make_record())))
 

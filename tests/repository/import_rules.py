@@ -1,0 +1,355 @@
+"""Rules of imports: who imports whom, and what pure code may not import."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import PurePosixPath
+
+from packaging.utils import canonicalize_name
+
+from tests.repository.dependencies import declared
+from tests.repository.rule import Finding, Rule
+from tests.repository.sources import LAYERS, OURS, belongs_to, imports, is_in, is_pure, is_python, text_files
+
+ENCODING = (
+    "validator.primitives.codec",
+    "validator.primitives.errors",
+    "validator.chain.genesis",
+    "validator.primitives.params",
+    "validator.pvm.runtime.values",
+    "validator.chain.transactions",
+    "validator.primitives.types",
+)
+"""What of the validator a client may know: how to write a transaction and its payload, and what a genesis holds."""
+
+MAY_IMPORT = {
+    "consensus": ("consensus",),
+    "validator": ("consensus", "validator"),
+    "loadgen/workloads": ("loadgen.workloads", *ENCODING),
+    "loadgen": ("loadgen", *ENCODING),
+    "cluster": ("cluster", "consensus", "validator", "loadgen.workloads", "loadgen.client", "loadgen.runplan"),
+    "k8s": ("k8s",),
+    "actors": ("actors",),
+}
+"""For each folder what it may import of ours; the first folder that holds a file decides."""
+
+AUDITOR = (
+    "cluster/audit/books.py",
+    "cluster/audit/chain_codec.py",
+    "cluster/audit/ended_ids.py",
+    "cluster/audit/fee_market.py",
+    "cluster/audit/served/chains.py",
+    "cluster/audit/ledger/accounts.py",
+    "cluster/audit/ledger/agent_queries.py",
+    "cluster/audit/block_metrics.py",
+    "cluster/audit/ledger/chain_rules.py",
+    "cluster/audit/ledger/context.py",
+    "cluster/audit/ledger/jobs.py",
+    "cluster/audit/ledger/ledger.py",
+    "cluster/audit/ledger/messages.py",
+    "cluster/audit/ledger/phase_rules.py",
+    "cluster/audit/ledger/script_runs.py",
+    "cluster/audit/ledger/timer_phase.py",
+    "cluster/audit/ledger/timer_register.py",
+    "cluster/audit/scripts/limits.py",
+    "cluster/audit/scripts/reading.py",
+    "cluster/audit/scripts/running.py",
+)
+"""The books, which are kept a second time."""
+
+SHARED_WITH_THE_AUDITOR = (
+    # what a chain is: its genesis, parameters, kinds of quantities
+    "validator.chain.genesis.Genesis",
+    "validator.primitives.params",
+    "validator.primitives.types",
+    # costs of queries
+    "validator.execution.bidding.MIN_QUERY_CYCLES",
+    "validator.execution.bidding.UNPAID_QUERY_CYCLES",
+    # names
+    "validator.execution.runner_contract.REGISTER_RUNNER",
+    "validator.execution.runner_contract.SUBMIT_RESULT",
+    "validator.execution.runner_contract.UNREGISTER_RUNNER",
+    "validator.chain.transactions.SCRIPT_CODE",
+    # what a text of a governance instruction says, and whether a program bids
+    "validator.primitives.errors.BadScript",
+    "validator.pvm.compiler.programs.compiled",
+    "validator.pvm.language.subset.ProgramError",
+    "validator.primitives.script_json",
+)
+"""All that the books have in common with the transition that they judge. A bug in any of it is on both sides."""
+
+STRANGERS = {"simulation": ("checks",), "live": ("checks",)}
+"""Folders of lower layers that a folder does not import either: a driver does not judge."""
+
+FOREIGN = {
+    "ray": ("cluster/live", "tests", "benchmarks"),
+    "locust": ("loadgen", "tests"),
+    "gevent": ("loadgen", "tests"),
+    "geventhttpclient": ("loadgen", "tests"),
+}
+"""Libraries that only some folders may import."""
+
+OF_LOAD_BUT_PLAIN = ("loadgen/workloads", "loadgen/client.py", "loadgen/runplan.py")
+"""What the cluster imports of the load generator: free of Locust and of gevent, which patch the process."""
+
+IMPURE = frozenset(
+    {
+        "asyncio",
+        "concurrent",
+        "ctypes",
+        "datetime",
+        "http",
+        "multiprocessing",
+        "os",
+        "platform",
+        "queue",
+        "random",
+        "secrets",
+        "select",
+        "selectors",
+        "shutil",
+        "signal",
+        "socket",
+        "ssl",
+        "subprocess",
+        "sys",
+        "tempfile",
+        "threading",
+        "time",
+        "urllib",
+        "uuid",
+    }
+)
+"""Modules through which a clock, a network, a thread, a file or chance could reach pure code."""
+
+WITH_ANOTHER = {
+    "gevent": "locust",
+    "geventhttpclient": "locust",
+    "markupsafe": "jinja2",
+    "pydantic_core": "pydantic",
+    "websocket": "kubernetes",
+}
+"""Packages that come with another, of which they are a part in all but name."""
+
+
+def imports_point_one_way(path: str, source: str) -> Iterator[Finding]:
+    """``consensus`` ← ``validator`` ← ``cluster``; ``loadgen`` knows the encoding only; nothing imports tests."""
+    allowed = next((MAY_IMPORT[folder] for folder in MAY_IMPORT if is_in(path, folder)), None)
+    for line, module in imports(path, source):
+        if not belongs_to(module, *OURS):
+            continue
+        if allowed is not None and not belongs_to(module, *allowed):
+            yield line, f"imports {module}; may import {', '.join(allowed)}"
+        elif belongs_to(module, "tests") and not is_in(path, "tests"):
+            yield line, f"imports {module}, a test"
+
+
+def is_layered(path: str) -> bool:
+    package, *folders = PurePosixPath(path).parent.parts or ("",)
+    return is_python(path) and package in LAYERS and bool(folders)
+
+
+def folders_import_from_lower_layers(path: str, source: str) -> Iterator[Finding]:
+    """Folders of a package stand in layers, and imports point down."""
+    package, folder = PurePosixPath(path).parts[:2]
+    layers = {name: number for number, names in enumerate(LAYERS[package]) for name in names}
+    if folder not in layers:
+        yield 1, f"{package}/{folder} has no place among the layers"
+        return
+    for line, module in imports(path, source):
+        origin, target = [*module.split("."), ""][:2]
+        if origin != package or target not in layers or target == folder:
+            continue
+        if layers[target] >= layers[folder] or target in STRANGERS.get(folder, ()):
+            yield line, f"imports {module}, from no layer below {package}/{folder}"
+
+
+def packages_have_no_modules_in_their_root(path: str, source: str) -> Iterator[Finding]:
+    """A module of a layered package stands in one of its folders."""
+    folder, name = PurePosixPath(path).parent, PurePosixPath(path).name
+    if folder.as_posix() in LAYERS and name != "__init__.py":
+        yield 1, f"stands in the root of {folder}/"
+
+
+def the_auditor_shares_a_stated_list(path: str, source: str) -> Iterator[Finding]:
+    """The books use nothing of the validators but what stands in one list."""
+    for line, module in imports(path, source):
+        if belongs_to(module, "consensus", "validator") and not belongs_to(module, *SHARED_WITH_THE_AUDITOR):
+            yield line, f"imports {module}, which the auditor must not share with what it audits"
+
+
+def libraries_stay_in_their_place(path: str, source: str) -> Iterator[Finding]:
+    """Ray under ``cluster/live``, Locust and gevent in what of ``loadgen`` nobody else imports."""
+    for line, module in imports(path, source):
+        for library, folders in FOREIGN.items():
+            if belongs_to(module, library) and (not is_in(path, *folders) or is_in(path, *OF_LOAD_BUT_PLAIN)):
+                yield line, f"imports {module}, which belongs under {' or '.join(folders)}"
+
+
+@cache
+def distributions() -> dict[str, frozenset[str]]:
+    """Which installed packages hold a top-level module."""
+    return {name: frozenset(map(canonicalize_name, held)) for name, held in packages_distributions().items()}
+
+
+@cache
+def declared_names(is_for_development: bool) -> frozenset[str]:
+    wanted = [*declared(), *(declared("dev") if is_for_development else [])]
+    return frozenset(canonicalize_name(each.name) for each in wanted)
+
+
+def imports_are_declared(path: str, source: str) -> Iterator[Finding]:
+    """What is imported is a dependency by name, not something that another package happens to need."""
+    for line, module in imports(path, source):
+        name = module.partition(".")[0]
+        beside = PurePosixPath(path).with_name(f"{name}.py").as_posix()
+        if name in sys.stdlib_module_names or name in OURS or (is_in(path, "benchmarks") and beside in text_files()):
+            continue
+        held = distributions().get(WITH_ANOTHER.get(name, name), frozenset())
+        if not held & declared_names(is_in(path, "tests", "benchmarks")):
+            yield line, f"imports {name}, which pyproject.toml does not name"
+
+
+def pure_code_imports_nothing_impure(path: str, source: str) -> Iterator[Finding]:
+    """No clock, network, thread, file or chance in ``consensus`` and ``validator``."""
+    for line, module in imports(path, source):
+        if module.partition(".")[0] in IMPURE or belongs_to(module, "numpy.random"):
+            yield line, f"imports {module}"
+
+
+RULES = (
+    Rule(
+        imports_point_one_way,
+        is_python,
+        faults=(
+            ("consensus/a.py", "import validator"),
+            ("consensus/a.py", "from validator.primitives.types import Height"),
+            ("consensus/a.py", "def f():\n    from cluster import scenario"),
+            ("validator/a.py", "from cluster.scenario import Scenario"),
+            ("validator/state/a.py", "from ...loadgen import client"),
+            ("validator/a.py", "import importlib\nimportlib.import_module('cluster.common.errors')"),
+            ("loadgen/a.py", "from validator.node.node import Node"),
+            ("loadgen/a.py", "from validator import node"),
+            ("loadgen/a.py", "import cluster.common.errors"),
+            ("loadgen/a.py", "from consensus.types import View"),
+            ("loadgen/workloads/a.py", "from loadgen.client import Client"),
+            ("cluster/a.py", "from loadgen.locustfile import User"),
+            ("cluster/a.py", "from tests.consensus.network import Network"),
+            ("stampede.py", "import tests.consensus"),
+        ),
+        fine=(
+            ("consensus/a.py", "from consensus.types import View\nfrom .types import View\nimport msgspec"),
+            ("validator/a.py", "from consensus.types import View\nfrom validator import types"),
+            ("validator/state/a.py", "from ..types import Height"),
+            ("loadgen/a.py", "from validator.chain import transactions\nfrom loadgen.workloads import LoadPlan"),
+            (
+                "cluster/live/a.py",
+                "from loadgen.client import Client\nfrom loadgen.runplan import RunPlan\nimport loadgen.workloads",
+            ),
+            ("tests/a.py", "import cluster, consensus, loadgen, validator, tests.consensus"),
+        ),
+    ),
+    Rule(
+        folders_import_from_lower_layers,
+        is_layered,
+        faults=(
+            ("validator/state/a.py", "import validator.scheduler.index"),
+            ("validator/pvm/runtime/a.py", "from validator import execution"),
+            ("validator/state/a.py", "if TYPE_CHECKING:\n    from validator.pvm.runtime.machine import Vm"),
+            ("validator/state/engines/a.py", "def f():\n    from ...pvm import api"),
+            ("validator/attic/a.py", ""),
+            ("validator/storage/a.py", "import validator.state"),
+            ("cluster/common/a.py", "from cluster.scenario import Scenario"),
+            ("cluster/simulation/a.py", "from cluster.live.driver import driver"),
+            ("cluster/live/a.py", "from cluster.checks.run import check_run"),
+            ("cluster/record/a.py", "def f():\n    from cluster.disks import memory"),
+            ("cluster/checks/a.py", "if TYPE_CHECKING:\n    from cluster.tools.drills.base import Drill"),
+        ),
+        fine=(
+            ("validator/pvm/a.py", "from validator.state import View\nfrom validator.pvm import api\nimport validator"),
+            ("validator/scheduler/a.py", "from validator.pvm.language.api import GAS_BID\nfrom consensus import state"),
+        ),
+    ),
+    Rule(
+        packages_have_no_modules_in_their_root,
+        is_python,
+        faults=(("cluster/a.py", ""), ("validator/a.py", "")),
+        fine=(("cluster/__init__.py", ""), ("cluster/common/a.py", ""), ("consensus/a.py", "")),
+    ),
+    Rule(
+        libraries_stay_in_their_place,
+        is_python,
+        faults=(
+            ("cluster/a.py", "import ray"),
+            ("cluster/simulation/a.py", "from ray.util import placement_group"),
+            ("validator/a.py", "import ray"),
+            ("stampede.py", "def f():\n    import ray"),
+            ("cluster/live/a.py", "import locust"),
+            ("loadgen/workloads/a.py", "from locust import FastHttpUser"),
+            ("loadgen/workloads/a.py", "import gevent.pool"),
+            ("loadgen/client.py", "from geventhttpclient import HTTPClient"),
+            ("loadgen/runplan.py", "import locust"),
+        ),
+        fine=(
+            ("cluster/live/a.py", "import ray\nfrom ray.util import state"),
+            ("loadgen/a.py", "import gevent\nfrom locust.contrib.fasthttp import FastHttpUser"),
+            ("cluster/a.py", "import rayleigh"),
+        ),
+    ),
+    Rule(
+        the_auditor_shares_a_stated_list,
+        lambda path: path in AUDITOR,
+        faults=(
+            ("cluster/audit/ledger/ledger.py", "from validator.primitives.codec import decode"),
+            ("cluster/audit/ledger/timer_phase.py", "from validator.chain.block import FireReceipt"),
+            ("cluster/audit/ledger/timer_phase.py", "import validator.execution.timer_phase"),
+            ("cluster/audit/ledger/jobs.py", "from validator import jobs"),
+            ("cluster/audit/books.py", "from consensus.certificates import verify_signed"),
+        ),
+        fine=(
+            (
+                "cluster/audit/ledger/ledger.py",
+                "from validator.primitives.params import Parameters\nfrom validator.primitives import script_json",
+            ),
+            (
+                "cluster/audit/ledger/agent_queries.py",
+                "from validator.pvm.compiler.programs import compiled\nimport msgpack",
+            ),
+        ),
+    ),
+    Rule(
+        imports_are_declared,
+        is_python,
+        faults=(
+            ("cluster/a.py", "import attr"),
+            ("cluster/a.py", "from flask import Flask"),
+            ("cluster/a.py", "import pytest"),
+            ("validator/a.py", "import no_such_package"),
+        ),
+        fine=(
+            (
+                "cluster/a.py",
+                "import os.path, yaml, nacl.signing\nfrom Crypto.Hash import keccak\nfrom cluster import errors",
+            ),
+            ("tests/a.py", "import hypothesis, pytest, ray"),
+            ("loadgen/a.py", "from gevent.pool import Pool"),
+        ),
+    ),
+    Rule(
+        pure_code_imports_nothing_impure,
+        is_pure,
+        faults=(
+            *(("validator/a.py", f"import {module}") for module in sorted(IMPURE)),
+            ("consensus/a.py", "from os.path import join"),
+            ("consensus/a.py", "import numpy.random"),
+            ("consensus/a.py", "from numpy import random"),
+            ("consensus/a.py", "if True:\n    from time import monotonic"),
+        ),
+        fine=(
+            ("consensus/a.py", "import hashlib, heapq, numpy\nfrom collections import deque\nfrom typing import Final"),
+        ),
+    ),
+)
