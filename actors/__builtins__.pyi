@@ -132,7 +132,7 @@ class Actor:
         """``schedule`` by another name."""
 
     def set_bidding_agent(self, agent: bytes | None) -> None:
-        """Have another actor's ``get_gas_bid`` bid for this actor's timers; None for what it has of its own."""
+        """Have another actor's ``get_gas_bid`` bid for this actor's timers; None for its own method."""
 
     def cancel(self, timer_id: bytes) -> None:
         """Cancel a timer of this actor."""
@@ -154,7 +154,7 @@ class Actor:
         """Queue a message to an actor, its run paid for here."""
 
     def transfer(self, to: bytes, amount: int) -> None:
-        """Pay somebody out of this actor's balance."""
+        """Pay an account out of this actor's balance."""
 
     def emit(self, name: str, data: str | int | bytes = "") -> None:
         """Add an event to the receipt."""

@@ -75,9 +75,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--processes", type=_numbers, metavar="N,N", help="only these of the plan's processes, from 0 on (default: all)"
     )
-    parser.add_argument("--workers", type=int, default=0, metavar="N", help="a master here, with so many workers here")
+    parser.add_argument(
+        "--workers", type=int, default=0, metavar="N", help="a master here, with this many workers here"
+    )
     parser.add_argument("--listen", type=_address, metavar="HOST:PORT", help="a master here, with workers elsewhere")
-    parser.add_argument("--expected", type=int, metavar="N", help="begin with so many workers (default: those here)")
+    parser.add_argument("--expected", type=int, metavar="N", help="begin with this many workers (default: those here)")
     parser.add_argument("--ui", type=_address, metavar="HOST:PORT", help="Locust's web interface")
     options = parser.parse_args(arguments)
     try:

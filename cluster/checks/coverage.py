@@ -106,7 +106,7 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
 
 def needed_of_monitor(books: Books, rule: str) -> int:
     """How often the simulator's monitor must have evaluated a rule."""
-    # a lone validator has nobody to agree with
+    # a lone validator has no other to agree with
     if rule == SafetyRule.AGREEMENT and len(books.judged) == 1:
         return 0
     if rule in NOT_DUE:

@@ -26,7 +26,7 @@ def check_progress(books: Books) -> Check:
     unfinished = Outcome.INCONCLUSIVE if record.interrupted else Outcome.FAIL
     told = max(record.first_finalizations, default=0)
     if record.interrupted and not books.seen and told:
-        what = f"height {told} was final when it was interrupted, target {target}; nobody served a block"
+        what = f"height {told} was final when it was interrupted, target {target}; no validator served a block"
         return Check("progress", unfinished, what)
     if height < target:
         what = f"{reached}, target {target} not reached"

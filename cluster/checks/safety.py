@@ -54,7 +54,9 @@ def check_evidence(books: Books) -> Check:
     if false:
         return Check("evidence", Outcome.FAIL, examples(false))
     unjudged = [
-        f"{proof.finder} shows {proof.kind} on a block that nobody served" for proof in shown if proof.holds is None
+        f"{proof.finder} shows {proof.kind} on a block that no validator served"
+        for proof in shown
+        if proof.holds is None
     ]
     if unjudged:
         return Check("evidence", Outcome.INCONCLUSIVE, examples(unjudged))
@@ -89,7 +91,7 @@ def check_safety(books: Books) -> Check:
     """
     monitor = books.record.monitor
     if monitor is None:
-        return Check.without_cause("safety", "nobody was asked for proofs")
+        return Check.without_cause("safety", "no validator was asked for proofs")
     if monitor.violations:
         return Check("safety", Outcome.FAIL, examples(monitor.violations))
     never = [rule for rule, count in monitor.counts.items() if not count and needed_of_monitor(books, rule)]

@@ -167,7 +167,7 @@ class Downtime:
         """How the validators came back, now that they are up."""
         stage, record, targets = self._stage, self.fault.record, self.fault.targets
         recoveries = [(index, found) for index in targets if (found := stage.recovery(index)) is not None]
-        words = [f"nobody planned it: {self._loss}"] if self._loss else []
+        words = [f"not planned: {self._loss}"] if self._loss else []
         words.append(f"down from height {record.height_when_begun} to {stage.height}")
         for index in targets:
             name, rotten, reason = self._targets.names[index], self._rotten.get(index), self._failures.get(index)

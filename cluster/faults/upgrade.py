@@ -79,7 +79,9 @@ class RollingUpgrade:
         self._settles_from = None
         diverged = [names[index] for index in fault.targets if stage.has_diverged(index)]
         if diverged:
-            fault.record.problem = f"{diverged[0]} diverged with version {plan.version}: nobody else was upgraded then"
+            fault.record.problem = (
+                f"{diverged[0]} diverged with version {plan.version}: no other validator was upgraded then"
+            )
         if diverged or not self._left:
             self._end()
             return

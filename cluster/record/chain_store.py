@@ -264,7 +264,7 @@ class ServedBlocks(Sequence[BlockRecord]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.first_height} to {self.tip}, {len(self.differing)} of its own>"
+        return f"<{type(self).__name__} {self.first_height} to {self.tip}, {len(self.differing)} differing>"
 
     def _at(self, height: int) -> BlockRecord:
         own = self.differing.get(height)

@@ -190,7 +190,7 @@ class Finalizations:
     def _parts(self) -> Iterator[tuple[npt.NDArray[Any], ...]]:
         """The columns, in parts of at most :data:`AT_A_TIME` rows."""
         for start in range(0, len(self), AT_A_TIME):
-            # an array that NumPy looks into cannot grow: nobody keeps these
+            # an array that NumPy looks into cannot grow: these are not kept
             stop = min(start + AT_A_TIME, len(self))
             yield tuple(
                 np.frombuffer(column, column.typecode, stop - start, start * column.itemsize)

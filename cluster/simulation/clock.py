@@ -149,4 +149,4 @@ class VirtualClock:
 
 
 def _to_nobody(_sender: int, _recipient: int, _payload: bytes) -> None:
-    raise AssertionError("nobody takes messages")
+    raise AssertionError("no receiver takes messages")

@@ -337,7 +337,7 @@ class Simulation:
         deliver = self.watches.deliver
         machine.take_message(lambda: deliver(self.machines[sender], machine, payload, content, rebroadcast_ms))
         twin = self._twins.get(recipient)
-        if twin is not None:  # it stands somewhere else
+        if twin is not None:  # the twin is at another place
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
             self.clock.after(delay_us, f"{sender}>{recipient} twin", payload, lambda: twin.receive(sender, payload))
 

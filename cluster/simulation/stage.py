@@ -193,7 +193,7 @@ class SimulatedStage:
         return self.machines[index].delays[kind]
 
     def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
-        held = f"{delays:,} events held back of {', '.join(names) or 'nobody'}"
+        held = f"{delays:,} events held back of {', '.join(names) or 'no validator'}"
         return Seen(delays > 0, held if kind == PAUSE else describe_delays(kind, delays, names))
 
     # --- disks --------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ class ActorProgram(Options):
                 raise ValueError(f"{self.name!r} is a path, which only a scenario that is read from a file may have")
             raise ValueError(
                 f"unknown program {self.name!r}; known: {', '.join(NAMES) or 'none, for those that ship are missing'};"
-                f" one of your own is a path, such as ./{self.name}{PROGRAM_SUFFIX}"
+                f" your own is a path, such as ./{self.name}{PROGRAM_SUFFIX}"
             )
         return self
 

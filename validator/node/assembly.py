@@ -69,8 +69,8 @@ def open_validator(
     )
     if not has_journal(disk) and header.height > executor.archive.joined_height:
         raise RecoveryError(
-            f"{JOURNAL_FILE}: is missing beside {header.height:,} final blocks, and with it what was voted for;"
-            " without the whole folder the validator joins anew"
+            f"{JOURNAL_FILE}: is missing, though {header.height:,} blocks are final, and with it what was voted for;"
+            " without the whole folder the validator joins again"
         )
     identity = NodeIdentity(index, signer, validators, genesis)
     try:

@@ -93,7 +93,7 @@ class SchedulerIndex:
 
     def begin(self, height: int, dropped: Sequence[Fires]) -> None:
         """Prepare for the next block; ``dropped`` are the fires that leave the window with it."""
-        assert height == self._height + 1, "a block follows the one at which the index stands"
+        assert height == self._height + 1, "a block follows the one that the index was last at"
         if height % self._genesis.parameters.epoch_length == 0:
             self.calendar.enter(height // self._genesis.parameters.epoch_length)
         rows = self.calendar.rows_at(height)

@@ -212,7 +212,7 @@ class _Marks(NamedTuple):
         """Offset of a position, which must begin a group or be the block's begin or end."""
         if position == self.after:
             return self.offsets[-1]
-        assert position == self.first or not position % GROUP_ENTRIES, "what stands within a group is not marked"
+        assert position == self.first or not position % GROUP_ENTRIES, "a position within a group is not marked"
         return self.offsets[position // GROUP_ENTRIES - self.first // GROUP_ENTRIES]
 
 

@@ -158,7 +158,7 @@ class World:
     def source(self, code: str) -> str:
         """The source of an actor with a Python program."""
         source: str | None = self.get(code_key(bytes.fromhex(code.removeprefix(PYTHON_CODE))))
-        assert source is not None, "a program stands as long as an actor runs it"
+        assert source is not None, "a program exists as long as an actor runs it"
         return source
 
     def storage_get(self, address: bytes, key: str) -> bytes | None:

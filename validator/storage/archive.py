@@ -232,7 +232,7 @@ class BlockArchive:
         for base in sorted({*found, *indexed}):
             segment = self._segment(base)
             if base not in found:
-                raise DiskError(f"{segment.name}: is missing beside {segment.index_name}")
+                raise DiskError(f"{segment.name}: is missing although {segment.index_name} is there")
             if base != self.height:
                 raise DiskError(f"{segment.name}: expected the blocks above height {self.height:,} before it")
             self._segments.append(segment)

@@ -101,4 +101,4 @@ def check_sources(part: Part, movements: Iterable[Movement], owner: bytes | None
 def check_own_payer(part: Part, effects: Effects) -> None:
     """Outside of transactions nobody but the actor pays for its timers."""
     if any(item.fee_payer != item.actor for item in effects.scheduled):
-        part.found(CONSERVATION, "scheduled a timer at somebody else's cost")
+        part.found(CONSERVATION, "scheduled a timer at another account's cost")

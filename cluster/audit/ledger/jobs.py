@@ -179,7 +179,7 @@ class JobBooks:
     def _why_not(self, key: bytes) -> str:
         """What is known of a job that is not there any more."""
         ended = self._ended.get(key)
-        return "nobody requested" if ended is None else f"{_ENDS[ended.outcome]} {ended.height}"
+        return "was never requested" if ended is None else f"{_ENDS[ended.outcome]} {ended.height}"
 
     def _enter_consumption(self, run: Run, event: Event, fields: dict[str, str]) -> Iterator[str]:
         key = hex_bytes(fields["job_id"])

@@ -334,7 +334,7 @@ def _check_sponsored(part: Part, receipt: TransactionReceipt, body: TransactionB
     sponsored = [item for item in receipt.effects.scheduled if item.fee_payer != item.actor]
     granted = sum(item.payer_cap or 0 for item in sponsored)
     if any(item.fee_payer != receipt.sender or not item.payer_cap for item in sponsored):
-        part.found(CONSERVATION, "scheduled at the cost of somebody who did not ask")
+        part.found(CONSERVATION, "scheduled at the cost of an account that did not ask")
     elif body is not None and granted > body.timer_allowance:
         part.found(CONSERVATION, f"scheduled timers for {granted} of its sender's, who allowed {body.timer_allowance}")
 

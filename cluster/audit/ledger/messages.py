@@ -94,7 +94,7 @@ class MessageBooks:
         """Enter a message that ran, but for its effects; yields problems."""
         if not self._waiting:
             self.running = None
-            yield "ran, which nobody sent"
+            yield "ran, which was never sent"
             return
         self.running = sent, sender, payload = self._waiting.popleft()
         self._count(sent.to, payload, -1)

@@ -340,7 +340,7 @@ class TurnAudit:
         may_be_over = phase.gone + len(offers) + left_out >= p.scan_limit
         if is_budget_used_up or (may_be_over and not phase.looked_at_fires_alone):
             # The scan may have ended behind the last fire, and looked at whatever has its turn before that. Timers
-            # that nobody removes any more count as looked at.
+            # that are never removed any more count as looked at.
             last = phase.last if may_be_over else None
             reached = [
                 each

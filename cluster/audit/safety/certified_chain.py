@@ -155,7 +155,9 @@ class CertifiedChain:
         if self.hears_all:
             known = view.notarized is not None
             self.log.look(
-                Rule.NOTARIZED_FIRST, known, f"{name} finalises view {number}, whose block nobody knows to be notarized"
+                Rule.NOTARIZED_FIRST,
+                known,
+                f"{name} finalises view {number}, whose block no validator knows to be notarized",
             )
         self.log.look(
             Rule.ONE_BLOCK,

@@ -232,7 +232,7 @@ def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> M
     before, answers = watched or MonitorRecord([], {}), tuple(answers)
     violations, counts = list(before.violations), dict.fromkeys(SERVED_RULES, 0)
     newest = max((each.proved_final for each in answers), default=0)
-    knows_all = all(each.is_asked for each in answers)  # else somebody who was not asked may have the proof
+    knows_all = all(each.is_asked for each in answers)  # else a validator that was not asked may have the proof
     awaited = frozenset().union(*(each.awaited for each in answers))
     for each in answers:
         for height in each.unproved:

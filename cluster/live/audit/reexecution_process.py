@@ -90,7 +90,7 @@ class ReexecutionBeside:
         if self._is_difference_told or self._progress is None or not self._progress.reason:
             return ""
         self._is_difference_told = True
-        return f"height {self._progress.height + 1}: executed again beside the run, {self._progress.reason}"
+        return f"height {self._progress.height + 1}: executed again during the run, {self._progress.reason}"
 
     def finish(self, checkpoint: Callable[[], None]) -> None:
         """Have all blocks executed, if it has begun, and enter the result into the record.
@@ -172,5 +172,5 @@ class ReexecutionBeside:
             code = self._process.poll()
             why = f"made no progress for {STUCK_S:g} s" if code is None else f"ended with exit code {code}"
             self._record.problems.append(
-                f"the re-execution beside the run {why} at height {found.height} of {self._told} (see {self._log_file})"
+                f"the re-execution during the run {why} at height {found.height} of {self._told} (see {self._log_file})"
             )

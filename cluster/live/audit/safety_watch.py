@@ -241,5 +241,5 @@ class SafetyWatch:
         since_s, view = self._unproved
         if self.heard.all_since(since_s) and view > self.heard.doubtful_view:
             self._is_proof_missed = True
-            what = f"a block of view {view} was made final, and nobody knows a finalization"
+            what = f"a block of view {view} was made final, and no validator knows a finalization"
             self.log.look(Rule.PROVED_FINAL, False, what)

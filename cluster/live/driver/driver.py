@@ -287,7 +287,7 @@ class _LiveRun:
             self._note_failure(error)
         if not self.record.validators:
             self.record.validators = list(self._audit.known.values())
-        if self.record.monitor is None:  # nobody was asked at the end: what was seen until then counts
+        if self.record.monitor is None:  # no validator was asked at the end: what was seen until then counts
             self._audit.safety.look(self.record.store)
             self.record.monitor = with_answers(self._audit.safety.record(), ())
         self._write_checkpoint(COLLECTED)

@@ -373,7 +373,7 @@ class RaySession:
 
     def warm_up(self, place: Place, code: str) -> Any:
         """Have a node compile the code of another folder beforehand. Returns the answer to come."""
-        # With an environment of its own no worker does it that has imported modules of ours for something else.
+        # With its own environment, no worker does it that has imported our modules for something else.
         options = self.options_on(place.node_id) | {"max_calls": 1, "max_retries": 0}
         options |= {"runtime_env": _runtime_of(code, {})}
         task = self.ray.remote(**options)(_relocated_warm_up(code)).remote()
@@ -453,7 +453,7 @@ class RaySession:
             if self._disconnects:
                 self.ray.shutdown()
         finally:
-            if self._has_nodes or self.kept is not None:  # nobody else ends these
+            if self._has_nodes or self.kept is not None:  # no other process ends these
                 for process in ours:
                     process.send(signal.SIGTERM)
             stubborn = processes.end(ours, SHUTDOWN_PATIENCE_S)

@@ -272,7 +272,7 @@ class LiveStage:
     def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
         indices = [self._names.index(name) for name in names]
         if kind == PAUSE:
-            return Seen(delays > 0, f"{self._pauses.describe(delays, indices)}: {', '.join(names) or 'nobody'}")
+            return Seen(delays > 0, f"{self._pauses.describe(delays, indices)}: {', '.join(names) or 'no validator'}")
         seen = Seen(delays > 0, describe_delays(kind, delays, names))
         return self.means.stress.seen(indices, seen) if kind == SLOW_EXECUTION else seen
 

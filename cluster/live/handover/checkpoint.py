@@ -135,7 +135,7 @@ def remove(folder: Path) -> None:
 def _read(path: Path) -> bytes:
     about = path.stat()
     if about.st_uid != os.geteuid() or about.st_mode & FORBIDDEN_MODE:
-        raise Damaged("belongs to somebody else, or others may write it; expected a file of yours, with mode 600")
+        raise Damaged("belongs to another user, or others may write it; expected a file of yours, with mode 600")
     content = path.read_bytes()
     name, _, rest = content.partition(b"\n")
     if content.startswith(FORMAT) and name + b"\n" != MAGIC and name.removeprefix(FORMAT).isdigit():

@@ -136,7 +136,7 @@ ELSEWHERE: Final = frozenset(
         "genesis",  # made again, from scenario and seed
         "scheme",
         "kept_ledger",
-        "store",  # in files of their own, as what follows
+        "store",  # in separate files, as what follows
         "finalizations",
         "proposals",
         "faults",  # the stage's

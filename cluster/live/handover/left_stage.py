@@ -39,7 +39,7 @@ class LeftAgenda(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         numbers = {each.number for each in self.due}
         if len(numbers) < len(self.due) or max(numbers, default=0) > self.count:
-            raise ValueError(f"calls to come have numbers of their own, of which none is above {self.count}")
+            raise ValueError(f"each planned call has another number, and none is above {self.count}")
 
 
 class LeftInjection(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -352,7 +352,7 @@ class ValidatorHost:
     async def _start(self, height: int, injection: Injection) -> list[ValidatorAddress]:
         self._take(injection)
         section = self._scenario.validators
-        async with self._starting:  # the call before may still be under way, though nobody waits for it any more
+        async with self._starting:  # the call before may still be under way, though its caller waits no more
             started = {running.address.index for running in self._validators}
             for index in section.on_host(self._host, height):
                 if index not in started:
@@ -458,7 +458,7 @@ class ValidatorHost:
 
     async def _observe(self, with_stamps: bool = False, is_late: threading.Event | None = None) -> HostView:
         if is_late is not None and is_late.is_set():
-            raise TimeoutError  # nobody gets this report: the next one has the observations
+            raise TimeoutError  # no caller gets this report: the next one has the observations
         myself, use = processes.own(), self._measure()
         return HostView(
             pid=myself.pid,

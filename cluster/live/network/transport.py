@@ -355,7 +355,7 @@ class _Peer:
             except Refused as refusal:
                 self._transport.refused(refusal.reason)
             except OSError:
-                pass  # nobody there, or no answer in time: dialed again below
+                pass  # no listener, or no answer in time: dialed again below
             if loop.time() - began > ACCEPTED_LASTS_S or self._address_changed.is_set():
                 backoff = FIRST_BACKOFF_S
             with contextlib.suppress(TimeoutError):

@@ -96,7 +96,7 @@ class CleanupWatchdog:
         self._process.wait(ENDING_TIMEOUT_S)
 
     def _send(self, **facts: Any) -> None:
-        with suppress(OSError):  # somebody killed the watchdog: the run continues without it
+        with suppress(OSError):  # the watchdog was killed: the run continues without it
             self._pipe.write(json.dumps(facts).encode() + b"\n")
             self._pipe.flush()
 
@@ -125,7 +125,7 @@ def _end_watch(run: Path, facts: dict[str, Any]) -> None:
             (run / WATCHDOG_FILE).unlink(missing_ok=True)
     elif lease_s is None or not can_be_taken_over(run):
         with ExitStack() as lock:
-            with suppress(BadInput, OSError):  # the folder is gone, or somebody has the lock, for whatever reason
+            with suppress(BadInput, OSError):  # the folder is gone, or another process has the lock
                 lock.enter_context(driver_lock.driving(run))
             _clean_up(**facts)
     else:
@@ -151,7 +151,7 @@ def _wait_and_clean_up(run: Path, lease_s: float, dead: Process, facts: dict[str
     with ExitStack() as lock:
         while True:
             if _watches_all(run) not in (None, myself) or not can_be_taken_over(run):
-                return  # somebody else sees to it, or has given it its verdict
+                return  # another driver has it, or has given it its verdict
             if driver_lock.is_driven(run, dead):
                 deadline = time.monotonic() + lease_s + SLACK_S
             elif time.monotonic() >= deadline:

@@ -208,6 +208,6 @@ def _identified(handles: Iterable[psutil.Process]) -> set[Process]:
 
 def _is_here(pid: int) -> bool:
     """Whether a process is in the namespace of this one: a container's are seen from outside, too."""
-    with suppress(OSError):  # it ended, or belongs to somebody else
+    with suppress(OSError):  # it ended, or belongs to another user
         return _namespace_of(pid) == NAMESPACE
     return False

@@ -37,4 +37,4 @@ def noted(path: Path) -> float | None:
         resumed_s = float(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None
-    return resumed_s if resumed_s <= boot_seconds() else None  # else from before the machine was started anew
+    return resumed_s if resumed_s <= boot_seconds() else None  # else from before the machine's last start

@@ -119,7 +119,7 @@ class NodeSignals(ProcessSignals):
         if not kills:
             raylet.send(signal.SIGTERM)
             return False
-        raylet.send(signal.SIGSTOP)  # it would end, and this process with it, once it misses an agent of its own
+        raylet.send(signal.SIGSTOP)  # else it ends, and this process with it, once it misses one of its agents
         others = processes.with_descendants([raylet]) - {raylet, processes.own()}
         processes.end(others, 0.0)
         left = processes.end(others, PATIENCE_S)

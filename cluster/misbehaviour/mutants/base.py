@@ -145,4 +145,4 @@ def parts_with(part: Any) -> Parts:
         for name, original in vars(holder).items():
             if name.endswith("_class") and issubclass(part, original):
                 return parts_with(type(part.__name__, (holder,), {name: part}))
-    raise TypeError(f"{part.__name__} stands in the place of no part")
+    raise TypeError(f"{part.__name__} replaces no part")

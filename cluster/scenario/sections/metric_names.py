@@ -57,7 +57,7 @@ METRICS: Final[Mapping[str, str]] = {
     "load_turns_skipped": "turns that were due and never taken",
     "load_transactions_unsent": "transactions of open users' turns that found no room: 16 were under way",
     "load_latency_p50_ms": "from a transaction's intended send to the first finalization of its block, median;"
-    " infinite if so many never became final or were never sent",
+    " infinite if that share never became final or was never sent",
     "load_latency_p95_ms": "the same, 95th percentile",
     "load_latency_p99_ms": "the same, 99th percentile",
     "load_latency_max_ms": "the same, the longest",
@@ -66,7 +66,7 @@ METRICS: Final[Mapping[str, str]] = {
     "bytes_sent": "bytes between validators; live testnet only",
     "events": "events of the simulation; simulator only",
     "core_seconds": "processor time of the validators themselves, node and executor, all together; live testnet only",
-    "judge_core_seconds": "processor time of the driver and of the re-execution beside the run, from the first final"
+    "judge_core_seconds": "processor time of the driver and of the re-execution during the run, from the first final"
     " block until the validators rest; live testnet only",
     "disk_max_mb": "most that a validator's disk held at a look",
     "memory_max_mb": "most memory of a validator's process at a look; live testnet only",

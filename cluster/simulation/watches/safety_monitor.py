@@ -138,7 +138,7 @@ class SafetyMonitor:
             violations.append(
                 self.log.at_this_time(
                     f"{Rule.PROVED_FINAL}: {len(unproved)} blocks from height {min(unproved)} on were made final, and"
-                    f" nobody knows a finalization"
+                    f" no validator knows a finalization"
                 )
             )
         return MonitorRecord(violations, {rule: self.log.counts[rule] for rule in Rule})

@@ -32,9 +32,9 @@ def advice(program: Program, source: str) -> list[Problem]:
     if not program.handlers:
         shell = next(node for node in tree.body if isinstance(node, ast.ClassDef))
         remedy = f"a handler is a method whose one parameter is {HANDLER_PARAMETER}"
-        found.append(_problem(shell, "an actor without a handler, which nobody can call", remedy))
+        found.append(_problem(shell, "an actor without a handler, which cannot be called", remedy))
     for name in sorted(YIELDING & program.methods.keys()):
-        what = f"a method {name} of its own, which hides the host's"
+        what = f"its own method {name}, which hides the host's"
         found.append(_problem(program.methods[name].node, what, "give it another name, if the host's may be wanted"))
     price = load_cycles(source)
     if program.bids and price > DEFAULTS.gba_max_cycles // 2:
@@ -65,7 +65,7 @@ def _of_call(node: ast.Call, program: Program) -> Iterator[Problem]:
 
 def _remedy(name: str, program: Program) -> str:
     if name == GAS_BID:
-        return "the chain asks it for bids, and nobody else can"
+        return "only the chain calls it, for bids"
     if name in program.methods:
         parameters = ", ".join((SELF, *program.methods[name].parameters))
         return f"{name}({parameters}) is a helper: a handler has one parameter, and it is called {HANDLER_PARAMETER}"

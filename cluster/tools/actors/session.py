@@ -151,7 +151,7 @@ def _check_handler(actor: Actor, handler: str) -> None:
         raise BadInput(f"{place} has no handler {handler!r}; {hint} {has}")
     line = f"{place}:{method.node.lineno}"
     if handler == GAS_BID:
-        raise BadInput(f"{line}: {GAS_BID} is asked by the chain when a timer is due, and by nobody else; {has}")
+        raise BadInput(f"{line}: {GAS_BID} is called by the chain alone, when a timer is due; {has}")
     head = f"{method.name}({', '.join(('self', *method.parameters))})"
     rule = f"a handler has one parameter, and it is called {HANDLER_PARAMETER}"
     raise BadInput(f"{line}: {head} is a helper: {rule}; {has}")

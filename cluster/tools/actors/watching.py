@@ -99,7 +99,7 @@ def places_of(failure: HandlerFailure) -> tuple[Place, ...]:
                 continue
             if name.startswith(FUNCTION):
                 places.append(Place(name.removeprefix(FUNCTION), line))
-            elif name.startswith("<") and places:  # a comprehension, a frame of its own before Python 3.12
+            elif name.startswith("<") and places:  # a comprehension, which has its own frame before Python 3.12
                 places[-1] = places[-1]._replace(line=line)
         if places:
             return tuple(places)

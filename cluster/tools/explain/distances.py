@@ -63,7 +63,7 @@ def _note(network: Network) -> str:
     measured = range(min(len(network.names), MAX_MEASURED * MAX_MEASURED))
     routes = [route for a in measured for b in measured if a != b and (route := network.route(a, b)) is not None]
     if network.graph is None or not routes:
-        return "milliseconds of one message; every pair has a link of its own"
+        return "milliseconds of one message; every pair has its own link"
     hops = [len(route) - 1 for route in routes]
     return (
         f"milliseconds of one message; {len(network.links):,} links; the median path leads over {median(hops):g},"

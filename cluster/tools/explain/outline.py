@@ -97,7 +97,7 @@ def _validators(scenario: Scenario) -> Table:
     if section.ray_nodes is not None:
         note += f" on {section.ray_nodes} Ray nodes"
     if section.count > MAX_NAMED:
-        note += "; only those with settings of their own are listed"
+        note += "; only those with their own settings are listed"
     return Table("Validators", ("#", "name", "host", "region", "settings"), tuple(rows), note)
 
 

@@ -144,7 +144,7 @@ def caption(scenario: Scenario) -> str:
     elif len(network.links) <= MAX_LABELLED_LINES:
         words += ", with the milliseconds that a message takes"
     if any(any(own_settings(scenario.validators.node(index))) for index in range(count)):
-        words += "; a dashed rim marks a validator with settings of its own"
+        words += "; a dashed rim marks a validator with its own settings"
     return f"{words}."
 
 

@@ -123,7 +123,7 @@ def _bisect(options: Any) -> int:
     run = read_run(options.run)
     wanted = [each for each in run.executions if options.validator in (None, each.validator)]
     if options.validator is not None and not wanted:
-        known = ", ".join(each.validator for each in run.executions) or "nobody"
+        known = ", ".join(each.validator for each in run.executions) or "no validator"
         raise BadInput(f"{options.run}: {options.validator!r} did not diverge; {known} did")
     pages = bisect(Reexecution(run.genesis, run.blocks), wanted)
     if options.json:

@@ -27,7 +27,7 @@ def read_cluster() -> list[RayNode]:
     if not is_joining():
         raise BadInput(
             f"{ADDRESS_VARIABLE} names no cluster; expected the address of its head. Without one, a live run starts a"
-            " Ray of its own on this machine, with validators.ray_nodes nodes"
+            " separate Ray on this machine, with validators.ray_nodes nodes"
         )
     session = RaySession.start()
     try:

@@ -38,7 +38,7 @@ def add_commands(commands: Any) -> None:
         metavar="URL",
         help="http://host:port of a validator, or of a testnet of stampede up; repeatable",
     )
-    load.add_argument("--workload", metavar="NAME", help="one workload, or the path of one's own, instead of SCENARIO")
+    load.add_argument("--workload", metavar="NAME", help="one workload, or the path of your own, instead of SCENARIO")
     load.add_argument(
         "--users", type=whole_number("number of users", 1, 10_000), metavar="N",
         help=f"of --workload (default {DEFAULT_USERS})",
@@ -64,7 +64,7 @@ def add_commands(commands: Any) -> None:
         type=whole_number("number of workers", 0, MAX_WORKERS),
         default=0,
         metavar="N",
-        help="a Locust master here, with so many workers here (default: one process without a master)",
+        help="a Locust master here, with this many workers here (default: one process without a master)",
     )
     load.add_argument(
         "--listen",
@@ -94,9 +94,7 @@ def add_commands(commands: Any) -> None:
         help=f"with --find-knee: how long each load lasts (default {DEFAULT_STEP_S}s)",
     )  # fmt: skip
     load.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    load.add_argument(
-        "--write-plan", type=Path, metavar="FILE", help="write the plan for a Locust of one's own, and end"
-    )
+    load.add_argument("--write-plan", type=Path, metavar="FILE", help="write the plan for your own Locust, and end")
     add_change_options(load)
     load.set_defaults(command=_load)
 

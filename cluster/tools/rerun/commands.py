@@ -20,13 +20,13 @@ def add_commands(commands: Any) -> None:
     shrink = commands.add_parser("shrink", help="find the smallest scenario that fails in the same way as a run")
     shrink.add_argument("given", type=Path, metavar="RUN|SCENARIO", help="a simulated run's folder, or a scenario file")
     shrink.add_argument("--seed", type=parse_seed, metavar="N", help="seed (default: that of the run or the scenario)")
-    shrink.add_argument("--out", type=Path, metavar="FILE", help="write the result here (default: beside the input)")
+    shrink.add_argument("--out", type=Path, metavar="FILE", help="write the result here (default: next to the input)")
     shrink.add_argument(
         "--runs",
         type=whole_number("number of runs", 1, MAX_RUNS),
         metavar="N",
         default=DEFAULT_RUNS,
-        help="give up after so many runs (default %(default)s)",
+        help="give up after this many runs (default %(default)s)",
     )
     shrink.add_argument("--check", metavar="NAME", help="the check that must still fail (default: the first to fail)")
     shrink.add_argument("--saying", metavar="TEXT", default="", help="text that the check's detail must still contain")

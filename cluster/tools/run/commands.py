@@ -60,7 +60,7 @@ def add_commands(commands: Any) -> None:
         dest="lease_s",
         type=whole_number("number of seconds", MIN_LEASE_S, MAX_LEASE_S),
         metavar="SECONDS",
-        help="with --backend live: if this process dies, the testnet goes on so long, for stampede attach to take it"
+        help="with --backend live: if this process dies, the testnet goes on this long, for stampede attach to take it"
         f" over (default {DEFAULT_LEASE_S} with --for and RAY_ADDRESS, else it ends with this process)",
     )
     _add_run_options(run)

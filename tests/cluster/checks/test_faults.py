@@ -120,7 +120,7 @@ def test_a_late_validator_below_which_nobody_has_blocks_cannot_be_judged() -> No
     for validator in record.validators[:3]:
         validator.blocks = validator.blocks[:4]
     check = run_check(record, "chain")
-    assert (check.verdict, "nobody served the blocks below height 7" in check.detail) == (FAIL, True)
+    assert (check.verdict, "no validator served the blocks below height 7" in check.detail) == (FAIL, True)
     record.interrupted = True
     assert run_check(record, "chain").verdict is INCONCLUSIVE
 

@@ -69,7 +69,7 @@ def test_without_that_nobody_has_the_beginning() -> None:
     record.lost = []
     check = check_run(record).check("chain")
     assert check.verdict is Outcome.FAIL
-    assert "nobody served the blocks below height" in check.detail
+    assert "no validator served the blocks below height" in check.detail
 
 
 @pytest.mark.slow

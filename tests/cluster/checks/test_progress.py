@@ -51,7 +51,7 @@ def test_an_interrupted_run_says_what_was_final_where_nobody_served_a_block(aske
         record.validators = []
     check = run_check(record, "progress")
     assert check.verdict is INCONCLUSIVE
-    assert check.detail == "height 12 was final when it was interrupted, target 12; nobody served a block"
+    assert check.detail == "height 12 was final when it was interrupted, target 12; no validator served a block"
 
 
 def test_heights_are_counted_among_those_that_served_them() -> None:

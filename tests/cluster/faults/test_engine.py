@@ -438,7 +438,7 @@ def test_a_loss_that_nobody_planned_is_a_fault_like_any_other() -> None:
     stage.advance(0)
     assert engine.are_over
     assert befallen.lost_disks == ("validator-3",), "validator-1 found its disk on a shared volume"
-    assert befallen.evidence.startswith("nobody planned it: health check failed, down from height 7 to 7")
+    assert befallen.evidence.startswith("not planned: health check failed, down from height 7 to 7")
     assert "joined by the snapshot of height 6, recovered height 5" in befallen.evidence
 
 
@@ -689,7 +689,7 @@ def test_an_upgrade_stops_where_a_validator_diverges() -> None:
     assert stage.log == ["replace 2", "start 2", "replace 0", "start 0"]
     record = engine.records[0]
     assert record.targets == ("validator-2", "validator-0")
-    assert record.problem == "validator-0 diverged with version 2: nobody else was upgraded then"
+    assert record.problem == "validator-0 diverged with version 2: no other validator was upgraded then"
 
 
 @pytest.mark.parametrize("what", ["the version", "the process"])

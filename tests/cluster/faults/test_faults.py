@@ -517,7 +517,7 @@ def test_a_bad_upgrade_is_caught_before_it_reaches_anybody_else() -> None:
     record = upgrade(mutant="wrong-balance")
     fault = only(record)
     assert fault.targets == ("validator-0",)
-    assert fault.problem == "validator-0 diverged with version 2: nobody else was upgraded then"
+    assert fault.problem == "validator-0 diverged with version 2: no other validator was upgraded then"
     verdict = check_run(record)
     assert verdict.outcome is Outcome.FAIL
     assert verdict.check("state_roots").verdict is verdict.check("faults").verdict is Outcome.FAIL

@@ -86,12 +86,12 @@ def test_a_vote_whose_sync_failed_is_durable_once_it_was_read_back() -> None:
     assert open_journal(disk).records == (vote(bytes(32)), vote(bytes(32)))
 
 
-def test_a_journal_that_is_missing_beside_final_blocks_is_one_line() -> None:
+def test_a_journal_that_is_missing_though_blocks_are_final_is_one_line() -> None:
     simulation = Simulation(change_scenario(PLAN, [Change("stop.height", 4)], "short"), SEED, "test")
     simulation.run()
     disk = simulation.machines[0].disk
     disk.remove(JOURNAL_FILE)
     with pytest.raises(
-        RecoveryError, match=r"^journal: is missing beside \d+ final blocks, and with it what was voted for"
+        RecoveryError, match=r"^journal: is missing, though \d+ blocks are final, and with it what was voted for"
     ):
         opened(disk)

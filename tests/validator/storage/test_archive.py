@@ -194,7 +194,7 @@ def test_a_file_that_was_pruned_too_early_is_missed() -> None:
         disk = filled(20)
         for name in names:
             disk.remove(name)
-        with pytest.raises(DiskError, match=r"blocks/archive[-0-9]*: is missing beside blocks/index"):
+        with pytest.raises(DiskError, match=r"blocks/archive[-0-9]*: is missing although blocks/index"):
             opened(disk)
         for name in names:
             disk.remove(INDEX_FILE + name.removeprefix(ARCHIVE_FILE))

@@ -306,7 +306,7 @@ class Mempool:
         if nonce < first:
             raise Refused(Refusal.STALE_NONCE, f"nonce: {nonce} is spent, the account is at {first}")
         if nonce > last:
-            raise Refused(Refusal.NONCE_TOO_HIGH, f"nonce: {nonce}, expected {first} to {last} as the account stands")
+            raise Refused(Refusal.NONCE_TOO_HIGH, f"nonce: {nonce}, expected {first} to {last} by the account's nonce")
 
     def _require_fees(self, transaction: Transaction) -> None:
         for name, fee, basefee in (

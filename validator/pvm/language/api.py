@@ -72,7 +72,7 @@ HOST_CALLS: Final[dict[str, Signature]] = {
     "schedule_timer_ex": _schedule("``schedule`` by another name."),
     "set_bidding_agent": _call(
         "agent: bytes | None",
-        purpose="Have another actor's ``get_gas_bid`` bid for this actor's timers; None for what it has of its own.",
+        purpose="Have another actor's ``get_gas_bid`` bid for this actor's timers; None for its own method.",
     ),
     "cancel": _call("timer_id: bytes", purpose="Cancel a timer of this actor."),
     "extend": _call("timer_id: bytes", "expires_at: int", purpose="Move a timer's expiry later."),
@@ -89,7 +89,7 @@ HOST_CALLS: Final[dict[str, Signature]] = {
         "cells?: int | None",
         purpose="Queue a message to an actor, its run paid for here.",
     ),
-    "transfer": _call("to: bytes", "amount: int", purpose="Pay somebody out of this actor's balance."),
+    "transfer": _call("to: bytes", "amount: int", purpose="Pay an account out of this actor's balance."),
     "emit": _call("name: str", "data?: str | int | bytes", purpose="Add an event to the receipt."),
     "burn": _call("cycles: int", purpose="Use up cycles."),
     "request_job": _call(

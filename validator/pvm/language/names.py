@@ -30,7 +30,7 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {
     "JoinedStr": ("a formatted string", "join texts with + and str()"),
     "FormattedValue": ("a formatted string", "join texts with + and str()"),
     "Starred": ("a starred expression", "name every part"),
-    "NamedExpr": (":=", "assign in a statement of its own"),
+    "NamedExpr": (":=", "assign in a separate statement"),
     "Match": ("match", "use if and elif"),
     "Div": ("/", "use //: there are no floats"),
     "MatMult": ("@", "there are no matrices"),

@@ -88,7 +88,7 @@ class Statements:
         before = len(self._names.problems)
         self._expressions.check(node.value)
         if len(self._names.problems) == before and not isinstance(node.value, ast.Call | ast.Await):
-            self._refuse(node, "a value that nobody uses", "call something, or assign it")
+            self._refuse(node, "a value that is never used", "call something, or assign it")
 
     def _if(self, node: ast.If) -> None:
         self._expressions.check(node.test)

@@ -142,7 +142,7 @@ class _Shell:
             if isinstance(extra, ast.Import | ast.ImportFrom):
                 self._names.refuse_node(extra)
             elif shell is not None and extra is not shell:
-                self._refuse(extra, "something beside the class", f"a program is one class …({BASE}) and nothing else")
+                self._refuse(extra, "something outside the class", f"a program is one class …({BASE}) and nothing else")
         if shell is None:
             self._refuse(body[0] if body else tree, "no class", f"expected: class Name({BASE}): …")
             return None

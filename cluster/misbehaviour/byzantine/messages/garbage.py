@@ -39,7 +39,7 @@ EDGES = (-(2**63), -1, 0, 1, 7, 64, 2**31, 2**63 - 1, 2**64 - 1)
 
 class Garbage(Behaviour):
     name = "garbage"
-    description = "sends undecodable, oversized and random messages besides the right ones"
+    description = "sends undecodable, oversized and random messages in addition to the right ones"
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)

@@ -18,7 +18,7 @@ REPLAYED_AT_A_TIME = 2
 
 class StaleReplayer(Behaviour):
     name = "stale-replayer"
-    description = "repeats old messages of its own and of others"
+    description = "repeats old messages, its own and those of others"
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)

@@ -17,7 +17,7 @@ from consensus.messages import Vote, conflict
 
 class Twins(Behaviour):
     name = "twins"
-    description = "a second instance with the same key, on a disk and with a state of its own"
+    description = "a second instance with the same key, on its own disk and with its own state"
     simulator_only = "peers keep one stream a key, which two live validators would take from each other"
 
 

@@ -11,7 +11,7 @@ from validator.node.events import Effect, Send
 
 class VoteWithholder(Behaviour):
     name = "vote-withholder"
-    description = "sends no votes besides those in its own proposals"
+    description = "sends no votes except those in its own proposals"
 
     def say(self, send: Send, message: Message) -> Iterator[Effect]:
         if vote_of(message) is None or isinstance(message, Proposal):

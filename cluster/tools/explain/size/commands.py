@@ -26,7 +26,7 @@ def add_commands(commands: Any) -> None:
         "--cores",
         type=whole_number("number of cores", 1, MAX_CORES),
         metavar="N",
-        help="guess for so many cores like this machine's, of one machine or a cluster (default: this machine)",
+        help="guess for this many cores like this machine's, of one machine or a cluster (default: this machine)",
     )
     size.add_argument("--json", action="store_true", help="print JSON: the estimate and the calibration")
     add_change_options(size)

@@ -69,7 +69,7 @@ def _wait_until_ready(cluster: Cluster, namespace: str, name: str) -> None:
     while True:
         pod = cluster.get(POD, namespace, name)
         if pod is None:
-            raise ClusterError(f"pod {name} was deleted by somebody else")
+            raise ClusterError(f"pod {name} was deleted by another client")
         if is_ready(pod):
             return
         if pod.get("status", {}).get("phase") == "Failed" or time.monotonic() > deadline:

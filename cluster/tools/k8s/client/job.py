@@ -244,7 +244,7 @@ class Job:
     def _take_state(self, seen: State) -> None:
         if seen.kind == RAY_JOB:
             if self._job is not None and self._name not in seen.objects:
-                raise ClusterError(f"{self._name}: the job was deleted by somebody else")
+                raise ClusterError(f"{self._name}: the job was deleted by another client")
             self._job = seen.objects.get(self._name)
         elif seen.kind == POD:
             self._lines.pods(seen.objects)

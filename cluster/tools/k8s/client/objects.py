@@ -87,7 +87,7 @@ def make_namespace(cluster: Cluster, manifests: Sequence[Object]) -> bool:
     except ClusterError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return False  # it is somebody else's to make; if it is missing, the first object in it says so
+        return False  # another client makes it; if it is missing, the first object in it says so
     return is_missing and cluster.create(manifest, NAMESPACE, name)
 
 

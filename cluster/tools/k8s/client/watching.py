@@ -114,7 +114,7 @@ def states(
         try:
             for event in _events(cluster, kind, namespace, query, version):
                 if event["type"] == "ERROR":
-                    version = ""  # 410 Gone, or what the server cannot explain: everything anew
+                    version = ""  # 410 Gone, or what the server cannot explain: list again
                     break
                 meta = event["object"]["metadata"]
                 version = meta["resourceVersion"]

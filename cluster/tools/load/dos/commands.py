@@ -47,7 +47,7 @@ def add_commands(commands: Any) -> None:
         action="extend",
         default=[],
         metavar="NAME",
-        help="attacks, or paths of Python files with attacks of one's own (default: those of the scenario's own groups,"
+        help="attacks, or paths of Python files with your own attacks (default: those of the scenario's own groups,"
         " or all if it has none)",
     )
     command.add_argument(

@@ -190,7 +190,7 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         faults=[_bad_links(4, 28)],
     ),
     "forks-of-bidders": _scenario(
-        "Branches are given up; what an agent bids changes with each, and hardly anybody is asked about in a block.",
+        "Branches are given up; what an agent bids changes with each, and few agents are asked about in a block.",
         chain={"params": _TINY_CALENDAR | _FEW_QUERIES},
         load={
             "users": [

@@ -172,7 +172,7 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
         ),
         HarnessMutant(
             "effect-without-observation",
-            "a fault that takes nobody down counts as having taken effect, whatever was observed",
+            "a fault that takes no validator down counts as having taken effect, whatever was observed",
             KnownAnswer(Detection("idle-fault", ()), "faults", Outcome.INCONCLUSIVE),
             _always_answers(FaultEngine, "_observe", Seen(True, "it was there")),
         ),

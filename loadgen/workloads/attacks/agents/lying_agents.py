@@ -12,7 +12,7 @@ class LyingAgents(Bidding):
 
     name: ClassVar[str] = "lying-agents"
     goal: ClassVar[str] = (
-        "timers that claim to pay more than everybody stand first in every block, and can pay for nothing"
+        "timers that claim to pay more than all others come first in every block, and can pay for nothing"
     )
     defence: ClassVar[str] = (
         "solvency is judged at a timer's turn; what cannot pay is destroyed on `TIMER_GC_CYCLES`, not on the lane"

@@ -46,7 +46,7 @@ class UnansweredJobs(Programmed[UnansweredJobsOptions]):
     name: ClassVar[str] = "unanswered-jobs"
     options_type: ClassVar[type[Options]] = UnansweredJobsOptions
     program: ClassVar[str] = PROGRAM
-    goal: ClassVar[str] = "jobs that nobody answers stay in state, and their callbacks threaten to come all at once"
+    goal: ClassVar[str] = "unanswered jobs stay in state, and their callbacks threaten to come all at once"
     defence: ClassVar[str] = (
         "a request pays for its callback; an actor has 64 open jobs at most, and each is gone after 3,600 blocks"
     )

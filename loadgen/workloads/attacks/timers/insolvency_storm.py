@@ -32,7 +32,7 @@ class InsolvencyStorm(Burst[InsolvencyStormOptions]):
 
     name: ClassVar[str] = "insolvency-storm"
     options_type: ClassVar[type[Options]] = InsolvencyStormOptions
-    goal: ClassVar[str] = "timers take part in the auction, and nobody pays when their turn comes"
+    goal: ClassVar[str] = "timers take part in the auction, and none can pay when its turn comes"
     defence: ClassVar[str] = (
         "solvency is judged at a timer's turn; destroying it draws on `TIMER_GC_CYCLES`, not on the lane"
     )

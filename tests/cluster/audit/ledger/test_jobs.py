@@ -451,7 +451,7 @@ FAULTS: list[tuple[Plant, str, str]] = [
     (more_of_a_fire, CONSERVATION, "too few for that"),
     (three_by_a_message, CONSERVATION, "requested 3 jobs of at most 2"),
     (beyond_the_limit, CHAIN, "beyond the 64 that an actor may have"),
-    (left_by_a_message(protocol("JobConsumed", JOB_ID)), CHAIN, "which nobody requested"),
+    (left_by_a_message(protocol("JobConsumed", JOB_ID)), CHAIN, "which was never requested"),
     (left_by_a_message(Event("RunnerRegistered", ACTOR, (("runner", ""),))), CHAIN, "which only the runner contract"),
     (taken_wrongly(call=submission(JOB_ID)), CHAIN, "should have said UnknownJob"),
     (taken_wrongly(call=Call(RUNNER_CONTRACT_ADDRESS, "other", b"")), CHAIN, "should have said UnknownHandler"),
@@ -461,7 +461,7 @@ FAULTS: list[tuple[Plant, str, str]] = [
     (late_result, CHAIN, "should have said JobComplete"),
     (late_result, CHAIN, "gave a result for job"),
     (silent_completion, CHAIN, "did something else than its call of the runner contract"),
-    (lambda maker: (request(maker), result(maker, NEXT_ID)), CHAIN, "which nobody requested"),
+    (lambda maker: (request(maker), result(maker, NEXT_ID)), CHAIN, "which was never requested"),
 ]
 
 

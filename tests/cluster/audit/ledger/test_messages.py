@@ -127,8 +127,8 @@ def beyond_the_lane(maker: ChainMaker) -> None:
     ("plant", "expected"),
     [
         (swapped, f"ran, where one to {address_text(ACTOR)} waits that was sent before"),
-        (never_sent, "ran, which nobody sent"),
-        (twice, "ran, which nobody sent"),
+        (never_sent, "ran, which was never sent"),
+        (twice, "ran, which was never sent"),
         (of_somebody_else, "waits that was sent before"),
         (other_handler, "waits that was sent before"),
         (beyond_its_cycles, "used 3001 cycles and 10 cells of 3000 and 20 that were reserved"),

@@ -527,12 +527,12 @@ def test_a_sender_pays_for_what_it_allowed() -> None:
         maker = chain()
         schedule(maker, **terms)
         maker.seal()
-        assert told(maker)[0].endswith("scheduled at the cost of somebody who did not ask")
+        assert told(maker)[0].endswith("scheduled at the cost of an account that did not ask")
     maker = chain()
     foreign = msgspec.structs.replace(maker.scheduled(3, b"[]"), fee_payer=USER_ADDRESS, payer_cap=b"\1")
     maker.message(Effects(scheduled=(foreign,)))
     maker.seal()
-    assert any(what.endswith("scheduled a timer at somebody else's cost") for what in told(maker))
+    assert any(what.endswith("scheduled a timer at another account's cost") for what in told(maker))
 
 
 def test_an_allowance_may_be_more_than_any_fee() -> None:

@@ -73,7 +73,7 @@ def test_a_difference_is_told_once(record: RunRecord, beside: ReexecutionBeside)
     beside.look()
     assert beside._process is not None
     beside._process.wait()
-    assert beside.look() == f"height {WRONG_AT}: executed again beside the run, execution gives other receipts"
+    assert beside.look() == f"height {WRONG_AT}: executed again during the run, execution gives other receipts"
     assert beside.look() == ""
     beside.finish(nothing)
     assert record.reexecuted is not None and record.reexecuted.heights == WRONG_AT - 1
@@ -88,7 +88,7 @@ def test_a_process_that_ends_early_is_a_problem(record: RunRecord, beside: Reexe
     beside._process.kill()
     beside.finish(nothing)
     (problem,) = record.problems
-    assert "re-execution beside the run ended with exit code -9 at height 0 of" in problem
+    assert "re-execution during the run ended with exit code -9 at height 0 of" in problem
 
 
 def test_a_young_run_has_none(record: RunRecord, beside: ReexecutionBeside, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -308,7 +308,7 @@ def test_final_blocks_that_nobody_proves_final_are_told(now: list[float], is_gon
     watch.heard.note_hosts(frozenset() if is_gone else HOSTS, now[0] + module.PATIENCE_S)
     for _ in range(2):
         watch.look(record.store)
-    told = ["7 ms: proved_final: a block of view 3 was made final, and nobody knows a finalization"]
+    told = ["7 ms: proved_final: a block of view 3 was made final, and no validator knows a finalization"]
     assert watch.record().violations == ([] if is_gone else told)
 
 

@@ -126,7 +126,7 @@ def test_the_format_of_before_is_refused(tmp_path: Path) -> None:
         (["stage", "injection", "links"], {"0": {"kind": "flood"}}, "kind: unknown fault 'flood'; known: kill, wipe, "),
         (["stage", "random"], [3, [1], None], "state vector is the wrong size - at `$.stage`"),
         (["stage", "random"], [3, [-1], None], "Expected `int` >= 0 - at `$.stage.random[1][0]`"),
-        (["stage", "agenda", "due"], [call(5)], "calls to come have numbers of their own, of which none is above 0"),
+        (["stage", "agenda", "due"], [call(5)], "each planned call has another number, and none is above 0"),
         (["seed"], -1, "seed: -1 is not between 0 and 18446744073709551615"),
         (["clock", "reading"], "this-machine 1x", "could not convert string to float: '1x' - at `$.clock`"),
         (["mo\nod"], "good", "Object contains unknown field `mo\\nod`"),

@@ -257,7 +257,7 @@ def test_a_proof_on_a_block_that_nobody_served_cannot_be_judged() -> None:
     assert [proof.holds for proof in proofs(short)].count(None) >= 1
     assert all(proof.holds is not False for proof in proofs(short))
     check = found(short, "evidence")
-    assert (check.verdict, "on a block that nobody served" in check.detail) == (INCONCLUSIVE, True)
+    assert (check.verdict, "on a block that no validator served" in check.detail) == (INCONCLUSIVE, True)
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------

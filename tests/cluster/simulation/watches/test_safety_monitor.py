@@ -256,7 +256,7 @@ def test_final_blocks_that_no_finalization_proves_are_named() -> None:
     assert watching.log.counts["proved_final"] == 4
     assert watching.log.violations == [], "a finalization may still come"
     assert watching.record().violations == [
-        "7 ms: proved_final: 4 blocks from height 1 on were made final, and nobody knows a finalization"
+        "7 ms: proved_final: 4 blocks from height 1 on were made final, and no validator knows a finalization"
     ]
     for kind in (NOTARIZE, FINALIZE):
         watching.certified("alice", certificate_of(kind, maker.blocks[1]))

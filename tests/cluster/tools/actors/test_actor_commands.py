@@ -203,7 +203,7 @@ def test_handlers_that_nobody_can_call_are_warned_of(capsys: pytest.CaptureFixtu
         "7:48: warning: no handler 'help'; help(self, amount) is a helper: a handler has one parameter, and it is "
         "called payload",
         "8:33: warning: no handler 'stop'; handlers are: start, tick",
-        "10:35: warning: no handler 'get_gas_bid'; the chain asks it for bids, and nobody else can",
+        "10:35: warning: no handler 'get_gas_bid'; only the chain calls it, for bids",
     ]
     assert lines[-1].startswith("unheard.py: Unheard is fine but for 5 warnings: handlers start, tick; ")
     listening = UNHEARD.replace("def help(self, amount)", "def handle_timer(self, payload)").replace(
@@ -218,7 +218,7 @@ def test_an_actor_without_a_handler_is_warned_of(capsys: pytest.CaptureFixture[s
     code, lines = actor(capsys, "check", "mute.py")
     assert code == ExitCode.PASS and len(lines) == 2
     assert lines[0] == (
-        "mute.py:1:1: warning: an actor without a handler, which nobody can call; a handler is a method whose one "
+        "mute.py:1:1: warning: an actor without a handler, which cannot be called; a handler is a method whose one "
         "parameter is payload"
     )
     assert "fine but for 1 warning:" in lines[1]
@@ -380,7 +380,7 @@ def test_where_the_json_cannot_go_is_said_before_the_run(
         ),
         (
             ["run", "busy.py", "--call", "get_gas_bid"],
-            "--call get_gas_bid: busy.py:29: get_gas_bid is asked by the chain",
+            "--call get_gas_bid: busy.py:29: get_gas_bid is called by the chain",
         ),
         (["run", "counter.py", "--call", "Other.start"], "--call Other.start: no actor 'Other'; there are Counter"),
         (["run", "counter.py", "--call", "start="], "--call start: no JSON: Expecting value"),

@@ -833,7 +833,7 @@ def test_a_job_that_is_lost_while_it_is_stopped_loses_no_folder(
     server.course = course
     server.on_interrupt = lambda: server.remove("rayjobs", "tiny")
     assert run("--out", "mine") == 3
-    assert "tiny: the job was deleted by somebody else" in capsys.readouterr().out
+    assert "tiny: the job was deleted by another client" in capsys.readouterr().out
     assert Path("mine/logs/driver.log").exists()
     assert server.objects == {}
 

@@ -15,7 +15,7 @@ MAX_BUDGET: Final = 10**30
 
 def add_search(dos: Any) -> None:
     """Add ``search`` to the parser of ``stampede dos``."""
-    dos.epilog = "stampede dos search looks for attacks that nobody wrote down (see stampede dos search --help)."
+    dos.epilog = "stampede dos search searches for attacks that no list has (see stampede dos search --help)."
     search = type(dos)(
         prog=f"{dos.prog} search",
         description="Searches for the attack that does the most harm for a budget: candidates on the transition alone,"
@@ -52,7 +52,7 @@ def add_search(dos: Any) -> None:
         "--candidates",
         type=whole_number("number of candidates", 1, 10**7),
         metavar="N",
-        help="end after so many candidates, those of an interrupted search included",
+        help="end after this many candidates, those of an interrupted search included",
     )
     search.add_argument(
         "--blocks",
