@@ -43,11 +43,15 @@ COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
 EXIT_CODE: Final = re.compile(r"exit code (\d+)")
 INTERRUPT: Final = """
 import os, psutil, signal, sys
+is_there = False
 for process in psutil.process_iter(["cmdline"]):
     if sys.argv[1] in (process.info["cmdline"] or []) and process.pid != os.getpid():
         process.send_signal(signal.SIGINT)
+        is_there = True
+sys.exit(not is_there)
 """
-"""The program that interrupts the driver of a run's folder, as Ctrl-C would. It runs in the driver's pod."""
+"""The program that interrupts the driver of a run's folder, as Ctrl-C would. It runs in the driver's pod, and exits with
+1 if no driver runs there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,8 @@ class Job:
     def stop(self) -> None:
         """Interrupt the driver and wait until it has written its folder, for a bounded time.
 
-        Raises :class:`KeyboardInterrupt` at another signal.
+        A job whose driver has not begun counts as never run, and is not waited for. Raises :class:`KeyboardInterrupt`
+        at another signal.
         """
         driver = self._driver()
         if driver is None or not has_started(driver) or self._has_ended():
@@ -157,9 +162,12 @@ class Job:
         container = container_of(self._cluster, self._namespace, driver)
         command = ["python", "-c", INTERRUPT, self.folder]
         try:
-            container.execute(command, lambda _: None, self._interrupts.checkpoint)
+            ended = container.execute(command, lambda _: None, self._interrupts.checkpoint)
         except ClusterError as error:
             self._notice(f"the driver cannot be interrupted: {error}")
+            return
+        if ended.code != 0 and self._status.get("jobStatus", "") in NOT_RUN:
+            self._has_driver_run = False
             return
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while not self._has_ended() and self._log_ended_s is None and time.monotonic() < deadline:

@@ -89,6 +89,8 @@ class ApiServer:
         self.archive: bytes | None = None
         """Sent by ``tar`` instead of the volume."""
         self.on_interrupt: Callable[[], None] = lambda: None
+        self.has_driver = True
+        """Whether a driver is there to be interrupted."""
         self.inject_answer = (0, "added: kill at height 5", "")
         self.faults: list[Fault] = []
         self.on_request: Callable[[int], None] = lambda number: None
@@ -553,7 +555,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 0, server.archive or archive_of(files), ""
         if command[0] == "python":
             server.on_interrupt()
-            return 0, b"", ""
+            return int(not server.has_driver), b"", ""
         if command[0] == "cat":
             path = command[1].removeprefix("/opt/stampede/runs/")
             return (0, server.volume[path], "") if path in server.volume else (1, b"", "no such file")

@@ -678,8 +678,8 @@ def interrupted(server: ApiServer, name: str) -> None:
     server.end(name, "FAILED")
 
 
-def started(tmp_path: Path) -> subprocess.Popen[str]:
-    """The command as a process of its own, in a run that has printed its first line of progress."""
+def started(tmp_path: Path, line_of_progress: str = "height 1/5") -> subprocess.Popen[str]:
+    """The command as a separate process that has printed a line of progress."""
     code = "import sys; import stampede_command; sys.exit(stampede_command.main())"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "k8s", "run", "tiny.yaml", "--out", "mine"],
@@ -690,7 +690,7 @@ def started(tmp_path: Path) -> subprocess.Popen[str]:
     )
     assert process.stdout is not None
     for line in process.stdout:
-        if "height 1/5" in line:
+        if line_of_progress in line:
             return process
     raise AssertionError(process.communicate()[1])
 
@@ -707,6 +707,24 @@ def test_a_signal_stops_the_run_fetches_its_folder_and_deletes_everything(
     assert "interrupted: the run is stopped and its folder fetched" in out and "interrupted by a signal" in out
     assert out.endswith("report   mine/report.html\n") and Path("mine/logs/driver.log").exists()
     assert server.objects == {}
+
+
+def test_a_signal_before_the_driver_has_begun_deletes_everything_at_once(server: ApiServer, tmp_path: Path) -> None:
+    """Its pod runs already, since Ray's head has to be there before the job is submitted."""
+
+    def course(server: ApiServer, name: str) -> None:
+        server.make_pods(name)
+        server.pods_run(name, "head")
+
+    server.course, server.has_driver = course, False
+    process = started(tmp_path, "is ready")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=job.STOP_TIMEOUT_S / 2)
+    assert (process.returncode, err) == (3, "stampede: interrupted\n")
+    assert [command[0] for command in server.executed] == ["python"], "no folder is fetched"
+    assert "the volumes are kept" not in out
+    assert server.objects == {}
+    assert not Path("mine").exists()
 
 
 @pytest.mark.slow
@@ -796,6 +814,8 @@ def test_the_program_that_interrupts_a_driver_reaches_it_and_no_other_process(
     assert [line_of(each) for each in processes] == ["up"] * 4
     done = subprocess.run([sys.executable, "-c", job.INTERRUPT, f"{runs}/tiny"], timeout=HANGS_AFTER_S, check=False)
     assert done.returncode == 0
+    done = subprocess.run([sys.executable, "-c", job.INTERRUPT, f"{runs}/none"], timeout=HANGS_AFTER_S, check=False)
+    assert done.returncode == 1, "there is no such driver"
     for number in numbers[1:]:
         with suppress(ProcessLookupError):  # of a process that was reached, which the next line shows
             os.kill(number, signal.SIGUSR1)
