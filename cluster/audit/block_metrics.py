@@ -1,4 +1,4 @@
-"""Each block of a chain in numbers, kept in columns: a run of days has hundreds of thousands."""
+"""The numbers of each block of a chain, in columns: a run of days has hundreds of thousands of blocks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, overload
 
 
 class BlockMetrics(NamedTuple):
-    """One block in numbers, for metrics and curves. Fees are those in force during the block."""
+    """The numbers of one block, for metrics and curves. Fees are those in force during the block."""
 
     height: int
     transactions: int
@@ -21,7 +21,7 @@ class BlockMetrics(NamedTuple):
     pending: int
     """Timers pending after the block."""
     backlog: int
-    """Those of them whose trigger height has passed."""
+    """Pending timers whose trigger height has passed."""
     basefee_cycle: int
     basefee_cell: int
     basefee_lane_timer: int
@@ -32,11 +32,11 @@ class BlockMetrics(NamedTuple):
 
 
 PRICES: Final = frozenset({"basefee_cycle", "basefee_cell", "basefee_lane_timer"})
-"""These may take more than eight bytes."""
+"""Fields that may take more than eight bytes."""
 
 
 class BlockColumns(Sequence[BlockMetrics]):
-    """The blocks that were entered with their headers, in their order. A row is made when it is read."""
+    """The numbers of the blocks that were entered with their headers, in order. A row is made when it is read."""
 
     def __init__(self) -> None:
         self._columns: dict[str, array[int] | list[int]] = {

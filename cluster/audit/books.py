@@ -1,4 +1,4 @@
-"""The books of a whole run: one ledger a chain that was served, and the findings about each validator's own chain.
+"""The books of a whole run: one ledger per served chain, and the findings about each validator's own chain.
 
 Validators that served the same bytes share a ledger, so a run of many validators costs about as much as one. The
 ledger of the longest chain is the run's; others are kept as far as the checks need them.
@@ -32,7 +32,7 @@ MAX_PENDING_ASKED: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A violation, and whose chain shows it."""
+    """A violation, and the validator whose chain shows it."""
 
     validators: tuple[str, ...]
     violation: Violation
@@ -49,7 +49,7 @@ class TipView:
     pending: dict[str, bool]
     pending_timers: int
     held: int
-    """By all accounts."""
+    """The sum over all accounts."""
     burned: int
 
 
@@ -64,7 +64,7 @@ class FinalQueries:
 
 
 class TipState(NamedTuple):
-    """The books at a height at which a validator ended."""
+    """The books at the tip of a validator."""
 
     balances: Mapping[bytes, int]
     pending: Set[bytes]
@@ -78,7 +78,7 @@ class TipState(NamedTuple):
         return cls(dict(accounts.balances), frozenset(ledger.timers.pending), accounts.held(), accounts.burned)
 
     def view(self, height: int, owner: ValidatorRecord) -> TipView:
-        """What of it a validator was asked about."""
+        """The part of the state that the validator was asked about."""
         return TipView(
             height=height,
             balances={text: self.balances.get(hex_bytes(text.removeprefix("0x")), 0) for text in owner.balances},
@@ -91,20 +91,20 @@ class TipState(NamedTuple):
 
 @dataclass
 class KeptLedger:
-    """The ledger of a chain from height 1 on, and the books at the tips that validators have."""
+    """The ledger of a chain from height 1 on, and the books at the validators' tips."""
 
     blocks: Sequence[BlockRecord]
-    """Exactly those that the ledger has, or is about to be fed."""
+    """The blocks that the ledger has or is about to be fed."""
     ledger: Ledger
     tips: dict[int, TipState] = field(default_factory=dict)
     reader: ChainReader = field(default_factory=ChainReader)
-    """That read what is compared of the run's blocks."""
+    """The reader of the run's blocks."""
 
     def __post_init__(self) -> None:
         self._note({self.ledger.height})
 
     def advance(self, tips: Collection[int] = ()) -> KeptLedger:
-        """Feed the ledger all blocks that it lacks, and keep the books at some heights on the way."""
+        """Feed the ledger all blocks that it lacks, and keep the books at the heights ``tips``."""
         self._note(tips)
         for record in self.blocks[self.ledger.height :]:
             self.ledger.apply(record.block, record.receipts)
@@ -118,46 +118,46 @@ class KeptLedger:
 
 @dataclass
 class Books:
-    """Everything that the checks, the metrics and the report read, computed once."""
+    """What the checks, the metrics and the report read, computed once."""
 
     record: RunRecord
     ledger: Ledger
-    """Of the longest chain."""
+    """The ledger of the longest chain."""
     chain: Sequence[BlockRecord]
     """The longest chain, from height 1 on."""
     chains: dict[str, ServedChain] = field(default_factory=dict)
-    """By validator name."""
+    """The served chains, keyed by validator name."""
     lost_chains: list[ServedChain] = field(default_factory=list)
-    """Of the record's lost ones, in their order."""
+    """The chains of the validators in ``record.lost``, in the same order."""
     findings: list[Finding] = field(default_factory=list)
     tips: dict[str, TipView] = field(default_factory=dict)
     divergences: list[DivergedExecution] = field(default_factory=list)
-    """Executions that gave another result than a final block, as the validators say, by height and name."""
+    """Executions that by a validator's report differ from a final block, by height and name."""
     bisections: list[Page] = field(default_factory=list)
-    """For each of them the step that differs (:mod:`cluster.audit.reexecution.bisect`)."""
+    """For each divergence the step that differs (:mod:`cluster.audit.reexecution.bisect`)."""
 
     @cached_property
     def proofs(self) -> list[Proof]:
-        """Every proof of misbehaviour that a validator shows that is not byzantine."""
+        """Every proof of misbehaviour presented by a validator that is not byzantine."""
         return proofs(self.record)
 
     @cached_property
     def reexecution(self) -> Reexecution:
-        """The run's final blocks, executed again as far as somebody asks for them."""
+        """The re-execution of the run's final blocks, up to the height that a caller asks for."""
         record = self.record
         is_stores = record.reexecuted is not None and self.chain == ServedBlocks.all_of(record.store)
         return Reexecution(record.genesis, self.chain, record.reexecuted if is_stores else None)
 
     @property
     def common_height(self) -> int:
-        """The lowest tip of the judged validators: each has every height up to it that it can have executed."""
+        """The lowest tip of the judged validators. Each of them can have executed every height up to it."""
         if len(self.record.validators) < self.record.scenario.validators.count:
             return 0
         return min((self.chains[validator.name].tip for validator in self.judged), default=0)
 
     @cached_property
     def views(self) -> Mapping[int, int]:
-        """In which view of consensus each final block was proposed, by height."""
+        """The consensus view in which each final block was proposed, keyed by height."""
         chains = [self.chains[validator.name] for validator in self.seen]
         found: dict[int, int] = {}
         for chain in chains:
@@ -174,7 +174,7 @@ class Books:
 
     @property
     def served(self) -> list[tuple[str, ServedChain]]:
-        """Every chain that validators served at the end or before they lost a disk, but for byzantine ones."""
+        """Every chain that a validator served at the end or before it lost a disk, except byzantine ones."""
         served = [(validator.name, self.chains[validator.name]) for validator in self.seen]
         for validator, chain in zip(self.record.lost, self.lost_chains, strict=True):
             if chain and not validator.byzantine:
@@ -183,7 +183,7 @@ class Books:
 
     @property
     def seen(self) -> list[ValidatorRecord]:
-        """The validators, but for byzantine ones, that served at least one block."""
+        """The validators that served at least one block, except byzantine ones."""
         return [validator for validator in self.judged if self.chains[validator.name]]
 
 
@@ -228,7 +228,7 @@ def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledge
     """The queries to the validators at the end of a run, from the blocks of any one of them; bounded.
 
     Accounts are those of the validators first, then those whose balance differs from the genesis, then the rest.
-    ``ledger`` is the one of exactly these blocks, if it exists already.
+    ``ledger`` is the ledger of exactly these blocks, if it exists already.
     """
     ledger = ledger_of(genesis, blocks) if ledger is None else ledger
     started, held = Accounts(genesis).balances, ledger.accounts.balances
@@ -247,14 +247,14 @@ def final_queries(genesis: Genesis, blocks: Sequence[BlockRecord], ledger: Ledge
 
 
 def _from_the_first(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> Sequence[BlockRecord]:
-    """A validator's chain from height 1 on; below the height at which it joined, the others' blocks."""
+    """A validator's chain from height 1 on. Below the height at which it joined, the other validators' blocks."""
     if validator.first_height == 1:
         return validator.blocks
     return joined(chain[: validator.first_height - 1], validator.blocks)
 
 
 def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[ValidatorRecord]) -> Ledger:
-    """The ledger of a chain, and the view at the tip of each validator that holds a prefix of it."""
+    """The ledger of a chain, and the state at the tip of each validator that holds a prefix of it."""
     kept, tips = books.record.kept_ledger, {owner.tip for owner in owners}
     if kept is None or not tips <= kept.tips.keys() or kept.blocks != blocks:
         kept = KeptLedger(blocks, Ledger(books.record.genesis)).advance(tips)
@@ -266,7 +266,7 @@ def _walk(books: Books, blocks: Sequence[BlockRecord], owners: Sequence[Validato
 
 
 def _enter_divergence(books: Books, validator: ValidatorRecord) -> None:
-    """Note what a validator says of its divergence, and audit the receipts that it gives as evidence."""
+    """Note what a validator reports of its divergence, and audit the receipts that it gives as evidence."""
     told: Any = (validator.status or {}).get("diverged")
     if not isinstance(told, dict):
         return

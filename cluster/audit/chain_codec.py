@@ -1,12 +1,11 @@
-"""How the auditor reads a chain: blocks, transactions and receipts by the byte tables of ``docs/protocol.md``.
+"""The auditor's decoder of a chain: blocks, transactions and receipts by the byte tables of ``docs/protocol.md``.
 
-Validators read and write with the structs of :mod:`validator.chain.block` and :mod:`validator.primitives.codec`. A bug
-there is on both sides of each of their comparisons. So the auditor reads the same bytes with another library, into
-records of its own, and works roots and hashes out itself: what a validator writes otherwise than the tables say does
-not pass.
+Validators encode and decode with the structs of :mod:`validator.chain.block` and :mod:`validator.primitives.codec`. A
+bug there is on both sides of each of their comparisons. So the auditor decodes the same bytes with another library,
+into separate records, and computes roots and hashes itself. An encoding that deviates from the tables does not pass.
 
 A field is read by its kind in the table, which its record names: ``u64`` an integer, ``uint`` big-endian bytes without
-leading zeros, addresses and hashes by their lengths. Whatever is left over, of another type or not canonical is
+leading zeros, addresses and hashes by their lengths. Bytes left over, a wrong type and a non-canonical encoding raise
 :class:`Unreadable`.
 """
 
@@ -31,7 +30,7 @@ Read = Callable[[Any], Any]
 
 
 class Unreadable(Exception):
-    """Bytes that are not what the protocol's tables say."""
+    """The bytes do not follow the protocol's tables."""
 
 
 # --- kinds ----------------------------------------------------------------------------------------------------------
@@ -89,7 +88,7 @@ _PLAIN: Final[dict[type, Read]] = {bytes: _bytes, str: _text, bool: _of_type(boo
 
 
 def _reader(kind: Any) -> Read:
-    """The reader of a field's kind: its own, or that of a plain type, a list, a record, one of those or null."""
+    """The reader of a kind: its own, or that of a plain type, a list, a record, or an optional one of these."""
     arguments = get_args(kind)
     if get_origin(kind) is Annotated:
         return arguments[1]
@@ -114,7 +113,7 @@ def _list_of(read: Read) -> Read:
 
 
 def _record(kind: type[T]) -> Callable[[Any], T]:
-    """A list of a record's fields, each by its annotation."""
+    """The reader of a record: a list of its fields, each by its annotation."""
     reads: list[Read] = [_reader(each) for each in get_type_hints(kind, include_extras=True).values()]
 
     def read(value: Any) -> T:
@@ -125,7 +124,7 @@ def _record(kind: type[T]) -> Callable[[Any], T]:
 
 
 def _one_of(kinds: dict[Any, type]) -> Read:
-    """One of several records, distinguished by a first field of its own."""
+    """The reader of one of several records, distinguished by a tag in front of their fields."""
     reads: dict[Any, Read] = {tag: _record(kind) for tag, kind in kinds.items()}
 
     def read(value: Any) -> Any:
@@ -173,7 +172,7 @@ class Header(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A header with its hash, and signed transactions as they are on the wire."""
+    """A header with its hash, and the signed transactions as encoded."""
 
     header: Header
     transactions: tuple[bytes, ...]
@@ -193,7 +192,7 @@ class Movement(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """A timer as it was stored; ``None`` is what its caller left open."""
+    """A timer as it was stored; ``None`` is a field that its caller left open."""
 
     timer_id: Hash
     actor: Address
@@ -217,7 +216,7 @@ class Extended(NamedTuple):
 
 
 class Bidder(NamedTuple):
-    """Another actor's program bids from now on: for a timer, or, without one, for those of the actor that runs."""
+    """The agent, another actor, that bids from now on: for a timer or, without one, for the running actor's timers."""
 
     timer_id: HashOrNone
     agent: AddressOrNone
@@ -281,14 +280,14 @@ class DestroyedReceipt(NamedTuple):
 
 
 class Bid(NamedTuple):
-    """An agent's answer, per cycle; ``None`` is left to the default agent."""
+    """An agent's answer, per cycle; ``None`` leaves the field to the default agent."""
 
     max_fee: Price | None
     priority: Price | None
 
 
 class QueryReceipt(NamedTuple):
-    """``bid`` is the agent's answer, ``agent`` the contract that was asked; empty if it is the actor's own."""
+    """``bid`` is the agent's answer. ``agent`` is the contract that was asked; empty for the actor's own agent."""
 
     timer_id: Hash
     actor: Address
@@ -303,7 +302,7 @@ _query_of_own: Final = _record(QueryReceipt)
 
 
 def _query(value: Any) -> QueryReceipt:
-    """The agent comes last and is left out if it is the actor's own."""
+    """``agent`` is the last field, left out for the actor's own agent."""
     if type(value) is list and len(value) == 6:
         return _query_of_own([*value, b""])
     if type(value) is list and value and value[-1] == b"":
@@ -428,12 +427,12 @@ def keccak256(data: bytes) -> bytes:
 
 
 def tagged(tag: bytes, data: bytes) -> bytes:
-    """BLAKE3 over the tag's length in a byte, the tag and the data."""
+    """BLAKE3 over the tag's length in one byte, the tag and the data."""
     return blake3(bytes((len(tag),)) + tag + data).digest()
 
 
 def merkle_root(tag: bytes, contents: Sequence[bytes]) -> bytes:
-    """The root over a list; an odd node moves up alone, and the list's length is part of the root."""
+    """The root over a list. An odd node moves up unpaired, and the list's length is part of the root."""
     level = [tagged(tag + b"/leaf", content) for content in contents]
     while len(level) > 1:
         pairs = [tagged(tag + b"/node", b"".join(level[at : at + 2])) for at in range(0, len(level) - 1, 2)]
@@ -503,13 +502,13 @@ def read_receipts(data: bytes) -> BlockReceipts:
 
 
 def read_transaction(wire: bytes) -> tuple[bytes, TransactionBody]:
-    """Sender and body of a signed transaction; its signature is not looked at. Raises :class:`Unreadable`."""
+    """Sender and body of a signed transaction; the signature is not verified. Raises :class:`Unreadable`."""
     public_key, _, body = (_bytes(each) for each in _fields("transaction", _unpack(wire), 3))
     return address_of(public_key), _body(_unpack(body))
 
 
 def read_key_and_nonce(wire: bytes) -> tuple[bytes, int]:
-    """Public key and nonce of a signed transaction; nothing else of it is looked at. Raises :class:`Unreadable`."""
+    """Public key and nonce of a signed transaction; the rest is not read. Raises :class:`Unreadable`."""
     public_key, _, body = (_bytes(each) for each in _fields("transaction", _unpack(wire), 3))
     _, nonce, *_ = _fields("transaction body", _unpack(body), len(TransactionBody._fields))
     return public_key, _u64(nonce)

@@ -1,10 +1,10 @@
-"""What became of ids that are over, at about 17 bytes an id: a run of days ends millions of timers.
+"""How ids of timers and jobs ended, at about 17 bytes an id: a run of days ends millions of timers.
 
-The rules of a chain need little of a timer or job that is over: that its id was used, how it ended, and at which
-height. An id is a hash, so its first eight bytes stand for it. Two ids of :math:`n` share them with a probability of
+The rules of a chain need little about a timer or job that has ended: that its id was used, how it ended, and at which
+height. An id is a hash, so its first eight bytes identify it. Among :math:`n` ids, two collide with a probability of
 :math:`n^2 / 2^{65}`: two in a million for eight million ids.
 
-A table with open addressing, in segments, so that growing one copies little. A ``dict`` takes ten times as much.
+The table uses open addressing, in segments, so that growing one copies little. A ``dict`` takes ten times the memory.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ GROWTH: Final = 1.25
 MAX_LOAD: Final = 0.8
 KEY_BYTES: Final = 8
 OUTCOME_BITS: Final = 3
-"""Of a slot's four bytes; heights have the others: 536 million."""
+"""Bits of a slot's four bytes that hold the outcome. The others hold the height: up to 536 million."""
 
 
 class Ended(NamedTuple):
     """How and when something ended."""
 
     outcome: int
-    """Below ``2 ** OUTCOME_BITS``; its meaning is the owner's."""
+    """Below ``2 ** OUTCOME_BITS``; the table's owner defines its meaning."""
     height: int
 
 
@@ -54,7 +54,7 @@ class EndedIds:
 
 
 class _Segment:
-    """A part of the table. Numbers and values are above 0; a slot whose value is 0 is free."""
+    """A part of the table. Numbers and values are above 0; a slot with value 0 is free."""
 
     __slots__ = ("_numbers", "_values", "used")
 
@@ -77,7 +77,7 @@ class _Segment:
         self._numbers[slot], self._values[slot] = number, value
 
     def _slot(self, number: int) -> int:
-        """Where a number is, or would be."""
+        """The slot that holds a number, or would hold it."""
         numbers, values = self._numbers, self._values
         slot, slots = number % len(numbers), len(numbers)
         while values[slot] and numbers[slot] != number:

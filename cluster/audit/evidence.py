@@ -1,8 +1,8 @@
-"""Evidence of misbehaviour that validators show, verified as a third party would: by keys and chain alone.
+"""Evidence of misbehaviour that validators present, verified as a third party would: by keys and chain alone.
 
-Two votes that contradict each other convict by keys. A vote for an invalid block convicts if the block's header
-contradicts it, or if the block does not execute on the run's own final blocks: these are executed anew, once, as far as
-the evidence of a run builds on them.
+Two contradictory votes convict by keys. A vote for an invalid block convicts if the block's header contradicts it, or
+if the block does not execute on the run's own final blocks. These are executed again, once, up to the highest block on
+which the run's evidence builds.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ class Proof:
     finder: str
     kind: str
     culprit: int | None
-    """The index of the validator that it blames; ``None`` if it cannot be read."""
+    """The index of the accused validator; ``None`` if the evidence cannot be read."""
     view: int
     holds: bool | None
-    """Whether a third party must believe it; ``None`` if it builds on a block newer than all that were served."""
+    """Whether a third party must accept it; ``None`` if it builds on a block newer than all that were served."""
 
 
 class _Shown(NamedTuple):
     finder: str
     kind: str
     evidence: Evidence | InvalidBlock | None
-    """``None`` if it cannot be read."""
+    """``None`` if the evidence cannot be read."""
 
     @property
     def base(self) -> Hash | None:
-        """The final block on which an invalid block was shown; ``None`` if it takes none, or names none."""
+        """The final block on which an invalid block builds; ``None`` if the proof needs none, or names none."""
         return base_digest(self.evidence) if isinstance(self.evidence, InvalidBlock) else None
 
 
 def proofs(record: RunRecord) -> list[Proof]:
-    """Every proof that a validator shows, without those of byzantine ones."""
+    """Every proof that a validator presents, except those of byzantine validators."""
     honest = [validator for validator in record.validators if not validator.byzantine]
     shown = [each for validator in honest for each in _shown_by(validator)]
     judge = _Judge(record)
@@ -82,7 +82,7 @@ def _read(shown: dict[str, Any]) -> Evidence | InvalidBlock | None:
 
 
 class _Judge:
-    """Judges proofs, those of invalid blocks in the order of the heights that they build on."""
+    """Judges proofs. Proofs of invalid blocks come in the order of the heights on which they build."""
 
     def __init__(self, record: RunRecord) -> None:
         self._validators = validators_of(record.genesis, record.scheme)
@@ -96,7 +96,7 @@ class _Judge:
         return _Chain(self._record)
 
     def height_of(self, shown: _Shown) -> int:
-        """The final height whose state it takes to judge; 0 if keys are enough, or nothing can be judged."""
+        """The final height whose state is needed to judge; 0 if keys are enough, or if nothing can be judged."""
         return 0 if shown.base is None else self._chain.heights.get(shown.base, 0)
 
     def judge(self, shown: _Shown) -> Proof:
@@ -123,7 +123,7 @@ class _Judge:
 
 
 class _Chain:
-    """The run's final blocks on an executor of their own."""
+    """The run's final blocks on a dedicated executor."""
 
     def __init__(self, record: RunRecord) -> None:
         self._executor = Executor(MemoryDisk(), record.genesis)
@@ -136,7 +136,7 @@ class _Chain:
 
     @cached_property
     def heights(self) -> dict[Hash, int]:
-        """The heights of final blocks by their digests, the genesis block's too as long as nothing was executed."""
+        """The heights of final blocks, keyed by digest; the genesis block is included until a block was executed."""
         known = {self._executor.final_digest: 0}
         for height, record in enumerate(self._blocks, 1):
             block = decode_block(record.block)

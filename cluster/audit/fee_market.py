@@ -1,6 +1,6 @@
-"""The fee market of the timer lane as an observer computes it: basefees, median tip and fairness weights (SPEC §7-§9).
+"""The fee market of the timer lane, computed by an observer: basefees, median tip and fairness weights (SPEC §7-§9).
 
-Written from SPEC, apart from the validators' own code: what a chain says is held against it.
+Written from SPEC, independently of the validators' code: the chain's values are checked against it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from cluster.audit.chain_codec import FireReceipt, Header
 from validator.primitives.params import P50Weight, Parameters
 
 USUAL_SLOPE: Final = 8
-"""``A`` of the basefees of cycles and cells."""
+"""``A`` for the basefees of cycles and cells."""
 MIN_DIVISOR: Final = 2
 """The smallest ``D``."""
 
 
 class Basefees(NamedTuple):
-    """The three that a header says are in force."""
+    """The three basefees that a header states."""
 
     cycle: int
     cell: int
@@ -33,7 +33,7 @@ class Basefees(NamedTuple):
 
 
 class Market(NamedTuple):
-    """A basefee in a block, and what the block used of its resource."""
+    """A basefee in a block, and the block's use of its resource."""
 
     basefee: int
     used: int
@@ -42,12 +42,12 @@ class Market(NamedTuple):
 
     @property
     def step(self) -> int:
-        """How far the basefee moves behind the block, before it is bounded."""
+        """The change of the basefee after the block, before it is bounded."""
         return _step(*self)
 
 
 def markets(header: Header, parameters: Parameters, is_auctioned: bool) -> tuple[Market, ...]:
-    """Those of cycles and cells, and of the lane if it runs the auction (SPEC §7, §13)."""
+    """The markets of cycles and cells, and of the lane if it runs the auction (SPEC §7, §13)."""
     before, p = Basefees.of(header), parameters
     cycles, cells = header.user_cycles + header.lane_cycles, header.user_cells + header.lane_cells
     usual = (
@@ -60,13 +60,13 @@ def markets(header: Header, parameters: Parameters, is_auctioned: bool) -> tuple
 
 
 def following_basefees(header: Header, parameters: Parameters, is_auctioned: bool) -> Basefees:
-    """Those of the block behind ``header``, in which ``parameters`` were in force (SPEC §7, §13)."""
+    """The basefees of the block after ``header``, in which ``parameters`` were in force (SPEC §7, §13)."""
     cycle, cell, *lane = (_moved(*market, parameters) for market in markets(header, parameters, is_auctioned))
     return Basefees(cycle, cell, *lane or [cycle])
 
 
 def risen(basefee: int, used: int, target: int, slope: int, p: Parameters) -> int:
-    """A basefee behind a block that used more than the target. It grows with ``basefee`` and with ``used``."""
+    """The basefee after a block that used more than the target. It grows with ``basefee`` and with ``used``."""
     return min(p.max_basefee, basefee + max(_step(basefee, used, target, slope), 1))
 
 
@@ -96,20 +96,20 @@ def median_tip(fires: Sequence[FireReceipt], weight: P50Weight) -> int:
 
 @dataclass(slots=True)
 class FairnessWindow:
-    """Fires of recent blocks, by actor (SPEC §8)."""
+    """Fires of recent blocks, counted by actor (SPEC §8)."""
 
     recent: Counter[bytes] = field(default_factory=Counter)
     """``r``; actors without any are absent."""
     divisor: int = MIN_DIVISOR
-    """``D`` of the block that is entered."""
+    """``D`` of the current block."""
     actors: int = 0
-    """Of whose fires that was the median."""
+    """The number of actors whose fires went into that median."""
     pruned: int = 0
-    """Blocks that it lost with the block that is entered."""
+    """Blocks that left the window with the current block."""
     _blocks: deque[tuple[int, Counter[bytes]]] = field(default_factory=deque)
 
     def begin_block(self, height: int, window: int) -> None:
-        """Fires older than the window are dropped for good."""
+        """Drop the fires older than the window for good."""
         before = len(self._blocks)
         while self._blocks and self._blocks[0][0] < height - window:
             for actor, count in self._blocks.popleft()[1].items():
@@ -123,7 +123,7 @@ class FairnessWindow:
         self.divisor = max(MIN_DIVISOR, median_twice)
 
     def enter(self, height: int, fires: Mapping[bytes, int]) -> None:
-        """Enter the fires of an auctioned block, by actor."""
+        """Enter the fires of an auctioned block, counted by actor."""
         if fires:
             self._blocks.append((height, Counter(fires)))
             self.recent.update(fires)

@@ -1,19 +1,19 @@
-"""Timers that wait although they pay: for how many blocks in a row, and for how many at most (SPEC §6, §7).
+"""Timers that wait although they pay: the number of blocks in a row, and its bound (SPEC §6, §7).
 
 A timer *waits at a price that it pays* in a block if it is due, its fee limit reaches the lane price, its gas limit is
-within the cap, its payer could pay for its fire, and it did not fire. Such a wait raises a price:
+within the cap, its payer could pay for its fire, and it did not fire. Each such wait raises a price:
 
 - It did not fit into the lane's cycles. Then the fires used more than ``LANE_TIMER_CYCLES`` less its gas limit, and the
   lane basefee rises by what SPEC §7 gives for that use.
 - The lane's cells were used up. Then the cell basefee rises by what SPEC §7 gives for ``LANE_TIMER_CELLS``.
 
-So after every wait of a kind the price is at least so much higher, whoever pays the fires before it. Once it is above
-what the timer pays, the timer does not wait at a price that it pays any more. The bound is the number of rises from the
+So each wait of a kind raises the price by at least this much, whoever pays for the earlier fires. Once the price is
+above what the timer pays, the timer no longer waits at a price that it pays. The bound is the number of rises from the
 price of the first wait to the most that the timer pays.
 
 There is no bound across waits of different kinds, since each kind lets the other's price fall; none for a timer whose
-gas limit leaves the lane's target free, nor while a price stands at ``MAX_BASEFEE``; and none for a wait because
-``SCAN_LIMIT`` was reached behind timers that nobody pays for. These begin a new count.
+gas limit leaves the lane's target free, nor while a price is at ``MAX_BASEFEE``; and none for a wait because
+``SCAN_LIMIT`` was reached behind timers that no account can pay for. These begin a new count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cluster.audit.fee_market import USUAL_SLOPE, risen
 from validator.primitives.params import Parameters
 
 MILLI: Final = 1_000
-"""``LANE_FEE_MULTIPLIER_MILLI`` of a multiplier of 1."""
+"""``LANE_FEE_MULTIPLIER_MILLI`` for a multiplier of 1."""
 
 
 class Full(Enum):
@@ -36,11 +36,11 @@ class Full(Enum):
 
 
 class Lane(NamedTuple):
-    """The timer lane of a block behind its last fire, and the basefees in force."""
+    """The timer lane of a block after its last fire, and the basefees in force."""
 
     parameters: Parameters
     cycles: int
-    """Used by the fires."""
+    """Cycles used by the fires."""
     cells: int
     basefee_lane: int
     basefee_cell: int
@@ -54,11 +54,11 @@ class Wait(NamedTuple):
     max_fee: int
     """The highest lane price that it pays, per cycle."""
     spare: int
-    """What its payer has beyond the cycles of the fire, for :attr:`Parameters.max_cells_per_fire`."""
+    """The payer's balance beyond the cycles of the fire, for :attr:`Parameters.max_cells_per_fire`."""
 
 
 class _Run(NamedTuple):
-    """Waits in a row, all for the same reason."""
+    """Consecutive waits for the same reason."""
 
     full: Full
     length: int
@@ -67,7 +67,7 @@ class _Run(NamedTuple):
 
 
 class TooLong(NamedTuple):
-    """A timer that has waited longer than its price allows."""
+    """A timer that waited longer than its price allows."""
 
     timer_id: bytes
     length: int
@@ -79,12 +79,12 @@ class PaidWaits:
 
     def __init__(self) -> None:
         self.longest = 0
-        """The most blocks in a row that a timer waited at a price that it paid."""
+        """The most consecutive blocks that a timer waited at a price that it paid."""
         self._runs: dict[bytes, _Run] = {}
-        """By timer that waited in the newest block."""
+        """Runs of waits, keyed by the timers that waited in the newest block."""
 
     def enter(self, lane: Lane, waits: list[Wait]) -> list[TooLong]:
-        """Enter all waits of the next block. Returns those that are beyond their bound."""
+        """Enter all waits of the next block. Returns those beyond their bound."""
         runs: dict[bytes, _Run] = {}
         found: list[TooLong] = []
         for wait in waits:
@@ -105,7 +105,7 @@ class PaidWaits:
 
 
 class _Rise(NamedTuple):
-    """The least rise of a basefee behind a block."""
+    """The least rise of a basefee after a block."""
 
     used: int
     target: int
@@ -129,7 +129,7 @@ def _needed(p: Parameters, wait: Wait) -> int:
 
 
 def _least_rise(p: Parameters, wait: Wait, full: Full) -> _Rise | None:
-    """The rise behind a block in which a timer did not fit; ``None`` if there need be none."""
+    """The rise after a block in which a timer did not fit; ``None`` if none is certain."""
     if full is Full.CYCLES:
         used, target, slope = p.lane_timer_cycles - _needed(p, wait) + 1, p.lane_timer_cycles // 2, p.lane_basefee_slope
     else:
@@ -138,8 +138,8 @@ def _least_rise(p: Parameters, wait: Wait, full: Full) -> _Rise | None:
 
 
 def _pays(p: Parameters, wait: Wait, full: Full, basefee: int) -> bool:
-    """Whether a timer pays when the basefee is so high; one that cannot rise any more is paid, or the timer did not
-    wait at a price that it pays."""
+    """Whether a timer pays at this basefee. A basefee at its maximum counts as paid, because the timer waits at a price
+    that it pays."""
     if basefee >= p.max_basefee:
         return True
     if full is Full.CYCLES:

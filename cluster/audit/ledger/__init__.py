@@ -1,1 +1,1 @@
-"""The ledger: accounts, timers, fees, jobs and messages of one chain, kept a second time."""
+"""The ledger: accounts, timers, fees, jobs and messages of one chain, kept independently of the validators."""

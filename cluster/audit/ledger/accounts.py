@@ -1,8 +1,8 @@
 """The accounts of a chain, followed by an observer: balances, burned fees and tips (SPEC §2, §7, §10).
 
-Nothing becomes negative, only the owner's money moves, and reverted handlers leave nothing behind. Movements hold
-transaction values and an actor's transfers. Fees come on top: a payer loses ``burned + tip``, and the tips of
-transactions and later those of fires go to ``BlockReceipts.proposer``.
+No balance becomes negative, only the owner's money moves, and reverted handlers have no effects. Movements hold
+transaction values and an actor's transfers. Fees are separate: a payer loses ``burned + tip``. First the tips of
+transactions, later those of fires go to ``BlockReceipts.proposer``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from validator.primitives.types import address_text
 
 
 class Accounts:
-    """Balances and burned fees of a chain, and which accounts are actors."""
+    """Balances and burned fees of a chain, and the accounts that are actors."""
 
     def __init__(self, genesis: Genesis) -> None:
         self.balances: Counter[bytes] = Counter(genesis.accounts)
@@ -77,13 +77,13 @@ class Accounts:
 
 
 def check_charge(part: Part, verb: str, charged: int, expected: int) -> None:
-    """A fee is what use and prices give; without a header the basefees are unknown, and only tips are checked."""
+    """A fee follows from use and prices. Without a header the basefees are unknown, and only tips are checked."""
     if (part.context.header is not None or verb == "tipped") and charged != expected:
         part.found(CONSERVATION, f"{verb} {charged} where its use and prices give {expected}")
 
 
 def check_result(part: Part, ok: bool, error: str, effects: Effects) -> None:
-    """A run that succeeded has no error, and one that reverted left nothing behind."""
+    """A run that succeeded has no error, and a reverted run has no effects."""
     if ok and error:
         part.found(CHAIN, f"succeeded with error {error[:40]!r}")
     if not ok and (effects.movements or effects.scheduled or effects.timer_changes or effects.events):
@@ -99,6 +99,6 @@ def check_sources(part: Part, movements: Iterable[Movement], owner: bytes | None
 
 
 def check_own_payer(part: Part, effects: Effects) -> None:
-    """Outside of transactions nobody but the actor pays for its timers."""
+    """Outside of transactions only the actor itself pays for its timers."""
     if any(item.fee_payer != item.actor for item in effects.scheduled):
         part.found(CONSERVATION, "scheduled a timer at another account's cost")

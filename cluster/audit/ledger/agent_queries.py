@@ -1,7 +1,7 @@
 """The queries of gas bidding agents, as far as an observer can judge them (SPEC §9).
 
-Who has an agent, who could pay, what a query may cost, and whose turn it is to be asked about. Which timers leave a fee
-open, and could fire, is seen where their terms are (:mod:`cluster.audit.ledger.timer_phase`).
+Judged are: which actors have an agent and could pay, what a query may cost, and which timer is next. The open fees of
+timers, and whether they could fire, are judged where their terms are (:mod:`cluster.audit.ledger.timer_phase`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from validator.pvm.compiler.programs import compiled
 from validator.pvm.language.subset import ProgramError
 
 OWN: Final = b""
-"""Of agents: what an actor has of its own."""
+"""Marks the actor's own agent."""
 NO_TIMER: Final = b""
 UNPAID: Final = "unpaid"
 OUTCOMES: Final = ("ok", "failed", UNPAID)
@@ -38,15 +38,15 @@ class Agents:
         self._contracts: set[bytes] = {at for at, actor in genesis.actors.items() if has_own_bid(actor.code)}
         self._fixed: set[bytes] = {at for at, actor in genesis.actors.items() if actor.agent is not None}
         self._named: dict[bytes, bytes] = {}
-        """By actor; empty if it went back to its own agent."""
+        """Named agents, keyed by actor; empty if the actor went back to its own agent."""
         self._named_at_pricing: dict[bytes, bytes] | None = None
-        """While a block's timers have their turns: whom actors had named before that, of those that did so since."""
+        """During the timers' turns: the agents before them, of the actors that have named another one since."""
         self._of_timers: dict[bytes, bytes] = {}
         self._with_agents_of_timers: set[bytes] = set()
         """Actors that named an agent for a timer, ever."""
 
     def deployed(self, actor: bytes, code: str) -> str:
-        """A new actor; a program may bring an agent along. Returns what is wrong with that, or nothing."""
+        """Enter a new actor; its program may include an agent. Returns the problem with that, or nothing."""
         try:
             if has_own_bid(code):
                 self._contracts.add(actor)
@@ -55,7 +55,7 @@ class Agents:
         return ""
 
     def named(self, actor: bytes, change: Bidder) -> Iterator[str]:
-        """An actor named an agent, for a timer or for all that name none. What is wrong with that."""
+        """Enter the agent that an actor named, for a timer or for all of its timers without one. Yields problems."""
         if change.agent and change.agent not in self._contracts:
             yield f"named {address_text(change.agent)} for its agent, which has no get_gas_bid"
         if change.timer_id:
@@ -67,7 +67,7 @@ class Agents:
             self._named[actor] = change.agent
 
     def keep(self) -> None:
-        """Prices are fixed: whom actors name from now on bids for nothing until :meth:`let_go`."""
+        """Prices are fixed: agents named from now on do not bid until :meth:`let_go`."""
         self._named_at_pricing = {}
 
     def let_go(self) -> None:
@@ -75,11 +75,11 @@ class Agents:
         self._named_at_pricing = None
 
     def ended(self, timer_id: bytes) -> None:
-        """A timer is pending no more."""
+        """A timer is no longer pending."""
         self._of_timers.pop(timer_id, None)
 
     def is_fixed(self, actor: bytes) -> bool:
-        """Whether what an actor has of its own always gives the same bid."""
+        """Whether an actor's own agent always gives the same bid."""
         return actor in self._fixed
 
     def may_bid_for(self, actor: bytes) -> bool:
@@ -87,7 +87,7 @@ class Agents:
         return actor in self._with_agents_of_timers or self.agent_of(actor, NO_TIMER) is not None
 
     def agent_of(self, actor: bytes, timer_id: bytes) -> bytes | None:
-        """The agent that bids for a timer: a contract's address, empty for the actor's own, ``None`` for none."""
+        """The agent that bids for a timer: a contract's address, empty for the actor's own agent, ``None`` for none."""
         named = self._of_timers.get(timer_id)
         if named is None:
             named = (self._named_at_pricing or {}).get(actor, self._named.get(actor, OWN))
@@ -122,10 +122,9 @@ class QueryAudit:
     def order_problems(
         self, queries: Sequence[QueryReceipt], candidates: Mapping[bytes, Sequence[bytes]]
     ) -> Iterator[str]:
-        """Yields problems of the timers asked about and their order; before the block's queries are entered.
+        """Yields problems of the queried timers and their order; called before the block's queries are entered.
 
-        ``candidates`` are the timers that may be asked about, by actor, in the order of their heights and sequence
-        numbers.
+        ``candidates``: the timers that may be queried, keyed by actor, in the order of height and sequence number.
         """
         parameters = self._parameters
         spent, unpaid, left = 0, set[bytes](), deque(queries)
@@ -149,7 +148,7 @@ class QueryAudit:
             yield f"timer {short(left[0].timer_id)} was asked about, whose turn did not come"
 
     def _order_of(self, candidates: Mapping[bytes, Sequence[bytes]]) -> Iterator[tuple[bytes, bytes]]:
-        """Timers and their actors: by rank among the actor's own, then by when the actor was asked last, then by id."""
+        """Timers and their actors, by rank within the actor's timers, then by the actor's last query, then by id."""
         asked = {actor: timers for actor, timers in candidates.items() if not self._is_paused(actor)}
         for rank in range(self._parameters.gba_queries_per_actor):
             of_rank = sorted(
@@ -160,7 +159,7 @@ class QueryAudit:
             yield from ((timer_id, actor) for _, timer_id, actor in of_rank)
 
     def problems(self, query: QueryReceipt, balance: int, basefee_cycle: int | None) -> Iterator[str]:
-        """Enter the next query; yields problems. ``balance`` is its actor's before it; prices may be unknown."""
+        """Enter the next query; yields problems. ``balance`` is the actor's before the query; prices may be unknown."""
         yield from self._admission_problems(query)
         yield from self._cost_problems(query)
         if basefee_cycle is not None:
@@ -190,7 +189,7 @@ class QueryAudit:
             yield "was made beyond the block's budget"
 
     def _is_paused(self, actor: bytes) -> bool:
-        """Whether an actor is asked about nothing for a while, since it could not pay."""
+        """Whether an actor is not queried for a while, because it could not pay."""
         unpaid = self._unpaid_heights.get(actor)
         return unpaid is not None and self._height - unpaid <= self._parameters.gba_unpaid_pause
 
@@ -217,5 +216,5 @@ class QueryAudit:
 
 
 def spent_by(query: QueryReceipt) -> int:
-    """What a query takes of a block's budget for queries, in cycles (SPEC §9)."""
+    """A query's share of a block's budget for queries, in cycles (SPEC §9)."""
     return UNPAID_QUERY_CYCLES if query.outcome == UNPAID else query.cycles

@@ -1,5 +1,5 @@
 """The rules of the chain: hashes and roots, receipts, nonces, the proposer, the lanes of a block; and system
-instructions (SPEC §12): given only by those who may, and done as they say, with the parameters that they change.
+instructions (SPEC §12): only authorized senders give them, and they take effect as stated.
 
 The genesis block's own hash is not recomputed: the agreement check compares the blocks that build on it.
 """
@@ -36,16 +36,16 @@ from validator.primitives.types import address_text
 
 
 class ChainRules:
-    """Holds each block against the blocks before it."""
+    """Checks each block against the blocks before it."""
 
     def __init__(self, genesis: Genesis) -> None:
         self._genesis = genesis
         self.tip_hash: bytes | None = None
         self.nonces: Counter[bytes] = Counter()
-        """By sender, the nonce of its next transaction."""
+        """The nonce of each sender's next transaction."""
 
     def check(self, context: BlockContext, block: Block) -> None:
-        """Check a block's header against its content and its receipts, then its transactions' nonces."""
+        """Check a block's header against its content and receipts, then its transactions' nonces."""
         header, receipts, bodies = block.header, context.receipts, context.bodies
         hashes = [transaction_hash(wire) for wire in block.transactions]
         validators = self._genesis.validators
@@ -88,9 +88,9 @@ class ChainRules:
 
 
 def check_lanes(context: BlockContext) -> None:
-    """Each lane of a block keeps to its own limit, whatever the others used: so a block's work is bounded by the sum.
+    """Each lane of a block keeps its own limit, however much the others used. So the sum bounds a block's work.
 
-    The limit of the timer lane, and the budgets of queries and of removals, are checked where the timer phase is
+    The limit of the timer lane, and the budgets of queries and of removals, are checked with the timer phase
     (:mod:`~cluster.audit.ledger.phase_rules`).
     """
     _check_user_lane(context)
@@ -104,7 +104,7 @@ def check_lanes(context: BlockContext) -> None:
 
 
 def _check_user_lane(context: BlockContext) -> None:
-    """Each transaction fitted into what those before it had left of the user lane or the system lane (SPEC §2)."""
+    """Each transaction fits into what the earlier ones left of the user lane or the system lane (SPEC §2)."""
     p, receipts = context.parameters, context.receipts.transactions
     if len(context.bodies) != len(receipts):
         return
@@ -128,14 +128,14 @@ def _check_user_lane(context: BlockContext) -> None:
 
 
 class Instructions:
-    """The parameters of a chain, block after block: the genesis's, and the changes by instructions since."""
+    """The parameters of a chain, block after block: those of the genesis, with the changes by instructions since."""
 
     def __init__(self, genesis: Genesis) -> None:
         self._deployers = genesis.system_deployers
         self.in_force = genesis.parameters
-        """In the block that was entered last."""
+        """The parameters in force in the block entered last."""
         self.following = genesis.parameters
-        """In force from the next block on."""
+        """The parameters in force from the next block on."""
 
     def begin_block(self) -> None:
         """Changes up to the block before take effect."""
@@ -168,7 +168,7 @@ class Instructions:
             part.found(CHAIN, "was refused a change of parameters that is allowed")
 
     def changed_by(self, config: str) -> Parameters | None:
-        """The next block's parameters with a change made; ``None`` if the change is not allowed."""
+        """The next block's parameters with a change applied; ``None`` if the change is not allowed."""
         try:
             given = script_json.parse(config.encode())
             if not isinstance(given, dict) or not GOVERNED.issuperset(given):
@@ -178,5 +178,5 @@ class Instructions:
             return None
 
     def change(self, parameters: Parameters) -> None:
-        """These are in force from the next block on."""
+        """Put parameters in force from the next block on."""
         self.following = parameters

@@ -1,4 +1,4 @@
-"""The block that the ledger enters, and the log of what was evaluated and found wrong."""
+"""The context of the block that the ledger enters, and the log of evaluated rules and violations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOUNDS: Final = "bounds"
 MAX_VIOLATIONS: Final = 1_000
 """Violations kept."""
 MAX_HEIGHTS_REACHED: Final = 1_000
-"""Heights kept of each mechanism."""
+"""Heights kept per mechanism."""
 
 Bodies = tuple[tuple[bytes, TransactionBody], ...]
 """Sender and body of each transaction."""
@@ -53,11 +53,11 @@ class AuditLog:
 
 @dataclass(frozen=True)
 class BlockContext:
-    """A block while it is entered. ``header`` and ``bodies`` are missing for evidence, which is receipts alone."""
+    """The block being entered. ``header`` and ``bodies`` are missing for evidence, which consists of receipts alone."""
 
     receipts: BlockReceipts
     parameters: Parameters
-    """In force in this block."""
+    """The parameters in force in this block."""
     is_auctioned: bool
     """Whether the timer lane runs the auction (SPEC §13)."""
     log: AuditLog
@@ -75,7 +75,7 @@ class BlockContext:
 
     @cached_property
     def lane_price(self) -> int:
-        """The price of a lane cycle on top of a cycle's (SPEC §7); 0 without an auction or a header."""
+        """The price of a lane cycle in addition to a cycle's (SPEC §7); 0 without an auction or a header."""
         return self.basefees.lane_timer * self.parameters.lane_fee_multiplier_milli // 1_000 if self.is_auctioned else 0
 
     @property
@@ -86,7 +86,7 @@ class BlockContext:
 
     @property
     def latest_end(self) -> int:
-        """The latest height at which a timer may expire that is scheduled or extended in this block."""
+        """The latest height at which a timer scheduled or extended in this block may expire."""
         return self.height + self.parameters.max_ttl
 
     def found(self, check: str, what: str) -> None:
@@ -104,7 +104,7 @@ class BlockContext:
 
 
 class Part(NamedTuple):
-    """A part of a block, such as a fire, with the name under which is noted what is wrong with it."""
+    """A part of a block, such as a fire, with the name that its violations carry."""
 
     context: BlockContext
     name: str

@@ -1,14 +1,16 @@
 """Jobs, followed by an observer from the request to the callback (SPEC §14).
 
 Everything follows from the chain: requests and consumption from protocol events, which no actor can imitate (an
-``emit`` has one field, ``data``), results from the calls of the runner contract themselves. What is held against it: a
-callback is paid for once, when it is requested; each result comes from a runner, once a job, and none after the last
-that was needed; a callback runs in a later block than the one that completed its job, in the order of completion, once,
-and before all messages; a job is consumed at most once, by its own actor's callback, and whatever does not consume says
-so.
+``emit`` has one field, ``data``), results from the calls of the runner contract themselves. The rules:
 
-Payloads are not in the receipts, so ids are not recomputed; that they differ is checked. A job whose lifetime is over
-is forgotten, once its callback ran; :class:`~cluster.audit.ended_ids.EndedIds` keeps how it ended.
+- A callback is paid for once, when it is requested.
+- Each result comes from a runner, once per job, and none after the last one needed.
+- Callbacks run in a later block than the one that completed their jobs, in the order of completion, once, and before
+  all messages.
+- A job is consumed at most once, by its own actor's callback. A run that does not consume its job reports so.
+
+Payloads are not in the receipts, so ids are not recomputed; their uniqueness is checked. A job is forgotten when its
+lifetime is over and its callback ran; :class:`~cluster.audit.ended_ids.EndedIds` keeps how it ended.
 """
 
 from __future__ import annotations
@@ -38,19 +40,19 @@ from validator.primitives.types import ADDRESS_BYTES, address_text, is_reserved
 
 T = TypeVar("T")
 Answer = tuple[tuple[str, ...], list[tuple[str, dict[str, str]]]]
-"""Of the runner contract: errors, one of which refuses a call, or, without any, events."""
+"""The runner contract's answer to a call: errors, one of which refuses it, or, without any, events."""
 
 JOB_LIFETIME_BLOCKS: Final = 3_600
 JOBS_PER_ACTOR: Final = 64
-"""Unsettled ones."""
+"""Unsettled jobs per actor."""
 MAX_RESULTS_NEEDED: Final = 16
 MAX_RESULT_BYTES: Final = 8_192
 CALLBACKS_PER_BLOCK: Final = 256
 
 NO_CONTRACT_ERRORS: Final = frozenset({"OutOfCycles", "OutOfCells", "InsufficientBalance"})
-"""Why a call of the runner contract may fail before the contract has a say."""
+"""Reasons for which a call of the runner contract may fail before the contract runs."""
 RESULTS_NEEDED: Final = frozenset(map(str, range(1, MAX_RESULTS_NEEDED + 1)))
-"""As an event says them."""
+"""The numbers of results, as events write them."""
 _FIELDS: Final = {
     "JobRequested": ("job_id", "handler", "results_needed"),
     "JobConsumed": ("job_id",),
@@ -62,10 +64,10 @@ _FIELDS: Final = {
 
 
 class Run(NamedTuple):
-    """A handler's run as an observer knows it, besides its effects."""
+    """The facts that an observer knows about a handler's run, in addition to its effects."""
 
     actor: bytes | None
-    """Whose it was; ``None`` if it is unknown, and even whether it was the runner contract."""
+    """The actor that ran; ``None`` if it is unknown, and even whether it was the runner contract."""
     cycles: int
     cells: int
     base_cycles: int
@@ -92,7 +94,7 @@ class JobLife:
         return self.requested_at + JOB_LIFETIME_BLOCKS
 
     def is_gone(self, height: int) -> bool:
-        """Whether it ended without being consumed."""
+        """Whether the job ended without being consumed."""
         if self.completed_at is None:
             return height > self.ends_at
         return self.called_back_at is not None and self.consumed_at is None
@@ -103,7 +105,7 @@ class JobBooks:
 
     def __init__(self, genesis: Genesis) -> None:
         self.jobs: dict[bytes, JobLife] = {}
-        """Those whose lifetime lasts, or whose callback waits."""
+        """Jobs within their lifetime, or with a waiting callback."""
         self.requested = 0
         self.consumed = 0
         self._ended = EndedIds()
@@ -112,11 +114,11 @@ class JobBooks:
         self._height = 0
         self._unsettled: Counter[bytes] = Counter()
         self._waiting: dict[bytes, JobLife] = {}
-        """Complete and not called back yet, in the order of completion."""
+        """Complete jobs whose callback did not run yet, in the order of completion."""
         self._ending: deque[JobLife] = deque()
 
     def begin_block(self, height: int) -> None:
-        """Jobs that ended without all their results are gone."""
+        """Drop the jobs whose lifetime ended without all their results."""
         self._height = height
         while self._ending and self._ending[0].ends_at < height:
             life = self._ending.popleft()
@@ -126,7 +128,7 @@ class JobBooks:
                 self._forget(life)
 
     def _forget(self, life: JobLife) -> None:
-        """A job's lifetime is over, and its callback ran if it was complete."""
+        """Forget a job whose lifetime is over, and whose callback ran if it was complete."""
         del self.jobs[life.job_id]
         how = _INCOMPLETE if life.completed_at is None else _NOT_CONSUMED if life.consumed_at is None else _CONSUMED
         self._ended.add(life.job_id, how, life.called_back_at or self._height)
@@ -177,7 +179,7 @@ class JobBooks:
             yield f"requested job {short(key)} beyond the {JOBS_PER_ACTOR} that an actor may have"
 
     def _why_not(self, key: bytes) -> str:
-        """What is known of a job that is not there any more."""
+        """The reason why a job is not there any more, as far as it is known."""
         ended = self._ended.get(key)
         return "was never requested" if ended is None else f"{_ENDS[ended.outcome]} {ended.height}"
 
@@ -214,7 +216,7 @@ class JobBooks:
         yield from self.enter_contract_events(effects)
 
     def enter_contract_events(self, effects: Effects) -> Iterator[str]:
-        """Enter what the runner contract did, as its events tell it."""
+        """Enter the runner contract's actions, as its events report them."""
         for event in effects.events:
             fields = _fields_of(event) or {}
             if event.name == "JobResultSubmitted" and fields:
@@ -262,7 +264,7 @@ class JobBooks:
             return ("ResultTooLarge",), []
         life, ended = self.jobs.get(given.job_id), self._ended.get(given.job_id)
         if ended is not None and ended.outcome == _CONSUMED:
-            # What is kept of a consumed job goes at its end, as far as a block's removals reach.
+            # A consumed job's record is removed when its lifetime ends, as far as a block's removals reach.
             return ("JobComplete", "UnknownJob"), []
         if life is None or life.is_gone(self._height):
             return ("UnknownJob",), []
@@ -277,7 +279,7 @@ class JobBooks:
     # --- callbacks ----------------------------------------------------------------------------------------------------
 
     def callback_problems(self, callback: CallbackReceipt) -> Iterator[str]:
-        """Enter a callback that ran, but for its effects; yields problems."""
+        """Enter a callback that ran, without its effects; yields problems."""
         life = self.jobs.get(callback.job_id)
         if life is None:
             ended = self._ended.get(callback.job_id)
@@ -301,7 +303,7 @@ class JobBooks:
                 self._ending.appendleft(life)
 
     def settlement_problems(self, callback: CallbackReceipt) -> Iterator[str]:
-        """Whether a callback, all of it being entered, says rightly if it settled its job."""
+        """Whether a callback, entered with its effects, reports correctly whether it settled its job."""
         consumed = any(
             event.name == "JobConsumed" and (_fields_of(event) or {}).get("job_id") == callback.job_id.hex()
             for event in callback.effects.events
@@ -312,12 +314,12 @@ class JobBooks:
 
     @property
     def holds_messages_up(self) -> bool:
-        """Whether a callback waits that could have run in the block that is entered."""
+        """Whether a callback waits that could have run in the current block."""
         first = next(iter(self._waiting.values()), None)
         return first is not None and first.completed_at != self._height
 
     def phase_problems(self, callbacks: tuple[CallbackReceipt, ...], messages: int) -> Iterator[str]:
-        """Whether a callback was passed over in a block that is entered."""
+        """Yields problems of the current block: too many callbacks, one passed over, or messages ahead of one."""
         if len(callbacks) > CALLBACKS_PER_BLOCK:
             yield f"{len(callbacks)} callbacks ran of at most {CALLBACKS_PER_BLOCK}"
         if not self.holds_messages_up:
@@ -345,7 +347,7 @@ def jobs_requested(effects: Effects) -> int:
 
 
 def _fields_of(event: Event) -> dict[str, str] | None:
-    """The fields of a protocol event about jobs; ``None`` for every other."""
+    """The fields of a protocol event about jobs; ``None`` for any other event."""
     names = tuple(name for name, _ in event.fields)
     return dict(event.fields) if _FIELDS.get(event.name) == names else None
 

@@ -1,14 +1,13 @@
-"""An observer's own books, kept from nothing but the genesis and final blocks with their receipts.
+"""An observer's own books, kept from the genesis and final blocks with their receipts alone.
 
 The ledger enters each block in the block's order, and each part of it in the collaborator that owns the state: rules of
 the chain and system instructions (:mod:`~cluster.audit.ledger.chain_rules`), timers
 (:mod:`~cluster.audit.ledger.timer_register`), the timer phase (:mod:`~cluster.audit.ledger.phase_rules`), accounts
 (:mod:`~cluster.audit.ledger.accounts`), jobs (:mod:`~cluster.audit.ledger.jobs`), messages
 (:mod:`~cluster.audit.ledger.messages`) and runs of scripts (:mod:`~cluster.audit.ledger.script_runs`). They check as
-they go and collect violations in one log. The ledger raises nothing, since it reads what validators that may be broken
-have served.
+they go and collect violations in one log. The ledger never raises: the validators that served the blocks may be broken.
 
-Parameters are the genesis's and what system instructions changed, in force from the block after.
+Parameters are the genesis's with the changes by system instructions, in force from the block after.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ class Ledger:
         self.genesis = genesis
         self.height = 0
         self.blocks = BlockColumns()
-        """Of each block that was entered with its header."""
+        """The numbers of each block that was entered with its header."""
         self.log = AuditLog()
         self.broken = False
-        """The books ended at a block that could not be read or does not follow; later ones are ignored."""
+        """Whether a block could not be read or does not follow; later blocks are ignored."""
         agents = Agents(genesis)
         self.accounts = Accounts(genesis)
         self.turns = TurnAudit(genesis, agents)
@@ -98,9 +97,9 @@ class Ledger:
             self._end(height, f"the served bytes cannot be read: {error}")
 
     def apply_evidence(self, receipts: bytes, block: bytes | None = None) -> None:
-        """Enter the result of a validator's own, rejected execution of the next height.
+        """Enter the receipts of a validator's own, rejected execution of the next height.
 
-        ``block`` is the final block of that height, if somebody has it: it says which prices were in force.
+        ``block`` is the final block of that height, if the caller has it: it states the prices in force.
         """
         if self.broken:
             return
@@ -129,8 +128,8 @@ class Ledger:
     # --- a block ----------------------------------------------------------------------------------------------------
 
     def _enter(self, context: BlockContext) -> None:
-        """In the block's order: transactions and their tips, expired timers, queries, fires, timers that could not pay,
-        the fires' tips, callbacks, messages."""
+        """Enter, in the block's order: transactions and their tips, expired timers, queries, fires, timers that could
+        not pay, the fires' tips, callbacks, messages."""
         outcome = context.receipts
         self.height = context.height
         self.instructions.begin_block()
@@ -215,7 +214,7 @@ class Ledger:
 
     @property
     def longest_paid_wait(self) -> int:
-        """The most blocks in a row that a timer waited at a price that it paid."""
+        """The most consecutive blocks that a timer waited at a price that it paid."""
         return self._phase.paid_waits.longest
 
     # --- transactions -----------------------------------------------------------------------------------------------
@@ -285,7 +284,7 @@ class Ledger:
     # --- callbacks and messages -------------------------------------------------------------------------------------
 
     def _enter_callback(self, context: BlockContext, callback: CallbackReceipt) -> None:
-        """A callback is paid for by the run that requested its job; nobody pays now."""
+        """A callback was paid for by the run that requested its job; no account pays now."""
         part = Part(context, f"the callback of job {short(callback.job_id)}")
         part.found(CHAIN, *self.jobs.callback_problems(callback))
         self._enter_deferred(part, callback, callback.actor, callback.job_id)
@@ -293,7 +292,7 @@ class Ledger:
         part.found(CHAIN, *self.jobs.settlement_problems(callback))
 
     def _enter_message(self, context: BlockContext, message: MessageReceipt) -> None:
-        """A message is paid for by the run that sent it; nobody pays now."""
+        """A message was paid for by the run that sent it; no account pays now."""
         part = Part(context, f"a message to {address_text(message.to)}")
         if message.to not in self.accounts.actors:
             part.found(CHAIN, "ran, where there is no actor")
@@ -322,7 +321,7 @@ class Ledger:
         self._enter_run(part, run, receipt.effects, actor, script)
 
     def _enter_run(self, part: Part, run: Run, effects: Effects, payer: bytes, script: Outcome | None) -> None:
-        """Enter the effects of a run outside of transactions; ``script`` is what it came to if it was a script's."""
+        """Enter the effects of a run outside of transactions; ``script`` is the expected outcome of a script's run."""
         self.accounts.move(effects.movements)
         self.timers.enter(part.context, effects, run.actor, None if script is None else script.payloads)
         self._enter_jobs(part, run, effects, script)
@@ -353,7 +352,7 @@ def _check_transaction_fee(part: Part, receipt: TransactionReceipt, body: Transa
 
 
 def _check_value(part: Part, receipt: TransactionReceipt, body: TransactionBody) -> None:
-    """A transaction's value moves once, first and only when it succeeds; all else moves from the called actor."""
+    """A transaction's value moves once, first, and only on success; all other money moves from the called actor."""
     part.context.evaluate(LedgerRule.VALUES)
     if not receipt.ok:
         return

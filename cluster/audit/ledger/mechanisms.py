@@ -1,6 +1,6 @@
 """The mechanisms of a chain that its blocks reached (:class:`~cluster.record.rules.Mechanism`).
 
-They are seen from outside: in blocks, in receipts, and in the books that the ledger keeps of them.
+They are observed from outside: in blocks, in receipts, and in the ledger's books.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cluster.record.rules import Mechanism
 from validator.primitives.params import Parameters
 
 LEAST_OF_ODD: Final = 3
-"""Of fewer values a wrongly taken median is the right one."""
+"""The fewest values of which a wrongly computed median can differ from the right one."""
 
 RunReceipt = TransactionReceipt | FireReceipt | CallbackReceipt | MessageReceipt
 
 
 class OverflowBooks:
-    """The timers that were scheduled beyond the horizon, by the epoch in which they come within it (SPEC §5)."""
+    """The timers scheduled beyond the horizon, by the epoch in which they come within it (SPEC §5)."""
 
     def __init__(self, parameters: Parameters) -> None:
         self._length = parameters.epoch_length
@@ -38,7 +38,7 @@ class OverflowBooks:
         self._beyond: dict[int, set[bytes]] = {}
 
     def enter(self, height: int, scheduled: Iterable[Scheduled]) -> None:
-        """Timers that were scheduled in a block."""
+        """Enter the timers that were scheduled in a block."""
         for item in scheduled:
             epoch = item.trigger_height // self._length - self._horizon
             if epoch > height // self._length:
@@ -48,12 +48,12 @@ class OverflowBooks:
         return height % self._length == 0
 
     def come_within(self, height: int) -> set[bytes]:
-        """The timers that come within the horizon with an epoch that begins, pending or not."""
+        """The timers that come within the horizon when an epoch begins, pending or not."""
         return self._beyond.pop(height // self._length, set())
 
 
 class ChainMechanisms:
-    """Notes which mechanisms each block reaches, when all of it is entered."""
+    """Notes which mechanisms each block reaches, once the whole block is entered."""
 
     def __init__(self, parameters: Parameters, turns: TurnAudit, pending: dict[bytes, TimerLife]) -> None:
         """``turns`` and ``pending`` are the ledger's."""
@@ -61,7 +61,7 @@ class ChainMechanisms:
         self._pending = pending
         self._overflow = OverflowBooks(parameters)
         self._waiting: frozenset[bytes] = frozenset()
-        """The timers that passed the gate in the block before and had no room."""
+        """The timers that passed the gate in the block before, but had no room."""
         self._before: BlockContext | None = None
 
     def enter(self, context: BlockContext, receipts: Sequence[RunReceipt], is_deferred_lane_full: bool) -> None:
@@ -101,7 +101,7 @@ class ChainMechanisms:
             yield from _limits(phase)
 
     def _changes(self, context: BlockContext) -> Iterator[Mechanism]:
-        """Since the block before."""
+        """The mechanisms of what changed since the block before."""
         before = self._before
         if before is None:
             return
@@ -159,7 +159,7 @@ def _queries(context: BlockContext) -> Iterator[Mechanism]:
 
 
 def _prices(context: BlockContext) -> Iterator[Mechanism]:
-    """How the basefees of the block behind this one come about."""
+    """How the basefees of the block after this one are determined."""
     if context.header is None:
         return
     p = context.parameters
@@ -173,7 +173,7 @@ def _prices(context: BlockContext) -> Iterator[Mechanism]:
 
 
 def _limits(phase: Phase) -> Iterator[Mechanism]:
-    """Why timers wait that passed the gate."""
+    """The reasons why timers wait that passed the gate."""
     p, used = phase.context.parameters, phase.used
     looked_at = len(phase.context.receipts.fires) + len(phase.waiting)
     looked_at += sum(each.reason == INSUFFICIENT_FUNDS for each in phase.context.receipts.destroyed)

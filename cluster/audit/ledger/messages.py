@@ -1,8 +1,8 @@
-"""Messages, followed by an observer from the run that sent them to their own (SPEC §14).
+"""Messages, followed by an observer from the run that sent them to their own run (SPEC §14).
 
-Each message that runs is the one that waits longest, sent by whom and to where its receipt says, in an earlier phase;
-it uses no more than was reserved and paid for; and none runs beyond the deferred lane, nor waits while it would fit.
-Payloads are not in the receipts: those of messages that scripts send are known (:mod:`~cluster.audit.scripts`).
+The message that runs is the oldest one waiting. Its receipt states its sender and receiver, and it was sent in an
+earlier phase. It uses no more than was reserved and paid for. No message runs beyond the deferred lane, or waits while
+it would fit. Payloads are not in the receipts; only those sent by scripts are known (:mod:`~cluster.audit.scripts`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from validator.primitives.types import address_text
 
 
 class Queued(NamedTuple):
-    """A message that waits; sender and payload are ``None`` if they are unknown."""
+    """A waiting message; sender and payload are ``None`` if they are unknown."""
 
     sent: Sent
     sender: bytes | None
@@ -34,18 +34,18 @@ class MessageBooks:
     def __init__(self) -> None:
         self._waiting: deque[Queued] = deque()
         self._older = 0
-        """How many of those were sent before the phase of messages began."""
+        """The number of waiting messages that were sent before the phase of messages began."""
         self._used = 0
-        """Of the deferred lane, less what its runs reserved."""
+        """Use of the deferred lane, without what its runs reserved."""
         self._bytes: Counter[bytes] = Counter()
-        """Of the known payloads that wait, by receiver."""
+        """Bytes of the known payloads that wait, by receiver."""
         self._unknown: Counter[bytes] = Counter()
-        """Payloads that wait and are unknown, by receiver."""
+        """Number of unknown payloads that wait, by receiver."""
         self.running: Queued | None = None
-        """The message that runs; ``None`` if there is none that waited."""
+        """The running message; ``None`` if no message was waiting."""
 
     def waiting_bytes(self, receiver: bytes) -> int | None:
-        """Of the payloads that wait for an actor; ``None`` if one of them is unknown."""
+        """Bytes of the payloads that wait for an actor; ``None`` if one of them is unknown."""
         return None if self._unknown[receiver] else self._bytes[receiver]
 
     def begin_deferred(self) -> None:
@@ -64,8 +64,7 @@ class MessageBooks:
     def sent_problems(
         self, run: Run, effects: Effects, parameters: Parameters, payloads: Sequence[bytes] | None = None
     ) -> Iterator[str]:
-        """Enter the messages that a run sent, with their payloads if these are known; yields problems of them and of
-        their payment."""
+        """Enter the messages that a run sent, with their payloads if known; yields problems, also of their payment."""
         if not effects.messages:
             return
         p = parameters
@@ -87,11 +86,11 @@ class MessageBooks:
             yield f"sent {name} and requested {jobs}, of at most {run.most_jobs} of both"
 
     def enter_callback(self, callback: CallbackReceipt, parameters: Parameters) -> None:
-        """A callback ran, its effects being entered."""
+        """Enter the lane use of a callback that ran and whose effects are entered."""
         self._used += callback.cycles - reserved_cycles(callback.effects, parameters)
 
     def message_problems(self, message: MessageReceipt, parameters: Parameters) -> Iterator[str]:
-        """Enter a message that ran, but for its effects; yields problems."""
+        """Enter a message that ran, without its effects; yields problems."""
         if not self._waiting:
             self.running = None
             yield "ran, which was never sent"
@@ -113,14 +112,14 @@ class MessageBooks:
         self._used += message.cycles - reserved_cycles(message.effects, parameters)
 
     def _count(self, receiver: bytes, payload: bytes | None, more: int) -> None:
-        """A message comes into a mailbox, or leaves it."""
+        """Count a message that enters a mailbox or leaves it."""
         if payload is None:
             self._unknown[receiver] += more
         else:
             self._bytes[receiver] += more * len(payload)
 
     def phase_problems(self, is_held_up: bool, parameters: Parameters) -> Iterator[str]:
-        """Whether a message was passed over in a block that is entered; a callback that waits holds all up."""
+        """Yields messages that the current block passed over; a waiting callback holds all up."""
         if is_held_up or self._older <= 0:
             return
         first = self._waiting[0].sent
@@ -129,5 +128,5 @@ class MessageBooks:
 
 
 def reserved_cycles(effects: Effects, parameters: Parameters) -> int:
-    """Cycles of later runs that a run paid for."""
+    """Cycles of later runs that a run paid for in advance."""
     return sum(sent.cycles for sent in effects.messages) + jobs_requested(effects) * parameters.message_cycles

@@ -1,7 +1,7 @@
 """The timer phase of a block: fees in force, queries of agents, fires, destroyed timers, and timers passed over.
 
 Basefees and the median tip follow from the blocks before (SPEC §7, :mod:`cluster.audit.fee_market`). A timer fires in
-turn and only if it fits, within its limits, at the price that its terms give, and its payer can pay for all of it. No
+turn and only if it fits, within its limits, at the price that its terms give, and with a payer that can pay in full. No
 eligible timer that would have fitted is passed over (:mod:`cluster.audit.ledger.timer_phase`).
 """
 
@@ -21,7 +21,7 @@ from validator.primitives.types import address_text
 
 
 class PhaseRules:
-    """Holds each block's timer phase against the turns, the register and the accounts."""
+    """Checks each block's timer phase against the turns, the register and the accounts."""
 
     def __init__(
         self, genesis: Genesis, turns: TurnAudit, agents: Agents, timers: TimerRegister, accounts: Accounts
@@ -31,15 +31,15 @@ class PhaseRules:
         self._accounts = accounts
         self._queries = QueryAudit(genesis, agents)
         self._basefees = Basefees(*[genesis.parameters.initial_basefee] * 3)
-        """That the next block must say are in force."""
+        """The basefees that the next block must state."""
         self._at_begin: dict[bytes, int] = {}
-        """Balances when the phase began, if they are needed: the budget for removals is used up in this block."""
+        """Balances when the phase began; kept only if this block uses up the budget for removals."""
         self.paid_waits = PaidWaits()
 
     # --- the whole phase --------------------------------------------------------------------------------------------
 
     def check(self, context: BlockContext) -> None:
-        """Check the phase as a whole; before activation, and after, SPEC §13."""
+        """Check the phase as a whole, before activation and after it (SPEC §13)."""
         context.evaluate(LedgerRule.LANE_LIMITS)
         lane = context.parameters.lane_timer_cycles
         if sum(fire.cycles for fire in context.receipts.fires) > lane:
@@ -55,7 +55,7 @@ class PhaseRules:
             context.found(CONSERVATION, f"the median tip is {said}, the fires of the block before give {expected}")
 
     def _check_collection(self, context: BlockContext) -> None:
-        """Destroying timers is counted, and keeps to its budget: the expired ones leave the scan's share alone."""
+        """Destroyed timers are counted, within their budget; expired ones leave the scan's share untouched."""
         parameters, gone = context.parameters, context.receipts.destroyed
         cost, budget = parameters.gc_cycles_per_removal, parameters.timer_gc_cycles
         expired = sum(destroyed.reason == EXPIRED for destroyed in gone)
@@ -90,7 +90,7 @@ class PhaseRules:
         return self._turns.merged(context.receipts.fires, insolvent)
 
     def end(self, context: BlockContext) -> None:
-        """All turns are entered: check that no timer was passed over. The basefees of the next block follow."""
+        """Check that no timer was passed over, after all turns, and compute the basefees of the next block."""
         self.check_nothing_was_passed_over(context)
         self.check_paid_waits(context)
         self._turns.end_phase(context.receipts.fires)
@@ -98,7 +98,7 @@ class PhaseRules:
             self._basefees = following_basefees(context.header, context.parameters, context.is_auctioned)
 
     def check_nothing_was_passed_over(self, context: BlockContext) -> None:
-        """No eligible timer waits that would have fitted."""
+        """No eligible timer that would have fitted waits."""
         fires = context.receipts.fires
         spenders = {fire.fee_payer for fire in fires}
         spenders.update(movement.source for fire in fires for movement in fire.effects.movements)
@@ -146,7 +146,7 @@ class PhaseRules:
         self._accounts.check_not_negative(part, query.actor)
 
     def fire(self, part: Part, fire: FireReceipt) -> tuple[bytes | None, Offer | None]:
-        """Check and enter a fire up to its effects. Returns the timer's payload and its offer, each if it is known."""
+        """Check and enter a fire without its effects. Returns the timer's payload and its offer, each if known."""
         offer = self._turns.offer(fire.timer_id)
         payload = self._timers.fire(part, fire)
         if offer is not None:
@@ -155,7 +155,7 @@ class PhaseRules:
         return payload, offer
 
     def _check_turn(self, part: Part, fire: FireReceipt, offer: Offer) -> None:
-        """Its turn had come, at the price that its terms give, and its payer could pay for all of it."""
+        """The timer was next, at the price that its terms give, and its payer could pay in full."""
         part.found(TIMERS, *self._turns.take_turn(offer))
         if offer.passes and fire.tip_per_cycle != offer.tip:
             part.found(CONSERVATION, f"tips {fire.tip_per_cycle} a cycle, where its terms and prices give {offer.tip}")
@@ -169,7 +169,7 @@ class PhaseRules:
         return balance if offer.terms.payer_cap is None else min(balance, offer.terms.payer_cap)
 
     def check_fire_fee(self, part: Part, fire: FireReceipt) -> None:
-        """A fire is charged and tipped what its use and prices give."""
+        """A fire's fee and tip follow from its use and the prices."""
         context = part.context
         context.evaluate(LedgerRule.FIRE_FEES)
         check_charge(part, "tipped", fire.tip, fire.cycles * fire.tip_per_cycle)
@@ -191,7 +191,7 @@ class PhaseRules:
         self._timers.destroy(context, destroyed)
 
     def _check_insolvency(self, part: Part, destroyed: DestroyedReceipt, offer: Offer) -> None:
-        """Its turn had come, and its payer could not pay for all of it."""
+        """The timer was next, and its payer could not pay in full."""
         part.found(TIMERS, *self._turns.take_turn(offer))
         available = self._available(offer)
         if available >= offer.max_cost:
@@ -205,7 +205,7 @@ class PhaseRules:
 
 
 def check_fire_limits(part: Part, fire: FireReceipt) -> None:
-    """A fire keeps to the limits of every fire (SPEC §10)."""
+    """A fire keeps the limits of every fire (SPEC §10)."""
     cycles, cells = part.context.fire_cap, part.context.parameters.max_cells_per_fire
     if fire.cycles > cycles:
         part.found(TIMERS, f"used {fire.cycles} cycles of at most {cycles}")

@@ -1,9 +1,8 @@
 """The runs of ``builtin:script``, each of which is judged: its result, its use and all its effects.
 
-A script is all in its input, so whoever knows the state that it finds knows what it does. The input follows from the
-chain: from a transaction, or from the script that scheduled the timer or sent the message. Where a Python actor sent
-it, it is unknown, and so is what the script keeps in its storage, until it is written anew; nothing is claimed of runs
-that depend on it.
+A script's input and the state that it reads determine its run. The input follows from the chain: from a transaction,
+or from the script that scheduled the timer or sent the message. If a Python actor sent it, it is unknown, and so is the
+script's storage until it is written again. Runs that depend on unknown data are not judged.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from cluster.record.rules import LedgerRule
 from validator.primitives.types import Address, parse_timer_id
 
 LEAST_SWEPT: Final = 10_000
-"""After so many keys that were written, or as many as there are, the ids of timers that ended are forgotten."""
+"""The least number of written keys between two sweeps, which forget the ids of timers that ended."""
 
 
 class _Receipt(Protocol):
-    """Of any run."""
+    """The fields that the receipts of all kinds of runs share."""
 
     @property
     def ok(self) -> bool: ...
@@ -48,25 +47,24 @@ class _Receipt(Protocol):
 
 
 class ScriptRuns:
-    """What scripts keep, and what their runs come to."""
+    """The scripts' storage, and the expected outcomes of their runs."""
 
     def __init__(self, accounts: Accounts, timers: TimerRegister, mailboxes: MessageBooks) -> None:
         self.unjudged = 0
-        """Runs of which too little is known."""
+        """Runs that could not be judged, because too little is known."""
         self._accounts = accounts
         self._timers = timers
         self._mailboxes = mailboxes
         self._stored: dict[bytes, dict[str, bytes]] = {}
-        """By actor and key, the ids of timers; empty for other texts, where an actor's other keys are not known."""
+        """Timer ids, keyed by actor and key; empty for other texts, if the actor's other keys are unknown."""
         self._until_sweep = LEAST_SWEPT
-        """Keys that may be written until then."""
+        """Keys that may be written until the next sweep."""
         self._unknown: set[bytes] = set()
-        """Actors of which something ran that is not known: so are the keys of their storage that are not in
-        ``_stored``."""
+        """Actors with a run that is unknown. The keys of their storage that are not in ``_stored`` are unknown too."""
         self._is_blind = False
-        """Of a transaction, only the receipt is known: the books end with this block."""
+        """Whether only the receipt of a transaction is known: the books end with this block."""
         self._paid_ahead: tuple[bytes, int | None] | None = None
-        """Who pays for what runs now, and what was taken before it; ``None`` if that is not known."""
+        """The payer of the current run, and what was taken before it; ``None`` if that is unknown."""
 
     # --- runs ---------------------------------------------------------------------------------------------------------
 
@@ -133,8 +131,8 @@ class ScriptRuns:
     def _judge(
         self, part: Part, run: Run, receipt: _Receipt, paid_ahead: tuple[bytes, int | None] | None = None
     ) -> Outcome | None:
-        """What the run comes to, if that is known and the receipt says the same. Of ``paid_ahead``, who pays for it and
-        what was taken for that."""
+        """The expected outcome, if it is known and the receipt agrees. ``paid_ahead``: the run's payer and the amount
+        taken in advance."""
         self._paid_ahead = paid_ahead
         try:
             if self._is_blind:
@@ -154,7 +152,7 @@ class ScriptRuns:
         return expected
 
     def _lose(self, actor: bytes, receipt: _Receipt) -> None:
-        """A run did what is not known."""
+        """Enter a run whose effects are unknown."""
         self.unjudged += 1
         if receipt.ok:
             self._unknown.add(actor)
@@ -173,7 +171,7 @@ class ScriptRuns:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Forget ids of timers that ended, which are as good as none."""
+        """Forget the ids of timers that ended: a script can do nothing with them."""
         for actor, kept in self._stored.items():
             for key in [key for key, timer_id in kept.items() if self._timers.has_ended(timer_id)]:
                 if actor in self._unknown:
@@ -223,7 +221,7 @@ def _known(amount: int | None) -> int:
 
 
 def _paid_ahead(body: TransactionBody, basefees: Basefees) -> int:
-    """What is taken from a transaction's sender before it runs, besides its value (SPEC §2)."""
+    """The amount taken from a transaction's sender before it runs, in addition to its value (SPEC §2)."""
     tip = min(body.max_priority_fee_per_cycle, body.max_fee_per_cycle - basefees.cycle)
     return body.gas_limit * (basefees.cycle + tip) + body.cells_limit * basefees.cell
 
@@ -240,7 +238,7 @@ def _terms(context: BlockContext) -> Terms:
 
 
 def _problems(expected: Outcome, receipt: _Receipt) -> Iterator[str]:
-    """How a receipt differs from what the script gives."""
+    """The differences between a receipt and the script's expected outcome."""
     said = (receipt.ok, receipt.error)
     if said != (not expected.error, expected.error):
         yield f"ended with {receipt.error[:40] or 'success'}, its script gives {expected.error or 'success'}"
@@ -253,7 +251,7 @@ def _problems(expected: Outcome, receipt: _Receipt) -> Iterator[str]:
 
 
 def _differences(name: str, said: Sequence[Any], given: Sequence[Any]) -> Iterator[str]:
-    """The first item in which two lists of effects differ, and its first field."""
+    """The first item in which two lists of effects differ, and its first differing field."""
     if said == given:
         return
     if len(said) != len(given):

@@ -1,15 +1,15 @@
-"""The turns of the timer phase, followed by an observer (SPEC §6, §9, §13): whose came when, at what price, and why a
-timer that waits still does.
+"""The turns of the timer phase, followed by an observer (SPEC §6, §9, §13): which timer came when, at what price, and
+why a waiting timer still waits.
 
-Receipts say of a timer all that its turn depends on, and of each query what the agent answered; what fires used, paid
-and changed is in their own receipts. So everything else follows: the price of each timer, its place in the block's
-order, how much of the lane was left when its turn came, and whether its payer could pay then. Found are timers that
-fired out of turn, at another price, or although they did not fit; timers that were destroyed although their payer could
-pay; and timers that still wait although they passed the gate and fitted at their turn (work conservation: they should
-have fired, or have been destroyed).
+Receipts hold all facts about a timer on which its turn depends, and each query's answer; what fires used, paid and
+changed is in their own receipts. The rest follows: the price of each timer, its place in the block's order, how much of
+the lane was left at its turn, and whether its payer could pay then. Violations are: timers that fired out of turn, at
+another price, or although they did not fit; timers that were destroyed although their payer could pay; and timers that
+still wait although they passed the gate and fitted at their turn (work conservation: they should have fired, or have
+been destroyed).
 
-Not judged, and counted: timers that wait behind the last fire if the scan may have ended before them; if the garbage
-collection has no budget left, those whose payer may have been unable to pay; and those beyond :data:`MAX_JUDGED` in a
+Not judged, but counted, are timers behind the last fire if the scan may have ended before them; if the budget of the
+garbage collection is used up, those whose payer may have been unable to pay; and those beyond :data:`MAX_JUDGED` in a
 block.
 """
 
@@ -36,7 +36,7 @@ from validator.primitives.types import PRICE_LIMIT
 DEFAULT_MAX_FEE_FACTOR: Final = 2
 """The default agent's maximum fee, in lane prices of the first block that it prices the timer in (SPEC §9)."""
 MAX_JUDGED: Final = 4_096
-"""Timers that wait, looked at in one block: from the oldest on and from the newest on, in turn."""
+"""Waiting timers judged per block: in turn from the oldest on and from the newest on."""
 
 Order = tuple[int, bytes, tuple[int, int]]
 """The sort key of a block's turns."""
@@ -58,7 +58,7 @@ class TimerState(StrEnum):
 
 @dataclass(slots=True)
 class TimerLife:
-    """One timer, from its schedule to its end. Heights throughout."""
+    """One timer, from its schedule to its end. Times are heights."""
 
     timer_id: bytes
     actor: bytes
@@ -67,21 +67,21 @@ class TimerLife:
     sequence: int
     expires_at: int
     terms: Scheduled
-    """As it was scheduled; ``None`` is left open."""
+    """The terms as scheduled; ``None`` is left open."""
     state: TimerState = TimerState.PENDING
     ended_at: int | None = None
-    """The height that fired, cancelled or destroyed it."""
+    """The height at which it fired, was cancelled or was destroyed."""
     payload: bytes | None = None
-    """If it follows from the chain, while the timer is pending."""
+    """The payload, if it follows from the chain and the timer is pending."""
     default_max_fee: int = 0
-    """What the default agent once supplied."""
+    """The maximum fee that the default agent supplied once."""
 
     @property
     def turn(self) -> tuple[int, int]:
         return self.trigger_height, self.sequence
 
     def may_fire_in(self, context: BlockContext) -> bool:
-        """Whether neither gas limit nor maximum fee, if they are given, forbid a fire in a block."""
+        """Whether the gas limit and the maximum fee, where given, allow a fire in this block."""
         may_pay = self.terms.max_fee_per_cycle is None or self.terms.max_fee_per_cycle >= context.lane_price
         return may_pay and (self.terms.gas_limit or 0) <= context.fire_cap
 
@@ -97,11 +97,11 @@ class Offer(NamedTuple):
     max_cost: int
     """The charge for its fire before it runs (SPEC §6, step 6b)."""
     passes: bool
-    """The gate (SPEC §6, step 4)."""
+    """Whether it passes the gate (SPEC §6, step 4)."""
 
 
 class Use(NamedTuple):
-    """Of the lane."""
+    """Use of the lane."""
 
     cycles: int
     cells: int
@@ -112,34 +112,34 @@ NOTHING_USED: Final = Use(0, 0)
 
 @dataclass(slots=True)
 class Phase:
-    """The timer phase of one block: its prices, and how far it has come."""
+    """The timer phase of one block: its prices and progress."""
 
     context: BlockContext
     p50_tip: int
     used: Use = NOTHING_USED
-    """So far."""
+    """Use of the lane so far."""
     last: Order | None = None
-    """Of the turns so far."""
+    """The latest sort key of the turns so far."""
     gone: int = 0
-    """Due timers that fired, were destroyed or cancelled since it began."""
+    """Due timers that fired, were destroyed or were cancelled since the phase began."""
     turns: list[Order] = field(default_factory=list)
-    """Of the fires, as far as they came in order."""
+    """The fires' sort keys, in the order of the receipts."""
     uses: list[Use] = field(default_factory=list)
-    """Of the same fires."""
+    """The use of the lane before each of these fires."""
     waiting: list[tuple[TimerLife, Offer]] = field(default_factory=list)
-    """Those that passed the gate and still wait at its end, as far as they were looked at."""
+    """Timers that passed the gate and still wait at the end, among those judged."""
 
     @property
     def looked_at_fires_alone(self) -> bool:
-        """Whether nothing that the scan looked at can have been carried, and the scan did not end before the last
-        timer: every gas limit fitted, and there were fewer fires than it looks at. Removals do not count, as long as
-        their budget reaches."""
+        """Whether the scan looked at fires only, none of them carried over, and did not end before the last timer:
+        every gas limit fitted, and there were fewer fires than the scan's limit. Removals do not count, as long as
+        their budget lasts."""
         p = self.context.parameters
         fires = len(self.context.receipts.fires)
         return self.has_room(self.used, self.context.fire_cap) and fires < p.scan_limit
 
     def has_room(self, used: Use, gas_limit: int) -> bool:
-        """Whether a timer's turn comes, and it fits, when so much of the lane is used."""
+        """Whether a timer has its turn and fits, when this much of the lane is used."""
         p = self.context.parameters
         return used.cells < p.lane_timer_cells and used.cycles + max(gas_limit, p.min_gas_limit_per_timer) <= (
             p.lane_timer_cycles
@@ -147,31 +147,31 @@ class Phase:
 
 
 class TurnAudit:
-    """Follows the timers of a chain that wait, block after block."""
+    """Follows the waiting timers of a chain, block after block."""
 
     def __init__(self, genesis: Genesis, agents: Agents) -> None:
         self._genesis = genesis
         self._agents = agents
         self.unjudged = 0
-        """How often a timer that waits could not be judged."""
+        """How often a waiting timer could not be judged."""
         self._coming: list[tuple[int, int, bytes, TimerLife]] = []
-        """A heap, by trigger height and sequence, which a wrong block may use twice, and id."""
+        """A heap, by trigger height, by sequence, which a wrong block may use twice, and by id."""
         self._due: dict[bytes, TimerLife] = {}
-        """In the order of their trigger heights and sequence numbers."""
+        """Due timers, in the order of their trigger heights and sequence numbers."""
         self._open: dict[bytes, dict[bytes, TimerLife]] = {}
-        """By actor, those that are due and leave a fee open, in the same order."""
+        """Due timers that leave a fee open, keyed by actor, in the same order."""
         self._without_default: dict[bytes, TimerLife] = {}
-        """Those that are due, leave their max fee open, and were not priced by the default agent yet."""
+        """Due timers that leave their maximum fee open and were not priced by the default agent yet."""
         self._last_bids: dict[tuple[bytes, bytes], Bid] = {}
-        """By actor and agent, the last good answer."""
+        """The last good answer, keyed by actor and agent."""
         self._answers: dict[bytes, Bid | None] = {}
-        """By timer, what this block's queries came to."""
+        """The answers to this block's queries, keyed by timer; ``None`` if a query gave none."""
         self.window = FairnessWindow()
         self._told: set[bytes] = set()
         self.p50_tip = 0
-        """In force in the block that comes next."""
+        """The median tip in force in the next block."""
         self.phase: Phase | None = None
-        """The one that is entered; ``None`` if its prices are not known."""
+        """The phase of the current block; ``None`` if its prices are unknown."""
 
     @property
     def due(self) -> int:
@@ -184,7 +184,7 @@ class TurnAudit:
         heapq.heappush(self._coming, (*life.turn, life.timer_id, life))
 
     def begin_phase(self, context: BlockContext) -> None:
-        """The timers of a height are due now."""
+        """Make the timers due whose height has come."""
         self.window.begin_block(context.height, context.parameters.fairness_window_blocks)
         self._answers.clear()
         while self._coming and self._coming[0][0] <= context.height:
@@ -198,8 +198,8 @@ class TurnAudit:
         self.phase = None if context.header is None else Phase(context, self.p50_tip)
 
     def candidates(self) -> dict[bytes, list[bytes]] | None:
-        """The timers that agents may be asked about in this block, by actor, as many as one may have asked about
-        (SPEC §9); ``None`` if that is unknown."""
+        """The timers that agents may be asked about in this block, by actor, up to the limit per actor (SPEC §9);
+        ``None`` if that is unknown."""
         phase = self.phase
         if phase is None:
             return None
@@ -237,7 +237,7 @@ class TurnAudit:
             yield "is about one that cannot fire in this block"
 
     def price(self) -> None:
-        """All queries are made: the default agent supplies what nobody else does, and prices are fixed."""
+        """After all queries: the default agent supplies the fees that no other agent did, and prices are fixed."""
         phase = self.phase
         self._agents.keep()
         if phase is None or not phase.context.is_auctioned:
@@ -249,16 +249,16 @@ class TurnAudit:
                 del self._without_default[waiting.timer_id]
 
     def offer(self, timer_id: bytes) -> Offer | None:
-        """The offer of a timer that is due in this block; ``None`` if that is unknown."""
+        """The offer of a timer that is due in this block; ``None`` if it is unknown."""
         waiting = self._due.get(timer_id)
         return None if waiting is None or self.phase is None else self._offer(waiting, self.phase)
 
     def merged(
         self, fires: Sequence[FireReceipt], destroyed: Sequence[DestroyedReceipt]
     ) -> list[FireReceipt | DestroyedReceipt]:
-        """Fires, and timers destroyed at their turn, in the order of their turns, which receipts keep apart.
+        """Fires and timers destroyed at their turn, which receipts keep apart, in the order of their turns.
 
-        Fires stay in the order that they are in.
+        Fires keep their order.
         """
         merged: list[FireReceipt | DestroyedReceipt] = list(fires)
         if not destroyed:
@@ -303,7 +303,7 @@ class TurnAudit:
         phase.used = Use(phase.used.cycles + fire.cycles, phase.used.cells + fire.cells)
 
     def ended(self, timer_id: bytes) -> None:
-        """A timer is pending no more."""
+        """A timer is no longer pending."""
         waiting = self._due.pop(timer_id, None)
         if waiting is not None and self.phase is not None:
             self.phase.gone += 1
@@ -315,10 +315,10 @@ class TurnAudit:
         self._told.discard(timer_id)
 
     def judge(self, gc_cycles: int, can_surely_pay: Callable[[Offer], bool]) -> tuple[int, list[tuple[bytes, str]]]:
-        """All turns are taken. Returns how many of the timers that wait were judged, and those that should not.
+        """After all turns: returns how many of the waiting timers were judged, and those that should not wait.
 
-        ``can_surely_pay`` tells whose payer could pay at any moment of the phase: if the budget for removals is used
-        up, the others may wait because nobody removes them any more.
+        ``can_surely_pay`` tells whether a timer's payer could pay at any moment of the phase. If the budget for
+        removals is used up, the other timers may wait because they are not removed any more.
         """
         phase = self.phase
         if phase is None:
@@ -339,8 +339,8 @@ class TurnAudit:
         judged, left_out = len(chosen), len(self._due) - len(chosen)
         may_be_over = phase.gone + len(offers) + left_out >= p.scan_limit
         if is_budget_used_up or (may_be_over and not phase.looked_at_fires_alone):
-            # The scan may have ended behind the last fire, and looked at whatever has its turn before that. Timers
-            # that are never removed any more count as looked at.
+            # The scan may have ended behind the last fire; it looked at every timer with an earlier turn. Timers that
+            # are not removed any more count as looked at.
             last = phase.last if may_be_over else None
             reached = [
                 each
@@ -354,8 +354,8 @@ class TurnAudit:
         return judged, list(self._passed_over(phase, offers))
 
     def _judge_first(self, phase: Phase) -> tuple[int, list[tuple[bytes, str]]]:
-        """First in, first out: the first timer that does not fit ends the phase, so that the first one that waits and
-        may fire is judged for all."""
+        """First in, first out: the first timer that does not fit ends the phase, so judging the first one that waits
+        and may fire is enough."""
         alive = (waiting for waiting in self._due.values() if waiting.expires_at >= phase.context.height)
         offers = ((waiting, self._offer(waiting, phase)) for waiting in alive)
         first = next((each for each in offers if each[1].passes), None)

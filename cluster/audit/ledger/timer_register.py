@@ -1,12 +1,12 @@
 """The register of a chain's timers, from the block that scheduled each to the block that ended it (SPEC §4, §6, §11).
 
-A timer is scheduled once, for the future, on terms that are allowed. Its own actor or a system instruction changes it,
-and nobody else. It fires at most once, never early and never expired, only while pending, and is destroyed only for a
-reason that holds. No expired timer stays while there is budget to remove it.
+A timer is scheduled once, for the future, on terms that are allowed. Only its own actor or a system instruction changes
+it. It fires at most once, never early and never expired, only while pending, and is destroyed only for a valid reason.
+No expired timer remains while there is budget to remove it.
 
-A timer that ended is forgotten, so that a run of days fits into memory. Two rules need it still: an id is scheduled
-once, and what ends is pending. For these :class:`~cluster.audit.ended_ids.EndedIds` keeps how each id ended, and
-:class:`ActorTimers` what metrics need of it.
+A timer that ended is forgotten, so that a run of days fits into memory. Two rules still need it: an id is scheduled
+once, and only a pending timer ends. For these :class:`~cluster.audit.ended_ids.EndedIds` keeps how each id ended;
+:class:`ActorTimers` keeps the figures for metrics.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from cluster.record.rules import LedgerRule, Mechanism
 from validator.primitives.types import address_text
 
 MAX_PAYLOAD_KEPT_BYTES: Final = 65_536
-"""Longest timer payload that is remembered, for its fire."""
+"""Longest timer payload kept for its fire."""
 NEWEST_KEPT: Final = 256
-"""Of the timers that were scheduled last before any of the newest heights, so many are kept though they ended."""
+"""Timers kept from before the newest heights, even if they ended."""
 NEWEST_HEIGHTS: Final = 64
 ENDED_KEPT: Final = 64
-"""Ids of the timers that ended last."""
+"""Ids kept of the timers that ended last."""
 STATES: Final = tuple(TimerState)
 
 
 @dataclass(slots=True)
 class ActorTimers:
-    """The timers of an actor that ended, in numbers; and how many it scheduled."""
+    """Figures of an actor's timers that ended, and how many timers it scheduled."""
 
     scheduled: int = 0
     due: int = 0
-    """Those that came due while they were pending."""
+    """Timers that came due while they were pending."""
     fired_at: array[int] = field(default_factory=lambda: array("I"))
     """The height of each fire, ascending."""
     lateness: Counter[int] = field(default_factory=Counter)
-    """Fires at or behind their trigger heights, by the number of blocks in between."""
+    """Fires at or after their trigger heights, by the number of blocks in between."""
 
     def end(self, life: TimerLife, state: TimerState, height: int) -> None:
         """One of its timers ended."""
@@ -62,34 +62,34 @@ class TimerRegister:
     """The timers of a chain."""
 
     def __init__(self, turns: TurnAudit, agents: Agents, scripts: set[bytes]) -> None:
-        """``scripts`` are the actors that run ``builtin:script``, kept by others."""
+        """``scripts`` are the actors that run ``builtin:script``; the set is maintained elsewhere."""
         self.pending: dict[bytes, TimerLife] = {}
-        """By id, in the order of scheduling."""
+        """Pending timers, keyed by id, in the order of scheduling."""
         self.by_actor: dict[bytes, ActorTimers] = {}
         self.newest: deque[TimerLife] = deque()
-        """Pending or not, in the order of scheduling: those of the newest :data:`NEWEST_HEIGHTS` heights, and at least
-        :data:`NEWEST_KEPT` before them."""
+        """Timers, pending or not, in the order of scheduling: those of the newest :data:`NEWEST_HEIGHTS` heights, and
+        at least :data:`NEWEST_KEPT` before them."""
         self.ended_last: deque[bytes] = deque(maxlen=ENDED_KEPT)
-        """In the order in which they ended."""
+        """The ids of the timers that ended last, in order."""
         self.states: Counter[TimerState] = Counter()
         """Timers by state."""
         self.lateness: Counter[int] = Counter()
-        """Fires by the number of blocks from their trigger height."""
+        """Fires, counted by blocks from their trigger height."""
         self.live: Counter[bytes] = Counter()
-        """Pending timers by actor."""
+        """Number of pending timers by actor."""
         self.schedule_nonces: Counter[bytes] = Counter()
-        """By actor."""
+        """The schedule nonce of each actor."""
         self.next_sequence = 0
         self._turns = turns
         self._agents = agents
         self._scripts = scripts
         self._ended = EndedIds()
         self._expiring: dict[int, dict[bytes, None]] = {}
-        """By the height at which they expire, in the order in which that was said; without those that ended."""
+        """Pending timers, keyed by the height at which they expire, in the order in which that was set."""
 
     @property
     def scheduled(self) -> int:
-        """Timers that were ever scheduled."""
+        """The number of timers ever scheduled."""
         return self.states.total()
 
     @property
@@ -98,7 +98,7 @@ class TimerRegister:
 
     @property
     def backlog(self) -> int:
-        """Pending timers whose trigger height has passed."""
+        """The number of pending timers whose trigger height has passed."""
         return self._turns.due
 
     def has_ended(self, timer_id: bytes) -> bool:
@@ -116,8 +116,8 @@ class TimerRegister:
     ) -> None:
         """Enter the timers that a run scheduled and changed.
 
-        ``actor`` is the run's; ``None`` if it is unknown, or if anyone's timers may change. ``payloads`` are those of
-        the timers that it scheduled, if they are known.
+        ``actor`` is the run's; ``None`` if it is unknown, or if any actor's timers may change. ``payloads`` are those
+        of the scheduled timers, if they are known.
         """
         for item, payload in zip(effects.scheduled, payloads or repeat(None), strict=False):
             timer = _timer(context, item.timer_id)
@@ -137,10 +137,10 @@ class TimerRegister:
                 self._extend(context, change)
 
     def _enter_bidder(self, context: BlockContext, change: Bidder, effects: Effects, actor: bytes | None) -> None:
-        """An agent that was named for a timer that this run scheduled, or for those of the actor that ran (SPEC §9)."""
+        """Enter an agent named for a timer that this run scheduled, or for the running actor's timers (SPEC §9)."""
         owners = {item.timer_id: item.actor for item in effects.scheduled}
         if actor is None and not change.timer_id:
-            return  # whose run it was is not known
+            return  # the run's actor is unknown
         owner = owners.get(change.timer_id) if change.timer_id else actor
         if owner is None or owner in self._scripts:
             what = f"an agent was named for {short(change.timer_id) or 'the timers of an actor'} by who must not"
@@ -232,7 +232,7 @@ class TimerRegister:
             timer.found(TIMERS, f"was destroyed as expired, but lives to {life.expires_at}")
 
     def _end(self, context: BlockContext, key: bytes, state: TimerState) -> TimerLife | None:
-        """Take a timer off the pending ones. ``None`` if it is not there, which is a violation."""
+        """Remove a timer from the pending ones. ``None``, and a violation, if it is not pending."""
         life = self.pending.pop(key, None)
         if life is None:
             ended = self._ended.get(key)
@@ -254,7 +254,7 @@ class TimerRegister:
         return life
 
     def end_block(self, context: BlockContext) -> None:
-        """All of the block is entered."""
+        """Called once the whole block is entered."""
         self._check_expired_are_gone(context)
         while len(self.newest) > NEWEST_KEPT and self.newest[NEWEST_KEPT].scheduled_at <= (
             context.height - NEWEST_HEIGHTS
@@ -289,7 +289,7 @@ _ENDS: Final = {
     TimerState.EXPIRED: ("was destroyed", "expired"),
     TimerState.INSUFFICIENT_FUNDS: ("was destroyed", "been destroyed for insufficient funds"),
 }
-"""How a timer ended in words, and how it had ended before."""
+"""How a timer ended, in words, and the same as a participle."""
 
 
 def _timer(context: BlockContext, key: bytes) -> Part:

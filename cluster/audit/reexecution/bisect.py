@@ -1,19 +1,19 @@
-"""For each validator of a run that diverged: in which step of the block, and in which state keys.
+"""Finds, for each validator of a run that diverged, the step of the block and the state keys that differ.
 
-The run's final blocks are executed again, honestly and by this code, up to the block concerned; that block is traced
-like the diverged validator traced it, and the two are laid side by side. What is found is plain data
+The run's final blocks are executed again, by this code without a mutation, up to the block concerned. That block is
+traced as the diverged validator traced it, and the two traces are compared. The findings are plain data
 (:func:`bisect`), in ``result.json`` under ``divergences``:
 
 ========================  ==========================================================================================
-``validator``, ``height`` who diverged, and where; ``block``, ``reason`` and both roots as it says
-``theirs``, ``right``     who did what is shown, and what it is held against
+``validator``, ``height`` who diverged, and where; ``block``, ``reason`` and both roots as the validator reports them
+``theirs``, ``right``     names of the execution that is shown, and of the one that it is compared with
 ``step``                  the first step that differs: ``kind``, ``number`` ``of`` its kind, ``subject`` (a hash or
                           an id), ``spec_step`` (of SPEC §3), ``words``; null where execution had ended before
-``right_step``            what the right execution did there; differs in kind or subject where the order is another
+``right_step``            the right execution's step there; differs in kind or subject where the order is another
 ``same_steps_before``     how many steps agree before it; ``differing_steps_after``
 ``keys``                  ``key`` (hex), ``words``, ``fields``: ``name``, value ``before``, ``theirs``, ``right``
 ``receipts``, ``figures`` fields of the step's receipts and of the header that differ
-``note``                  what else has to be said, or nothing
+``note``                  a remark, or empty
 ========================  ==========================================================================================
 """
 
@@ -50,22 +50,22 @@ OTHERS_ARE_WRONG: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Parting:
-    """Where an execution parts from the right one."""
+    """Where an execution diverges from the right one."""
 
     same_before: int
-    """Steps that agree before."""
+    """Number of steps that agree before."""
     theirs: Step | None
-    """The first step that differs, as the execution did it; ``None`` if it ended."""
+    """The first differing step of the execution; ``None`` if it had ended."""
     right: Step | None
-    """The same of the right one."""
+    """The right execution's step there; ``None`` if it had ended."""
     keys: tuple[KeyDifference, ...]
-    """Keys that this step left with different values, ascending."""
+    """Keys with different values after this step, ascending."""
     differing_after: int
-    """Steps behind it that differ too."""
+    """Number of later steps that differ too."""
 
     @property
     def is_shortened(self) -> bool:
-        """Whether a trace was too full to keep what the step changed."""
+        """Whether a full trace did not keep the step's changes."""
         return any(step is not None and step.is_shortened for step in (self.theirs, self.right))
 
 
@@ -134,7 +134,7 @@ def _parting_page(parting: Parting | None, right: BlockTrace | None) -> Page:
 
 
 def _figures(theirs: BlockTrace, right: BlockTrace) -> list[Page]:
-    """Fields of the header that the two executions give differently, but those that differ whenever anything does."""
+    """Header fields in which the two executions differ, except those that differ whenever any other does."""
     followers = {"state_root", "receipts_root"}
     return [
         {"name": name, "theirs": value, "right": right.figure(name)}
@@ -167,7 +167,7 @@ def part(theirs: BlockTrace, right: BlockTrace) -> Parting | None:
 
 
 def part_by_receipts(theirs: bytes, right: bytes) -> Parting | None:
-    """The same, as far as the receipts of two executions tell; ``None`` too if one of them cannot be read."""
+    """The same, as far as two executions' receipts tell; also ``None`` if one of them cannot be read."""
     try:
         mine, other = (receipt_steps(decode(receipts, BlockReceipts)) for receipts in (theirs, right))
     except CodecError:
@@ -176,7 +176,7 @@ def part_by_receipts(theirs: bytes, right: bytes) -> Parting | None:
 
 
 def first_difference(theirs: Sequence[Step], right: Sequence[Step]) -> Parting | None:
-    """The first step that differs, and how many there are."""
+    """The first differing step, and how many differ."""
     apart = list(steps_apart(theirs, right))
     if not apart:
         return None
@@ -187,7 +187,7 @@ def first_difference(theirs: Sequence[Step], right: Sequence[Step]) -> Parting |
 
 
 def key_differences(theirs: Iterable[Write], right: Iterable[Write]) -> tuple[KeyDifference, ...]:
-    """Keys that two sets of writes leave with different values; a key that only one wrote stays as it was before."""
+    """Keys whose values differ after two sets of writes; a key written by only one keeps its old value in the other."""
     mine, other = ({write.key: write for write in writes} for writes in (theirs, right))
     found = []
     for key in sorted(mine.keys() | other.keys()):
@@ -199,7 +199,7 @@ def key_differences(theirs: Iterable[Write], right: Iterable[Write]) -> tuple[Ke
 
 
 def net_writes(trace: BlockTrace) -> list[Write]:
-    """The changes of a whole execution, keys ascending."""
+    """The changes of a whole execution, by ascending key."""
     first: dict[bytes, Value] = {}
     last: dict[bytes, Value] = {}
     for step in trace.steps:
@@ -210,7 +210,7 @@ def net_writes(trace: BlockTrace) -> list[Write]:
 
 
 def receipt_steps(receipts: BlockReceipts) -> list[Step]:
-    """The steps that receipts speak of, without writes, in the order of SPEC §3."""
+    """The steps to which receipts refer, without writes, in the order of SPEC §3."""
     lists: list[tuple[StepKind, list[tuple[bytes, object]]]] = [
         (StepKind.TRANSACTION, [(receipt.transaction_hash, receipt) for receipt in receipts.transactions]),
         (StepKind.QUERY, [(receipt.timer_id, receipt) for receipt in receipts.queries]),

@@ -1,6 +1,6 @@
-"""A parting of two executions as plain data for files and reports, and as lines for people.
+"""The divergence of two executions as plain data for files and reports, and as lines for readers.
 
-The data names everything in full; lines shorten what is long. Numbers in values are decimal text, bytes are hex.
+The data gives all values in full; lines shorten long ones. Numbers in values are decimal text, bytes are hex.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RECEIPTS: Final[dict[StepKind, type]] = {
     StepKind.MESSAGE: MessageReceipt,
 }
 AMOUNTS: Final = frozenset({"burned", "tip", "tip_per_cycle"})
-"""Fields of receipts that are numbers in bytes."""
+"""Fields of receipts that hold numbers as bytes."""
 
 TITLES: Final = {
     StepKind.START: "the start of the block",
@@ -70,7 +70,7 @@ TITLES: Final = {
 
 
 def step_page(step: Step | None, right: BlockTrace | None) -> Page | None:
-    """A step as plain data, beside the right execution if that is known."""
+    """A step as plain data, compared with the right execution if that is known."""
     if step is None:
         return None
     steps = 0 if right is None else sum(other.kind == step.kind for other in right.steps)
@@ -95,7 +95,7 @@ def _step_words(step: Step, steps: int) -> str:
 
 
 def _about(step: Step) -> Iterator[str]:
-    """Whom a step concerns, as its first receipt says."""
+    """The accounts and ids that a step concerns, from its first receipt."""
     receipt = read_receipt(step, 0)
     if isinstance(receipt, TransactionReceipt):
         yield f"of sender {address_text(receipt.sender)}"
@@ -122,7 +122,7 @@ def read_receipt(step: Step, place: int) -> Any:
 
 
 def receipt_pages(theirs: Step, right: Step) -> list[Page]:
-    """Fields in which the receipts of two steps differ; one that only one of them has differs as a whole."""
+    """Fields in which the receipts of two steps differ; a receipt that only one step has differs as a whole."""
     pages = []
     counts = [len(step.receipts) for step in (theirs, right)]
     if counts[0] != counts[1]:
@@ -153,15 +153,15 @@ class KeyDifference:
 
     key: bytes
     before: Value
-    """The value before, by the right execution (by the other one if that did not touch it)."""
+    """The value before, from the right execution (from the other one if the right one did not touch it)."""
     theirs: Value
-    """After the execution that is looked into."""
+    """The value after the execution under examination."""
     right: Value
-    """After the one that it is held against."""
+    """The value after the right execution."""
 
 
 def key_pages(differences: tuple[KeyDifference, ...]) -> list[Page]:
-    """Keys with both values, what follows from the rest last."""
+    """Keys with both values; those that follow from the others come last."""
     ordered = sorted(differences, key=lambda each: (each.key in (GLOBALS, OVERFLOW), each.key))
     return [_key_page(each) for each in ordered]
 
@@ -177,7 +177,7 @@ def _key_page(difference: KeyDifference) -> Page:
 
 
 def _fields(values: list[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Each field's value in records of one kind, or the whole value if one of them is absent or has none."""
+    """The values of each field in records of one kind; the whole values if one is absent or has no fields."""
     names = next((value._fields for value in values if hasattr(value, "_fields")), ())
     if not names or values[1] is None or values[2] is None or not all(hasattr(v, "_fields") for v in values[1:]):
         yield "value", values
@@ -192,7 +192,7 @@ def _record(key: bytes, value: Value) -> Any:
     try:
         return decode_record(key, value)
     except (msgspec.MsgspecError, ValueError, KeyError, TypeError):
-        return value  # what a broken validator wrote
+        return value  # written by a broken validator
 
 
 _BY_ADDRESS: Final = {
@@ -224,7 +224,7 @@ _ALONE: Final = {
 
 
 def key_words(key: bytes) -> str:
-    """The content of a state key, in words."""
+    """A state key's content, in words."""
     prefix, rest = key[:1], key[1:]
     address, name = address_text(rest[:ADDRESS_BYTES]), rest[ADDRESS_BYTES:]
     words: list[tuple[Any, Callable[[], str]]] = [
@@ -268,7 +268,7 @@ def _text(value: Any) -> str:
 
 
 def lines(page: Page) -> list[str]:
-    """A bisection for people, the first line by itself a sentence."""
+    """A bisection for readers; the first line is a sentence that is complete by itself."""
     theirs, right = page["theirs"], page["right"]
     block = f"block {page['block'][:SHOWN_DIGITS]}" if page["block"] else "its block"
     said = [f"{page['validator']} diverged at height {page['height']:,} ({block}): {page['reason']}"]
@@ -299,12 +299,12 @@ def _step_lines(page: Page, theirs: str, right: str) -> list[str]:
 
 
 def steps_before(count: int) -> str:
-    """How much of the block both did alike."""
+    """How much of the block both executed alike."""
     return "the step before it agrees" if count == 1 else f"{count:,} steps before it agree"
 
 
 def steps_after(count: int) -> str:
-    """How much of it they did otherwise afterwards."""
+    """How many later steps differed."""
     return "the step behind it differs too" if count == 1 else f"{count:,} steps behind it differ too"
 
 
@@ -316,7 +316,7 @@ def _key_line(key: Page, theirs: str, right: str) -> str:
 
 
 def _was(field: Page) -> str:
-    """The value before, if it is neither of the two."""
+    """The value before, if it differs from both."""
     return "" if field["before"] in (field["theirs"], field["right"]) else f", before {_short(field['before'])}"
 
 

@@ -1,11 +1,10 @@
-"""Executes a run's chain again while the run goes: ``python -m cluster.audit.reexecution.follower BLOCKS``.
+"""Executes a run's chain again during the run: ``python -m cluster.audit.reexecution.follower BLOCKS``.
 
 ``BLOCKS`` is the file to which the run's store appends blocks (:class:`cluster.record.chain_store.FileBlocks`).
-Standard input is a pipe from the driver: first the genesis, as one line of JSON; then lines with the number of blocks
-that the file has by now; then ``end``. Standard output says in lines of JSON how far the execution is
-(:class:`Progress`). The process ends when it has executed all blocks that it was told of and heard ``end``, at the
-first block that gives something else, or at once when the pipe ends without ``end``: the driver is gone, however it
-ended.
+Standard input is a pipe from the driver: first the genesis, as one line of JSON; then lines with the current number of
+blocks in the file; then ``end``. Standard output reports progress in lines of JSON (:class:`Progress`). The process
+ends after ``end`` once it has executed all announced blocks; at the first block with another result; or at once when
+the pipe closes without ``end``, because the driver has ended.
 
 It runs where a processor is idle, and keeps the state and some final blocks, not the chain.
 """
@@ -38,28 +37,29 @@ TELL_EVERY_S: Final = 0.5
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far the execution is."""
+    """The progress of the execution."""
 
     height: int
-    """Blocks that gave what was recorded."""
+    """Number of blocks that gave what was recorded."""
     root: str
-    """The state root after them, in hex; empty once a block gave something else."""
+    """The state root after them, in hex; empty once a block gave another result."""
     reason: str = ""
-    """Why the next block gave something else, in one line; empty as long as none did."""
+    """Why the next block gave another result, in one line; empty as long as none did."""
     receipts: bytes = b""
-    """Of that block as executed here, encoded; empty if there are none."""
+    """The receipts of that block as executed here, encoded; empty if there are none."""
     trace: bytes = b""
-    """The same of its trace."""
+    """The trace of that block, likewise."""
     slowest_height: int = 0
-    """The block that took longest to execute, if any took long; at the end alone, like what follows."""
+    """The block that took longest to execute, if any took long. This field and those below are set only at the end."""
     slowest_s: float = 0.0
     """Its processor time."""
     full_block_s: float = 0.0
-    """That of a full block of honest transactions and timers (:mod:`cluster.audit.reexecution.full_block`)."""
+    """The processor time of a full block of honest transactions and timers
+    (:mod:`cluster.audit.reexecution.full_block`)."""
 
 
 class _Orders:
-    """What the driver says, read by a thread of its own."""
+    """The driver's orders, read by a dedicated thread."""
 
     def __init__(self, pipe: BinaryIO) -> None:
         self._pipe = pipe
@@ -88,9 +88,9 @@ class _Orders:
 
 
 def follow(reexecutor: Reexecutor, file: BinaryIO, orders: _Orders, full_block: Callable[[], float]) -> None:
-    """Execute block after block, as far as there are orders, and say how far it is.
+    """Execute block after block, as far as ordered, and report progress.
 
-    ``full_block`` measures a full block's processor time; it is called if a block took long.
+    ``full_block`` measures a full block's processor time; called only if a block took long.
     """
     file.seek(len(ARCHIVE_MAGIC))
     told_s = time.monotonic()
@@ -128,8 +128,8 @@ def _tell(progress: Progress) -> None:
 def _yield_to_others() -> None:
     """Run only where a processor has nothing else to do.
 
-    On Linux with the idle policy: the scheduler wakes other threads at once on a processor that runs idle work alone,
-    and beside a nice process it may queue them behind each other. Elsewhere with the lowest priority.
+    On Linux with the idle policy: the scheduler wakes other threads at once on a processor that runs only idle work;
+    next to a nice process it may queue them behind each other. Elsewhere with the lowest priority.
     """
     os.nice(NICENESS)
     if sys.platform == "linux":
@@ -138,7 +138,8 @@ def _yield_to_others() -> None:
 
 
 def _yield_no_more() -> None:
-    """Run like any other process at the lowest priority, if this user may: the testnet is at rest, others are not."""
+    """Run as an ordinary process of the lowest priority, if this user may: the testnet is at rest, but other programs
+    are not."""
     if sys.platform == "linux":
         with suppress(OSError):
             os.sched_setscheduler(threading.main_thread().native_id or 0, os.SCHED_OTHER, os.sched_param(0))

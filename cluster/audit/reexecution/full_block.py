@@ -1,8 +1,8 @@
-"""The processor time of a full block of honest transactions and timers, by the parameters of a chain, on this machine.
+"""The processor time on this machine of a full block of honest transactions and timers, by a chain's parameters.
 
-A chain of its own is made: its blocks schedule timers until so many are due at one height that they fill the timer
-lane, and the block of that height also has as many payments as fit. An executor that did not build that block is
-measured while it executes it. What a block cannot hold, and the deferred lane, is added at the same time a cycle: a
+A separate chain is built: its blocks schedule timers until enough are due at one height to fill the timer lane, and the
+block of that height also has as many payments as fit. An executor that did not build that block is measured while it
+executes it. Cycles that the block cannot hold, and those of the deferred lane, are added at the same time per cycle: a
 full block is one whose transactions, timers and messages use all the cycles that they may.
 """
 
@@ -76,7 +76,7 @@ class _FullBlock:
         return seconds * (p.lane_user_cycles + p.lane_timer_cycles + p.lane_deferred_cycles) / used if used else 0.0
 
     def _add(self, candidates: list[PreparedTransaction]) -> tuple[Block, float]:
-        """The next block, and the seconds that it takes an executor that did not build it."""
+        """Add the next block. Returns it, and the seconds that it takes an executor that did not build it."""
         author, verifier = self._author, self._verifier
         height = author.final_header.height + 1
         built = author.run(Build(height, author.final_digest, 0, tuple(candidates)))

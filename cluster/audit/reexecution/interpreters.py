@@ -1,4 +1,4 @@
-"""Other Pythons: whether one can execute blocks, and what it makes of them."""
+"""Other Pythons: whether one can execute blocks, and its results."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ for name in {names!r}:
         lacking.append(name)
 sys.stdout.write("%d.%d.%d %s" % (tuple(sys.version_info[:3]) + (",".join(lacking),)))
 """
-"""For any Python, however old: its version, and which of the modules it cannot import."""
+"""A program for any Python version: prints its version and the modules that it cannot import."""
 
 
 def check_interpreter(python: str) -> None:
-    """Raise :class:`BadInput` if a Python cannot execute blocks: why, and what to do about it."""
+    """Raise :class:`BadInput` if a Python cannot execute blocks, with the reason and a remedy."""
     version, lacking = _probe(python)
     numbers = tuple(map(int, version.split(".")[:2]))
     if numbers < OLDEST:

@@ -1,7 +1,7 @@
-"""A chain's recorded blocks executed again, one after the other, on a fresh executor that never saw another branch.
+"""Executes a chain's recorded blocks again, one after the other, on a fresh executor that never saw another branch.
 
-What comes out is held against what was recorded: header, receipts, state root. It knows nothing of mutants, and needs
-nothing but what executing a block needs.
+The results are compared with the record: header, receipts, state root. The module knows no mutants, and needs only what
+executing a block needs.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from validator.primitives.types import ValidatorError
 from validator.transition.trace import BlockTrace
 
 NOTEWORTHY_S: Final = 0.25
-"""Processor time of a block from which on it is compared with that of a full block."""
+"""Processor time of a block above which it is compared with a full block's."""
 STORAGE: Final = StorageConfig(segment_bytes=1 << 20, retained_heights=8, keep_blocks=8)
-"""The chain is executed in memory, and read once."""
+"""For executing the chain in memory, and reading it once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A recorded block that gives something else here."""
+    """A recorded block that gives another result here."""
 
     height: int
     reason: str
-    """One line, without the height."""
+    """The reason in one line, without the height."""
     receipts: bytes = b""
     """The receipts of the execution here, encoded; empty if it was refused or the block cannot be read."""
     trace: BlockTrace | None = None
@@ -65,21 +65,21 @@ class Reexecutor:
 
     @property
     def height(self) -> int:
-        """Of the last block that gave what was recorded."""
+        """The height of the last block that gave what was recorded."""
         return self._executor.final_header.height
 
     @property
     def root(self) -> bytes:
-        """The state root after it."""
+        """The state root after that block."""
         return self._executor.final_view.root
 
     @property
     def state_bytes(self) -> int:
-        """Keys and values of the whole state after it; reads all of it."""
+        """Size of the state's keys and values after that block; reads the whole state."""
         return sum(len(key) + len(value) for key, value in self._executor.final_view.scan(b""))
 
     def take(self, record: BlockRecord) -> Mismatch | None:
-        """Execute the next block; what differs from the record, or ``None``. After a difference nothing more fits."""
+        """Execute the next block. Returns its difference from the record, or ``None``. After one, call it no more."""
         height = self.height + 1
         try:
             block = decode(record.block, Block)
@@ -101,8 +101,8 @@ class Reexecutor:
         return None
 
     def _measured(self, height: int, block: Block) -> str | None:
-        """Why the next block is invalid. One that takes long is executed twice: the first time may load code, or clear
-        up what others left."""
+        """Why the next block is invalid. A slow one is executed twice: the first time may load code, or free what
+        earlier work left."""
         if self._clock is None:
             return execution_error(self._executor, block)
         began = self._clock()
@@ -132,14 +132,14 @@ class RightExecution:
     """``None`` if the chain cannot be followed to the block."""
     recorded: BlockRecord | None
     mismatch: Mismatch | None
-    """The first final block up to this one that gives something else here."""
+    """The first final block up to this one that gives another result here."""
 
 
 class Reexecution:
-    """A chain's blocks, each executed again once, as far as somebody asks for them."""
+    """Executes each block of a chain again, once, up to the height that a caller asks for."""
 
     def __init__(self, genesis: Genesis, chain: Sequence[BlockRecord], known: Reexecuted | None = None) -> None:
-        """``known`` is the result of executing just these blocks before."""
+        """``known`` is an earlier result for exactly these blocks."""
         self._chain = chain
         self._known_result = known
         self._genesis = genesis
@@ -147,13 +147,13 @@ class Reexecution:
         self._known: dict[int, RightExecution] = {}
 
     def at(self, height: int) -> RightExecution:
-        """The block at a height, not below one that was asked for before."""
+        """The result for the block at a height; heights must not descend."""
         if height not in self._known:
             self._known[height] = self._execute(height)
         return self._known[height]
 
     def first_mismatch(self) -> Mismatch | None:
-        """The first block that gives something else here; executes the chain to its end, unless that is known."""
+        """The first block that gives another result here; executes the chain to its end, unless the result is known."""
         known = self._known_result
         if known is not None and known.reason:
             return Mismatch(known.heights + 1, known.reason, known.receipts)

@@ -1,8 +1,7 @@
-"""The shadow process: ``python -m cluster.audit.reexecution.worker RUN`` executes a run's blocks, and says in JSON what
-they gave.
+"""The shadow process: ``python -m cluster.audit.reexecution.worker RUN`` executes a run's blocks, and prints the
+results as JSON.
 
-It may be run by a Python that has little installed: it imports what executes a block, and nothing of the harness
-besides.
+A Python with few packages can run it: it imports what executes a block, and no other part of the harness.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from validator.primitives.codec import encode
 
 @dataclass(frozen=True, slots=True)
 class Mismatched:
-    """The first block that gave something else; receipts and trace encoded, empty if there are none."""
+    """The first block with another result; receipts and trace are encoded, empty if there are none."""
 
     height: int
     reason: str
@@ -36,13 +35,13 @@ class Mismatched:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of re-execution, up to the first block that gives something else."""
+    """The result of re-execution, up to the first block with another result."""
 
     python: str
-    """Its version."""
+    """The version of the Python."""
     hash_seed: str
     heights: int
-    """Blocks that gave what was recorded."""
+    """Number of blocks that gave what was recorded."""
     root: str
     mismatch: Mismatched | None
 

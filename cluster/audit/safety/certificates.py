@@ -1,9 +1,9 @@
-"""The rules of certificates a second time: nothing here is shared with the validators.
+"""An independent implementation of the rules of certificates: it shares no code with the validators.
 
-A validator that takes a bad certificate for a good one has a bug in :mod:`consensus.certificates`, in what its votes
-sign (:mod:`consensus.messages`) or in how it counts a quorum (:mod:`consensus.types`). A watch that asked the same
-functions would have the same bug. So the rules of ``docs/consensus.md`` are written anew; from the code that is watched
-come only the messages as data, the keys, the schedule of committees, and the signature scheme's arithmetic.
+A validator that accepts a bad certificate has a bug in :mod:`consensus.certificates`, in what its votes sign
+(:mod:`consensus.messages`) or in how it counts a quorum (:mod:`consensus.types`). A watch that called the same
+functions would have the same bug. So this module implements the rules of ``docs/consensus.md`` again. It imports from
+the watched code only the messages as data, the keys, the schedule of committees, and the signature scheme's arithmetic.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ FINALIZE: Final = 3
 TIMEOUT: Final = 4
 
 Signature = tuple[int, bytes, bytes]
-"""Signer, what it signed, and its signature."""
+"""Signer, signed bytes, signature."""
 
 
 def is_certified(certificate: AnyCertificate, validators: ValidatorSet, namespace: bytes, newest_final: int) -> bool:
-    """Whether a quorum of the view's committee signed what a certificate says, each of them once.
+    """Whether a quorum of the view's committee signed the certificate, each member once.
 
-    ``newest_final`` is the newest view that anybody knows to be final: a timeout certificate that names no higher one
-    need not certify its block.
+    ``newest_final`` is the newest view that any validator knows to be final: a timeout certificate that names no
+    higher one need not certify its block.
     """
     if isinstance(certificate, TimeoutCertificate):
         return _is_timed_out(certificate, validators, namespace, newest_final)
@@ -38,12 +38,12 @@ def is_certified(certificate: AnyCertificate, validators: ValidatorSet, namespac
 
 
 def highest_named(certificate: TimeoutCertificate) -> int:
-    """The highest view that a timeout of the certificate names."""
+    """The highest view that a timeout in the certificate names."""
     return max(map(int, certificate.high_views))
 
 
 def members_of(validators: ValidatorSet, view: int) -> list[int]:
-    """The committee of a view: of the last epoch that has begun by then, or else everybody."""
+    """The committee of a view: of the last epoch that has begun by then, or else all validators."""
     members = list(range(len(validators.public_keys)))
     for epoch in validators.epochs:
         if epoch.first_view <= view:
@@ -83,7 +83,7 @@ def _is_timed_out(
 
 
 def _signatures(certificate: AnyCertificate) -> list[tuple[int, bytes]]:
-    """Each signer of the bitmap with its signature; none if there are more or fewer signatures than signers."""
+    """The bitmap's signers with their signatures; none if the numbers of signatures and signers differ."""
     bitmap, joined = certificate.signers, bytes(certificate.signatures)
     signers = [8 * place + bit for place, byte in enumerate(bitmap) for bit in range(8) if byte >> bit & 1]
     if len(joined) != SIGNATURE_BYTES * len(signers):
@@ -92,7 +92,7 @@ def _signatures(certificate: AnyCertificate) -> list[tuple[int, bytes]]:
 
 
 def _are_of_quorum(signatures: list[Signature], validators: ValidatorSet, view: int) -> bool:
-    """Whether the signatures are good, of members alone, each of another one, and enough: ``n - (n - 1) // 3``."""
+    """Whether the signatures are valid, from distinct members only, and at least ``n - (n - 1) // 3``."""
     members = members_of(validators, view)
     signers = [signer for signer, _, _ in signatures]
     is_quorum = len(signers) >= len(members) - (len(members) - 1) // 3

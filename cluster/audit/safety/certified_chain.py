@@ -1,8 +1,8 @@
-"""Certificates that validators believe, and the final blocks, held against each other: the rules of both drivers.
+"""The rules of both drivers for certificates that validators accept, compared with the final blocks.
 
-A certificate that nobody told of can hide a violation of *certificates*, *one_block_a_view*, *skips*, *certified* and
-*leaders*, and cannot make one. *notarized_first*, *proved_final*, and of *ancestry* the certificates of skipped views,
-ask for what somebody must have known: a caller that may not have heard of it says so.
+A missing certificate can hide a violation of *certificates*, *one_block_a_view*, *skips*, *certified* and *leaders*,
+but cannot cause one. *notarized_first*, *proved_final*, and the part of *ancestry* about skipped views require
+certificates that some validator must have known. A caller that may not have heard of one says so.
 
 =================  ===================================================================================================
 rule               what must hold
@@ -10,7 +10,7 @@ rule               what must hold
 certificates       each is signed by a quorum of distinct members of its view's committee, for this chain, view, kind
                    and block (:mod:`cluster.audit.safety.certificates`)
 one_block_a_view   a view has one notarized block, and finalizes no other
-notarized_first    who finalises a view knows the notarization of its block, or somebody did
+notarized_first    a validator that finalises a view knows the notarization of its block, or another validator does
 skips              Simplex: a finalised view has no nullification. HotStuff: a quorum that times out in a finalised
                    view or later names that view or a later one
 certified          the final block of a view is the one that the view's certificates name, with that parent view; no
@@ -37,16 +37,17 @@ from consensus.types import GENESIS_VIEW, Digest, View
 from validator.chain.block import Header
 
 CERTIFICATES_REMEMBERED: Final = 4_096
-"""Certificates that are not looked at again when another validator believes them."""
+"""Number of certificates that are not verified again when another validator accepts them."""
 
 Subject = tuple[View, Digest]
-"""The fields of a certificate of a block beside its view: parent view and digest."""
+"""The fields of a block's certificate, other than its view: parent view and digest."""
 Claim = tuple[int, VoteKind, int, bytes]
-"""What a certificate says, whoever signed it: view, kind, and parent view and digest, or the highest view named."""
+"""The content of a certificate without its signers: view, kind, and parent view and digest, or the highest view
+named."""
 
 
 def claim_of(certificate: AnyCertificate) -> Claim:
-    """What a certificate says."""
+    """The content of a certificate without its signers."""
     if isinstance(certificate, TimeoutCertificate):
         return certificate.view, VoteKind.TIMEOUT, max(certificate.high_views, default=0), b""
     return certificate.view, certificate.kind, certificate.parent_view, certificate.digest
@@ -54,7 +55,7 @@ def claim_of(certificate: AnyCertificate) -> Claim:
 
 @dataclass(slots=True)
 class _View:
-    """What is known of one view."""
+    """The certificates known for one view."""
 
     notarized: Subject | None = None
     finalized: Subject | None = None
@@ -63,7 +64,7 @@ class _View:
 
 @dataclass(frozen=True, slots=True)
 class _Below:
-    """The final block below the next one."""
+    """The newest final block, on which the next one builds."""
 
     height: int
     view: View
@@ -72,45 +73,45 @@ class _Below:
 
 @dataclass(slots=True)
 class CertifiedChain:
-    """One run's. What comes late is compared with what came first."""
+    """The certificates and final blocks of one run. Each new item is compared with the earlier ones."""
 
     validators: ValidatorSet
     namespace: bytes
     leader: Callable[[View], int]
-    """Of a view."""
+    """The leader of a view."""
     log: RuleLog
     hears_all: bool = True
-    """Whether each certificate is entered before anything that follows from it (else *notarized_first* is not
-    looked at)."""
+    """Whether each certificate is entered before anything that follows from it; otherwise *notarized_first* is not
+    checked."""
     views_kept: int | None = None
     """How many views are kept below the newest final one; ``None``: all."""
     newest_finalized: int = GENESIS_VIEW
     _views: dict[int, _View] = field(default_factory=dict)
     _seen: dict[AnyCertificate, None] = field(default_factory=dict)
-    """The newest certificates, in their order."""
+    """The newest certificates, in the order of arrival."""
     _below: _Below | None = None
     _final_of: dict[int, Subject] = field(default_factory=dict)
-    """By view the final block: what a certificate of it says."""
+    """The final block's parent view and digest, keyed by view."""
     _passed: int = GENESIS_VIEW
-    """Up to this view nothing is made final any more that is not."""
+    """The newest final block's view: no other block of a view up to it becomes final."""
     _timeouts: dict[int, int] = field(default_factory=dict)
-    """Of the timeout certificates of a view the lowest high view: how far back they permit to skip."""
+    """The lowest high view among the timeout certificates of a view, keyed by view: how far back a skip may reach."""
     _forgotten: int = GENESIS_VIEW
-    """Of views up to this one nothing is kept."""
+    """Views up to this one are forgotten."""
 
     @property
     def views_held(self) -> int:
-        """The number of views of which something is kept."""
+        """The number of views in memory."""
         return len(self._views.keys() | self._final_of.keys() | self._timeouts.keys())
 
     # --- certificates -----------------------------------------------------------------------------------------------
 
     def is_signed(self, certificate: AnyCertificate) -> bool:
-        """Whether a certificate holds, or is believed by somebody: then it was judged."""
+        """Whether a certificate is valid, or was judged before because a validator accepted it."""
         return certificate in self._seen or self._is_signed(certificate)
 
     def certified(self, name: str, certificate: AnyCertificate) -> None:
-        """A validator believes a certificate."""
+        """Enter a certificate that a validator accepts."""
         if certificate.view <= self._forgotten or certificate in self._seen:
             return
         self._seen[certificate] = None
@@ -129,7 +130,7 @@ class CertifiedChain:
             self._on_finalization(name, certificate, view)
 
     def is_news(self, certificate: AnyCertificate) -> bool:
-        """Whether a certificate says what no other one said so far."""
+        """Whether a certificate says something that no earlier one said."""
         if certificate.view <= self._forgotten:
             return False
         view = self._views.get(certificate.view, _View())
@@ -175,7 +176,7 @@ class CertifiedChain:
             self.log.look(Rule.CERTIFIED, False, f"view {number} is finalised, and no final block is of it")
 
     def _compare(self, number: int, view: _View) -> None:
-        """Hold the certificates of a view against its final block, if both are known."""
+        """Compare the certificates of a view with its final block, if both are known."""
         block = self._final_of.get(number)
         if block is None:
             return
@@ -201,9 +202,9 @@ class CertifiedChain:
     # --- final blocks -----------------------------------------------------------------------------------------------
 
     def final(self, height: int, header: Header, digest: bytes, knows_skips: bool = True) -> None:
-        """The final block of a height, each height once, ascending.
+        """Enter the final block of a height, each height once, ascending.
 
-        Without ``knows_skips`` nothing is said of the views that it skips: their certificates may not have been heard.
+        Without ``knows_skips`` the views that it skips are not checked: their certificates may not have been heard.
         """
         below = self._below
         parent_view = View(GENESIS_VIEW if below is None or below.height != height - 1 else below.view)
@@ -218,11 +219,11 @@ class CertifiedChain:
         self._forget()
 
     def is_skip_justified(self, header: Header) -> bool:
-        """Whether the certificates are known with which the next final block skips views, if it skips any."""
+        """Whether the certificates are known that justify the views skipped by the next final block."""
         return self._are_skipped(View(GENESIS_VIEW if self._below is None else self._below.view), header.view)
 
     def _enter_view(self, height: int, header: Header, digest: bytes, parent_view: View) -> None:
-        """Compare a final block with the certificates of its view, and of those that it passes over."""
+        """Compare a final block with the certificates of its view, and of the views that it passes over."""
         self._final_of.setdefault(header.view, (parent_view, Digest(digest)))
         self._compare(header.view, self._views.get(header.view, _View()))
         for number in range(max(parent_view, self._forgotten) + 1, header.view):
@@ -253,7 +254,7 @@ class CertifiedChain:
         return all(skipped is not None and skipped.nullified for skipped in between)
 
     def _forget(self) -> None:
-        """Keep nothing of views that are long passed, if that is asked for."""
+        """Forget old views, if ``views_kept`` is set."""
         if self.views_kept is None or self._passed - self._forgotten < 2 * self.views_kept:
             return
         self._forgotten = self._passed - self.views_kept

@@ -1,8 +1,8 @@
-"""The votes that one validator cast, in all its lives, and what they forbid it to cast: the rule *own_votes*.
+"""The votes that one validator cast, across restarts, and the votes that they forbid: the rule *own_votes*.
 
-A validator casts one vote of a kind a view. Whoever gave a view up does not notarize or finalize it; whoever finalized
-it does not give it up. HotStuff: whoever timed out of a view finalizes neither it nor one before, and whoever finalized
-a view names it or a later one in each timeout from there on.
+A validator casts one vote of a kind per view. After giving a view up it neither notarizes nor finalizes it; after
+finalizing it, it does not give it up. HotStuff: after timing out of a view it finalizes neither that view nor an
+earlier one, and after finalizing a view it names that view or a later one in each later timeout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERBS: Final = {
 
 
 class CastVote(Protocol):
-    """What a vote says (:class:`consensus.messages.Vote`)."""
+    """The content of a vote (:class:`consensus.messages.Vote`)."""
 
     @property
     def kind(self) -> VoteKind: ...
@@ -41,10 +41,10 @@ class CastVote(Protocol):
 
 @dataclass(slots=True)
 class OwnVotes:
-    """One validator's."""
+    """The votes of one validator."""
 
     _said: dict[tuple[VoteKind, View], tuple[View, bytes]] = field(default_factory=dict)
-    """Parent view and digest, by kind and view."""
+    """Parent view and digest, keyed by kind and view."""
     _finalized: list[View] = field(default_factory=list)
     """Views that it voted to finalize, ascending."""
     _timed_out: View = GENESIS_VIEW
@@ -57,11 +57,11 @@ class OwnVotes:
         return (kind, view) in self._said
 
     def is_known(self, vote: CastVote) -> bool:
-        """Whether it said exactly this before."""
+        """Whether the validator cast exactly this vote before."""
         return self._said.get((vote.kind, vote.view)) == (vote.parent_view, vote.digest)
 
     def cast(self, vote: CastVote) -> None:
-        """It casts a vote; of two of one kind and view the first one is kept."""
+        """Enter a vote. Of two votes of one kind and view the first one is kept."""
         if self.has_cast(vote.kind, vote.view):
             return
         self._said[vote.kind, vote.view] = (vote.parent_view, vote.digest)
@@ -71,7 +71,7 @@ class OwnVotes:
             self._timed_out = max(self._timed_out, vote.view)
 
     def contradiction(self, vote: CastVote) -> str | None:
-        """The earlier vote that forbids a vote, in words."""
+        """The earlier vote that forbids this one, in words."""
         view = vote.view
         if self.has_cast(vote.kind, view):
             return None if self.is_known(vote) else "and did so before with another vote"
@@ -88,11 +88,11 @@ class OwnVotes:
         return None
 
     def forget_below(self, view: int) -> None:
-        """Keep no votes of views below one, but for what they forbid in later ones."""
+        """Forget the votes of views below one, except for what they forbid in later views."""
         self._said = {(kind, at): said for (kind, at), said in self._said.items() if at >= view}
         del self._finalized[: max(0, bisect_right(self._finalized, view - 1) - 1)]
 
     def _finalized_by(self, view: View) -> View:
-        """The newest view up to this one that it voted to finalize."""
+        """The newest view up to this one that the validator voted to finalize."""
         count = bisect_right(self._finalized, view)
         return self._finalized[count - 1] if count else GENESIS_VIEW

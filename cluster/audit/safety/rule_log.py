@@ -13,13 +13,13 @@ Look = Callable[[str, bool, str], None]
 
 
 class RuleLog:
-    """The evaluations of some rules. ``now_ms`` gives the time of a violation."""
+    """The evaluations of rules. ``now_ms`` gives the time of a violation."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         self.counts: Counter[str] = Counter()
         """How often each rule was evaluated."""
         self.violations: list[str] = []
-        """The first of them."""
+        """The first violations."""
         self._now_ms = now_ms
 
     def look(self, rule: str, holds: bool, what: str) -> None:

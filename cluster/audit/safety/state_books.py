@@ -1,5 +1,5 @@
-"""What the records of a state say of each other, whatever came before: every count, queue and reference holds, and
-nothing is left of what ended (the records' table is that of :mod:`validator.chain.records`).
+"""Contradictions within one state, whatever came before: every count, queue and reference must hold, and records of
+ended items must be gone (the records' table is that of :mod:`validator.chain.records`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ MOST: Final = 3
 """Wrong records of a kind that are named."""
 
 Records = Mapping[bytes, Any]
-"""By key, without the prefix."""
+"""Records keyed without their prefix."""
 
 
 def contradictions(items: Iterable[tuple[bytes, bytes]], first_priced: int, window_begins: int) -> list[str]:
-    """What is wrong in a whole state, given as keys and values; empty if nothing is.
+    """The contradictions in a whole state, given as keys and values; empty if there are none.
 
-    ``first_priced``: the first height at which timers are priced. ``window_begins``: the oldest one whose fires are in
-    the fairness window.
+    ``first_priced``: the first height at which timers are priced. ``window_begins``: the oldest height whose fires are
+    in the fairness window.
     """
     state: dict[bytes, dict[bytes, Any]] = {}
     for key, value in items:
@@ -103,7 +103,7 @@ def _queues(state: Mapping[bytes, Records]) -> Iterator[str]:
 
 
 def _money(state: Mapping[bytes, Records]) -> Iterator[str]:
-    """Every unit that was minted is held or burned; messages hold none, since their runs were paid."""
+    """Every minted unit is held or burned; messages hold none, since their runs are paid."""
     ends = _globals(state)
     held = sum(account.balance for account in state.get(records.ACCOUNT, {}).values())
     if held + ends.burned != ends.minted:

@@ -1,1 +1,1 @@
-"""``builtin:script`` a second time: what a script says, and what each of its runs does."""
+"""An independent ``builtin:script``: a script's operations, and the effects of each of its runs."""

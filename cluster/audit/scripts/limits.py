@@ -1,5 +1,5 @@
-"""Prices and limits of what handlers call, as the SPEC states them (§2, §4, §14), in cycles. Nothing here is taken from
-what is judged.
+"""Prices and limits of what handlers call, as the SPEC states them (§2, §4, §14), in cycles. None is imported from the
+code that is judged.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ SCHEDULE: Final = 1_000
 CANCEL: Final = 500
 EXTEND: Final = 500
 SEND: Final = 80
-"""The cycles and cells that are reserved for the message come on top."""
+"""Cycles and cells reserved for the message are added."""
 REQUEST_JOB: Final = 500
-"""Those that are reserved for the callback come on top."""
+"""Those reserved for the callback are added."""
 
 MIN_MESSAGE_CYCLES: Final = 2_000
 MESSAGES_A_TRANSACTION: Final = 1_024

@@ -1,4 +1,4 @@
-"""What a script says: the operations of a payload, checked whole before the first of them (SPEC §2)."""
+"""The operations of a script's payload, all checked before the first one runs (SPEC §2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEFAULT_HANDLER: Final = "handle_timer"
 SENDER: Final = "sender"
 TIERS: Final = ("economy", "standard", "fast", "urgent")
 _BASE64: Final = re.compile("[A-Za-z0-9+/]*={0,2}")
-"""Of a text whose length is a multiple of four; what Python takes for strict differs between its versions."""
+"""A text whose length is a multiple of four. Python versions differ in what they accept as strict Base64."""
 REMEMBERED: Final = 1_024
 MAX_REMEMBERED_BYTES: Final = 1_024
 
@@ -63,7 +63,7 @@ class Send(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """What is left out is ``None``; exactly one of ``height`` and ``blocks_ahead`` is given."""
+    """Omitted arguments are ``None``; exactly one of ``height`` and ``blocks_ahead`` is given."""
 
     height: int | None
     blocks_ahead: int | None
@@ -83,7 +83,7 @@ class Schedule(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A timer: by its id, or by the key under which its id is stored."""
+    """A timer, named by its id, or by the key under which its id is stored."""
 
     timer_id: bytes
     saved: str | None
@@ -106,7 +106,7 @@ Operation = Burn | Get | Set | Delete | Emit | Fail | Transfer | Send | Schedule
 
 
 def read_script(payload: bytes) -> tuple[Operation, ...] | None:
-    """The operations of a payload; ``None`` if it is no script."""
+    """The operations of a payload; ``None`` if it is not a script."""
     return _remembered(payload) if len(payload) <= MAX_REMEMBERED_BYTES else _read(payload)
 
 
@@ -258,4 +258,4 @@ _READ: Final[dict[tuple[str, int], Callable[..., Operation]]] = {
     ("extend", 1): _extend,
     ("try", 1): lambda operation: Try(_operation(operation)),
 }
-"""By name and number of arguments."""
+"""Readers of the operations, keyed by name and number of arguments."""

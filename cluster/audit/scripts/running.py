@@ -1,4 +1,4 @@
-"""What a run of a script does: its result, its use and its effects, from the SPEC alone (§2, §4, §14)."""
+"""The result, the use and the effects of a script's run, from the SPEC alone (§2, §4, §14)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from validator.primitives.types import (
 
 
 class UnknownError(Exception):
-    """What a run does depends on what an observer does not know."""
+    """The run depends on something that an observer does not know."""
 
 
 class LiveTimer(NamedTuple):
@@ -58,7 +58,7 @@ class LiveTimer(NamedTuple):
 
 
 class State(Protocol):
-    """What a run finds. Each raises :class:`UnknownError` where it is not known."""
+    """The state that a run reads. Each method raises :class:`UnknownError` where the answer is unknown."""
 
     def balance(self, address: bytes) -> int: ...
 
@@ -79,14 +79,14 @@ class State(Protocol):
 
 
 class Terms(NamedTuple):
-    """Of the block."""
+    """The facts about the block on which a run depends."""
 
     height: int
     parameters: Parameters
     is_auctioned: bool
     fire_cap: int
     lane_price: int | None
-    """``None`` if it is not known."""
+    """``None`` if it is unknown."""
     p50_tip: int
 
 
@@ -104,25 +104,25 @@ class Run(NamedTuple):
     """Charged next."""
     most_messages: int = 0
     allowance: int | None = None
-    """Of the transaction, for timers; ``None`` outside of one."""
+    """The transaction's allowance for timers; ``None`` outside of one."""
     value: int = 0
-    """That the sender pays to the actor."""
+    """The amount that the sender pays to the actor."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run came to."""
+    """The result of a run."""
 
     error: str = ""
     cycles: int = 0
     cells: int = 0
     effects: Effects = field(default_factory=Effects)
     payloads: tuple[bytes, ...] = ()
-    """Of the timers that it scheduled."""
+    """The payloads of the timers that it scheduled."""
     sent: tuple[bytes, ...] = ()
     """The payloads of the messages that it sent."""
     stored: dict[str, bytes] = field(default_factory=dict)
-    """What it wrote; empty for what it deleted."""
+    """The texts written, by key; empty for deleted keys."""
 
 
 class _Failed(Exception):
@@ -133,7 +133,7 @@ class _Failed(Exception):
 
 
 class _Rejected(_Failed):
-    """A call is refused, which ``try`` catches."""
+    """A call is rejected, which ``try`` catches."""
 
 
 def timer_id(actor: bytes, trigger_height: int, payload: bytes, schedule_nonce: int) -> TimerId:
@@ -142,7 +142,7 @@ def timer_id(actor: bytes, trigger_height: int, payload: bytes, schedule_nonce: 
 
 
 def outcome(run: Run, terms: Terms, state: State) -> Outcome:
-    """What the run comes to. Raises :class:`UnknownError` where it depends on what is not known."""
+    """The result of a run. Raises :class:`UnknownError` where it depends on something unknown."""
     running = _Running(run, terms, state)
     try:
         running.perform_all()
@@ -174,7 +174,7 @@ class _Made:
 
 
 class _Running:
-    """A run under way: what it used, and what it changed so far on top of the state that it found."""
+    """A run in progress: its use, and its changes on top of the state that it reads."""
 
     def __init__(self, run: Run, terms: Terms, state: State) -> None:
         self.run, self.terms, self.state = run, terms, state
@@ -182,14 +182,14 @@ class _Running:
         self.allowance = run.allowance
         self.made = _Made()
         self.gained = 0
-        """What the actor has more than before, or less."""
+        """The change of the actor's balance so far."""
         self.payloads: list[bytes] = []
         self.sent: list[bytes] = []
         self.stored: dict[str, bytes] = {}
         self.timers: dict[bytes, LiveTimer | None] = {}
-        """Those that it changed, by id; ``None`` for those that it cancelled."""
+        """Timers that the run changed, by id; ``None`` for cancelled ones."""
         self.mailboxes: Counter[bytes] = Counter()
-        """Bytes that it added."""
+        """Bytes added to each mailbox."""
 
     def perform_all(self) -> None:
         run = self.run
@@ -354,7 +354,7 @@ class _Running:
             raise _Rejected("TimerGasLimitTooHigh")
 
     def priority_of(self, asked: Schedule) -> int | None:
-        """The priority fee that is asked for, by a number or a tier."""
+        """The requested priority fee, given as a number or a tier."""
         if asked.has_bid and self.terms.is_auctioned:
             raise _Rejected("TimerArgDeprecated")
         given = asked.max_priority_fee_per_cycle
@@ -373,7 +373,7 @@ class _Running:
         return self.state.live_timers(self.run.actor) + len(self.made.scheduled) - cancelled
 
     def payer_of(self, asked: Schedule) -> tuple[Address, int | None]:
-        """Who pays for the fire, and how much at most."""
+        """The payer of the fire, and the most that it pays."""
         payer = self.run.sender if asked.fee_payer == SENDER else asked.fee_payer
         if payer is None or payer == self.run.actor:
             return self.run.actor, asked.payer_cap
@@ -385,7 +385,7 @@ class _Running:
         return Address(self.run.sender), cap
 
     def headroom_of(self, asked: Schedule) -> int | None:
-        """How much of the maximum fee is left for the priority, if that is bounded."""
+        """The part of the maximum fee left for the priority, if that is bounded."""
         if asked.max_fee_per_cycle is None or not self.terms.is_auctioned:
             return None
         if self.terms.lane_price is None:
@@ -395,7 +395,7 @@ class _Running:
         return asked.max_fee_per_cycle - self.terms.lane_price
 
     def chosen(self, timer: Chosen) -> bytes:
-        """The id of a timer that a call names; reading it is paid for."""
+        """The id of a timer that a call names; reading it costs cycles."""
         if timer.saved is None:
             return timer.timer_id
         self.pay(limits.GET)

@@ -1,6 +1,6 @@
-"""The chains that validators served: what of each block is compared, and the longest chain of a run.
+"""The chains that validators served: the parts of each block that are compared, and the longest chain of a run.
 
-Of blocks that are the store's, what is compared is worked out once for all validators.
+These parts are computed once for all validators if the block is in the store.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from cluster.record.run import ValidatorRecord
 
 @dataclass(frozen=True, slots=True)
 class ServedBlock:
-    """A block that a validator served, as far as it is compared."""
+    """The parts of a served block that are compared."""
 
     block_hash: bytes
     header_root: bytes
     computed_root: bytes
     view: int
-    """Of consensus, in which it was proposed."""
+    """The consensus view in which it was proposed."""
 
 
 NOTHING_READ: Final = ServedBlock(bytes(HASH_BYTES), bytes(HASH_BYTES), bytes(HASH_BYTES), 0)
 
 
 class StoredChain:
-    """What is compared of a store's blocks, in columns."""
+    """The parts of a store's blocks that are compared, in columns."""
 
     def __init__(self) -> None:
         self.tip = 0
@@ -43,7 +43,7 @@ class StoredChain:
         self._hashes = bytearray()
 
     def read(self, store: BlockStore) -> None:
-        """Take in what the store has by now."""
+        """Read the blocks that the store has gained."""
         while self.tip < len(store):
             self.tip += 1
             block = read_served(store.at(self.tip))
@@ -63,13 +63,13 @@ class StoredChain:
 
 @dataclass(frozen=True, slots=True)
 class ServedChain:
-    """The blocks that a validator served, up to the first one that cannot be read; false without any."""
+    """The blocks that a validator served, up to the first one that cannot be read. False if there are none."""
 
     first_height: int
     tip: int
-    """Height of the last block; 0 without any."""
+    """Height of the last block; 0 if there is none."""
     differing: dict[int, ServedBlock] = field(default_factory=dict)
-    """The blocks that are not those of the store, ascending by height."""
+    """The blocks that differ from the store's, ascending by height."""
     stored: StoredChain = field(default_factory=StoredChain)
 
     def __bool__(self) -> bool:
@@ -82,7 +82,7 @@ class ServedChain:
         return self.first_height <= height <= self.tip
 
     def at(self, height: int) -> ServedBlock | None:
-        """The block at a height; ``None`` if it is not among them."""
+        """The block at a height; ``None`` if there is none."""
         if not self.has(height):
             return None
         return self.differing.get(height) or self.stored.at(height)
@@ -101,7 +101,7 @@ class ServedChain:
 
 
 def read_served(record: BlockRecord) -> ServedBlock | None:
-    """What is compared of a block; ``None`` if it cannot be read."""
+    """The parts of a block that are compared; ``None`` if it cannot be read."""
     try:
         header, digest = read_header(record.block)
     except Unreadable:
@@ -115,10 +115,10 @@ class ChainReader:
     def __init__(self) -> None:
         self._stored: dict[int, tuple[BlockStore, StoredChain]] = {}
         self._known: dict[bytes, tuple[bytes, bytes, int]] = {}
-        """By the bytes of a block that no store has, its hash, its header's root and its view."""
+        """The hash, header root and view of blocks that are in no store, keyed by the block's bytes."""
 
     def stored(self, store: BlockStore) -> StoredChain:
-        """What is compared of a store's blocks; those that were read before are not read again."""
+        """The compared parts of a store's blocks; blocks read before are not read again."""
         _, chain = self._stored.setdefault(id(store), (store, StoredChain()))
         chain.read(store)
         return chain
@@ -150,14 +150,15 @@ class ChainReader:
 
 
 def heights_apart(chains: Sequence[ServedChain]) -> list[int]:
-    """The heights at which chains may differ: one of them has not the store's block there, or another store."""
+    """The heights at which chains may differ: at least one has a block other than the store's there, or another
+    store."""
     if len({id(chain.stored) for chain in chains}) > 1:
         return sorted({height for chain in chains for height, _ in chain.items()})
     return sorted({height for chain in chains for height in chain.differing})
 
 
 def heights_held_by_two(chains: Iterable[ServedChain], until: int) -> int:
-    """How many heights up to one more than one chain has."""
+    """The number of heights up to ``until`` that more than one chain has."""
     steps: dict[int, int] = {}
     for chain in chains:
         last = min(chain.tip, until)
@@ -172,8 +173,8 @@ def heights_held_by_two(chains: Iterable[ServedChain], until: int) -> int:
 
 
 def longest_chain(validators: Sequence[ValidatorRecord]) -> Sequence[BlockRecord]:
-    """The blocks of the validator that has the most from height 1 on, unmutated before mutated, and whatever one that
-    joined later has on top of the same blocks. Byzantine validators do not count."""
+    """The blocks of the validator that has the most from height 1 on, unmutated validators before mutated ones, with
+    the further blocks of one that joined later on top of the same blocks. Byzantine validators do not count."""
     validators = [validator for validator in validators if not validator.byzantine]
     held = [validator for validator in validators if validator.blocks and validator.first_height == 1]
     longest = max(held, key=lambda v: (v.tip, v.mutant is None, -v.index), default=None)
@@ -188,7 +189,7 @@ def longest_chain(validators: Sequence[ValidatorRecord]) -> Sequence[BlockRecord
 
 
 def is_part(validator: ValidatorRecord, chain: Sequence[BlockRecord]) -> bool:
-    """Whether a validator served what a chain has at the same heights, and nothing beyond it."""
+    """Whether a validator's blocks are those of the chain at the same heights, and none is beyond it."""
     mine, same = validator.blocks, chain[validator.first_height - 1 : validator.tip]
     return len(mine) == len(same) and all(
         mine[place].block == same[place].block and mine[place].receipts == same[place].receipts

@@ -1,19 +1,19 @@
 """Proofs that validators serve at the end of a run, verified against the final blocks: live and in the simulator.
 
-Each validator whose word counts is asked, at rest, for what any client may ask it (``docs/http.md``):
+Each judged validator is asked, at rest, for what any client may ask (``docs/http.md``):
 
 =================  ===================================================================================================
 rule               what must hold
 =================  ===================================================================================================
 served_finality    the proof that a block is final is of the chain's block at that height: a quorum of the committee
-                   signed a finalization of it, or of a descendant that the links lead to. Who caught up by others'
-                   proofs may have none for its newest blocks yet; then somebody else has one, or knows a finalization
-                   of a later view, whose block is not kept yet
+                   signed a finalization of it, or of a descendant that the links lead to. A validator that caught up
+                   by other validators' proofs may have none for its newest blocks yet; then another validator has
+                   one, or knows a finalization of a later view, whose block is not kept yet
 served_proofs      the proof of a key at the final height, or at one of the retained heights below, leads to the state
                    root in that height's header; a key that is there has a value, and one that is absent has none
 =================  ===================================================================================================
 
-Keys and heights are drawn from the run's seed: a key that nobody ever wrote, an account of the genesis, timers that are
+Keys and heights are drawn from the run's seed: a key that was never written, an account of the genesis, timers that are
 pending, and timers that ended, whose removal had to change links. Certificates are judged by
 :mod:`cluster.audit.safety.certificates`, which shares no rule with the validators.
 """
@@ -50,28 +50,28 @@ SERVED_RULES: Final = (SERVED_FINALITY, SERVED_PROOFS)
 PAST_HEIGHTS: Final = 2
 """Heights below the final one at which a validator is asked about keys."""
 MAX_HEIGHTS_BACK: Final = NEWEST_HEIGHTS
-"""How far below the final height they are at most: a proof costs as much as the blocks above its height changed."""
+"""The most blocks by which these are below the final height: a proof costs as much as the later blocks changed."""
 FINALITY_HEIGHTS: Final = 6
-"""Heights besides at which a validator is asked what proves their blocks final."""
+"""Further heights at which a validator is asked to prove its blocks final."""
 TIMERS_ASKED: Final = 2
-"""Proofs of absence and of presence of timers asked for at a height."""
+"""Proofs of absence and of presence of timers, requested per height."""
 SHOWN_DIGITS: Final = 16
 
 Page = dict[str, Any]
 
 
 class Unproved(Exception):
-    """A validator did not serve a proof; the message says why, in one line."""
+    """A validator did not serve a proof; the message is the reason, in one line."""
 
 
 class Server(Protocol):
-    """One validator's pages. Both methods raise :class:`Unproved`."""
+    """The pages of one validator. Both methods raise :class:`Unproved`."""
 
     def finality(self, height: int) -> tuple[bytes, Sequence[bytes], bytes] | None:
         """The proof that a block is final: header, links, certificate, each encoded; ``None`` if there is none yet."""
 
     def proof(self, key: bytes, height: int) -> Page:
-        """The page of a key's proof in the state of a height."""
+        """The page with a key's proof in the state of a height."""
 
 
 @dataclass(slots=True)
@@ -83,29 +83,29 @@ class Answers:
     """Answers by rule."""
     violations: list[str] = field(default_factory=list)
     is_asked: bool = False
-    """Whether its answers count, so that it was asked."""
+    """Whether the validator was asked and its answers count."""
     proved_final: int = 0
-    """Up to this height the chain follows from the finality proofs that hold."""
+    """The height up to which valid finality proofs cover the chain."""
     unproved: list[int] = field(default_factory=list)
-    """Heights of blocks of which it has no finality proof."""
+    """Heights of blocks for which the validator has no finality proof."""
     awaited: frozenset[int] = frozenset()
-    """Those of them whose proof is on its way: it says that it knows a finalization of a later view."""
+    """The heights of these whose proof is pending: the validator knows a finalization of a later view."""
 
     def look(self, rule: str, problem: str) -> None:
-        """An answer was verified; ``problem`` is empty if it holds."""
+        """Enter a verified answer; ``problem`` is empty if it holds."""
         self.counts[rule] += 1
         if problem:
             self.violations.append(f"at the end: {rule}: {self.name}: {problem}")
 
 
 class ProofAudit:
-    """Asks validators and verifies their answers, against the chain that they served and its books.
+    """Asks validators and verifies their answers, against the served chain and its books.
 
-    What it holds does not change, so that several validators may be asked at the same time.
+    Its state does not change, so several validators may be asked concurrently.
     """
 
     def __init__(self, record: RunRecord, chain: Sequence[BlockRecord], ledger: Ledger) -> None:
-        """``ledger`` has the books of just these blocks."""
+        """``ledger`` has the books of exactly these blocks."""
         self._record = record
         self._headers = _headers(chain)
         self._hashes = [header_hash(header) for header in self._headers]
@@ -115,7 +115,7 @@ class ProofAudit:
     def ask(self, found: ValidatorRecord, server: Server, answers: Answers) -> Iterator[None]:
         """Ask one validator everything, pausing after each answer.
 
-        Of one that is byzantine no answer counts; of one that diverged the check of state roots tells.
+        A byzantine validator's answers do not count. One that diverged is judged by the check of state roots.
         """
         tip = min(found.tip, len(self._headers))
         if found.byzantine or not tip or (found.status or {}).get("diverged") is not None:
@@ -146,12 +146,12 @@ class ProofAudit:
         drawn = self._draw(found, f"key/{height}")
         keys = {drawn: False}
         accounts = sorted(self._record.genesis.accounts)
-        if accounts:  # they never go
+        if accounts:  # accounts are never removed
             keys[account_key(accounts[_number(drawn) % len(accounts)])] = True
         return keys if self._ledger.broken else keys | timers_at(self._ledger, height)
 
     def _draw(self, found: ValidatorRecord, what: str) -> bytes:
-        """32 bytes that follow from the run's seed, the validator and what they are for."""
+        """32 bytes derived from the run's seed, the validator and the purpose."""
         return blake3(f"{self._record.seed}/{found.name}/{what}".encode()).digest()
 
     # --- what is answered ---------------------------------------------------------------------------------------------
@@ -215,8 +215,8 @@ class ProofAudit:
 
 
 def timers_at(ledger: Ledger, height: int) -> dict[bytes, bool]:
-    """Keys of timers, and whether they are there at one of the newest :data:`MAX_HEIGHTS_BACK` heights: some that are
-    pending then, and those that ended last before, since links had to change where they were removed."""
+    """Timer keys, and whether each is present at one of the newest :data:`MAX_HEIGHTS_BACK` heights: some that are
+    pending then, and those that ended last before, since their removal had to change links."""
     scheduled = (life for life in reversed(ledger.timers.newest) if life.scheduled_at <= height)
     lives = list(islice(scheduled, NEWEST_KEPT))
     gone = [life for life in lives if life.ended_at is not None and life.ended_at <= height]
@@ -228,7 +228,7 @@ def timers_at(ledger: Ledger, height: int) -> dict[bytes, bool]:
 
 
 def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> MonitorRecord:
-    """The record of a run's monitor, if it had one, with what was verified at the end."""
+    """The record of a run's monitor, if it had one, with the answers verified at the end."""
     before, answers = watched or MonitorRecord([], {}), tuple(answers)
     violations, counts = list(before.violations), dict.fromkeys(SERVED_RULES, 0)
     newest = max((each.proved_final for each in answers), default=0)
@@ -245,7 +245,7 @@ def with_answers(watched: MonitorRecord | None, answers: Iterable[Answers]) -> M
 
 
 def _headers(chain: Sequence[BlockRecord]) -> list[Header]:
-    """Of a chain from height 1 on, up to the first block that cannot be read."""
+    """The headers of a chain from height 1 on, up to the first block that cannot be read."""
     headers: list[Header] = []
     for record in chain:
         try:
