@@ -1,1 +1,1 @@
-"""The checks of a run, and the verdict that they come to."""
+"""The checks of a run, and the resulting verdict."""

@@ -1,4 +1,5 @@
-"""Checks of what validators served: the same blocks, the roots of their own execution, a chain that hangs together."""
+"""Checks of the served chains: the same blocks, the state roots of each validator's own execution, a consistent
+chain."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def check_agreement(books: Books) -> Check:
 
 
 def check_state_roots(books: Books) -> Check:
-    """Every validator's own execution gave the header's state root, and so everyone else's, at every height."""
+    """Every validator's own execution gave the header's state root, so the same root as the others', at every
+    height."""
     problems = [
         f"{told.validator} diverged at height {told.height} ({told.reason or 'no reason given'}): expected root"
         f" {short_root(told.expected_root)}, computed {short_root(told.computed_root)}"
@@ -58,7 +60,7 @@ def check_state_roots(books: Books) -> Check:
 
 
 def check_chain(books: Books) -> Check:
-    """Hash chain, roots over transactions and receipts, nonces: the served bytes hang together."""
+    """The hash chain, the roots over transactions and receipts, and the nonces of the served bytes are consistent."""
     problems = finding_texts(books, CHAIN)
     unread = [
         f"{validator.name}: the block at height {validator.first_height + read} cannot be read"

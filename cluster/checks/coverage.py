@@ -1,6 +1,6 @@
 """Check coverage: verifies that every invariant was evaluated often enough for a pass to be meaningful.
 
-The ledger, the simulator's monitor, and the checks that compare what validators served count their own evaluations.
+The ledger, the simulator's monitor, and the checks that compare served data count their own evaluations.
 The scenario (``success``) determines how many are enough.
 """
 
@@ -45,9 +45,7 @@ NOT_DUE: Final = frozenset(
         SafetyRule.BLAMES,
     }
 )
-"""A run need not have a validator that is stuck, behind or byzantine, nor a view that is given up, nor one that
-lasts.
-"""
+"""Rules that a run need not evaluate: no validator may be stuck, behind or byzantine, and no view given up or long."""
 
 EVERY_PROMISE: Final = frozenset({PromiseRule.PASSED_ON, PromiseRule.KEPT})
 """Promise rules that every transaction taken from a client evaluates."""
@@ -63,7 +61,7 @@ COUNTED_BY_CHECKS: Final = {
 def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation, ...]:
     """How often each invariant was evaluated, and how often it must be.
 
-    The own rules of a check that failed are left out: it may have ended early.
+    The rules that a failed check counts are left out: it may have ended early.
     """
     record, ledger = books.record, books.ledger
     success, judged = record.scenario.success, len(books.judged)
@@ -106,7 +104,7 @@ def count_evaluations(books: Books, checks: Iterable[Check]) -> tuple[Evaluation
 
 def needed_of_monitor(books: Books, rule: str) -> int:
     """How often the simulator's monitor must have evaluated a rule."""
-    # a lone validator has no other to agree with
+    # a lone validator has no peer to agree with
     if rule == SafetyRule.AGREEMENT and len(books.judged) == 1:
         return 0
     if rule in NOT_DUE:

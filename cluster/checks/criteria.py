@@ -1,8 +1,7 @@
-"""The check ``criteria``: bounds that a scenario sets to metrics and samples (``success.metrics``, ``.samples``).
+"""The check ``criteria``: a scenario's bounds on metrics and samples (``success.metrics``, ``.samples``).
 
-A metric that is out of its bounds fails the run, and so do samples if more of them are out of bounds than the scenario
-allows. A metric or sample that the run does not have makes it inconclusive, and so does any breach in a run that was
-ended early.
+A metric out of its bounds fails the run, and so do samples if more of them are out of bounds than the scenario allows.
+A missing metric or sample makes the run inconclusive, and so does any breach in a run that was ended early.
 """
 
 from __future__ import annotations

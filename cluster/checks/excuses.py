@@ -1,4 +1,4 @@
-"""Details of checks: verdicts that depend on how much was compared or on the machine's lag, and shared wording."""
+"""Verdicts that depend on how much was compared or on the machine's lag, and shared wording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of faults and joins: an effect was observed, the network behaved as it must, the targets caught up."""
+"""Checks of faults and joins: an effect was observed, the network behaved as required, the targets caught up."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _level_with_others(books: Books, validator: ValidatorRecord) -> Result:
 
 
 def _caught_up(books: Books, fault: FaultRecord, validator: ValidatorRecord) -> Result:
-    """Whether a fault's target caught up with the others, and recovered from its disk or a snapshot as it had to."""
+    """Whether a fault's target caught up with the others, and recovered from its disk or a snapshot as required."""
     outcome, level = _level_with_others(books, validator)
     if outcome is not Outcome.PASS:
         return outcome, level

@@ -1,4 +1,4 @@
-"""Checks of how far a run got: heights and stalls, the load that was committed, problems around the run."""
+"""Checks of a run's progress: heights and stalls, the load that was committed, problems around the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cluster.record.run import ValidatorRecord
 
 
 def check_progress(books: Books) -> Check:
-    """Everybody reached the target height, enough heights were finalised, and no stall was too long."""
+    """All validators reached the target height, enough heights were finalised, and no stall was too long."""
     record = books.record
     success, target = record.scenario.success, record.target_height
     least, limit = success.heights_compared, success.stall_ms
@@ -45,7 +45,7 @@ def check_progress(books: Books) -> Check:
 
 
 def _check_stalls(books: Books, limit_ms: int) -> Check:
-    """The longest stall that the machine's lag does not explain, if there is one; else the longest of all."""
+    """The longest stall that the machine's lag does not explain, if any; otherwise the longest of all."""
     found = sorted(stalls_beyond_limit(books.record), key=lambda stall: -stall.length_ms)
     excuses = [(stall, excuse_for(books, stall.began_ms, stall.ended_ms, limit_ms)) for stall in found]
     stall, excuse = next(((stall, excuse) for stall, excuse in excuses if not excuse), excuses[0])
@@ -54,7 +54,7 @@ def _check_stalls(books: Books, limit_ms: int) -> Check:
 
 
 def _stuck_below(books: Books, target: int) -> list[ValidatorRecord]:
-    """The validators below a height, without those that never answered, diverged or are mutated."""
+    """The validators below a height, except those that never answered, diverged or are mutated."""
     diverged = {told.validator for told in books.divergences}
     return [
         validator

@@ -29,15 +29,15 @@ from cluster.scenario.sections.faults import SLOWING
 from consensus.types import fault_bound, quorum
 
 LOST_ONCE_MORE: Final = 2
-"""Factor on the time that views may fail, if the links lose messages."""
+"""Factor on the time in which views may fail, if the links lose messages."""
 
 HEIGHTS_UNTIL_IT_VOTES: Final = 4
-"""A validator that joined by a snapshot abstains in views in which it may have voted before, for so many heights at
-most."""
+"""A validator that joined by a snapshot abstains in views in which it may have voted before: for at most this many
+heights."""
 
 
 class ProgressDuringFaults:
-    """Whether heights became final during each fault of a run; what all faults share is computed once."""
+    """Whether heights became final during each fault of a run; data that all faults share is computed once."""
 
     def __init__(self, books: Books) -> None:
         self._books = books
@@ -48,9 +48,10 @@ class ProgressDuringFaults:
         self._disk_losses = sorted((ended_ms, names) for ended_ms, names in lost if names)
 
     def during(self, number: int) -> Result:
-        """Whether heights became final during the fault of a number, as they must with a quorum and must not without.
+        """Whether heights became final during the fault with this number, as required with a quorum and forbidden
+        without.
 
-        Quorums are those of the committees that were active during the fault. It has begun and is over.
+        Quorums are those of the committees active during the fault. The fault must have begun and be over.
         """
         books, record, fault = self._books, self._record, self._record.faults[number]
         assert fault.begun_ms is not None
@@ -68,7 +69,7 @@ class ProgressDuringFaults:
                 what = f"{counted(len(late), 'height')} from {min(late)} on {were} finalised without a quorum"
                 return Outcome.FAIL, what
             return Outcome.PASS, f"{text}, without a quorum"
-        # with a quorum that other faults, byzantine or joining validators may take away, or slow links: both may happen
+        # other faults, byzantine or joining validators, or slow links may cost the quorum: both outcomes are right
         at_once = [record.faults[other] for other in self._at_once[number]]
         if (
             during
@@ -98,12 +99,12 @@ class ProgressDuringFaults:
 
     @cached_property
     def _newest_proposals(self) -> list[float]:
-        """In the order in which heights became final, the newest proposal of all so far."""
+        """The newest proposal of all so far, in the order in which heights became final."""
         first, proposed = self._record.first_finalizations, self._record.proposals
         return list(accumulate((proposed.get(height, first[height]) for height in self._moments.heights), max))
 
     def _proposed_and_final(self, after_ms: float, until_ms: float) -> list[int]:
-        """The heights that were proposed after a moment, and final by another."""
+        """The heights that were proposed after one moment, and final by another."""
         first, proposed = self._record.first_finalizations, self._record.proposals
         places = range(bisect_right(self._newest_proposals, after_ms), self._moments.until(until_ms))
         heights = (self._moments.heights[place] for place in places)
@@ -128,8 +129,8 @@ class ProgressDuringFaults:
         return replace(fault, impaired=tuple(name for name in fault.impaired if name not in self._doubled))
 
     def _never_there(self, begun_ms: float) -> set[str]:
-        """Validators that count as missing in a fault that begins at a moment: byzantine and mutated ones, those that
-        join later, and those that joined or lost their disks so recently that they may still abstain."""
+        """Validators that count as missing in a fault that begins at this moment: byzantine and mutated ones, those
+        that join later, and those that joined or lost their disks so recently that they may still abstain."""
         settled_ms = self._moments.newest(begun_ms, HEIGHTS_UNTIL_IT_VOTES) or 0.0
         joins = self._record.joins
         late = {join.target for join in joins if join.ended_ms is None or join.ended_ms > settled_ms}
@@ -138,8 +139,8 @@ class ProgressDuringFaults:
 
 
 def faults_at_once(faults: Sequence[FaultRecord]) -> list[list[int]]:
-    """For each fault the numbers of those that were under way with it at some moment, itself among them, ascending;
-    none if it never began."""
+    """For each fault the numbers of the faults under way with it at some moment, including its own, ascending; empty if
+    it never began."""
     found: list[list[int]] = [[] for _ in faults]
     under_way: list[tuple[float, int]] = []
     begun = ((fault.begun_ms, number) for number, fault in enumerate(faults) if fault.begun_ms is not None)

@@ -1,8 +1,8 @@
 """The checks of a run: what must hold for it to pass, judged from its books, without input or output.
 
-Each check gives an outcome and the numbers behind it. *Pass* and *fail* are about what was observed. *Inconclusive*
-means that too little was observed: nothing was compared, no load was committed, or a fault had no observable effect.
-The run fails if any check fails, is inconclusive if any other is inconclusive, and passes otherwise.
+Each check gives an outcome and its figures. *Pass* and *fail* are about what was observed. *Inconclusive* means that
+too little was observed: nothing was compared, no load was committed, or a fault had no observable effect. The run fails
+if any check fails, is inconclusive if any other is inconclusive, and passes otherwise.
 """
 
 from __future__ import annotations
@@ -49,25 +49,25 @@ CHECKS: Final[tuple[Callable[[Books], Check], ...]] = (
 CHECK_NAMES: Final = tuple(check.__name__.removeprefix("check_") for check in CHECKS)
 
 Judge = Callable[[Books, tuple[Check, ...]], tuple[Check, ...]]
-"""Takes the checks of every run and returns all checks of a verdict: adds what else is expected, as drills do."""
+"""Takes the checks of every run and returns all checks of a verdict; a drill adds its own expectations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A run with all that was found of it, each computed once: for its result, its report, and sweeps."""
+    """A run with all findings, each computed once: for its result, its report, and sweeps."""
 
     books: Books
     actors: list[ActorUse]
     classes: list[ClassUse]
     latencies: list[WorkloadLatency]
-    """By workload."""
+    """Latencies, one per workload."""
     metrics: dict[str, float]
-    """By name (:mod:`cluster.scenario.sections.metric_names`). Those that are infinite are left out."""
+    """Metrics by name (:mod:`cluster.scenario.sections.metric_names`), without infinite ones."""
     verdict: Verdict
 
 
 def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None = None) -> Judged:
-    """Keep the books of a run, if ``books`` are not given, compute its metrics and perform every check."""
+    """Keep the books of a run, unless ``books`` are given, compute its metrics and perform every check."""
     books = books if books is not None else keep_books(record)
     actors = use_by_actor(books)
     latencies = load_latencies(books)
@@ -83,7 +83,7 @@ def judge_run(record: RunRecord, books: Books | None = None, judge: Judge | None
 
 
 def _with_seen(record: RunRecord, check: Check) -> Check:
-    """A check that fails by what was told while the run went on, if not by what is known at the end."""
+    """The check, failed if the live audit reported a violation during the run that is not known at the end."""
     seen = record.seen_violations.get(check.name)
     if not seen or check.verdict is Outcome.FAIL:
         return check

@@ -1,4 +1,4 @@
-"""Checks of byzantine validators, of the evidence against them, and of the rules that were watched during the run."""
+"""Checks of byzantine validators, of the evidence against them, and of the rules watched during the run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cluster.record.run import RunRecord, ValidatorRecord
 from cluster.scenario.sections.faults import CUTTING
 
 VIEWS_UNTIL_EVIDENCE: Final = 3
-"""With expected evidence in so many views, one proof must have been found; fewer may have been the last views."""
+"""Views with expected evidence after which one proof must have been found; fewer may have been the last views."""
 
 
 def check_byzantine(books: Books) -> Check:
@@ -85,7 +85,7 @@ def check_evidence(books: Books) -> Check:
 
 def check_safety(books: Books) -> Check:
     """Certificates, votes, final blocks and proofs are right: at every moment of a simulated run
-    (:mod:`cluster.simulation.watches.safety_monitor`), as far as hosts tell of them during a live run
+    (:mod:`cluster.simulation.watches.safety_monitor`), as far as hosts report them during a live run
     (:mod:`cluster.live.audit.safety_watch`), and in what validators serve at the end of any run
     (:mod:`cluster.audit.served.proofs`).
     """
@@ -102,8 +102,8 @@ def check_safety(books: Books) -> Check:
 
 
 def check_promises(books: Books) -> Check:
-    """Validators passed on the transactions that they took from clients, and kept each until it was final or could not
-    run any more (:mod:`cluster.simulation.watches.promise_watch`)."""
+    """Validators passed on the transactions that they took from clients, and kept each until it was final or could no
+    longer run (:mod:`cluster.simulation.watches.promise_watch`)."""
     promises, load = books.record.promises, books.record.load
     if promises is None:
         return Check.without_cause("promises", "answers to clients are watched in the simulator, and not live")
@@ -117,9 +117,9 @@ def check_promises(books: Books) -> Check:
 
 
 def _is_heard(record: RunRecord, validator: ValidatorRecord) -> bool:
-    """Whether a validator's messages surely reached others while they compared them.
+    """Whether a validator's messages surely reached the others while they compared them.
 
-    No fault of the links cut it off, and no uplink makes its votes wait behind blocks that are as large as it likes.
+    No fault of the links cut it off, and no uplink delays its votes behind blocks of unlimited size.
     """
     has_uplink = any(scenario.links.uplink_kbps is not None for scenario in (*record.former, record.scenario))
     cuts = (fault for fault in record.faults if fault.begun_ms is not None and fault.kind in CUTTING)

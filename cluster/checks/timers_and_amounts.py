@@ -1,5 +1,5 @@
-"""Checks that hold what validators served of timers and balances against the auditor's ledger, and the use of lanes,
-processor and memory against their bounds."""
+"""Checks of served timers and balances against the auditor's ledger, and of the use of lanes, processor and memory
+against their bounds."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def check_conservation(books: Books) -> Check:
 
 
 def check_bounds(books: Books) -> Check:
-    """No attack takes more than its lane gives: each lane of a block keeps to its limit, no timer waits longer at a
-    price that it pays than the rises of that price allow, and live, no block takes much more processor time than a
-    full one, and no validator's memory grows beyond its bounds."""
+    """No attack takes more than its lane gives. Each lane of a block keeps its limit. No timer waits longer at a price
+    that it pays than the rises of that price allow. Live, no block takes much more processor time than a full one, and
+    no validator's memory grows beyond its bounds."""
     problems = finding_texts(books, BOUNDS)
     if problems:
         return Check("bounds", Outcome.FAIL, examples(problems))
@@ -101,7 +101,7 @@ def check_bounds(books: Books) -> Check:
 
 
 def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:
-    """Where a validator's state and the books differ in all money there is, unknown accounts' included."""
+    """Differences between a validator's state and the books in the total supply, including unknown accounts."""
     for what, told, kept in (("balances", supply.balances, view.held), ("burned", supply.burned, view.burned)):
         if told != kept:
             difference = f"{told:,} at height {view.height}, in the books to {kept:,} ({told - kept:+,})"
@@ -109,7 +109,7 @@ def _supply_problems(name: str, supply: Supply, view: TipView) -> Iterator[str]:
 
 
 def _comparable(books: Books) -> tuple[list[tuple[ValidatorRecord, TipView]], list[str]]:
-    """Validators whose answers are about the last block that was collected from them; in words, the other ones.
+    """Validators whose answers are about the last block collected from them; and the others, in words.
 
     The others' answers cannot be judged: they may have withheld blocks, or were still running.
     """

@@ -1,4 +1,4 @@
-"""The verdict of a run: an outcome of each check, and one of the run."""
+"""The verdict of a run: one outcome per check, and one for the run."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from cluster.common.outcome import Outcome, worst
 from cluster.common.suggestions import instead
 
 EXAMPLES_SHOWN: Final = 3
-"""Findings named in a detail; the rest is counted."""
+"""Findings quoted in a detail; the rest is counted."""
 
 Result = tuple[Outcome, str]
-"""The outcome of a part of a check, and the numbers behind it."""
+"""The outcome of a part of a check, and its figures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check's verdict and the numbers behind it, in one line."""
+    """One check's outcome and its figures, in one line."""
 
     name: str
     verdict: Outcome
     detail: str
     evaluated: Mapping[str, int] = field(default_factory=dict)
-    """How often the check evaluated its own rules, by their names, if it counts that."""
+    """How often the check evaluated its own rules, by name, if it counts them."""
     applies: bool = True
-    """Whether there was anything to judge; a check that does not apply passes, and is shown as what it is."""
+    """Whether there was anything to judge. A check that does not apply passes, and is shown as such."""
 
     @classmethod
     def without_cause(cls, name: str, why: str) -> Check:
@@ -38,7 +38,7 @@ class Check:
     @classmethod
     def of_parts(cls, name: str, results: Sequence[Result], expected: int = 0, missing: str = "") -> Check:
         """The worst outcome of a check's parts, with the details of the parts that have it. With fewer than
-        ``expected`` parts it is inconclusive, ``missing`` being said of the others."""
+        ``expected`` parts it is inconclusive, and ``missing`` describes the others."""
         if len(results) < expected:
             absent = f"{expected - len(results)} of {expected} {missing}"
             results = [*results, (Outcome.INCONCLUSIVE, absent)]
@@ -48,7 +48,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """How often an invariant was evaluated in a run, and how often it must be for a pass to say anything."""
+    """How often an invariant was evaluated in a run, and how often it must be for a pass to be meaningful."""
 
     rule: str
     times: int
@@ -102,6 +102,6 @@ class Verdict:
 
 
 def examples(texts: Sequence[str]) -> str:
-    """The first :data:`EXAMPLES_SHOWN` of them, and how many more there are."""
+    """The first :data:`EXAMPLES_SHOWN` texts, and how many more there are."""
     shown = "; ".join(texts[:EXAMPLES_SHOWN])
     return shown if len(texts) <= EXAMPLES_SHOWN else f"{shown}; and {len(texts) - EXAMPLES_SHOWN:,} more"

@@ -1,1 +1,1 @@
-"""Helpers that know neither chains nor runs: errors, files, text input, wording."""
+"""Helpers that are independent of chains and runs: errors, files, text input, wording."""

@@ -1,4 +1,4 @@
-"""The folder of the code, its version, and names in the working directory that would hide its packages."""
+"""The code's folder and version, and the check for names in the working directory that would hide its packages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from cluster.common.errors import BadInput
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-"""The folder that holds the packages: of a checkout, or of an installation."""
+"""The folder that holds the packages: a checkout or an installation."""
 GIT_TIMEOUT_S: Final = 10
 UNKNOWN_COMMIT: Final = "unknown"
 DIRTY: Final = "-dirty"
@@ -21,10 +21,10 @@ OWN_PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 
 def checkout_commit(folder: Path | None = None) -> str:
     """The git commit of the code, ``unknown`` without one. If tracked files changed, ``-dirty-`` and a digest of the
-    changes follow: what one state of the code began, another one must not continue.
+    changes follow: a run must continue with the state of the code that began it.
 
-    ``folder`` is another checkout. Outside of a checkout, as in a container's image, the commit is that of the
-    environment variable ``STAMPEDE_COMMIT``.
+    ``folder`` is another checkout. Outside of a checkout, as in a container's image, the environment variable
+    ``STAMPEDE_COMMIT`` gives the commit.
     """
     checkout = ROOT if folder is None else folder
     if not (checkout / ".git").exists():

@@ -34,7 +34,7 @@ def writing_atomically(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_target(path: Path | None) -> None:
-    """Check that a file named by the user can be written, before the work. ``None`` is no file.
+    """Check, before the work, that a file named by the user can be written. ``None`` is no file.
 
     Raises :class:`BadInput` if it cannot.
     """

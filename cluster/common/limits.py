@@ -1,13 +1,13 @@
-"""Limits of users' values: seeds, heights, seconds."""
+"""Limits of user input: seeds, heights, seconds."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MAX_SECONDS: Final = 86_400
-"""A run that ends at a height lasts at most a day."""
+"""The longest duration of a run that ends at a height: a day."""
 MAX_DURATION_S: Final = 30 * 86_400
-"""For so long at most a run goes on that ends after a time, and not at a height."""
+"""The longest duration of a run that ends after a time instead of at a height."""
 MAX_HEIGHTS: Final = 1_000_000
 MAX_SEED: Final = 2**64 - 1
 

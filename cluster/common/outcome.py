@@ -15,6 +15,6 @@ class Outcome(StrEnum):
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome:
-    """Fail before inconclusive before pass."""
+    """The worst of the outcomes: fail before inconclusive before pass."""
     found = set(outcomes)
     return next((one for one in (Outcome.FAIL, Outcome.INCONCLUSIVE) if one in found), Outcome.PASS)

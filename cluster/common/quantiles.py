@@ -1,4 +1,4 @@
-"""Quantiles by nearest rank: always a value that occurred."""
+"""Quantiles by nearest rank: always one of the values."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Sequence
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least ``share`` of the values do not exceed (nearest rank); there is at least one."""
+    """The smallest value that at least ``share`` of the values do not exceed (nearest rank). ``values`` is not
+    empty."""
     ordered = sorted(values)
     rank = max(1, -(-int(share * 1_000_000) * len(ordered) // 1_000_000))
     return ordered[min(rank, len(ordered)) - 1]
 
 
 def counted_quantile(counts: Counter[int], share: float) -> int:
-    """:func:`quantile` over values given with how often they occur."""
+    """:func:`quantile` over values with their counts."""
     need = max(1, -(-int(share * 1_000_000) * counts.total() // 1_000_000))
     reached = 0
     for value in sorted(counts):

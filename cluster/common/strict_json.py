@@ -1,6 +1,6 @@
-"""JSON that users write: parsed strictly, checked field by field, every problem named by its path.
+"""Strict parsing of JSON written by users: checked field by field, with the path of every problem.
 
-Refused anywhere: a field given twice in one object, numbers with fraction or exponent, ``-0``, ``NaN``, ``Infinity``
+Rejected anywhere: a field given twice in one object, numbers with fraction or exponent, ``-0``, ``NaN``, ``Infinity``
 and text with lone surrogates. Integers may be JSON numbers or decimal strings.
 """
 
@@ -15,12 +15,12 @@ from validator.primitives.types import HEX_DIGITS, Address, is_reserved, parse_a
 
 MAX_DECIMAL_DIGITS: Final = 40
 MAX_NESTING: Final = 256
-"""Levels of lists and objects, far below the limit of any Python's parser, so that all refuse the same files."""
+"""Levels of lists and objects: far below the limit of any Python's parser, so that all reject the same files."""
 SHOWN_CHARACTERS: Final = 64
 
 
 class Wrong(Exception):
-    """``path: problem``, without the file."""
+    """A problem as ``path: problem``, without the file."""
 
 
 class _Pairs(NamedTuple):
@@ -100,7 +100,7 @@ def integer(value: Any, path: str, limit: int) -> int:
 
 
 def describe_limit(limit: int) -> str:
-    """``limit - 1`` as people write it."""
+    """``limit - 1`` in the usual notation."""
     bits = limit.bit_length() - 1
     return f"2**{bits} - 1" if limit == 1 << bits and bits >= 32 else str(limit - 1)
 
@@ -128,7 +128,7 @@ def address(value: Any, path: str) -> Address:
 
 
 def owner(name: str, path: str, taken: Iterable[Address]) -> Address:
-    """The address that an object's field names: not reserved, not given before."""
+    """The address named by an object's field: neither reserved nor given before."""
     found = address(name, path)
     if is_reserved(found):
         raise Wrong(f"{path}: reserved address")
@@ -150,7 +150,7 @@ def items(value: Any, path: str) -> list[tuple[str, Any]]:
 
 
 def mapping(value: Any, path: str, allowed: Iterable[str], needed: Iterable[str]) -> dict[str, Any]:
-    """An object with the needed fields and none but the allowed ones."""
+    """An object with all needed fields and only allowed ones."""
     if not isinstance(value, dict):
         raise Wrong(f"{path}: expected an object, got {kind(value)}")
     unknown = sorted(set(value) - set(allowed))

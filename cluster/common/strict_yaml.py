@@ -1,7 +1,7 @@
-"""YAML that users write: scenario files, values of ``--set``, injected faults. Strict, and of bounded cost.
+"""Strict parsing of YAML written by users, of bounded cost: scenario files, values of ``--set``, injected faults.
 
-Refused are a repeated field of a mapping, deep nesting, and too many values. The target of an alias or a merge key
-counts each time it is used, since a few short lines can mean more than fits in memory.
+Rejected are a repeated field of a mapping, deep nesting, and too many values. The target of an alias or a merge key
+counts at each use, since a few short lines can expand to more than fits in memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import yaml
 from yaml.constructor import ConstructorError
 
 MAX_CHARACTERS: Final = 4 * 1_024 * 1_024
-"""Of a text."""
+"""Characters of a text."""
 MAX_NESTED: Final = 50
 """Levels of lists and mappings, several times what any field needs."""
 MAX_VALUES: Final = 100_000
@@ -22,7 +22,7 @@ CHARACTERS_PER_VALUE: Final = 64
 MAX_DIGITS: Final = 400
 """Characters of a number."""
 SHOWN_CHARACTERS: Final = 300
-"""Of an error, which may quote the text."""
+"""Characters shown of an error, which may quote the text."""
 
 MERGE: Final = "tag:yaml.org,2002:merge"
 NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
@@ -58,7 +58,7 @@ class _StrictLoader(yaml.SafeLoader):
 
     _depth = 0
     _deepest = 0
-    """Depth of what was composed since the innermost node began."""
+    """Depth of the nodes composed since the innermost node began."""
     _values = 0
 
     def __init__(self, text: str) -> None:

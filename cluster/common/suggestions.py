@@ -11,14 +11,14 @@ from typing import Any, Final
 CLOSE: Final = 0.7
 """Minimum similarity of a suggestion, from 0 to 1."""
 MAX_LISTED: Final = 24
-"""Names in a list."""
+"""Names shown in a list."""
 _DIGITS: Final = re.compile(r"\d+")
 
 
 def closest(name: str, names: Iterable[str]) -> str | None:
-    """The closest one of some names to an unknown one, or ``None``.
+    """The known name closest to an unknown one, or ``None``.
 
-    A name with other numbers is not suggested: ``validator-0`` is no suggestion for ``validator-7``.
+    A name that differs in its numbers is not suggested: ``validator-0`` is no suggestion for ``validator-7``.
     """
     numbers = _DIGITS.findall(name)
     known = [each for each in names if not numbers or _DIGITS.findall(each) in ([], numbers)]
@@ -50,7 +50,7 @@ def _meant_or(prefix: str, name: str, names: Iterable[str]) -> str:
 
 
 def listing(names: Iterable[str]) -> str:
-    """The names as one line; of very many, the first ones and the last."""
+    """The names as one line; of a long list, the first ones and the last."""
     known = list(names)
     if len(known) > MAX_LISTED:
         known = [*known[: MAX_LISTED - 2], "…", known[-1]]

@@ -1,4 +1,4 @@
-"""Text for people: plurals, lists, and escaped control characters."""
+"""Text for readers: plurals, lists, and escaped control characters."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """A validator's data folder on a real disk.
 
-Every file that a caller names is one file below the folder. Names that begin with a dot are ours: the lock, which keeps
-a second process from the folder for as long as this one lives, and what :meth:`DirectoryDisk.replace` is about to
-rename.
+Each file name of a caller is one file below the folder. Names that begin with a dot are internal: the lock, which keeps
+other processes out of the folder while this one lives, and the temporary file of :meth:`DirectoryDisk.replace`.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ NAME_PARTS_LIMIT: Final = 2
 class DirectoryDisk:
     """One validator's data folder: a :class:`~validator.storage.disk.Disk`, which describes the methods.
 
-    The folder is made if it is missing. Raises :class:`DiskError` if another one holds it. A handle a file stays open
-    until :meth:`release` or :meth:`close`.
+    The folder is made if it is missing. Raises :class:`DiskError` if another process holds it. One handle per file
+    stays open until :meth:`release` or :meth:`close`.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -45,7 +44,7 @@ class DirectoryDisk:
         self._lock = lock
 
     def close(self) -> None:
-        """Close every file and give up the lock. What was not synced may yet reach the disk. Closing twice is fine."""
+        """Close every file and release the lock. Unsynced data may still reach the disk. Closing twice is fine."""
         for handle in self._handles.values():
             os.close(handle)
         self._handles.clear()
@@ -55,7 +54,7 @@ class DirectoryDisk:
 
     @property
     def used_bytes(self) -> int:
-        """In all files, those that are about to be renamed included; 0 if the folder is gone."""
+        """Bytes in all files, including temporary ones; 0 if the folder is gone."""
         total = 0
         for folder, _, names in os.walk(self._folder):
             for name in names:
@@ -70,7 +69,7 @@ class DirectoryDisk:
         return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
 
     def size(self, name: str) -> int:
-        """Any thread may ask."""
+        """Safe to call from any thread."""
         path = self._path(name)
         with _as_disk_error(name, 0, "size"), suppress(FileNotFoundError):
             return path.stat().st_size
@@ -144,10 +143,10 @@ class DirectoryDisk:
     def release(self, name: str) -> None:
         self._forget(name)
 
-    # --- what a disk with faults does otherwise ---------------------------------------------------------------------
+    # --- operations that a disk with faults overrides ---------------------------------------------------------------
 
     def _write_file(self, name: str, handle: int, offset: int, data: bytes) -> None:
-        """Write all of it. Raises :class:`OSError`."""
+        """Write all bytes. Raises :class:`OSError`."""
         rest = memoryview(data)
         while rest:
             written = os.pwrite(handle, rest, offset)
@@ -155,13 +154,13 @@ class DirectoryDisk:
             offset += written
 
     def _sync_file(self, name: str, handle: int) -> None:
-        """Make what was written durable. Raises :class:`OSError`."""
+        """Make the written bytes durable. Raises :class:`OSError`."""
         os.fsync(handle)
 
     # --- files --------------------------------------------------------------------------------------------------------
 
     def _handle(self, name: str, create: bool) -> int | None:
-        """The open file, or ``None`` if there is none and ``create`` is false."""
+        """The open file; ``None`` if there is none and ``create`` is false."""
         self._require_open(name)
         if name in self._handles:
             return self._handles[name]
@@ -198,7 +197,7 @@ class DirectoryDisk:
 
 @contextmanager
 def _as_disk_error(name: str, offset: int, verb: str) -> Iterator[None]:
-    """Turn what the operating system reports into one clear line."""
+    """Turn an error of the operating system into one clear line."""
     try:
         yield
     except OSError as error:

@@ -1,11 +1,11 @@
-"""A real disk on which a fault can be laid: one that gets full, one whose sync fails, one that is slow.
+"""A real disk with injected faults: it becomes full, its sync fails, or it is slow.
 
-A full disk takes half of the bytes that it is given next; the rest is written to ``/dev/full``, so that it is the
-kernel that says that there is no space left. No kernel fails a sync on demand without privileges, so that error is
-raised here, and what the sync covered is taken back first: bytes that were added are cut off, and bytes that were
-overwritten get their old content again. A process that is killed leaves them to the next one otherwise.
+A full disk takes half of the next write; the rest is written to ``/dev/full``, so that the kernel itself reports that
+no space is left. No kernel fails a sync on demand without privileges, so that error is raised here. Before that, the
+unsynced bytes are taken back: added bytes are cut off, and overwritten bytes get their old content again. Without this,
+the process that starts after a kill would read them.
 
-Files are written by two threads, each its own files; orders come from a third one.
+Two threads write files, each its own; faults are set by a third one.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class _Unsynced:
     """The part of a file that a failed sync takes back."""
 
     size: int
-    """When it was last synced."""
+    """The file's size at the last sync."""
     overwritten: list[tuple[int, bytes]]
-    """Offsets below that, and the bytes that stood there."""
+    """Offsets below that size, and the bytes that were there."""
 
 
 class FaultyDisk(DirectoryDisk):
@@ -46,9 +46,9 @@ class FaultyDisk(DirectoryDisk):
         super().__init__(path)
         self.usual_sync_ms = usual_sync_ms
         self.sync_ms = usual_sync_ms
-        """How long each sync takes at least."""
+        """The least duration of each sync."""
         self.slow_syncs = 0
-        """Those that took longer than usual."""
+        """Syncs that took longer than usual."""
         self._sleep = sleep
         self._orders = threading.Lock()
         self._trap: Trap | None = None
@@ -56,7 +56,7 @@ class FaultyDisk(DirectoryDisk):
         self._unsynced: dict[str, _Unsynced] = {}
 
     def lay_trap(self, trap: Trap | None) -> None:
-        """Fail at the next operation that a fault is about; once."""
+        """Fail once, at the next operation that the fault concerns."""
         with self._orders:
             self._trap = trap
             self._keeps_old = self._keeps_old or isinstance(trap, FailedSyncFault)
@@ -90,7 +90,7 @@ class FaultyDisk(DirectoryDisk):
         self._unsynced.pop(name, None)
 
     def _springs(self, kind: type[Trap], name: str) -> bool:
-        """Whether the trap is one of a kind and about this file; it is gone then."""
+        """Whether the trap is of this kind and about this file; if so, it is removed."""
         if self._trap is None:
             return False
         with self._orders:
@@ -101,7 +101,7 @@ class FaultyDisk(DirectoryDisk):
             return True
 
     def _keep_old(self, name: str, handle: int, offset: int, size: int) -> None:
-        """Keep what is needed to undo a write."""
+        """Keep the bytes needed to undo a write."""
         unsynced = self._unsynced.get(name)
         if unsynced is None:
             unsynced = self._unsynced[name] = _Unsynced(os.fstat(handle).st_size, [])
@@ -109,7 +109,7 @@ class FaultyDisk(DirectoryDisk):
             unsynced.overwritten.append((offset, os.pread(handle, min(size, unsynced.size - offset), offset)))
 
     def _take_back(self, name: str, handle: int) -> None:
-        """Undo what was written since the last sync, as far as it is known."""
+        """Undo the writes since the last sync, as far as they are known."""
         unsynced = self._unsynced.pop(name, None)
         if unsynced is not None:
             for offset, old in reversed(unsynced.overwritten):

@@ -1,9 +1,9 @@
-"""Compiled kernels of an installation that a process cannot write to, such as an image with a read-only root.
+"""Compiled kernels for a process that cannot write to its installation, such as an image with a read-only root.
 
-Numba keeps compiled code beside the source only if it can write there. Otherwise it uses the user's cache alone
+Numba keeps compiled code next to the source only if it can write there. Otherwise it uses only the user's cache
 (``numba/core/caching.py``), which is empty at first: each process would compile for many seconds in the middle of a
-block. Here it also reads what ``python -m cluster.tools.cli.warm_up`` left beside the source. What is missing there,
-such as code for another processor, is compiled, and kept in the user's cache.
+block. This module also reads the code that ``python -m cluster.tools.cli.warm_up`` left next to the source. Missing
+code, such as for another processor, is compiled and kept in the user's cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MODULES = (order, overflow, kernels)
 
 
 class InstalledCache(FunctionCache):
-    """A function's cache that also reads the one beside its source."""
+    """A function's cache that also reads the cache next to the source."""
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)
@@ -41,9 +41,9 @@ class InstalledCache(FunctionCache):
 
 @cache
 def use_installed_kernels() -> None:
-    """Let this process read the installation's compiled kernels. Called before the first of them is.
+    """Let this process read the installation's compiled kernels. Call it before the first kernel runs.
 
-    Nothing changes if numba keeps them beside the source, or in the folder that ``NUMBA_CACHE_DIR`` names.
+    It has no effect if numba keeps them next to the source, or in the folder that ``NUMBA_CACHE_DIR`` names.
     """
     for module in MODULES:
         for kernel in vars(module).values():

@@ -1,9 +1,9 @@
-"""The simulator's disk: memory that loses, at a crash, what was not synced.
+"""The simulator's disk: memory that loses unsynced data at a crash.
 
-A file has three faces: what a reader sees, what is durable, and the operations between the two. At a crash
-(:meth:`MemoryDisk.crash`) some of those survive, and one or all of the survivors may be torn, drawn from the random
-source that the caller gives; nothing else in here is random. A failed sync is as bad as a kernel may make it: readers
-go on seeing what was written, but it never becomes durable unless it is written again.
+A file has three parts: the visible content, the durable content, and the pending operations between the two. At a
+crash (:meth:`MemoryDisk.crash`) some pending operations survive, and one or all of these may be torn, drawn from the
+random source that the caller gives; nothing else here is random. A failed sync is as bad as a kernel may make it:
+readers still see the writes, but these never become durable unless they are written again.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from validator.storage.disk import DiskError
 
 
 class SimulatedCrash(Exception):
-    """The machine stopped in the middle of an operation. Not an error of the disk: nobody may catch it but the test."""
+    """The machine stopped in the middle of an operation. Not a disk error: only the test may catch it."""
 
 
 @dataclass(frozen=True)
 class FaultPlan:
-    """One fault: at the disk's ``operation``-th change (counted from 1; reads do not count), fail or stop there.
+    """One fault: at the disk's ``operation``-th change (counted from 1; reads do not count), fail or crash.
 
     With ``verbs`` (``append``, ``write``, ``sync`` …) it happens at the first change of such a kind from there on.
 
-    A failing append or write leaves the first half of its bytes, as a full disk does. A crash leaves an append or write
-    among what is not synced, and any other operation undone; :meth:`MemoryDisk.crash` must be called next.
+    A failing append or write leaves the first half of its bytes, as a full disk does. After a crash, an append or
+    write is pending, and any other operation is undone; :meth:`MemoryDisk.crash` must be called next.
     """
 
     operation: int
     crash: bool = False
     verbs: frozenset[str] = frozenset()
     files: str = ""
-    """Beginning of the names of the files that count, with ``verbs``."""
+    """Prefix of the names of the files that count, with ``verbs``."""
 
     def is_due(self, operation: int, verb: str, name: str) -> bool:
         if not self.verbs:
@@ -53,16 +53,16 @@ class _File:
     durable: bytearray = field(default_factory=bytearray)
     pending: list[_Write] = field(default_factory=list)
     settled: int = 0
-    """How many writes came before those."""
+    """The number of writes before the pending ones."""
     is_durable: bool = False
-    """Whether the file itself outlives a crash, be it empty."""
+    """Whether the file itself survives a crash, even if empty."""
     replaced_at: int = 0
-    """The change of the disk that made it anew, whole; 0 if it grew out of nothing."""
+    """The disk's change that replaced the whole file; 0 if the file only grew."""
     whole_bytes: int = 0
-    """How long it was then."""
+    """The file's length after that change."""
 
     def settle(self, written: int | None = None) -> list[_Write]:
-        """Take out what is pending of the first ``written`` writes, or all of it."""
+        """Remove and return the pending ones of the first ``written`` writes, or all of them."""
         count = len(self.pending) if written is None else max(0, written - self.settled)
         taken, self.pending = self.pending[:count], self.pending[count:]
         self.settled += len(taken)
@@ -75,7 +75,7 @@ class MemoryDisk:
     def __init__(self, plan: FaultPlan | None = None) -> None:
         self.plan = plan
         self.operations = 0
-        """Changes so far, failed ones included."""
+        """Number of changes so far, including failed ones."""
         self.syncs = 0
         self._files: dict[str, _File] = {}
 
@@ -116,14 +116,13 @@ class MemoryDisk:
             file.pending = kept
 
     def written(self, name: str) -> int:
-        """How many writes the file has had so far: what a sync that begins now makes durable."""
+        """The number of writes to the file so far: a sync that begins now makes them durable."""
         file = self._files.get(name)
         return 0 if file is None else file.settled + len(file.pending)
 
     def sync(self, name: str, written: int | None = None) -> None:
-        """Return once everything written to the file is durable, or its first ``written`` writes: of those that came
-        after a sync began, nobody knows whether it made them durable too.
-        """
+        """Return once everything written to the file is durable, or its first ``written`` writes. Later writes stay
+        pending, though a real sync might make them durable too."""
         self.syncs += 1
         try:
             self._begin(name, self.size(name), "sync")
@@ -147,19 +146,18 @@ class MemoryDisk:
         self._files.pop(name, None)
 
     def release(self, name: str) -> None:
-        """Nothing is held for a file."""
+        """Does nothing: no handle is held."""
 
     def durable_size(self, name: str) -> int:
-        """Bytes of the file that a crash leaves alone; 0 if there is none."""
+        """The number of bytes of the file that survive a crash; 0 if there is none."""
         return len(self._files[name].durable) if name in self._files else 0
 
     def durable(self, name: str, offset: int = 0) -> bytes:
-        """The part of the file that a crash leaves alone, from ``offset`` to the end."""
+        """The part of the file that survives a crash, from ``offset`` to the end."""
         return bytes(self._files[name].durable[offset:]) if name in self._files else b""
 
     def replaced(self, name: str) -> tuple[int, int]:
-        """The change of this disk that made the file anew, whole, last, and how many bytes it then had; zeros if
-        nothing did."""
+        """The disk's last change that replaced the whole file, and the file's length after it; zeros if none did."""
         file = self._files.get(name)
         return (0, 0) if file is None else (file.replaced_at, file.whole_bytes)
 
@@ -170,10 +168,10 @@ class MemoryDisk:
         file.visible[offset] ^= 1 << bit
 
     def crash(self, rng: Random, scattered: bool = False) -> None:
-        """Lose what was not synced, and come back: what is visible then is what is durable.
+        """Lose unsynced data and restart: the durable content becomes the visible one.
 
         Of each file's pending operations a prefix survives, and its last one may be torn. With ``scattered``, each may
-        survive on its own and each may be torn, as a disk that reorders does it.
+        survive independently and each may be torn, as on a disk that reorders writes.
         """
         for name in self.names():
             file = self._files[name]
@@ -203,7 +201,7 @@ class MemoryDisk:
         file.pending.append(write)
 
     def _begin(self, name: str, offset: int, verb: str) -> None:
-        """Count an operation, and let the planned fault happen."""
+        """Count an operation, and trigger the planned fault."""
         self.operations += 1
         plan = self.plan
         if plan is not None and plan.is_due(self.operations, verb, name):

@@ -1,6 +1,6 @@
-"""Actors by what they are for: the workload of the load plan that an actor belongs to, and the program that it runs.
+"""Classes of actors: an actor's workload in the load plan, and the program that it runs.
 
-Lateness and fairness are given by class: an average over all actors would hide that one kind of them waits.
+Lateness and fairness are given per class: an average over all actors would hide that one class waits.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from cluster.record.run import RunRecord
 OTHERS: Final = "others"
 """Actors that are neither the load's nor named in the scenario: deployed during the run."""
 SHARES: Final = ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"))
-"""Shares of which quantiles are given, and their names."""
+"""The quantiles that are reported, and their names."""
 WEIGHT_LOOKS: Final = 50
-"""Heights at which an actor's fairness weight is looked at, evenly over the run."""
+"""Heights at which an actor's fairness weight is sampled, evenly over the run."""
 
 
 @dataclass(slots=True)
@@ -33,19 +33,19 @@ class ActorUse:
     """Timers that came due while they were pending."""
     fires: int = 0
     lateness: Counter[int] = field(default_factory=Counter)
-    """Fires by how many blocks they came late."""
+    """Fires, counted by lateness in blocks."""
     weight: float = 2.0
-    """Mean of ``W`` (SPEC §8) over the looks, between 1 and 2."""
+    """Mean of ``W`` (SPEC §8) over the samples, between 1 and 2."""
 
     @property
     def served_share(self) -> float:
-        """Of the timers that came due, the share that fired."""
+        """The share of the timers that came due which fired."""
         return self.fires / self.due if self.due else 1.0
 
 
 @dataclass(slots=True)
 class ClassUse:
-    """The due timers and fires of the actors of a class."""
+    """The due timers and fires of a class's actors."""
 
     name: str
     actors: list[ActorUse]
@@ -64,7 +64,7 @@ class ClassUse:
 
 
 def class_of_actors(record: RunRecord) -> dict[bytes, str]:
-    """The class of each of the genesis's actors, by address: the load's by workload, the others by name."""
+    """The class of each of the genesis's actors, keyed by address: the load's by workload, the others by name."""
     scenario = record.given or record.scenario
     plan = scenario.load
     named: dict[bytes, str] = {address: f"actor {name}" for name, address in scenario.chain.actor_addresses().items()}
@@ -91,7 +91,7 @@ def use_by_actor(books: Books) -> list[ActorUse]:
 
 
 def use_by_class(uses: Iterable[ActorUse]) -> list[ClassUse]:
-    """The same by class, the one with the most fires first."""
+    """The use by each class, the one with the most fires first."""
     groups: dict[str, list[ActorUse]] = {}
     for use in uses:
         groups.setdefault(use.group, []).append(use)
@@ -123,7 +123,7 @@ def class_metrics(classes: Iterable[ClassUse]) -> dict[str, dict[str, float]]:
 
 
 def jain_index(values: Sequence[float]) -> float:
-    """Jain's fairness index: 1 if all values are equal, 1/n if one has everything.
+    """Jain's fairness index: 1 if all values are equal, 1/n if one value is the whole sum.
 
     (Jain, Chiu, Hawe: A quantitative measure of fairness, 1984.)
     """
@@ -132,7 +132,7 @@ def jain_index(values: Sequence[float]) -> float:
 
 
 def gini_index(values: Sequence[float]) -> float:
-    """The Gini coefficient: 0 if all values are equal, towards 1 if few have everything."""
+    """The Gini coefficient: 0 if all values are equal, towards 1 if a few are nearly the whole sum."""
     total, count = sum(values), len(values)
     if not total:
         return 0.0
@@ -141,7 +141,7 @@ def gini_index(values: Sequence[float]) -> float:
 
 
 def _note_weights(books: Books, uses: Sequence[ActorUse]) -> None:
-    """Each actor's weight, looked at over the run, from the fires of the window before each look."""
+    """Note each actor's weight, sampled over the run, from the fires of the window before each sample."""
     ledger = books.ledger
     window = ledger.instructions.in_force.fairness_window_blocks
     looks = range(1, ledger.height + 1, max(1, ledger.height // WEIGHT_LOOKS))

@@ -1,12 +1,12 @@
-"""The use of memory and processor by validators, held against bounds: parts of the check ``bounds``.
+"""Bounds on validators' use of memory and processor: parts of the check ``bounds``.
 
-**Memory** of a live host's process. The first look at a validator is what its process takes at the start. From then
-on it may grow by :data:`ROOM_BYTES` for each validator on it, which is what the bounds of a validator's queues and
-caches come to, and by as much as its disk: state that somebody paid for has indexes in memory.
+**Memory** of a live host's process. The first sample of a validator is the process's memory at the start. From then on
+it may grow by :data:`ROOM_BYTES` for each validator on it, which is the sum of the bounds of a validator's queues and
+caches, and by as much as its disk: state that has been paid for has indexes in memory.
 
-**Processor** of a block. The process that executes a live run's chain again measures each block alone
+**Processor** time of a block. The process that executes a live run's chain again measures each block alone
 (:mod:`cluster.audit.reexecution.follower`), and a full block of honest transactions and timers on the same machine. No
-block of the run may take longer than :data:`MAX_FULL_BLOCKS` of it.
+block of the run may take longer than :data:`MAX_FULL_BLOCKS` times the full block.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from cluster.record.run import Resources, RunRecord
 
 MIB: Final = 1 << 20
 ROOM_BYTES: Final = 1_280 * MIB
-"""Of a validator: its mempool and the transactions before it, payloads of peers and what they say (five times as much,
-decoded), bodies that clients send, answers that clients have not taken."""
+"""Growth per validator: its mempool and the transactions queued for it, payloads and messages of peers (five times as
+much, decoded), bodies that clients send, answers that clients have not taken."""
 
 MAX_FULL_BLOCKS: Final = 1.5
 
 
 def processor_result(record: RunRecord) -> Result | None:
-    """The slowest block against a full one; ``None`` if the chain was not executed beside the run."""
+    """The slowest block against a full one; ``None`` if the chain was not executed again during the run."""
     found = record.reexecuted
     if found is None:
         return None
@@ -42,7 +42,7 @@ def processor_result(record: RunRecord) -> Result | None:
 
 
 def memory_results(record: RunRecord) -> list[Result]:
-    """One for each validator whose process was measured more than once."""
+    """A result for each validator whose process was measured more than once."""
     looks: defaultdict[int, list[Resources]] = defaultdict(list)
     for look in record.resources:
         if look.memory_bytes is not None:

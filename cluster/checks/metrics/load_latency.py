@@ -1,12 +1,11 @@
-"""Latency of the load, by workload: from the moment at which a transaction was to be sent until its block is final.
+"""Latency of the load, per workload: from the moment when a transaction was due until its block is final.
 
-In an open loop that moment is when the turn was due, however late it was taken, so that waiting counts. Times are those
-of the first finalization at any validator that is not byzantine. On a live run due times are by the clocks of the
-machines that the load runs on and finalizations by those of the validators: the differences of these clocks go into
-every latency.
+In an open loop a transaction is due at its turn, however late the turn is taken, so that waiting counts. Times are
+those of the first finalization at any validator that is not byzantine. On a live run due times are by the clocks of the
+load's machines, finalizations by the validators' clocks: the differences between these clocks go into every latency.
 
-What never became final, and a turn that was never taken, is later than any bound: quantiles count it as infinitely
-late. Else a load of which the slowest part is lost would look faster.
+A transaction that never became final, and a turn that was never taken, count as infinitely late in quantiles. Otherwise
+a load whose slowest part is lost would look faster.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ QUANTILES: Final = (*SHARES, (1.0, "max"))
 
 @dataclass(slots=True)
 class WorkloadLatency:
-    """The transactions of one workload; of a long load, latencies are those of a part of them."""
+    """The transactions of one workload. For a long load, latencies are those of a sample."""
 
     workload: str
     sent: int
@@ -36,17 +35,18 @@ class WorkloadLatency:
     skipped: int
     """Turns that were due and never taken."""
     measured: int
-    """Transactions, without rejected ones, of which it was looked whether they became final."""
+    """Sampled transactions, without rejected ones, whose finality was looked up."""
     final: int = 0
-    """Those of them that did."""
+    """Those of them that became final."""
     latencies_ms: list[float] = field(default_factory=list)
-    """From the intended send."""
+    """Latencies from the intended send."""
     from_send_ms: list[float] = field(default_factory=list)
-    """The same without what the late ones waited for before they were sent."""
+    """Latencies from the real send: without the wait of late transactions before it."""
     measured_skipped: int = 0
-    """What was never sent, ``skipped`` and ``unsent``; of a long load as large a part as is measured of the sent."""
+    """Transactions never sent, ``skipped`` and ``unsent``; for a long load, sampled in the same share as the sent
+    ones."""
     unsent: int = 0
-    """Transactions of turns that were taken, which found no room."""
+    """Transactions whose turns were taken, but which found no room."""
 
     @property
     def never_final(self) -> int:
@@ -54,18 +54,19 @@ class WorkloadLatency:
 
     @property
     def all_latencies_ms(self) -> list[float]:
-        """From the intended send; infinite for a transaction that never became final, and for what was never sent."""
+        """Latencies from the intended send; infinite if a transaction never became final or was never sent."""
         return self.latencies_ms + [inf] * (self.never_final + self.measured_skipped)
 
     @property
     def quantiles_ms(self) -> dict[str, float | None]:
-        """By name; infinite if so many never became final, ``None`` if nothing was measured."""
+        """Quantiles by name; infinite if too few became final, ``None`` if nothing was measured."""
         found = self.all_latencies_ms
         return {name: round(quantile(found, share), 3) if found else None for share, name in QUANTILES}
 
     @property
     def page(self) -> dict[str, Any]:
-        """Its part of ``result.json``, which has no infinite numbers: null is a latency that is none."""
+        """The workload's part of ``result.json``. JSON has no infinite numbers: null stands for an infinite or missing
+        latency."""
         counts = {
             name: getattr(self, name)
             for name in ("sent", "late", "skipped", "unsent", "rejected", "measured", "final", "never_final")
@@ -74,7 +75,7 @@ class WorkloadLatency:
 
 
 def load_latencies(books: Books) -> list[WorkloadLatency]:
-    """Of each workload of the run, by name."""
+    """The latencies of each workload of the run, in the order of names."""
     record = books.record
     if not any(each.due for each in record.load.sends.workloads.values()):
         return latencies_of(record.load.sends, ())
@@ -84,10 +85,10 @@ def load_latencies(books: Books) -> list[WorkloadLatency]:
 
 
 def latencies_of(sends: Sends, final: Iterable[tuple[str, float | None]]) -> list[WorkloadLatency]:
-    """Of each workload of a load, by name.
+    """The latencies of each workload of a load, in the order of names.
 
-    ``final`` are the final transactions by :func:`~loadgen.workloads.measures.send_key`, each with the moment on the
-    clock of the sends, in milliseconds, if that is known.
+    ``final`` are the final transactions by :func:`~loadgen.workloads.measures.send_key`, each with its time on the
+    clock of the sends, in milliseconds, if known.
     """
     found = {
         name: WorkloadLatency(
@@ -120,7 +121,7 @@ def _final_keys(books: Books) -> Iterable[tuple[int, str]]:
 
 
 def latency_metrics(load: Sequence[WorkloadLatency]) -> dict[str, float]:
-    """The metrics of all workloads together, by name; a latency is infinite if so many never became final."""
+    """The metrics of all workloads together, by name; a latency is infinite if too few transactions became final."""
     found: dict[str, float] = {}
     if load:
         found["load_turns_skipped"] = sum(each.skipped for each in load)
@@ -133,13 +134,13 @@ def latency_metrics(load: Sequence[WorkloadLatency]) -> dict[str, float]:
 
 
 def from_send_p99_ms(load: Sequence[WorkloadLatency]) -> float:
-    """p99 of all workloads together from the moment at which transactions were really sent; of at least one."""
+    """p99 of all workloads together from the real send; at least one must have a latency."""
     sent = [latency for each in load for latency in each.from_send_ms]
     return quantile(sent + [inf] * sum(each.never_final for each in load), 0.99)
 
 
 def json_number(value: float | None) -> float | None:
-    """JSON has no infinite numbers."""
+    """The value, or ``None`` for an infinite one: JSON has no infinite numbers."""
     return None if value is None or not isfinite(value) else value
 
 
@@ -152,18 +153,18 @@ def latency_text(value: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoadMoment:
-    """The requests of a stretch of time."""
+    """The requests within a span of time."""
 
     at_ms: float
-    """Its beginning, since the run began."""
+    """Start of the span, since the run began."""
     requests: int
     failures: int
     times_ms: Mapping[str, float]
-    """Response times by :data:`~cluster.checks.metrics.actor_classes.SHARES`; none without a good answer."""
+    """Response times by :data:`~cluster.checks.metrics.actor_classes.SHARES`; empty without a good answer."""
 
 
 def load_moments(timeline: LoadTimeline, began_epoch_ms: float) -> list[LoadMoment]:
-    """A load's timeline, ascending, with the stretches without a request between others."""
+    """A load's timeline, ascending, including spans without requests between others."""
     moments: list[LoadMoment] = []
     numbers = timeline.buckets
     for number in range(min(numbers), max(numbers) + 1) if numbers else ():
@@ -181,7 +182,7 @@ def _response_times(bucket: TimeBucket) -> dict[str, float]:
 
 def response_times(timeline: LoadTimeline) -> dict[str, float]:
     """Response times of all good answers by :data:`~cluster.checks.metrics.actor_classes.SHARES`, in milliseconds;
-    none without a good answer."""
+    empty without a good answer."""
     total = TimeBucket()
     for bucket in timeline.buckets.values():
         total.add(bucket)

@@ -1,6 +1,6 @@
 """Metrics of a run, for the result file and the report: pure functions of the record and its books.
 
-Times are milliseconds since the run began. A metric that cannot be computed is left out, never zero. Rates are over the
+Times are milliseconds since the run began. A metric that cannot be computed is left out, never zero. Rates cover the
 time from the first to the last finalised height, so that start-up does not dilute them.
 """
 
@@ -23,18 +23,18 @@ from cluster.record.run import RunRecord
 
 MAX_SERIES_HEIGHTS: Final = 20_000
 SERIES_EXTREMES: Final = ("_min", "_max")
-"""What follows a metric's name in the series of a long run: its least and its largest value in a range of heights."""
+"""Suffixes of a metric in the series of a long run: its least and its largest value in a range of heights."""
 BYTES_PER_MB: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A time without a new final block anywhere."""
+    """A span of time without a new final block on any validator."""
 
     length_ms: float
     after_height: int
     began_ms: float = 0.0
-    """When that height was first final."""
+    """When the last height before it was first final."""
 
     @property
     def ended_ms(self) -> float:
@@ -42,7 +42,7 @@ class Stall:
 
 
 def finality_latencies(record: RunRecord) -> dict[int, float]:
-    """By height, milliseconds from the block's first sight to its first finalization."""
+    """Milliseconds from a block's first sight to its first finalization, keyed by height."""
     return {
         height: max(0.0, at - record.proposals[height])
         for height, at in record.first_finalizations.items()
@@ -51,7 +51,7 @@ def finality_latencies(record: RunRecord) -> dict[int, float]:
 
 
 def stalls(record: RunRecord) -> list[Stall]:
-    """The times between advances of the highest final height, in their order; none if fewer than two were seen.
+    """The times between advances of the highest final height, in order; none if fewer than two were seen.
 
     If the run ended short of its target, the time from the last advance to the end counts too.
     """
@@ -76,7 +76,7 @@ def stalls_beyond_limit(record: RunRecord) -> list[Stall]:
 
 
 def run_metrics(books: Books, actors: Sequence[ActorUse], latencies: Sequence[WorkloadLatency]) -> dict[str, float]:
-    """The metrics of a run by name (:mod:`cluster.scenario.sections.metric_names`), the driver's own among them.
+    """The metrics of a run by name (:mod:`cluster.scenario.sections.metric_names`), including the driver's own.
     ``actors`` are the run's :func:`~cluster.checks.metrics.actor_classes.use_by_actor`, ``latencies`` its
     :func:`~cluster.checks.metrics.load_latency.load_latencies`."""
     record, load, lags = books.record, books.record.load, lag_by_host(books.record)
@@ -94,8 +94,8 @@ def run_metrics(books: Books, actors: Sequence[ActorUse], latencies: Sequence[Wo
 
 
 def samples(books: Books) -> dict[str, Counter[float]]:
-    """Of what there is one value a block, a fire or a height (:mod:`cluster.scenario.sections.metric_names`): each
-    value, and how often."""
+    """The samples, one per block, fire or height (:mod:`cluster.scenario.sections.metric_names`): each value, and how
+    often it occurred."""
     blocks = books.ledger.blocks
     first = books.record.first_finalizations
     intervals = [at - first[height - 1] for height, at in first.items() if height - 1 in first]
@@ -171,7 +171,7 @@ def _time_metrics(books: Books) -> dict[str, float]:
 
 
 def _resource_metrics(record: RunRecord) -> dict[str, float]:
-    """The most that any validator was seen to use."""
+    """The highest observed use of any validator."""
     looks = record.resources
     memory = [look.memory_bytes for look in looks if look.memory_bytes is not None]
     files = [look.open_files for look in looks if look.open_files is not None]
@@ -189,10 +189,10 @@ def _resource_metrics(record: RunRecord) -> dict[str, float]:
 
 
 def series(books: Books) -> dict[str, list[float | None]]:
-    """Metrics of each height, ascending, for comparing runs; ``None`` if one is not known.
+    """Metrics of each height, ascending, for comparing runs; ``None`` if one is unknown.
 
     With more than :data:`MAX_SERIES_HEIGHTS` heights each entry is a range of neighbouring heights: ``height`` is its
-    first one, each metric is the mean of those that are known, and ``NAME_min`` and ``NAME_max`` are its extremes.
+    first one, each metric is the mean of the known values, and ``NAME_min`` and ``NAME_max`` are its extremes.
     """
     latencies = finality_latencies(books.record)
     first = books.record.first_finalizations
@@ -223,7 +223,7 @@ def series(books: Books) -> dict[str, list[float | None]]:
 
 
 def _between(first: Mapping[int, float], height: int) -> float | None:
-    """From the first finalization of the height before to that of a height."""
+    """Time from the first finalization of the height before to that of a height."""
     at, before = first.get(height), first.get(height - 1)
     return None if at is None or before is None else max(0.0, at - before)
 

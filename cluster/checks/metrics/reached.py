@@ -25,11 +25,12 @@ DEPARTURES: Final[Mapping[str, Mechanism]] = {
     Departure.EXPIRED: Mechanism.POOL_EXPIRED,
 }
 DEEP: Final = 2
-"""Blocks of a branch: one is given up in nearly every run."""
+"""Blocks of an abandoned branch; a branch of one block is abandoned in nearly every run."""
 
 
 def mechanisms_reached(books: Books) -> list[Mechanism]:
-    """Each once, in the order of :class:`~cluster.record.rules.Mechanism`. Those of nodes are of honest validators."""
+    """Each mechanism once, in the order of :class:`~cluster.record.rules.Mechanism`; those of nodes only for honest
+    ones."""
     record = books.record
     found: set[Mechanism] = {*books.ledger.log.reached, *_by_reorgs(books), *_by_views(books)}
     for validator in books.judged:
@@ -55,14 +56,14 @@ def _by_reorgs(books: Books) -> Iterator[Mechanism]:
             (Mechanism.EPOCH_ENTERED, Mechanism.EPOCH_ROLLED_BACK),
             (Mechanism.WINDOW_PRUNED, Mechanism.WINDOW_ROLLED_BACK),
         ):
-            # the blocks that were given up have the same epochs as the final ones of their heights, and nearly always
-            # lost the same fires from the window, which are those of blocks before
+            # the abandoned blocks have the same epochs as the final ones of their heights, and nearly always lost the
+            # same fires from the window, which are those of earlier blocks
             if any(height in reached.get(of_chain, ()) for height in reorg.heights):
                 yield rolled_back
 
 
 def _by_views(books: Books) -> Iterator[Mechanism]:
-    """What the views of final blocks tell."""
+    """Mechanisms evident from the views of final blocks."""
     borders = [first for first in books.record.scenario.validators.committees if first > FIRST_VIEW]
     if not borders:
         return
@@ -73,7 +74,7 @@ def _by_views(books: Books) -> Iterator[Mechanism]:
 
 
 def _by_status(page: Mapping[str, Any]) -> Iterator[Mechanism]:
-    """What a status page tells."""
+    """Mechanisms that a status page reports."""
     for counts, named in (("transactions_refused", REFUSALS), ("transactions_dropped", DEPARTURES)):
         for reason, count in page.get(counts, {}).items():
             if count and reason in named:
@@ -85,7 +86,7 @@ def _by_status(page: Mapping[str, Any]) -> Iterator[Mechanism]:
 
 
 def _by_snapshot(validator: ValidatorRecord, record: RunRecord) -> Iterator[Mechanism]:
-    """What a validator reaches that has a snapshot."""
+    """Mechanisms reached by a validator that has a snapshot."""
     height = (validator.status or {}).get("snapshot_height", 0)
     if not height:
         return

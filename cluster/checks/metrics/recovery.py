@@ -1,5 +1,5 @@
-"""When heights became final, by which committees, and how a network recovers from its faults: when a quorum had
-finalised something new once all of them were over. Which committee is active follows from views.
+"""Final heights over time, their committees, and the recovery of a network from its faults: the time until a quorum
+finalised a new height after the last fault was over. The active committee follows from views.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from consensus.types import View, fault_bound, quorum
 _Integers = npt.NDArray[np.int64]
 
 VIEWS_UNTIL_FINAL: Final = 8
-"""So many views at most may be current at once: the newest one, and that of a block that becomes final by it."""
+"""Views that may be current at once, at most: from that of a block that becomes final to the newest one."""
 
 VIEWS_PER_INTERVAL: Final = 2
-"""Views that may pass in one block interval: honest leaders wait for so long, byzantine ones need not."""
+"""Views that may pass in one block interval: honest leaders wait this long, byzantine ones need not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class NetworkRecovery:
 
     last: FaultRecord
     healed_ms: float
-    """When it was over."""
+    """When the last fault was over."""
     healed_height: int
-    """The highest height that was final then."""
+    """The highest final height at that moment."""
     took_ms: float | None
-    """How long it took a quorum to finalise a higher one; ``None`` if none did."""
+    """Time until a quorum finalised a higher one; ``None`` if none did."""
 
 
 def final_moments(record: RunRecord) -> FinalMoments:
@@ -61,10 +61,10 @@ def recovery_of(books: Books) -> NetworkRecovery | None:
 
 
 def recovery_limit_ms(books: Books, healed_ms: float = 0.0) -> int:
-    """:attr:`~cluster.record.run.RunRecord.recovery_ms`, with timeouts as long as they can have become; ``healed_ms``:
-    if validators learned late until then what was final.
+    """:attr:`~cluster.record.run.RunRecord.recovery_ms`, with timeouts as long as they can have become. ``healed_ms``:
+    set if validators learned late, until then, what was final.
 
-    Timeouts that shrank too early cost ``2 f + 2`` views more. A limit that the scenario states holds as it is.
+    Timeouts that shrank too early cost ``2 f + 2`` views more. A limit that the scenario states is taken as it is.
     """
     record = books.record
     factor = 1 if record.scenario.success.recovery_ms is not None else longest_timeouts(books, healed_ms)
@@ -75,16 +75,16 @@ def recovery_limit_ms(books: Books, healed_ms: float = 0.0) -> int:
 
 
 def longest_view_change_ms(books: Books) -> int:
-    """The time to give up a view, likewise."""
+    """The time to give up a view, with timeouts as long as they can have become."""
     return books.record.view_change_ms * longest_timeouts(books)
 
 
 def longest_timeouts(books: Books, late_until_ms: float = 0.0) -> int:
     """The highest factor that an honest validator's timeouts can have reached (:class:`consensus.pacing.Pacing`).
 
-    Views from one finalization to the next count as failed, but for one: rather too many than too few. They are those
-    between two final blocks, and, until a moment, those that a validator entered before it learned what was final,
-    which may be later.
+    Views from one finalization to the next count as failed, except one: rather too many than too few. They are those
+    between two final blocks, and, until ``late_until_ms``, those that a validator entered before it learned what was
+    final, which may be later.
     """
     record = books.record
     validators, namespace = validators_of(record.genesis, record.scheme), record.genesis.chain_id.encode()
@@ -108,11 +108,10 @@ def longest_timeouts(books: Books, late_until_ms: float = 0.0) -> int:
 def _failed_of(
     entered: Sequence[tuple[float, int]], moments_ms: npt.NDArray[np.float64]
 ) -> tuple[_Integers, _Integers]:
-    """How many views of a validator can have failed from each of some moments to the next, and the view that was
-    current then.
+    """How many views of a validator can have failed from each moment to the next, and the view that was then current.
 
-    ``entered`` has the moments at which it entered views, and the views, ascending. Of a long run each so manieth view
-    is known; those that it jumped over never are.
+    ``entered`` has the moments at which it entered views, with the views, ascending. For a long run only every n-th
+    view is known; views that it skipped never are.
     """
     times_ms, views = (np.array(column) for column in zip(*entered, strict=True))
     steps = np.diff(views)
@@ -122,7 +121,7 @@ def _failed_of(
 
 
 def _highest_factor(counts: _Integers, views: _Integers, election: LeaderElection, final_views: int) -> int:
-    """The highest factor of timeouts if so many views failed before each finalization, about these views."""
+    """The highest factor of timeouts if this many views failed before each finalization, at about these views."""
     pacing, highest = Pacing(final_views), 1
     for count, view in zip(counts.tolist(), views.tolist(), strict=True):
         for _ in range(count):
@@ -152,8 +151,8 @@ def active_committees_during(books: Books, begun_ms: float, ended_ms: float) -> 
 def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, int]:
     """The first and the last view that may have been current between two moments; rather too many than too few.
 
-    They begin with that of the newest block that was final before. They end with that of the first block that became
-    final afterwards, if there is one, and with as many as there can have been otherwise.
+    The first is the view of the newest block that was final before. The last is that of the first block that became
+    final afterwards; if there is none, the highest view that can have been reached.
     """
     record, views, moments = books.record, books.views, final_moments(books.record)
     begun = max(views.get(moments.highest(begun_ms), 1), 1)
@@ -168,7 +167,7 @@ def _views_during(books: Books, begun_ms: float, ended_ms: float) -> tuple[int, 
 
 
 def _quorum_above(books: Books, height: int) -> float | None:
-    """When a quorum of a committee that was active then had finalised a block above a height; ``None`` if none did."""
+    """When a quorum of a then active committee had finalised a block above a height; ``None`` if none did."""
     record, views, names = books.record, books.views, books.record.scenario.validators.names
     moments = {names[index]: at for index, at in record.finalizations.first_above(height).items()}
     above = [view for at, view in views.items() if at > height] or [max(views.get(height, 1), 1)]
