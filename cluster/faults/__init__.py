@@ -1,1 +1,1 @@
-"""The fault engine that both drivers share, and the model of the links."""
+"""The fault engine that both drivers share, and the link model."""

@@ -12,59 +12,59 @@ from cluster.scenario.sections.faults import AnyFault, DiskFullFault, FailedSync
 
 
 def nothing_seen() -> Seen:
-    """Of a fault that nobody observes yet."""
+    """The default observation: no effect was seen."""
     return Seen(False, "")
 
 
 @dataclass(slots=True, eq=False)
 class ActiveFault:
-    """A fault that began, until all that was seen of it is in its record."""
+    """A fault that began, until its record is complete."""
 
     key: int
     number: int
     plan: AnyFault
     record: FaultRecord
     targets: list[int] = field(default_factory=list)
-    """Validators that it is aimed at."""
+    """Validators that the fault targets."""
     along: list[int] = field(default_factory=list)
-    """Others that share their hosts, and their fate."""
+    """Other validators on the same hosts, which go down with the targets."""
     observe: Callable[[], Seen] = nothing_seen
-    """Whether it took effect, and the evidence; asked when it is over."""
+    """Tells whether the fault took effect, and the evidence; called when the fault is over."""
     delays_before: int = 0
-    """Of an impairment, the effects that were counted before it began."""
+    """For an impairment: the number of effects counted before it began."""
     is_in_force: bool = False
     is_to_end: bool = False
-    """It was to end before it was in force."""
+    """Whether the fault was ended before it was in force."""
     is_over: bool = False
     is_noted: bool = False
-    """It is over, and its record is complete."""
+    """Whether the fault is over, and its record is complete."""
 
     @property
     def hit(self) -> list[int]:
-        """The targets, and the others that share their fate."""
+        """The targets, and the validators that go down with them."""
         return [*self.targets, *self.along]
 
     def is_awaited(self, stage: Stage) -> bool:
-        """Whether the run must not end yet: it is under way, does not just lie in wait for a write, and can end."""
+        """Whether the run must wait for the fault: it is under way, does not merely wait for a write, and can end."""
         lies_in_wait = isinstance(self.plan, DiskFullFault | FailedSyncFault) and not self.record.took_effect
         return not (self.is_noted or lies_in_wait or any(stage.is_lost(index) for index in self.targets))
 
 
 class Deaths:
-    """Whether all validators are gone that ran when a fault took them down."""
+    """Tells whether all validators are down that ran when a fault took them down."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self.before: dict[int, int] = {}
-        """By validator that is to go down, how often it had gone down before."""
+        """For each validator that is to go down, how often it had gone down before."""
 
     def expect(self, indices: list[int]) -> list[int]:
-        """Those of the validators that run now are to go down. Returns them."""
+        """Expect those of the validators that run now to go down. Returns them."""
         running = [index for index in indices if self._stage.is_running(index)]
         self.before.update({index: self._stage.deaths(index) for index in running})
         return running
 
     def have_happened(self) -> bool:
-        """Whether all are gone; ``False`` if none was to go down."""
+        """Whether all are down; ``False`` if none was expected to."""
         gone = [self._stage.deaths(index) > before for index, before in self.before.items()]
         return bool(gone) and all(gone)

@@ -1,7 +1,7 @@
-"""The calls to come of a fault engine, as plain data: another process can make them.
+"""A fault engine's future calls as plain data, so that another process can make them.
 
-The engine gives its stage a :class:`Call`. What is to be done says only which fault it is about, by number; the engine
-finds the fault when the call is made (:meth:`~cluster.faults.engine.FaultEngine.perform`).
+The engine gives its stage a :class:`Call`. Its data names the fault only by number; the engine finds the fault when the
+call is made (:meth:`~cluster.faults.engine.FaultEngine.perform`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class Begin(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A planned fault begins."""
 
     planned: int
-    """Its number among all that were ever planned."""
+    """The fault's number among all that were ever planned."""
 
 
 class End(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
     """A fault ends."""
 
     key: int
-    """Its number among all that began; so in what follows."""
+    """The fault's number among all that began; likewise in the classes below."""
 
 
 class InForce(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
@@ -38,7 +38,7 @@ class InForce(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
 
 class NoteEnd(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A fault is taken back everywhere."""
+    """A fault is undone everywhere."""
 
     key: int
 
@@ -51,17 +51,17 @@ class Restart(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True)
 
 
 class StartValidator(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """A validator gets another disk, and is started."""
+    """A validator gets a new disk, and is started."""
 
     index: int
 
 
 class EndThoseBack(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """The faults end whose validators are up again."""
+    """End the faults whose validators are up again."""
 
 
 class UpgradeNext(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True):
-    """An upgrade goes on with its next host."""
+    """An upgrade continues with its next host."""
 
     key: int
 
@@ -78,7 +78,7 @@ FaultCall = Begin | End | InForce | NoteEnd | Restart | StartValidator | EndThos
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A call to come: ``perform(what)``, of which ``what`` is plain data."""
+    """A future call ``perform(what)``, where ``what`` is plain data."""
 
     perform: Callable[[T], None]
     what: T
@@ -88,11 +88,11 @@ class Call(Generic[T]):
 
 
 def nothing() -> None:
-    """Nobody waits."""
+    """For orders whose completion the caller does not await."""
 
 
 def what_of(then: Then) -> Any:
-    """What a call to come does, as plain data; ``None`` for :func:`nothing`.
+    """The data of a future call; ``None`` for :func:`nothing`.
 
     Raises :class:`TypeError` for any other function: another process could not make the call.
     """

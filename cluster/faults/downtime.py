@@ -1,4 +1,4 @@
-"""A fault that takes validators down: how they went, why they stopped by themselves, and how they came back."""
+"""A fault that takes validators down: how they went down, why they stopped by themselves, and how they came back."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from cluster.scenario.sections.faults import (
 
 
 class Downtime:
-    """One fault's."""
+    """The downtime caused by one fault."""
 
     def __init__(self, fault: ActiveFault, plan: DownFault, stage: Stage, targets: Targets) -> None:
         fault.observe = self._observe
         self.fault = fault
         self.plan = plan
         self.is_trap = isinstance(plan, DiskFullFault | FailedSyncFault)
-        """Whether it waits for an operation of a disk."""
+        """Whether the fault waits for a disk operation."""
         self.is_back = False
-        """Those that it took down are allowed to run again."""
+        """Whether the validators that it took down may run again."""
         self._stage = stage
         self._targets = targets
         self._deaths = Deaths(stage)
         self._failures: dict[int, str] = {}
-        """Why validators stopped by themselves."""
+        """For each validator that stopped by itself, the reason."""
         self._loss = ""
-        """Why their machine is lost, if nobody planned that."""
+        """Why the validators' machine is lost, if that was not planned."""
         self._lost: set[int] = set()
         """Validators whose machine was lost since."""
         self._snapshots: dict[int, int] = {}
-        """The height of the snapshot that a validator's disk began with, before the fault."""
+        """The height of the snapshot with which a validator's disk began, before the fault."""
         self._rotten: dict[int, str] = {}
-        """The place of the flipped bit, by validator."""
+        """The place of the flipped bit, keyed by validator."""
 
     @property
     def state(self) -> DowntimeState:
-        """For another process."""
+        """The state, for another process."""
         return DowntimeState(
             self.fault.key,
             self.is_back,
@@ -62,7 +62,7 @@ class Downtime:
         )
 
     def take_over(self, state: DowntimeState) -> None:
-        """Go on with another process's."""
+        """Continue from another process's state."""
         self.is_back, self._loss, self._lost = state.is_back, state.loss, state.lost
         self._deaths.before, self._failures = state.deaths_before, state.failures
         self._snapshots, self._rotten = state.snapshots, state.rotten
@@ -96,7 +96,7 @@ class Downtime:
         self._note_whether_gone()
 
     def begin_unplanned(self, reason: str) -> None:
-        """The machine of the validators is lost already."""
+        """The validators' machine is lost already."""
         self._note_snapshots()
         self._targets.hold_down(self.fault.hit)
         self._loss = reason
@@ -104,26 +104,26 @@ class Downtime:
         self.fault.record.took_effect = True
 
     def look(self) -> None:
-        """See whether those are gone that it took down, on a stage on which that takes a while."""
+        """Check whether the validators are down, on a stage where that takes a while."""
         if not self.fault.is_over and not self.is_trap and not self._loss:
             self._note_whether_gone()
 
     def _note_whether_gone(self) -> None:
-        """It has taken effect once all that ran are gone."""
+        """The fault has taken effect once all validators that ran are down."""
         has_rotted = bool(self._rotten) or not isinstance(self.plan, BitRotFault)
         self.fault.record.took_effect = self._deaths.have_happened() and has_rotted
 
     def note_loss(self, indices: Sequence[int]) -> bool:
-        """The machine of some validators is lost. Returns whether the fault is why.
+        """Note that the machine of some validators is lost. Returns whether the fault is the cause.
 
-        It takes one machine of each validator. If that is lost on which they are by then, it is another loss.
+        The fault takes one machine of each validator. A machine lost later, to which they have moved, is another loss.
         """
         to_lose = set(self.fault.hit) - self._lost
         self._lost.update(indices)
         return may_lose_node(self.plan) and not self.fault.is_over and not to_lose.isdisjoint(indices)
 
     def explains(self, index: int, reason: str) -> bool:
-        """Whether the fault is why a validator stopped: the reason must be what the fault does."""
+        """Whether the fault is the cause of a validator's stop: the reason must be an effect of the fault."""
         if self.fault.is_over or index not in self.fault.targets or index in self._failures:
             return False
         match self.plan:
@@ -137,7 +137,7 @@ class Downtime:
         return False
 
     def note_failure(self, index: int, reason: str) -> list[int]:
-        """A validator stopped by itself because of the fault. Returns those that the fault holds down from now on."""
+        """Note a validator that stopped because of the fault. Returns those that the fault holds down from now on."""
         self._failures[index] = reason
         if not self.is_trap:
             return []
@@ -147,7 +147,7 @@ class Downtime:
         return gone
 
     def has_come_back(self) -> bool:
-        """Whether all that it took down are up again."""
+        """Whether all validators that it took down are up again."""
         stage, fault = self._stage, self.fault
         if not self.is_back or fault.is_over:
             return False
@@ -159,12 +159,12 @@ class Downtime:
         self._snapshots = {index: each.snapshot_height for index, each in found.items() if each is not None}
 
     def _has_lost_disk(self, index: int) -> bool:
-        """Whether a validator came back by another snapshot than its disk began with."""
+        """Whether a validator came back by another snapshot than the one with which its disk began."""
         found = self._stage.recovery(index)
         return found is not None and found.snapshot_height > self._snapshots.get(index, 0)
 
     def _observe(self) -> Seen:
-        """How the validators came back, now that they are up."""
+        """How the validators came back, once they are up."""
         stage, record, targets = self._stage, self.fault.record, self.fault.targets
         recoveries = [(index, found) for index in targets if (found := stage.recovery(index)) is not None]
         words = [f"not planned: {self._loss}"] if self._loss else []

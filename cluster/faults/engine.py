@@ -1,12 +1,12 @@
-"""The faults of a run: when each begins and ends, and what is noted of it. The same for every driver.
+"""The faults of a run: when each begins and ends, and its record. The same for every driver.
 
 The engine decides, and the driver's :class:`~cluster.faults.stage.Stage` acts. Drivers call the ``on_…`` methods.
 Several faults may be in force at once: links and impairments follow from all of them, and a validator is started when
-no fault holds it down any more (:mod:`cluster.faults.targets`).
+no fault holds it down (:mod:`cluster.faults.targets`).
 
-On real machines an order takes a while. If it counts only once it was carried out, the stage calls back: the time of a
-fault of links begins when it is in force everywhere, and ends when it is first taken back. So all that is observed in
-between is observed under the fault.
+On real machines an order takes a while. If an order counts only once it is carried out, the stage calls back: a fault
+of links begins when it is in force everywhere, and ends when it is first undone. So every observation in between is
+made under the fault.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ VOTES: Final = {
     "nullify": (VoteKind.NULLIFY, VoteKind.TIMEOUT),
     "finalize": (VoteKind.FINALIZE,),
 }
-"""The votes that a fault waits for, by its field ``after_votes``."""
+"""The votes that a fault awaits, keyed by its field ``after_votes``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,9 +73,9 @@ class _Planned:
     plan: AnyFault
     record: FaultRecord
     is_withdrawn: bool = False
-    """It is to begin no more."""
+    """Whether the fault must not begin any more."""
     place: int = -1
-    """Its number among all that were ever planned."""
+    """The fault's number among all that were ever planned."""
 
 
 class FaultEngine:
@@ -87,23 +87,23 @@ class FaultEngine:
         self.targets = Targets(scenario.validators, stage)
         self._planned = list(_plans(scenario))
         self._ever_planned: list[_Planned] = []
-        """Those that were withdrawn, too."""
+        """All planned faults, including withdrawn ones."""
         for planned in self._planned:
             _note_planned(self._ever_planned, planned)
         self._unplanned: list[FaultRecord] = []
         self.records = [planned.record for planned in self._planned]
-        """Of the scenario's faults in its order, then of those that nobody planned."""
+        """The records of the scenario's faults, in order, then of the unplanned ones."""
         self._waiting = list(self._planned)
         self._listening: list[tuple[_Planned, dict[int, set[int]]]] = []
-        """Faults that wait for votes: by view, who has sent one."""
+        """Faults that wait for votes, each with the senders keyed by view."""
         self._active: list[ActiveFault] = []
-        """All that began, those that are over too; the place is the key."""
+        """All faults that began, including those that are over; the index is the key."""
         self._downtimes: list[Downtime] = []
         self._upgrades: list[RollingUpgrade] = []
 
     @property
     def are_over(self) -> bool:
-        """Whether no fault is under way; one that did not begin yet does not count."""
+        """Whether no fault is under way. A fault that has not begun does not count."""
         return not any(active.is_awaited(self._stage) for active in self._active)
 
     @property
@@ -112,18 +112,18 @@ class FaultEngine:
         return bool(self._listening)
 
     def schedule(self) -> None:
-        """Begin the faults that have a time at their times."""
+        """Schedule the faults that begin at a time."""
         for planned in self._planned:
             self._schedule_at_its_time(planned)
 
     def become(self, scenario: Scenario) -> None:
-        """From now on the faults are this scenario's. Raises :class:`ValueError` if that changes a fault that began."""
+        """Replace the faults by this scenario's. Raises :class:`ValueError` if that changes a fault that began."""
         before = [planned.plan for planned in self._planned]
         check_faults_of_the_past(before, scenario.planned_faults, self._stage.height, self._stage.now_ms)
         self.adopt(scenario)
 
     def adopt(self, scenario: Scenario) -> None:
-        """The same without the check, for a caller that has checked it."""
+        """:meth:`become` without the check, for a caller that has checked it."""
         left, self._planned, new = self._planned, [], []
         for fresh in _plans(scenario):
             planned = next((each for each in left if each.plan == fresh.plan), None)
@@ -144,7 +144,7 @@ class FaultEngine:
     # --- calls to come ------------------------------------------------------------------------------------------------
 
     def perform(self, what: FaultCall) -> None:
-        """Make a call that was to come."""
+        """Make a scheduled call."""
         match what:
             case Begin(planned):
                 self._begin(self._ever_planned[planned])
@@ -186,7 +186,7 @@ class FaultEngine:
                 self._stage.later(0, f"fault {active.number} ends", Call(self.perform, End(active.key)))
 
     def on_vote(self, sender: int, view: int, kind: VoteKind) -> None:
-        """A validator has sent a vote."""
+        """A validator sent a vote."""
         for planned, senders in list(self._listening):
             if kind not in VOTES[planned.plan.after_votes or ""]:
                 continue
@@ -198,7 +198,7 @@ class FaultEngine:
                 self._begin_soon(planned)
 
     def on_up(self) -> None:
-        """A validator came up, or may have."""
+        """A validator is up, or may be."""
         if self._active:
             self._stage.later(0, "joined", Call(self.perform, EndThoseBack()))
 
@@ -225,9 +225,9 @@ class FaultEngine:
         return True
 
     def on_loss(self, indices: Sequence[int], what: str, reason: str) -> None:
-        """The machine of some validators is lost, and they with it. Unless a fault is why, that becomes a fault itself,
-        which nobody planned: ``what`` is lost for a ``reason``. It is told before they are taken down, and they may
-        start elsewhere right afterwards."""
+        """The machine of some validators is lost, and the validators with it. If no fault is the cause, the loss
+        becomes an unplanned fault itself: ``what`` is lost for a ``reason``. It is called before they are taken down;
+        they may start elsewhere right afterwards."""
         explained = [downtime.note_loss(indices) for downtime in self._downtimes]
         if any(explained):
             return
@@ -245,7 +245,7 @@ class FaultEngine:
         self._stage.later(0, f"restart {active.number}", Call(self.perform, Restart(active.key, active.hit)))
 
     def look(self) -> None:
-        """See which validators are gone that faults took down, on a stage on which that takes a while."""
+        """Check which validators are down that faults took down, on a stage where that takes a while."""
         for downtime in self._downtimes:
             downtime.look()
         self.on_progress()
@@ -309,7 +309,7 @@ class FaultEngine:
         return sum(self._stage.delays(index, plan.kind) for index in active.targets)
 
     def _observe(self, active: ActiveFault, plan: LinkFault | ImpairingFault) -> Seen:
-        """What a fault did, that takes nobody down."""
+        """The effect of a fault that takes no validator down."""
         if isinstance(plan, LinkFault):
             return self._stage.seen_on_links(active.key, plan)
         delays = self._delays(active, plan) - active.delays_before
@@ -328,7 +328,7 @@ class FaultEngine:
         active.record.begun_ms, active.record.height_when_begun = self._stage.now_ms, self._stage.height
 
     def _is_in_force(self, active: ActiveFault) -> None:
-        """From now on a fault counts as under way."""
+        """Count a fault as under way from now on."""
         stage, for_ms = self._stage, getattr(active.plan, "for_ms", None)
         active.is_in_force = True
         self._note_beginning(active)
@@ -375,7 +375,7 @@ class FaultEngine:
     # --- up again -----------------------------------------------------------------------------------------------------
 
     def _let_up(self, indices: Sequence[int]) -> None:
-        """A fault holds validators down no more: start those that no other fault holds down."""
+        """A fault no longer holds these validators down: start those that no other fault holds down."""
         for index in indices:
             self.targets.let_up(index)
             if not self.targets.is_held_down(index) and not self._stage.is_running(index):
@@ -407,7 +407,8 @@ def _note_planned(ever: list[_Planned], planned: _Planned) -> None:
 
 
 def state_of(engine: FaultEngine) -> EngineState:
-    """What another process needs to go on. It has the engine's own records and collections: not to be changed."""
+    """The state that another process needs to continue. It shares the engine's records and collections: do not change
+    it."""
     every = engine._ever_planned
     records = [*(planned.record for planned in every), *engine._unplanned]
     of_record = {id(record): number for number, record in enumerate(records)}
@@ -439,7 +440,7 @@ def state_of(engine: FaultEngine) -> EngineState:
 
 
 def take_over(engine: FaultEngine, state: EngineState) -> None:
-    """Go on with another process's faults, in place of the engine's own. The calls to come are the stage's."""
+    """Continue with another process's faults in place of the engine's own. Scheduled calls are the stage's task."""
     engine._ever_planned = every = [
         _Planned(each.number, cast(AnyFault, each.plan), each.record, each.is_withdrawn, place)
         for place, each in enumerate(state.planned)

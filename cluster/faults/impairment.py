@@ -1,4 +1,4 @@
-"""The state in which faults keep a validator that runs: paused, slow, or with a clock at another speed."""
+"""The impairments of a running validator: paused, slow, or with a clock at another speed."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ DELAYED: Final = {
     SLOW_EXECUTION: "slow jobs",
     "clock_skew": "timers at another speed",
 }
-"""The effects that are counted of each other kind of impairment."""
+"""The counted effect of each kind of impairment, other than a pause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stress:
-    """Busy threads that take a validator's processors, in place of slow jobs of its executor."""
+    """Busy threads that take a validator's processors, instead of slow jobs of its executor."""
 
     threads: int
     job_ms: int | None
-    """Time of a job by the other faults."""
+    """Duration of a job under the other faults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Impairment:
-    """The effect on one validator of all faults in force; the default is no effect."""
+    """The combined effect on one validator of all faults in force; the default is no effect."""
 
     is_paused: bool = False
     sync_ms: int | None = None
     job_ms: int | None = None
     clock_speed: float = 1.0
     stress: Stress | None = None
-    """What Chaos Mesh is to do of it, where that is possible."""
+    """The part that Chaos Mesh applies, where that is possible."""
 
     @classmethod
     def of(cls, plans: Sequence[AnyFault]) -> Impairment:
@@ -62,5 +62,5 @@ class Impairment:
 
 
 def describe_delays(kind: str, count: int, names: Sequence[str]) -> str:
-    """The evidence of an impairment other than a pause: the number of its effects, and the validators concerned."""
-    return f"{count:,} {DELAYED[kind]} of {', '.join(names) or 'no validator'}"
+    """The evidence of an impairment, other than a pause: the number of its effects, and the affected validators."""
+    return f"{count:,} {DELAYED[kind]} of {', '.join(names) or 'nobody'}"

@@ -1,7 +1,7 @@
-"""The effect of faults on links, for whoever carries messages: the simulator, or a live validator's transport.
+"""The effect of faults on links, for the carrier of messages: the simulator, or a live validator's transport.
 
-A fault in force stands between the scenario's links and what goes over them: :meth:`LinkFaultInForce.change` gives the
-link that stands in another's place, and keeps it, so that what became of the messages can be counted and said.
+A fault in force replaces links of the scenario: :meth:`LinkFaultInForce.change` returns the replacement of a link, and
+keeps it, so that the affected messages can be counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from consensus.types import quorum
 
 
 class Seen(NamedTuple):
-    """Whether a fault had an observable effect, and which."""
+    """Whether a fault had an observable effect, and the evidence."""
 
     took_effect: bool
     evidence: str
@@ -32,17 +32,17 @@ class Seen(NamedTuple):
 
 @dataclass(slots=True)
 class LinkCounts:
-    """The messages that a fault of links concerned, by what became of them."""
+    """The messages affected by a fault of links, by effect."""
 
     sent: int = 0
     dropped: int = 0
     slower: int = 0
-    """Those that went with another latency or jitter than without the fault."""
+    """Messages with another latency or jitter than without the fault."""
     duplicated: int = 0
     reordered: int = 0
     waited: int = 0
     eased: int = 0
-    """Those on links on which fewer of them were lost, doubled, held back or kept waiting than without the fault."""
+    """Messages on links with a lower rate of loss, duplication, reordering or queueing than without the fault."""
     delayed: int = 0
     """Sends of leaders that were delayed."""
 
@@ -51,12 +51,12 @@ class LinkCounts:
 
 
 class LinkFaultInForce:
-    """One fault of links, while it lasts. ``names`` are the validators, by index."""
+    """One fault of links while it is in force. ``names`` are the validators, by index."""
 
     def __init__(self, plan: LinkFault, names: Sequence[str]) -> None:
         self.plan = plan
         self._links: dict[Link, Link] = {}
-        """The links that replace others."""
+        """The replacement of each link that the fault replaced."""
         self._delayed = 0
         if isinstance(plan, PartitionFault):
             sides = plan.sides(names)
@@ -68,11 +68,11 @@ class LinkFaultInForce:
 
     @property
     def changes_links(self) -> bool:
-        """Whether it is one that :meth:`change` is to be called for."""
+        """Whether :meth:`change` applies to this fault."""
         return not isinstance(self.plan, LeaderDelayFault)
 
     def change(self, sender: int, receiver: int, link: Link) -> Link:
-        """The link that stands in the place of another one, or that one."""
+        """The replacement of a link, or the link itself."""
         if link.is_cut or not self.hits(sender, receiver):
             return link
         other = self._links.get(link)
@@ -83,14 +83,14 @@ class LinkFaultInForce:
         return other
 
     def delay_of_leader_ms(self) -> int:
-        """How much later something arrives that a leader sends now; it counts as sent so."""
+        """The delay of a message that a leader sends now; the message counts as sent with it."""
         if not isinstance(self.plan, LeaderDelayFault):
             return 0
         self._delayed += 1
         return self.plan.delay_ms
 
     def counts(self) -> LinkCounts:
-        """The messages that it concerned so far."""
+        """The messages affected so far."""
         counts = LinkCounts(delayed=self._delayed)
         for old, link in self._links.items():
             counts.sent += link.sent
@@ -105,7 +105,7 @@ class LinkFaultInForce:
         return counts
 
     def hits(self, sender: int, receiver: int) -> bool:
-        """Whether it is about what one validator sends another."""
+        """Whether the fault affects what one validator sends another."""
         if isinstance(self.plan, PartitionFault):
             return self._groups[sender].isdisjoint(self._groups[receiver])
         is_hit = self._sends[sender] and self._receives[receiver]
@@ -115,17 +115,17 @@ class LinkFaultInForce:
 
 
 class LinkFaults:
-    """The faults of links that are in force on some links, by their keys."""
+    """The faults of links in force, by key."""
 
     def __init__(self, links: Links, names: Sequence[str]) -> None:
         self._links = links
         self._names = names
         self._known: dict[int, LinkFaultInForce] = {}
-        """All that ever were in force."""
+        """All faults that were ever in force, by key."""
         self._leader_delays: list[LinkFaultInForce] = []
 
     def become(self, faults: Mapping[int, LinkFault]) -> None:
-        """From now on exactly these are in force, in their order. Messages under way arrive as before."""
+        """Put exactly these faults in force, in this order. Messages under way arrive as before."""
         for key, plan in faults.items():
             if key not in self._known:
                 self._known[key] = LinkFaultInForce(plan, self._names)
@@ -135,15 +135,15 @@ class LinkFaults:
 
     @property
     def delay_leaders(self) -> bool:
-        """Whether :meth:`leader_delay_us` is to be asked of what leaders send."""
+        """Whether :meth:`leader_delay_us` applies to the messages of leaders."""
         return bool(self._leader_delays)
 
     def leader_delay_us(self) -> int:
-        """How much later something arrives that a leader sends now; it counts as sent so."""
+        """The delay of a message that a leader sends now; the message counts as sent with it."""
         return sum(each.delay_of_leader_ms() for each in self._leader_delays) * MICROSECONDS_PER_MILLISECOND
 
     def counts(self) -> dict[int, LinkCounts]:
-        """The messages that each fault concerned."""
+        """The messages affected by each fault."""
         return {key: fault.counts() for key, fault in self._known.items()}
 
 
@@ -163,7 +163,7 @@ def impaired_by_links(plan: LinkFault, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def seen_on_links(plan: LinkFault, counts: LinkCounts) -> Seen:
-    """Whether a fault had an observable effect, and which."""
+    """Whether a fault had an observable effect, and the evidence."""
     if isinstance(plan, LeaderDelayFault):
         return Seen(counts.delayed > 0, f"{counts.delayed:,} sends of leaders {plan.delay_ms:,} ms later")
     if not isinstance(plan, DegradeFault):

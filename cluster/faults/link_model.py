@@ -1,15 +1,14 @@
-"""The link model: what happens to a message between two validators, apart from whoever carries it.
+"""The link model: the fate of a message between two validators, independent of its carrier.
 
-Pure: given the bytes' number and the time, it says when each copy arrives. A directed link has a latency, a jitter
-around it, shares of messages that are lost, doubled or held back so that later ones overtake them, and a bandwidth: its
-bytes leave one after the other, and what does not fit into its queue is lost. A validator's uplink has a bandwidth and
-a queue, too, which everything that it sends passes first. What lies between two validators is their link, be it
-one of the scenario's or a path over several (:mod:`cluster.scenario.topology.network`). Links change by
-:meth:`Links.change`, which gives the ones it is called for other parameters, or cuts them; what is under way already
-arrives as it was to.
+Pure: from the number of bytes and the time, it computes when each copy arrives. A directed link has a latency, a jitter
+around it, shares of messages that are lost, duplicated or held back so that later ones overtake them, and a bandwidth:
+bytes leave one after the other, and a message that does not fit into the queue is lost. A validator's uplink also has a
+bandwidth and a queue, which all its messages pass first. The link between two validators is one of the scenario's, or a
+path over several (:mod:`cluster.scenario.topology.network`). :meth:`Links.change` gives links other parameters or cuts
+them; messages under way arrive as planned.
 
-Every number is drawn from the random source that the caller gives, in the order of the messages: one for all links, or
-one for each link if messages have no order among each other.
+Every number is drawn from the random source that the caller gives, in the order of the messages: one source for all
+links, or one for each link if messages have no order among each other.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from cluster.scenario.topology.network import Network, Quality
 
 BYTES_PER_KILOBIT: Final = 125
 LINK_QUEUE_BYTES: Final = 4 << 20
-"""Bytes that may wait for a link; a message that finds as many before it is lost."""
+"""Bytes that may wait for a link; a message that finds this many waiting is lost."""
 UPLINK_QUEUE_BYTES: Final = 64 << 20
-"""The same for the uplink of a validator."""
+"""The same for a validator's uplink."""
 MIN_HOLD_BACK_US: Final = 1_000
 HELD_BACK_LATENCIES: Final = 3
-"""A message that is held back arrives up to so many times the link's latency and jitter later."""
+"""A message that is held back arrives up to this many times the link's latency and jitter later."""
 
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """The parameters of a kind of link, and what became of the messages that went over such links."""
+    """The parameters of a kind of link, and counts of the messages that went over such links."""
 
     latency_us: int = 0
     jitter_us: int = 0
@@ -42,18 +41,18 @@ class Link:
     duplication: float = 0.0
     reordering: float = 0.0
     bytes_per_second: int = 0
-    """0 is without bound."""
+    """0 means unbounded."""
     is_cut: bool = False
     sent: int = 0
     dropped: int = 0
     duplicated: int = 0
     reordered: int = 0
     waited: int = 0
-    """Messages that waited for those before them."""
+    """Messages that waited for earlier ones."""
 
     @property
     def is_clear(self) -> bool:
-        """Whether nothing happens to a message on it."""
+        """Whether the link affects no message."""
         return not (
             self.is_cut
             or self.latency_us
@@ -65,13 +64,13 @@ class Link:
         )
 
     def is_better_than(self, other: Link) -> bool:
-        """Whether something that befalls messages on the other befalls fewer of them on this one."""
+        """Whether at least one kind of disturbance is rarer on this link than on the other."""
         is_wider = other.bytes_per_second > 0 and not 0 < self.bytes_per_second <= other.bytes_per_second
         loses_less = self.loss < other.loss
         return is_wider or loses_less or self.duplication < other.duplication or self.reordering < other.reordering
 
     def with_changes(self, changes: dict[str, float]) -> Link:
-        """Another kind of link, that nothing went over yet; ``changes`` are a scenario's fields."""
+        """A copy with other parameters and zero counts; ``changes`` are a scenario's fields."""
         fields: dict[str, float] = {}
         for name, value in changes.items():
             field, scale = _UNITS[name]
@@ -90,7 +89,7 @@ _UNITS: Final = {
 }
 
 Change = Callable[[int, int, Link], Link]
-"""``change(sender, receiver, link)`` returns the link that stands in its place, or the same one."""
+"""``change(sender, receiver, link)`` returns the link's replacement, or the link itself."""
 
 
 class Links:
@@ -98,19 +97,19 @@ class Links:
 
     def __init__(self, network: Network, random: Random) -> None:
         self.kinds: dict[Link, None] = {}
-        """Every kind of link that there is or was, in the order in which they came."""
+        """Every kind of link so far, in the order of creation."""
         self._random = random
         self._changes: list[Change] = []
         self._free_at_us: dict[int, int] = {}
-        """When a link of bounded bandwidth has sent everything that it took, by sender and receiver; an uplink by
+        """When a link of bounded bandwidth has sent everything queued, by sender and receiver; an uplink by
         :func:`_uplink_of`."""
         self.become(network)
 
     def become(self, network: Network) -> None:
-        """From now on the scenario's links are others; what is changed about links stays changed."""
+        """Replace the scenario's links; the changes to links remain."""
         self._network = network
         self.uplink_bytes_per_second = (network.uplink_kbps or 0) * BYTES_PER_KILOBIT
-        """Of each validator; 0 is without bound."""
+        """Bandwidth of each validator's uplink; 0 means unbounded."""
         self._by_quality: dict[Quality | None, Link] = {}
         self._rows: list[list[Link] | None] = [None] * len(network.names)
 
@@ -123,20 +122,20 @@ class Links:
         return sum(kind.dropped for kind in self.kinds)
 
     def change(self, changes: Sequence[Change]) -> None:
-        """From now on the links are the scenario's, changed by these one after the other."""
+        """Apply these changes, in order, to the scenario's links from now on."""
         self._changes = list(changes)
         self._rows = [None] * len(self._rows)
 
     def between(self, sender: int, receiver: int) -> Link:
-        """The link that messages go over now."""
+        """The link that messages use now."""
         return (self._rows[sender] or self._row(sender))[receiver]
 
     def arrivals(
         self, sender: int, receivers: Iterable[int], size: int, now_us: int, random: Random | None = None
     ) -> list[tuple[int, int]]:
-        """``(receiver, time)`` of each copy of a message that arrives. Whoever sends it does not get it.
+        """``(receiver, time)`` of each copy of a message that arrives. The sender does not get a copy.
 
-        ``random`` is drawn from in the place of the common source.
+        ``random`` replaces the common random source.
         """
         row = self._rows[sender] or self._row(sender)
         random = random or self._random
@@ -176,7 +175,7 @@ class Links:
         return delay_us
 
     def _transmit(self, link: Link, number: int, bytes_per_second: int, size: int, now_us: int) -> int:
-        """When the last byte has left the link or uplink with this number, or -1 if the message is lost."""
+        """When the last byte has left the link or uplink with this number; -1 if the message is lost."""
         free_at_us = self._free_at_us.get(number, 0)
         if free_at_us > now_us:
             queue_bytes = UPLINK_QUEUE_BYTES if number < 0 else LINK_QUEUE_BYTES

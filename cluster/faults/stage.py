@@ -21,16 +21,16 @@ class Recovery(NamedTuple):
 
 
 class Stage(Protocol):
-    """A driver, as faults act on it. Validators are given by their index."""
+    """The driver's interface for faults. Validators are given by index."""
 
     random: Random
-    """Of the choices that faults leave open."""
+    """Random source for the choices that faults leave open."""
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
     @property
     def now_ms(self) -> float:
-        """Since the run began."""
+        """Milliseconds since the run began."""
 
     @property
     def height(self) -> int:
@@ -43,65 +43,65 @@ class Stage(Protocol):
         """Call after a delay."""
 
     def notice(self, text: str) -> None:
-        """Show a text to whoever watches."""
+        """Show a text to the user."""
 
     # --- links --------------------------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        """From now on exactly these faults of links are in force, by their keys, in their order."""
+        """Put exactly these faults of links in force, by key, in this order."""
 
     def seen_on_links(self, key: int, plan: LinkFault) -> Seen:
-        """What a fault of links did to messages."""
+        """The effect of a fault of links on messages."""
 
     # --- validators ---------------------------------------------------------------------------------------------------
 
     def is_up(self, index: int) -> bool:
-        """Whether it has recovered, or joined, and takes part."""
+        """Whether the validator has recovered, or joined, and takes part."""
 
     def is_running(self, index: int) -> bool:
-        """Whether it is up, or about to be."""
+        """Whether the validator is up, or about to be."""
 
     def is_lost(self, index: int) -> bool:
-        """Whether it can never be started again."""
+        """Whether the validator can never be started again."""
 
     def leader(self) -> int | None:
         """The leader of the newest view that any validator is in."""
 
     def sharing_fate(self, index: int, plan: AnyFault) -> Sequence[int] | None:
-        """All validators that a fault hits with one, itself included: those of its host, or of its Ray node.
+        """All validators that a fault hits together with this one, including it: those on its host or Ray node.
 
-        ``None`` if such a fault hits it alone.
+        ``None`` if such a fault hits only this one.
         """
 
     def deaths(self, index: int) -> int:
-        """How often it was seen to go down."""
+        """How often the validator was seen to go down."""
 
     def prepare(self, indices: Sequence[int], release: Release, then: Then) -> None:
-        """Prepare the release that validators will run, while they run the old one."""
+        """Prepare the release that validators will run, while they still run the old one."""
 
     def replace(self, indices: Sequence[int], release: Release) -> None:
-        """Stop those validators of a host in good order that run; their next start is with the release."""
+        """Stop the running validators of a host gracefully; their next start is with the release."""
 
     def runs(self, index: int, release: Release) -> bool:
         """Whether a validator reports this release as the one that it runs, or ran last."""
 
     def height_of(self, index: int) -> int:
-        """Its final height; 0 if it does not run."""
+        """The validator's final height; 0 if it does not run."""
 
     def has_diverged(self, index: int) -> bool:
-        """Whether it computed another state than the others, and stands still."""
+        """Whether the validator computed another state than the others, and has stopped."""
 
     def keep_blocks(self, index: int) -> None:
-        """Keep the blocks that it serves, or served while it was up: its disk is about to be lost."""
+        """Keep the blocks that the validator serves, or served while it was up: its disk is about to be lost."""
 
     def crash(self, index: int, plan: DownFault) -> None:
-        """Take it down at once; others on its host may go down with it."""
+        """Take the validator down at once; others on its host may go down with it."""
 
     def start(self, index: int) -> None:
-        """Start it from its disk, unless it runs."""
+        """Start the validator from its disk, unless it runs."""
 
     def recovery(self, index: int) -> Recovery | None:
-        """How it started; ``None`` if it does not run."""
+        """How the validator started; ``None`` if it does not run."""
 
     def describe_restart(self, indices: Sequence[int]) -> list[str]:
         """Further evidence that validators were down."""
@@ -109,24 +109,24 @@ class Stage(Protocol):
     # --- their impairments --------------------------------------------------------------------------------------------
 
     def impair(self, impairments: Mapping[int, Impairment], then: Then) -> None:
-        """From now on these validators are impaired so."""
+        """Apply exactly these impairments from now on."""
 
     def delays(self, index: int, kind: str) -> int:
         """How many effects of a kind of impairment were seen so far."""
 
     def seen_delays(self, kind: str, delays: int, names: Sequence[str]) -> Seen:
-        """What a kind of impairment did to these validators: its last ``delays`` effects."""
+        """The effect of a kind of impairment on these validators: its last ``delays`` delays."""
 
     # --- their disks --------------------------------------------------------------------------------------------------
 
     def lay_trap(self, index: int, plan: DiskFullFault | FailedSyncFault) -> None:
-        """Its disk fails at the next operation that the fault is about."""
+        """Make the validator's disk fail at the next operation that the fault concerns."""
 
     def has_trap(self, index: int) -> bool:
-        """Whether that is still to come."""
+        """Whether that failure is still pending."""
 
     def lose_disk(self, index: int) -> None:
-        """While it is down: give it an empty disk, with which it has to join by a snapshot."""
+        """Give a stopped validator an empty disk, with which it has to join by a snapshot."""
 
     def flip_a_bit(self, index: int) -> str | None:
-        """While it is down: flip a bit of what was durable long before. Returns where; ``None`` if nothing is."""
+        """Flip a bit of a stopped validator's long durable data. Returns where; ``None`` if there is none."""

@@ -1,7 +1,7 @@
-"""What a fault engine knows, as plain data: another process builds the engine again from it.
+"""The state of a fault engine as plain data, from which another process rebuilds the engine.
 
-Faults are referred to by number, so that each record of a fault is written once. An :class:`EngineState` that refers to
-what it does not have is refused (:class:`ValueError`).
+Faults are referred to by number, so that each record of a fault is written once. An :class:`EngineState` with a
+dangling reference is rejected (:class:`ValueError`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class PlannedState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A fault of the scenario."""
 
     number: int
-    """In the scenario."""
+    """The fault's number in the scenario."""
     plan: BaseFault
     record: FaultRecord
     is_withdrawn: bool
-    """It is to begin no more."""
+    """Whether the fault must not begin any more."""
 
 
 class ListeningState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,7 +30,7 @@ class ListeningState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     planned: int
     senders: dict[int, set[int]]
-    """By view, the validators that have sent one."""
+    """The validators that have sent a vote, keyed by view."""
 
 
 class ActiveState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,7 +39,7 @@ class ActiveState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     number: int
     plan: BaseFault
     record: int
-    """The place of its record: first all that were planned, then those that nobody planned."""
+    """The index of its record: first all that were planned, then the unplanned ones."""
     targets: list[int]
     along: list[int]
     delays_before: int
@@ -50,10 +50,11 @@ class ActiveState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DowntimeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a fault took validators down (:class:`~cluster.faults.downtime.Downtime`). Dictionaries are by validator."""
+    """How a fault took validators down (:class:`~cluster.faults.downtime.Downtime`). Dictionaries are keyed by
+    validator."""
 
     key: int
-    """Of the fault."""
+    """The fault's key."""
     is_back: bool
     deaths_before: dict[int, int]
     failures: dict[int, str]
@@ -64,10 +65,10 @@ class DowntimeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class UpgradeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far an upgrade is (:class:`~cluster.faults.upgrade.RollingUpgrade`)."""
+    """The progress of an upgrade (:class:`~cluster.faults.upgrade.RollingUpgrade`)."""
 
     key: int
-    """Of the fault."""
+    """The fault's key."""
     chosen: list[int]
     left: list[list[int]]
     settles_from: int | None
@@ -78,18 +79,18 @@ class EngineState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All faults of a run (:class:`~cluster.faults.engine.FaultEngine`)."""
 
     planned: list[PlannedState]
-    """All that were ever planned."""
+    """All faults that were ever planned."""
     current: list[int]
-    """Those that the scenario has, in its order."""
+    """The scenario's current faults, in order."""
     waiting: list[int]
     listening: list[ListeningState]
     unplanned: list[FaultRecord]
     active: list[ActiveState]
-    """By key."""
+    """All faults that began, in the order of their keys."""
     downtimes: list[DowntimeState]
     upgrades: list[UpgradeState]
     held_down: dict[int, int]
-    """By validator, how many faults hold it down."""
+    """The number of faults that hold each validator down."""
 
     def __post_init__(self) -> None:
         for what, found, count in self._references():
@@ -97,7 +98,7 @@ class EngineState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"{what} {found} is not one of {count}")
 
     def _references(self) -> Iterator[tuple[str, int, int]]:
-        """What is referred to, its number, and how many of it there are."""
+        """Each reference: what it refers to, its number, and how many of these there are."""
         planned = [*self.current, *self.waiting, *(each.planned for each in self.listening)]
         yield from (("planned fault", number, len(self.planned)) for number in planned)
         records = len(self.planned) + len(self.unplanned)

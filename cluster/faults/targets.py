@@ -1,4 +1,4 @@
-"""The validators that faults hit, and those that faults hold down."""
+"""The validators that faults hit, and those that they hold down."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from cluster.scenario.sections.validators import ValidatorsSection
 
 
 class Targets:
-    """The validators of a run, as faults choose among them. Several faults may hold one of them down."""
+    """The validators of a run, from which faults choose. Several faults may hold one of them down."""
 
     def __init__(self, validators: ValidatorsSection, stage: Stage) -> None:
         self.names = validators.names
         self._validators = validators
         self._stage = stage
         self._held_down: Counter[int] = Counter()
-        """By validator, how many faults hold it down."""
+        """The number of faults that hold each validator down."""
 
     def pick(self, plan: NodeFault) -> tuple[list[int], list[int]]:
-        """The validators that a fault is aimed at, and others that go down with them since they share their hosts.
+        """The validators that a fault targets, and others that go down with them because they share their hosts.
 
         Every validator of a killed host, or of a lost node, is a target itself.
         """
@@ -50,7 +50,7 @@ class Targets:
         return targets, [index for index in victims if index not in targets]
 
     def pick_by_host(self, plan: UpgradeFault) -> tuple[list[int], list[list[int]]]:
-        """The validators that an upgrade is for; and host by host all that are upgraded with them."""
+        """The validators that an upgrade targets; and, host by host, all that are upgraded with them."""
         is_bounded = plan.target == [AS_MANY_AS_WITHSTOOD]
         most = self._validators.withstood if is_bounded else len(self.names)
         chosen = self._choose(plan.target or self.names, most)
@@ -67,7 +67,7 @@ class Targets:
         return [each for each in sharing if each != index and late.get(each, 0) <= self._stage.height]
 
     def is_honest(self, index: int) -> bool:
-        """Whether a validator is to be honest."""
+        """Whether a validator is supposed to be honest."""
         return not self._validators.node(index).byzantine
 
     def is_held_down(self, index: int) -> bool:
@@ -76,19 +76,19 @@ class Targets:
 
     @property
     def held_down(self) -> dict[int, int]:
-        """By validator, how many faults hold it down; for another process."""
+        """The number of faults that hold each validator down; for another process."""
         return dict(self._held_down)
 
     def take_over(self, held_down: Mapping[int, int]) -> None:
-        """Go on with another process's."""
+        """Continue from another process's state."""
         self._held_down = Counter(held_down)
 
     def hold_down(self, indices: Sequence[int]) -> None:
-        """A fault keeps validators from starting."""
+        """Let a fault keep these validators from starting."""
         self._held_down.update(indices)
 
     def let_up(self, index: int) -> None:
-        """A fault no longer keeps a validator from starting."""
+        """Let one fault no longer keep a validator from starting."""
         self._held_down[index] -= 1
 
     def _choose(self, target: Sequence[str], most: int) -> list[int]:
@@ -103,5 +103,5 @@ class Targets:
         return [self.names.index(name) for name in target]
 
     def _that_run(self, indices: Sequence[int]) -> list[int]:
-        """Those that run, or would but for a fault."""
+        """Those validators that run, or would run without a fault."""
         return [each for each in indices if self._stage.is_running(each) or self.is_held_down(each)]

@@ -1,4 +1,4 @@
-"""An upgrade: validators get other code, host by host, each after those before it run well."""
+"""A rolling upgrade: validators get other code, host by host, each after the earlier ones run well."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.scenario.sections.faults import UpgradeFault
 
 
 class RollingUpgrade:
-    """One upgrade. ``let_up`` lets validators start again, ``end`` ends the fault, ``call`` makes calls to come."""
+    """One upgrade. ``let_up`` lets validators start again, ``end`` ends the fault, ``call`` schedules calls."""
 
     def __init__(
         self,
@@ -39,21 +39,21 @@ class RollingUpgrade:
         self._left: list[list[int]] = []
         """The validators that still run the old code, host by host."""
         self._settles_from: int | None = None
-        """The height at which those that were last to go were started."""
+        """The height at which the last upgraded validators were started."""
 
     @property
     def state(self) -> UpgradeState:
-        """For another process."""
+        """The state, for another process."""
         return UpgradeState(self.key, self._chosen, self._left, self._settles_from, self._deaths.before)
 
     def take_over(self, state: UpgradeState) -> None:
-        """Go on with another process's."""
+        """Continue from another process's state."""
         self._chosen, self._left = state.chosen, state.left
         self._settles_from, self._deaths.before = state.settles_from, state.deaths_before
 
     @property
     def key(self) -> int:
-        """Of the fault."""
+        """The fault's key."""
         return self._fault.key
 
     def choose(self) -> None:
@@ -67,7 +67,7 @@ class RollingUpgrade:
         self._stage.prepare(self._chosen, self._plan.release, self._call(UpgradeNext(self.key)))
 
     def on_progress(self) -> None:
-        """A validator made a block final, or diverged: the next host may be due."""
+        """Called when a validator made a block final, or diverged: the next host may be due."""
         if self._settles_from is not None and not self._fault.is_over and self._has_settled(self._settles_from):
             self._stage.later(0, f"upgrade {self._fault.number} goes on", self._call(UpgradeNext(self.key)))
 
@@ -103,7 +103,7 @@ class RollingUpgrade:
 
     def _has_settled(self, since: int) -> bool:
         """Whether all upgraded validators have advanced far enough since a height, or one has diverged. Byzantine ones
-        need only be up: what they do to themselves says nothing about the code.
+        need only be up: their own misbehaviour says nothing about the code.
         """
         stage, targets = self._stage, self._fault.targets
         if any(stage.has_diverged(index) for index in targets):
