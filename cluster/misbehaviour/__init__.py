@@ -1,1 +1,1 @@
-"""Validators that are wrong on purpose: byzantine behaviours and planted bugs."""
+"""Intentionally wrong validators: byzantine behaviours and planted bugs."""

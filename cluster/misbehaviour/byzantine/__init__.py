@@ -1,1 +1,1 @@
-"""Byzantine behaviours, up to ``f`` of which a chain must withstand."""
+"""Byzantine behaviours. A chain must tolerate up to ``f`` byzantine validators."""

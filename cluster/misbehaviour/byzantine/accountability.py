@@ -1,8 +1,8 @@
-"""Expected evidence: the views in which a byzantine validator gave others all that proves its guilt.
+"""Expected evidence: the views in which a byzantine validator gave its peers full proof of its guilt.
 
-Looks at what leaves the validator in the end, whichever behaviours made it. A proof is expected for a view if
-one peer got two votes that contradict each other, both truly signed and not too far from the current view to be looked
-at; or if somebody got a vote that contradicts the one in a true certificate.
+It watches the messages that leave the validator, whichever behaviours made them. A proof is expected for a view if one
+peer got two contradictory votes, both validly signed and close enough to the current view to be compared; or if a peer
+got a vote that contradicts the validator's vote in a valid certificate.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from validator.chain.block import MAX_BLOCK_BYTES
 from validator.node.events import Send
 
 MAX_VOTES_PER_VIEW = 64
-"""Different votes of its own that are remembered of a view."""
+"""Distinct votes kept per view."""
 
 
 class Accountability:
-    """Follows one key, whoever uses it."""
+    """Follows one key, whichever validator uses it."""
 
     def __init__(self, context: BehaviourContext) -> None:
         self._context = context
         self._sent: dict[int, dict[Vote, set[int]]] = {}
-        """By view, the peers that got each of its votes."""
+        """The votes sent in each view, each with the peers that got it."""
         self._expected: dict[int, None] = {}
 
     def note_sent(self, send: Send, view: int) -> None:
-        """A message leaves while the validator is in ``view``."""
+        """Note a message sent while the validator is in ``view``."""
         message = consensus_content(send.payload)
         vote = None if message is None else vote_of(message)
         if isinstance(message, Certificate):
@@ -48,7 +48,7 @@ class Accountability:
             sent.setdefault(vote, set()).update(listeners)
 
     def note_certificate(self, certificate: Message) -> None:
-        """A certificate is known to somebody, and so it will be to others."""
+        """Note a certificate that a peer knows; it will reach the others."""
         if not isinstance(certificate, Certificate) or certificate.view in self._expected:
             return
         sent, at = self._sent.get(certificate.view, {}), self._context

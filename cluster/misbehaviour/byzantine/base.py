@@ -1,11 +1,11 @@
 """Byzantine behaviours: the base class, and helpers for messages.
 
-A behaviour sees what one honest validator sends and hears, has its signing key, and may change, withhold, add, redirect
-or repeat what is sent. The validator inside is the production one and knows of nothing. Behaviours are pure: they get
-effects and events, return effects, and draw only from the random source that they are given.
+A behaviour sees the messages that one honest validator sends and receives, has its signing key, and may change,
+withhold, add, redirect or repeat messages. The wrapped validator is the production one and is unaware of it. Behaviours
+are pure: they get effects and events, return effects, and draw only from the random source that they are given.
 
-They are written against the messages that all consensus engines share. A message that carries its sender's vote in a
-field ``vote`` (a proposal, say) is taken for what it is worth without knowing its type.
+They use only the messages that all consensus engines share. For a message with its sender's vote in a field ``vote``
+(such as a proposal), the vote is used without knowing the message's type.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from validator.node.events import Effect, Event, Send
 from validator.primitives.codec import CodecError
 
 VIEWS_REMEMBERED: Final = 32
-"""Views of which a behaviour keeps anything."""
+"""Views for which a behaviour keeps state."""
 SISTER_CHAIN: Final = b"stampede-sister"
-"""Name of another chain, which no scenario's chain has."""
+"""Namespace of another chain, which no scenario's chain has."""
 
 
 @dataclass(slots=True)
 class Score:
-    """The counts that the harness keeps of one byzantine validator."""
+    """The harness's counts for one byzantine validator."""
 
     effects: Counter[str] = field(default_factory=Counter)
-    """How often each behaviour did what it is named for."""
+    """How often each behaviour took effect."""
     expected_evidence: int = 0
-    """Views in which it gave others all that proves its guilt
+    """Views in which it gave its peers full proof of its guilt
     (:mod:`cluster.misbehaviour.byzantine.accountability`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SisterChain:
-    """Another chain of the same validators, with the same keys: what they sign there, anybody may bring here."""
+    """Another chain of the same validators, with the same keys. Its signatures can be replayed on this chain."""
 
     signer: Callable[[int], Signer]
-    """Of a validator, by its index; signs for that chain alone."""
+    """The signer of a validator, by index; it signs for that chain alone."""
 
     def signature(self, signer: int, kind: VoteKind, view: View, parent_view: View, digest: Digest) -> Signature:
         """The signature of a validator on that chain."""
@@ -65,7 +65,7 @@ class SisterChain:
 
 @dataclass(slots=True)
 class BehaviourContext:
-    """The validator that a behaviour is put around, and its network."""
+    """The validator that a behaviour wraps, and its network."""
 
     index: int
     signer: Signer
@@ -78,16 +78,16 @@ class BehaviourContext:
     sister: SisterChain | None = None
     """Another chain of these validators, if they have one."""
     compared_views: range = range(-4, 2)
-    """Ahead of the validator's own: honest ones surely compare votes of these views."""
+    """Views, relative to the validator's own, whose votes honest validators are sure to compare."""
 
     @property
     def namespace(self) -> bytes:
-        """The namespace that the chain's votes are signed for."""
+        """The namespace for which the chain's votes are signed."""
         return self.chain_id.encode()
 
     @property
     def peers(self) -> list[int]:
-        """Everybody else."""
+        """All other validators."""
         return [index for index in range(len(self.validators)) if index != self.index]
 
     def vote(self, kind: VoteKind, view: int, parent_view: int, digest: bytes, namespace: bytes | None = None) -> Vote:
@@ -97,7 +97,7 @@ class BehaviourContext:
         return Vote(kind, *subject, ValidatorIndex(self.index), self.signer.sign(message))
 
     def forged_signatures(self, view: View) -> dict[ValidatorIndex, Signature]:
-        """As many signatures as a quorum of a view's committee gives, none of which anybody made."""
+        """A quorum of random signatures in the names of a view's committee."""
         committee = self.validators.committee(view)
         return {signer: self.random_signature() for signer in committee.members[: committee.quorum]}
 
@@ -110,24 +110,24 @@ class BehaviourContext:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A consensus message that came from a peer."""
+    """A consensus message from a peer."""
 
     sender: int
     message: Message
     payload: bytes
-    """The whole message as it came."""
+    """The whole message as received."""
 
 
 class Behaviour:
-    """One way to misbehave. The default is to do nothing wrong."""
+    """One kind of misbehaviour. By default it does nothing wrong."""
 
     name: ClassVar[str]
-    """By which scenarios ask for it."""
+    """The name that scenarios use."""
     description: ClassVar[str]
     simulator_only: ClassVar[str] = ""
-    """Why it cannot be had on the live testnet."""
+    """The reason why it is not available on the live testnet; empty if it is."""
     protocol: ClassVar[str] = ""
-    """The only protocol in whose messages it can be said; none if all have such."""
+    """The protocol whose messages it needs; empty if any protocol will do."""
 
     def __init__(self, context: BehaviourContext) -> None:
         self.context = context
@@ -135,28 +135,28 @@ class Behaviour:
     # --- what a behaviour may override ----------------------------------------------------------------------------
 
     def swallows(self, event: Event) -> bool:
-        """Whether an event answers the behaviour's own effect, and is not for the validator."""
+        """Whether an event answers the behaviour's own effect, and must not reach the validator."""
         return False
 
     def react(self, event: Event) -> Iterable[Effect]:
-        """Further effects, after the validator took an event."""
+        """Further effects, after the validator handled an event."""
         return ()
 
     def hear(self, heard: Heard) -> Iterable[Effect]:
-        """Further effects, after the validator took a consensus message."""
+        """Further effects, after the validator handled a consensus message."""
         return ()
 
     def alter(self, effect: Effect) -> list[Effect]:
-        """The effects that replace one of the validator, or of the behaviour before this one."""
+        """The effects that replace an effect of the validator, or of the previous behaviour."""
         return list(self.send(effect)) if isinstance(effect, Send) else [effect]
 
     def send(self, send: Send) -> Iterable[Effect]:
-        """The effects in place of the sending of a message."""
+        """The effects that replace the sending of a message."""
         message = consensus_content(send.payload)
         return [send] if message is None else self.say(send, message)
 
     def say(self, send: Send, message: Message) -> Iterator[Effect]:
-        """The effects in place of the sending of a consensus message, which ``send`` carries."""
+        """The effects that replace the sending of a consensus message, which ``send`` carries."""
         yield send
 
     # --- helpers --------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class Behaviour:
 
 
 class EachView(Behaviour):
-    """A behaviour that lies once in each view, when it hears its proposal or makes it: ahead of the votes for it."""
+    """A behaviour that lies once in each view, when it receives or makes its proposal: before the votes for it."""
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
@@ -230,7 +230,7 @@ def send_peer_message(recipient: int | None, message: PeerMessage) -> Send:
 
 
 def send_consensus_unchecked(recipient: int | None, message: Message) -> Send:
-    """Send a consensus message whose fields do not fit together, as they are."""
+    """Send a consensus message whose fields are inconsistent, unchecked."""
     return send_peer_message(recipient, ConsensusMessage(msgspec.msgpack.encode(message)))
 
 
@@ -243,24 +243,24 @@ def vote_of(message: object) -> Vote | None:
 
 
 def with_vote(message: Message, vote: Vote) -> Message:
-    """The same message with another vote in the place of its own."""
+    """The same message with another vote instead of its own."""
     return vote if isinstance(message, Vote) else cast(Message, msgspec.structs.replace(cast(Any, message), vote=vote))
 
 
 def forget_old(by_view: dict[int, Any]) -> None:
-    """Keep the newest views only."""
+    """Keep only the newest views."""
     while len(by_view) > VIEWS_REMEMBERED:
         del by_view[min(by_view)]
 
 
 def forget_first(by_view: dict[View, Any]) -> None:
-    """Keep the views that came last. The newest may be views far ahead that somebody made up."""
+    """Keep the views added last. The highest ones may be invented by a peer."""
     while len(by_view) > VIEWS_REMEMBERED:
         del by_view[next(iter(by_view))]
 
 
 def first_half(peers: Sequence[int], view: int) -> list[int]:
-    """One half of the peers, the larger one; each view another."""
+    """One half of the peers, the larger one; another half in each view."""
     turn = view % len(peers) if peers else 0
     ring = [*peers[turn:], *peers[:turn]]
     return sorted(ring[: (len(ring) + 1) // 2])

@@ -1,7 +1,7 @@
-"""True signatures of others, as one validator heard them: the material of lies that are almost true.
+"""Valid signatures of other validators, as one validator received them: the material of lies that are almost true.
 
-Votes are kept by view, kind, parent view and digest; certificates of blocks by view. All of it was checked, so that
-what a behaviour makes of it is wrong in one respect and in no other. The views that were heard of first are forgotten.
+Votes are kept by view, kind, parent view and digest; certificates of blocks by view. All are verified, so that a lie
+made of them is wrong in exactly one respect. The views that were heard of first are forgotten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TimeoutSignature = tuple[ValidatorIndex, View, Signature]
 
 
 class Overheard:
-    """One validator's. Its own votes are not among them: it can sign whatever it likes."""
+    """The signatures that one validator received. Its own votes are not included: it can sign anything."""
 
     def __init__(self, context: BehaviourContext) -> None:
         self._context = context
@@ -28,7 +28,7 @@ class Overheard:
         self._certified: dict[View, Certificate] = {}
 
     def learn(self, message: Message) -> Vote | None:
-        """Keep what a message holds that is good; return the peer's vote in it, if that is good and new."""
+        """Keep the valid content of a message; return the peer's vote in it, if that is valid and new."""
         for certificate in _block_certificates(message):
             self._keep_certificate(certificate)
         vote, at = vote_of(message), self._context
@@ -42,7 +42,7 @@ class Overheard:
         return vote
 
     def signatures(self, vote: Vote) -> dict[ValidatorIndex, Signature]:
-        """Peers of the view's committee that said the same as ``vote``, and their signatures; ascending."""
+        """Peers of the view's committee that cast the same vote as ``vote``, with their signatures; ascending."""
         found = self._votes.get(vote.view, {}).get((vote.kind, vote.parent_view, vote.digest), {})
         return dict(sorted(found.items()))
 
@@ -73,7 +73,7 @@ class Overheard:
 
 
 def _block_certificates(message: Message) -> Iterator[Certificate]:
-    """The certificates of blocks that a message is, or that it carries."""
+    """The block certificates that a message is or carries."""
     if isinstance(message, Certificate):
         yield message
     carried = getattr(message, "high", None)

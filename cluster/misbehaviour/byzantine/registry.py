@@ -1,8 +1,8 @@
-"""Validators that break the protocol on purpose, up to ``f`` of which it must withstand.
+"""The registry of byzantine behaviours. A chain must tolerate up to ``f`` validators with them.
 
-One file a behaviour. A behaviour is put around one honest validator by its driver
-(:class:`~cluster.misbehaviour.byzantine.wrapper.ByzantineValidator`), counts its effects, and is the same in the
-simulator and on the live testnet.
+There is one file per behaviour. The driver wraps one honest validator in it
+(:class:`~cluster.misbehaviour.byzantine.wrapper.ByzantineValidator`). A behaviour counts its effects, and is the same
+in the simulator and on the live testnet.
 """
 
 from __future__ import annotations
@@ -71,6 +71,6 @@ BEHAVIOURS: dict[str, type[Behaviour]] = {
         OldNullifications,
     )
 }
-"""Every behaviour, by the name that scenarios use."""
+"""Every behaviour, keyed by the name that scenarios use."""
 
 __all__ = ["BEHAVIOURS", "Behaviour", "BehaviourContext", "ByzantineValidator", "Score", "TwinWatch", "Twins"]

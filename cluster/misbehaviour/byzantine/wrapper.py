@@ -1,4 +1,4 @@
-"""A validator with its behaviours around it, as drivers use it in the place of the bare one."""
+"""A validator wrapped in its behaviours, which drivers use instead of the bare one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from validator.node.events import Effect, Event, Send
 
 
 class ByzantineValidator:
-    """Hands events to the honest validator inside, and changes what comes out of it.
+    """Hands events to the honest validator inside, and changes its effects.
 
-    Behaviours follow one another: what one makes of an effect is the next one's to change. Each draws from a source of
-    its own, so that one more does not change what the others do.
+    Behaviours form a chain: each may change the effects of the previous one. Each draws from a separate random source,
+    so that adding one does not change the others.
     """
 
     def __init__(
@@ -25,7 +25,7 @@ class ByzantineValidator:
         context: BehaviourContext,
         accountability: Accountability | None = None,
     ) -> None:
-        """``accountability`` is the key's, if somebody else uses the same."""
+        """``accountability`` is the key's, if another validator uses the same key."""
         self.accountability = Accountability(context) if accountability is None else accountability
         seed = context.random.getrandbits(64)
         self._behaviours = [
@@ -35,7 +35,7 @@ class ByzantineValidator:
             context.score.effects.setdefault(behaviour.name, 0)
 
     def reseed(self, seed: str) -> None:
-        """Draw from other sources from now on."""
+        """Replace the random sources."""
         for behaviour in self._behaviours:
             behaviour.context.random.seed(f"{seed}/{behaviour.name}")
 

@@ -46,16 +46,16 @@ class Detection:
     """A detection scenario, the validators that have the bug, and the seeds to try in order until it is caught."""
 
     scenario: str
-    """Its name in :mod:`cluster.tools.sweeps.mutation.detection_scenarios`."""
+    """The scenario's name in :mod:`cluster.tools.sweeps.mutation.detection_scenarios`."""
     mutated: tuple[int, ...] = ONE
     protocol: str = "simplex"
     seeds: int = 4
-    """Seeds from 1 on."""
+    """The number of seeds, from 1 on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A planted bug in a validator: other classes in the place of some of those that it is made of."""
+    """A planted bug in a validator: classes that replace some of its parts."""
 
     name: str
     area: Area
@@ -65,31 +65,31 @@ class Mutant:
     detection: Detection
     """The run that must catch it."""
     rule: str = ""
-    """Of the check ``safety``, the rule that must be broken (:mod:`cluster.simulation.watches.safety_monitor`)."""
+    """The rule of the check ``safety`` that must be broken (:mod:`cluster.simulation.watches.safety_monitor`)."""
     parts: Callable[[RunCounter], Parts] | None = None
     """Makes the mutated parts, which count how often the mutated line runs."""
     engine: Callable[[EngineType, RunCounter], EngineType] | None = None
-    """Makes the mutated consensus engine, likewise."""
+    """Makes the mutated consensus engine, which counts likewise."""
 
 
 class Mutated:
-    """The base of mutated classes. Each validator has a class of its own of them, with its counter."""
+    """The base of mutated classes. Each validator has separate subclasses of them, with its counter."""
 
     __slots__ = ()
     counter: ClassVar[RunCounter]
 
 
 MutatedEngine: Any = Mutated
-"""The base of mutated engines. They stand before the protocol that the chain runs, and so cannot be typed narrowly."""
+"""The base of mutated engines. They precede the chain's protocol in the bases, and so cannot be typed narrowly."""
 
 Made = TypeVar("Made", bound=Callable[..., Any])
 
 
 class MutantTable:
-    """The mutants of a module. Its methods decorate the classes with the bugs, or functions that make all parts; their
-    docstrings describe the bugs.
+    """The mutants of a module. Its methods decorate the classes with the bugs, or functions that make all parts. Their
+    docstrings are the descriptions of the bugs.
 
-    ``caught_by`` and ``rule`` are those of mutants that name no others.
+    ``caught_by`` and ``rule`` apply to mutants that name no others.
     """
 
     def __init__(self, area: Area, caught_by: str = "", rule: str = "") -> None:
@@ -102,8 +102,8 @@ class MutantTable:
         return iter(self._mutants)
 
     def part(self, *given: Any) -> Callable[[Made], Made]:
-        """Enter a mutant by a class that is derived from :class:`Mutated` and one that a validator is made of;
-        ``given`` are the fields after ``maker`` of :meth:`_entering`."""
+        """Enter a mutant by a class derived from :class:`Mutated` and from a part of a validator; ``given`` are the
+        fields after ``maker`` of :meth:`_entering`."""
         return self._entering("parts", lambda part: lambda counter: parts_with(_counted(counter, part)), *given)
 
     def parts(self, *given: Any) -> Callable[[Made], Made]:
@@ -111,7 +111,7 @@ class MutantTable:
         return self._entering("parts", lambda make: make, *given)
 
     def engine(self, *given: Any, **more: Any) -> Callable[[Made], Made]:
-        """Enter a mutant by a class that is derived from :data:`MutatedEngine`; likewise."""
+        """Enter a mutant by a class derived from :data:`MutatedEngine`; likewise."""
         return self._entering("engine", lambda own: lambda base, counter: _counted(counter, own, base), *given, **more)
 
     def _entering(
@@ -136,7 +136,7 @@ def _counted(counter: RunCounter, *bases: type) -> type:
 
 
 def parts_with(part: Any) -> Parts:
-    """The production's parts, but for one class, which stands in the place of the class that it is derived from."""
+    """The production's parts, with one class replaced by ``part``, which is derived from it."""
     for field in fields(Parts):
         original = getattr(PRODUCTION, field.name)
         if isinstance(original, type) and issubclass(part, original):

@@ -1,4 +1,4 @@
-"""Bugs in what a node does with blocks: how it catches up, and what it keeps of the branches above its final block."""
+"""Bugs in a node's handling of blocks: how it catches up, and which branches above its final block it keeps."""
 
 from __future__ import annotations
 

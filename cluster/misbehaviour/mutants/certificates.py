@@ -1,6 +1,6 @@
-"""Bugs in how an engine judges what others say: a check of a vote or certificate that it does not make.
+"""Bugs in an engine's verification of messages: a check of a vote or certificate that is missing.
 
-Each is provoked by the byzantine behaviour that says exactly what the check is against
+Each is provoked by the byzantine behaviour that sends exactly what the check rejects
 (:mod:`cluster.misbehaviour.byzantine.registry`).
 """
 
@@ -61,13 +61,13 @@ class _Signed:
 
 
 Careless = Callable[[ValidatorSet, bytes], ValidatorSet]
-"""From the validators, and the chain's name: the same, as one sees them who is careless with one thing."""
+"""Takes the validators and the chain's name; returns the validators with one check weakened."""
 Alternatives = Callable[[_Signed, bytes], Iterator[bytes]]
-"""From what was to be signed, and the chain's name: what else a signature is taken for."""
+"""Takes the signed content and the chain's name; yields other contents for which the signature is accepted."""
 
 
 class _OneLess(Committee):
-    """One whose quorum is one too small."""
+    """A committee whose quorum is one too small."""
 
     @property
     def quorum(self) -> int:
@@ -75,14 +75,14 @@ class _OneLess(Committee):
 
 
 class _Open(Committee):
-    """One that everybody belongs to, as large as it is."""
+    """A committee of unchanged size to which every validator belongs."""
 
     def __contains__(self, index: int) -> bool:
         return True
 
 
 def with_committees(kind: type[Committee]) -> Careless:
-    """The validators, with such committees."""
+    """The validators, with committees of this kind."""
 
     class WithCommittees(ValidatorSet):
         def committee(self, view: View) -> Committee:
@@ -108,7 +108,7 @@ def _of_other_high_views(signed: _Signed, namespace: bytes) -> Iterator[bytes]:
 
 
 def _signs_less(alternatives: Alternatives) -> Careless:
-    """The validators, their signatures being taken for more than they signed."""
+    """The validators, with signatures accepted for more than was signed."""
 
     def make(validators: ValidatorSet, namespace: bytes) -> ValidatorSet:
         class SignsLess(ValidatorSet):
@@ -122,7 +122,7 @@ def _signs_less(alternatives: Alternatives) -> Careless:
 
 
 def _in_any_name(validators: ValidatorSet, namespace: bytes) -> ValidatorSet:
-    """The validators, a signature of any of them being taken for that of whoever is named."""
+    """The validators, with any validator's signature accepted in any other's name."""
 
     class InAnyName(ValidatorSet):
         def verify(self, signer: ValidatorIndex, message: bytes, signature: Signature) -> bool:
@@ -132,7 +132,7 @@ def _in_any_name(validators: ValidatorSet, namespace: bytes) -> ValidatorSet:
 
 
 def _unsigned_timeouts(validators: ValidatorSet, namespace: bytes) -> ValidatorSet:
-    """The validators, their timeouts not being looked at."""
+    """The validators, with the signatures of timeouts unchecked."""
 
     class Unsigned(ValidatorSet):
         def verify(self, signer: ValidatorIndex, message: bytes, signature: Signature) -> bool:
@@ -146,7 +146,7 @@ def _unsigned_timeouts(validators: ValidatorSet, namespace: bytes) -> ValidatorS
 
 
 class JudgesOtherwise(MutatedEngine):
-    """An engine that believes a certificate if :meth:`judge` does."""
+    """An engine that accepts a certificate if :meth:`judge` does."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -158,7 +158,7 @@ class JudgesOtherwise(MutatedEngine):
 
 
 class _JudgesCarelessly(JudgesOtherwise):
-    """An engine that believes certificates that hold among the validators as ``careless`` sees them."""
+    """An engine that accepts certificates that hold among the validators returned by ``careless``."""
 
     careless: Careless
 

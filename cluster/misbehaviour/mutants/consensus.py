@@ -1,4 +1,4 @@
-"""Bugs in the consensus engines: a rule of :mod:`consensus.simplex` or :mod:`consensus.hotstuff` that is not kept."""
+"""Bugs in the consensus engines: a broken rule of :mod:`consensus.simplex` or :mod:`consensus.hotstuff`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class VotesBeforeJournal(MutatedEngine):
 
 
 class _SmallCommittee(Committee):
-    """One that takes two thirds of the others for a quorum."""
+    """A committee that takes two thirds of the other members for a quorum."""
 
     @property
     def quorum(self) -> int:
@@ -176,13 +176,13 @@ class ForgetsFactor(MutatedEngine):
 
 
 class _MutatedRepetition(Repetition):
-    """Counts how often it does otherwise."""
+    """Counts how often it deviates."""
 
     counter: RunCounter
 
 
 class _RepeatsOtherwise(MutatedEngine):
-    """The base of engines with another repetition."""
+    """The base of engines with a changed repetition."""
 
     repetition: ClassVar[type[_MutatedRepetition]]
 
@@ -314,7 +314,7 @@ class AsksByIndex(MutatedEngine):
 
 
 class _AskingByIndex(Member):
-    """A member that takes places of the committee for indices of validators."""
+    """A member that takes positions in the committee for indices of validators."""
 
     counter: RunCounter
 
@@ -407,7 +407,7 @@ class GivesUpOnUnverified(MutatedEngine):
     """the leader timer gives a view up whose proposal came and is not verified yet"""
 
     def _on_timer(self, kind: TimerKind, view: View) -> None:
-        """The leader timer asks whether we voted, and not whether the proposal came."""
+        """The leader timer checks whether we voted, not whether the proposal came."""
         round_ = self._rounds[self.view]
         if kind is TimerKind.LEADER and view == self.view and round_.proposal is not None and not round_.own:
             self.counter.ran()
@@ -524,7 +524,7 @@ class TimesOutTooSoon(MutatedEngine):
     """HotStuff: who lost its journal times out before it knows a block as new as what it may have finalized"""
 
     def _give_up(self, round_: Round) -> None:
-        """Takes its abstention for over once the view is past it, certified block or not."""
+        """Takes its abstention for over once the view is past it, with or without a certified block."""
         through = self._member.abstain_through
         if self._high.view < through < round_.view:
             self.counter.ran()

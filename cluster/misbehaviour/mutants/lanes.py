@@ -1,4 +1,4 @@
-"""Bugs in the lanes of a block: one has no limit, takes from another, or its price does not answer to its use."""
+"""Bugs in the lanes of a block: one has no limit, takes from another, or its price does not follow its use."""
 
 from __future__ import annotations
 

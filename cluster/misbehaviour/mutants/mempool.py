@@ -1,4 +1,4 @@
-"""Bugs in the mempool and on the way into it: what clients were promised is not kept, or what peers rely on."""
+"""Bugs in the mempool and on the way into it: promises to clients, or assumptions of peers, are broken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from validator.primitives.types import Address, Hash
 
 MUTANTS = MutantTable(Area.NODE, "promises")
 _WATCHED: Final = ("safety", "mempool")
-"""What catches those that break no promise: the second mempool, which is followed beside each validator's."""
+"""The catching check of mutants that break no promise: a second mempool, which runs alongside each validator's."""
 
 
 @MUTANTS.part("keeps-to-itself", Detection("calm", ALL))

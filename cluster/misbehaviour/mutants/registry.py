@@ -1,4 +1,4 @@
-"""The mutants that there are. Their modules are loaded here alone, and not with the package."""
+"""All mutants. Their modules are loaded only here, not with the package."""
 
 from __future__ import annotations
 
@@ -29,4 +29,4 @@ MUTANTS: dict[str, Mutant] = {
         *storage.MUTANTS,
     )
 }
-"""Every mutant of validators, by the name that scenarios use."""
+"""Every mutant of validators, keyed by the name that scenarios use."""

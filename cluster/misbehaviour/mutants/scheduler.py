@@ -1,4 +1,4 @@
-"""Bugs in the timer phase and in the index that finds its timers: a rule of SPEC §5 to §11 that is not kept."""
+"""Bugs in the timer phase and in the index that finds its timers: a broken rule of SPEC §5 to §11."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class FiresAgain(Mutated, Executor):
 
         class AgainPhase(TimerPhase):
             def fire(self, timer: Timer, candidate: Candidate, max_cost: int) -> None:
-                """Whatever fired before the restart is not marked in memory any more."""
+                """A timer that fired before the restart is no longer marked in memory."""
                 nonlocal has_restarted
                 payload = self.world.payload_of(timer)
                 TimerPhase.fire(self, timer, candidate, max_cost)
@@ -256,7 +256,7 @@ def _published_survives_a_revert(counter: RunCounter) -> Parts:
 
     class KeepsPublished(World):
         def revert(self, checkpoint: int) -> None:
-            """Leaves out of what is undone whatever was published."""
+            """Does not undo what was published."""
             kept = {key: self.get(key) for key, _ in self._journal[checkpoint:] if key[:1] == PUBLISHED}
             super().revert(checkpoint)
             for key, value in kept.items():
@@ -369,7 +369,7 @@ def _row_of_another_branch(counter: RunCounter) -> Parts:
         __slots__ = ()
 
         def add(self, packed: bytes, sequence: int) -> None:
-            """Brings a removed row with the same sequence number back as it was, whichever timer comes."""
+            """Restores a removed row with the same sequence number, even for another timer."""
             if self._removed is not None and sequence in self._removed:
                 counter.ran()
                 self._removed.remove(sequence)
@@ -408,7 +408,8 @@ def _bids_not_taken_back(counter: RunCounter) -> Parts:
     memories: dict[Address, BidMemory] = {}
 
     class KeepsMemories(BiddingRound):
-        """Remembers beside the state when it asked whom and who did not pay: nothing of it goes with a branch."""
+        """Remembers outside of the state when agents were asked and who did not pay: a revert of a branch does not undo
+        that."""
 
         def _memory(self, actor: Address) -> BidMemory:
             right = super()._memory(actor)

@@ -33,7 +33,7 @@ MUTANTS = MutantTable(Area.STORAGE)
 
 
 class _Around:
-    """A disk, but for what a derived class does in its place."""
+    """A disk that forwards all operations; derived classes override some."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -89,7 +89,7 @@ class PrunesFirst(Mutated, LogStateStore):
             self._floors.popleft()
 
     def _prune(self) -> None:
-        """That was done."""
+        """Does nothing: the pruning is done."""
 
 
 @MUTANTS.part("prunes-what-peers-need", Detection("kept-blocks", ALL), "no_problems")
@@ -140,7 +140,7 @@ class DropsJournal(Mutated, Finality):
     """replacing the journal drops the votes above the final block"""
 
     def _replace_journal(self) -> None:
-        """Begins an empty journal: what is archived needs none."""
+        """Begins an empty journal, as if it needed nothing beyond the archived blocks."""
         kept: Sequence[bytes] = self.engine.journal_snapshot()
         self.counter.runs += bool(kept)
         self.effects.append(ReplaceJournal(encode_journal((), ())))
@@ -151,7 +151,7 @@ def _journal_as_it_is(counter: RunCounter) -> Parts:
     """what a restart reads of the journal is not made durable before it is repeated"""
 
     class NeverReplaced(_Around):
-        """A disk whose journal stays as it was found."""
+        """A disk whose journal is never replaced at the start."""
 
         def replace(self, name: str, data: bytes) -> None:
             if name in self._disk.names():

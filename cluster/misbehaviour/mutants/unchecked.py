@@ -1,7 +1,7 @@
-"""Bugs in what a validator takes from others: a check of blocks or of a snapshot that it does not make.
+"""Bugs in the verification of received data: a check of blocks or of a snapshot that is missing.
 
-Each is provoked by the byzantine behaviour that sends exactly what the check is against
-(:mod:`cluster.misbehaviour.byzantine.registry`). With them stands the bug of one that finds itself wrong and goes on.
+Each is provoked by the byzantine behaviour that sends exactly what the check rejects
+(:mod:`cluster.misbehaviour.byzantine.registry`). One more bug is a validator that detects its divergence and continues.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from validator.state.intake import SnapshotIntake
 from validator.transition.transition import Outcome, PreparedTransaction, Transition
 
 REJOINS: Final = 2
-"""The validator that loses its disk, or is down for long, in the scenarios of those that help it."""
+"""The validator that loses its disk, or is down for long, in the scenarios for bugs in helping it."""
 
 
 # --- proofs of finality and of state ----------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ MUTANTS = MutantTable(Area.NODE)
 
 
 def _credulous(validators: ValidatorSet, counter: RunCounter) -> ValidatorSet:
-    """The validators, whatever is signed in their names being taken for theirs."""
+    """The validators, with every signature accepted."""
 
     class Credulous(ValidatorSet):
         def verify(self, signer: ValidatorIndex, message: bytes, signature: Signature) -> bool:
@@ -85,7 +85,7 @@ class BelievesViews(Mutated, PastViews):
 
 
 class _AnyRoot(bytes):
-    """A state root that every manifest leads to."""
+    """A state root that every manifest matches."""
 
     __slots__ = ()
     __hash__ = bytes.__hash__
@@ -119,7 +119,7 @@ class TakesAnyManifest(Mutated, SnapshotIntake):
 
 
 class _HoldsLess(Mutated, Transition):
-    """A transition that does not hold the ``unheld`` fields of the header against execution."""
+    """A transition that does not check the ``unheld`` fields of the header against execution."""
 
     unheld: ClassVar[Sequence[str]]
 
@@ -157,7 +157,7 @@ def _goes_on(counter: RunCounter) -> Parts:
 
     class GoesOn(Node):
         def handle(self, event: Event) -> list[Effect]:
-            """As if it had not diverged; what it says of it is the same."""
+            """Continues as if it had not diverged; its reports of the divergence are the same."""
             told, self.diverged = self.diverged, None
             effects = super().handle(event)
             if told is not None:
@@ -166,7 +166,7 @@ def _goes_on(counter: RunCounter) -> Parts:
             return effects
 
     class Wrong(WrongBalance):
-        """Not what is counted."""
+        """The cause of the divergence, which is not counted."""
 
         counter = RunCounter()
 

@@ -1,7 +1,7 @@
 """``equivocating-leader``: two valid blocks in one view, each to its half of the peers.
 
-The second block is built by the validator's own executor on the same parent, without transactions; if the first has
-none either, the two are the same and there is nothing to equivocate with. The leader stands by both: whoever got one
+The second block is built by the validator's own executor on the same parent, without transactions. If the first block
+has none either, the two are equal and there is no equivocation. The leader supports both: a peer that got one block
 hears nothing of the other from it.
 """
 
@@ -62,7 +62,7 @@ class EquivocatingLeader(Behaviour):
                         yield send_consensus(peer, message if peer in half else second)
                 self._note_equivocation(message)
             case Vote(kind=VoteKind.NOTARIZE) if self.is_ours(message) and message.view in self._equivocated:
-                pass  # it would give the leader away to those who have the other block
+                pass  # it would give the leader away to peers that have the other block
             case _:
                 yield send
 

@@ -1,6 +1,6 @@
-"""``false-proposer``: as leader, a block that names another validator as its proposer, to whom its tips go.
+"""``false-proposer``: as leader, a block that names another validator as its proposer, which gets the tips.
 
-The block is executed for that validator, so nothing in it is wrong but that the other does not lead the view.
+The block is executed for that validator, so its only error is that this validator does not lead the view.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""``invalid-block-…``: as leader, a proposal that is signed as it should be, of a block that no validator may accept.
+"""``invalid-block-…``: as leader, a correctly signed proposal of a block that no validator may accept.
 
 - ``bad-root``: the header promises another state root than execution gives;
-- ``bad-transaction``: the last transaction is none, the header commits to it all the same;
-- ``bad-header``: by turns another height, another view, another proposer, another parent;
-- ``any-field``: each field of the header in its turn, in an order that is drawn;
+- ``bad-transaction``: the last transaction cannot be decoded, yet the header commits to it;
+- ``bad-header``: in turn another height, another view, another proposer, another parent;
+- ``any-field``: each field of the header in turn, in random order;
 - ``oversized``: the body is larger than any block may be.
 """
 
@@ -28,15 +28,15 @@ NO_TRANSACTION = b"no transaction"
 
 
 class InvalidBlock(Behaviour):
-    """The base of the variants."""
+    """The base class of the variants."""
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._spoilt: tuple[Proposal, Proposal] | None = None
-        """The newest proposal, as it was and as it was sent."""
+        """The newest proposal, original and as sent."""
 
     def spoil(self, block: Block) -> Block:
-        """The invalid block in a good one's place."""
+        """The invalid block that replaces a good one."""
         raise NotImplementedError
 
     def say(self, send: Send, message: Message) -> Iterator[Effect]:
@@ -50,7 +50,7 @@ class InvalidBlock(Behaviour):
             yield send
 
     def _spoil(self, proposal: Proposal) -> Proposal | None:
-        """The proposal of an invalid block in the place of a good one's; ``None`` if it is none already."""
+        """The proposal of an invalid block instead of a good one; ``None`` if it is invalid already."""
         if self._spoilt is None or self._spoilt[0] != proposal:
             good = decode_block(proposal.body)
             if good is None:
@@ -64,7 +64,7 @@ class InvalidBlock(Behaviour):
 
 
 class FalseHeader(InvalidBlock):
-    """A header that is false in one field, by turns each of these."""
+    """A header with one false field, each of these in turn."""
 
     fields: ClassVar[tuple[str, ...]]
 
@@ -81,7 +81,7 @@ class FalseHeader(InvalidBlock):
 
 
 def false_value(header: Header, field: str) -> Any:
-    """Another value that a header could have in a field."""
+    """Another possible value of a header's field."""
     match field:
         case "height":
             return header.height + 2

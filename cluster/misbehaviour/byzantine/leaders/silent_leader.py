@@ -1,4 +1,4 @@
-"""``silent-leader``: votes like everybody, but does not propose when it leads."""
+"""``silent-leader``: votes like an honest validator, but does not propose when it leads."""
 
 from __future__ import annotations
 

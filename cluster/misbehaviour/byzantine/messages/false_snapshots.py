@@ -1,8 +1,8 @@
-"""False snapshots for a validator that joins: they are not what the state root stands for.
+"""False snapshots for a joining validator: they do not match the state root.
 
-- ``false-snapshots``: chunks in which one bit is wrong; the manifest is the true one.
-- ``false-manifest``: another state, in which an account holds another amount. The manifest and the chunk that holds the
-  account fit each other, and the manifest does not lead to the state root of the block that is offered with it.
+- ``false-snapshots``: chunks with one wrong bit; the manifest is the true one.
+- ``false-manifest``: another state, in which an account has another balance. The manifest matches the chunk with the
+  account, but not the state root of the block that is offered with it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class FalseSnapshots(Behaviour):
 
 
 class FalseManifest(Behaviour):
-    """Reads the first chunk of what it is about to offer, by a job of its own, and offers something else then."""
+    """Reads the first chunk of the snapshot that it is about to offer, by a separate job, and then offers another
+    state."""
 
     name = "false-manifest"
     description = "offers snapshots of another state than the block's, and gives their chunks"
@@ -53,9 +54,9 @@ class FalseManifest(Behaviour):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._offers: dict[int, tuple[SnapshotOffer, Height, Hash]] = {}
-        """The offers held back until their chunk is read, by peer, with the block's height and state root."""
+        """The offers held back until their chunk is read, keyed by peer, with the block's height and state root."""
         self._chunk: tuple[int, bytes] = (0, b"")
-        """The height of the snapshot that was offered last, and its false first chunk."""
+        """The height of the snapshot offered last, and its false first chunk."""
 
     def send(self, send: Send) -> list[Effect]:
         message, peer = peer_message(send.payload), send.recipient
@@ -85,8 +86,8 @@ class FalseManifest(Behaviour):
         return [send_peer_message(peer, self._false(*offer, chunk)) for peer, offer in sorted(offers.items())]
 
     def _false(self, offer: SnapshotOffer, height: Height, root: Hash, chunk: object) -> SnapshotOffer:
-        """The offer of another state; the given one if its first chunk is gone, if that does not come in one piece,
-        or if another behaviour has made something else of the manifest."""
+        """The offer of another state. Returns the given offer if its first chunk is gone or does not come in one piece,
+        or if another behaviour has changed the manifest."""
         if not isinstance(chunk, ChunkResponse) or chunk.height != height or len(chunk.data) != chunk.total:
             return offer
         try:
@@ -103,19 +104,19 @@ class FalseManifest(Behaviour):
 
 
 def _is_read_for(event: Event, index: int) -> bool:
-    """Whether an event answers a job that the behaviour asked for: no validator reads for itself."""
+    """Whether an event answers a job of the behaviour: validators do not read for themselves."""
     return isinstance(event, Completed) and isinstance(event.result, SnapshotRead) and event.result.peer == index
 
 
 def _root_of_first_twig(manifest: Manifest, chunk: bytes) -> bytes:
-    """The root that its bytes in the first chunk lead to."""
+    """The root of the twig that the first chunk begins with."""
     nodes, _ = known_nodes(manifest, FIRST_CHUNK, chunk)[manifest.first_twig]
     entries = min(manifest.next_position - manifest.first_twig * TWIG_ENTRIES, TWIG_ENTRIES)
     return twig_hash(tree_of(nodes, entries)[TWIG_LEVELS][0], chunk[:BITMAP_BYTES])
 
 
 def _with_another_amount(manifest: Manifest, chunk: bytes) -> bytes | None:
-    """The chunk with another amount in an account of its first twig; ``None`` if that has none."""
+    """The chunk with another balance in an account of its first twig; ``None`` if that has none."""
     _, entries = known_nodes(manifest, FIRST_CHUNK, chunk)[manifest.first_twig]
     for _, encoded in sorted(entries.items()):
         if decode_entry(encoded).key[:1] == ACCOUNT:

@@ -1,7 +1,7 @@
-"""``garbage``: besides what it should say, everything that it should not.
+"""``garbage``: in addition to the correct messages, every kind of wrong one.
 
-Bytes that are no message, messages of every type with random fields, more and larger than allowed, and well-signed
-votes for views far ahead.
+Bytes that are no message, messages of every type with random fields, more and larger ones than allowed, and validly
+signed votes for views far ahead.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PIECES_AT_A_TIME = 3
 MAX_NOISE_BYTES = 200
 LARGE_NOISE_BYTES = 512 * 1024
 FLOODED_VIEWS = 64
-"""Votes for views ahead are for the nearest so many, or for any."""
+"""Votes for future views are for this many nearest ones, or for any."""
 EDGES = (-(2**63), -1, 0, 1, 7, 64, 2**31, 2**63 - 1, 2**64 - 1)
 
 
@@ -72,7 +72,7 @@ class Garbage(Behaviour):
         return Send(None, random.randbytes(16) * (LARGE_NOISE_BYTES // 16))
 
     def _damaged(self, random: Random, sent: Send) -> Send:
-        """The last message sent, with one byte changed, or cut short."""
+        """The last message sent, with one byte changed, or truncated."""
         position = random.randrange(len(sent.payload))
         changed = bytes([sent.payload[position] ^ random.randint(1, 255)])
         rest = sent.payload[position + 1 :] if random.random() < 0.5 else b""

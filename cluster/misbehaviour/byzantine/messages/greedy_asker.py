@@ -1,4 +1,4 @@
-"""``greedy-asker``: asks everybody for the certificates of many views, in each view again."""
+"""``greedy-asker``: asks every peer for the certificates of many views, again in each view."""
 
 from __future__ import annotations
 

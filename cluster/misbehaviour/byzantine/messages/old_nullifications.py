@@ -1,8 +1,9 @@
-"""``old-nullifications``: shows a peer that is cut off, one after the other, the views that were given up long ago.
+"""``old-nullifications``: sends a peer that is cut off the certificates of views given up long ago, one after the
+other.
 
-As leader it sends no proposal, so that views are given up. It sends no certificate that would bring a peer level: none
-but those of views that were given up, in order, once there are :data:`AT_A_TIME` that a peer lacks. A validator that
-counts them as failures of its own network waits ever longer for each leader.
+As leader it sends no proposal, so that views are given up. It sends no certificate that would bring a peer up to date,
+only those of abandoned views, in order, once there are :data:`AT_A_TIME` that a peer lacks. A validator that counts
+them as failures of its own network waits ever longer for each leader.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from consensus.types import GENESIS_VIEW, View
 from validator.node.events import Certified, Effect, Send
 
 AT_A_TIME = 5
-"""Certificates: enough to double timeouts twice, among four validators."""
+"""Certificates per batch: enough to double timeouts twice, among four validators."""
 BEHIND = 2
-"""Views that a peer is behind, at least, to be taken for one that is cut off."""
+"""Views by which a peer is behind, at least, to be taken for one that is cut off."""
 
 
 class OldNullifications(Behaviour):
@@ -45,7 +46,7 @@ class OldNullifications(Behaviour):
         self._given_up: dict[int, AnyCertificate] = {}
         self._newest = GENESIS_VIEW
         self._views: dict[int, View] = {}
-        """The newest view that each peer was heard in."""
+        """The newest view in which each peer was heard."""
 
     def alter(self, effect: Effect) -> list[Effect]:
         if isinstance(effect, Certified):
@@ -58,7 +59,7 @@ class OldNullifications(Behaviour):
 
     def say(self, send: Send, message: Message) -> Iterator[Effect]:
         if isinstance(message, Timeout) and send.recipient is None:
-            # its certificate would bring peers level
+            # its certificate would bring peers up to date
             yield from (Send(peer, send.payload) for peer in self.context.peers if not self._is_behind(peer))
         elif not isinstance(message, Proposal | Certificate | TimeoutCertificate):
             yield send

@@ -1,4 +1,4 @@
-"""``selective-sender``: speaks to one half of its peers only, and never to the others, whatever it is about."""
+"""``selective-sender``: sends messages only to one half of its peers, never to the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``stale-replayer``: says again what it or others said before, to everybody."""
+"""``stale-replayer``: sends earlier messages, its own or those of others, to all peers again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from validator.node.events import Effect, Send
 REMEMBERED = 256
 """Messages to choose from."""
 REMEMBERED_BYTES = 64 * 1024
-"""Larger messages are not remembered."""
+"""Larger messages are not kept."""
 REPLAYED_AT_A_TIME = 2
 
 

@@ -1,11 +1,11 @@
-"""``unproved-…``: what no quorum finalized, with a finalization that nobody signed.
+"""``unproved-…``: blocks and views that no quorum finalized, with a finalization that no validator signed.
 
-A block is the true one of its height but for its view, on which execution does not depend: whoever does not look at
-the signatures executes it, and finds nothing wrong.
+A block is the true one of its height except for its view, on which execution does not depend: a validator that does not
+verify the signatures executes it without an error.
 
 - ``unproved-snapshot``: the block of a snapshot, offered to a validator that joins, with its true receipts and state.
-- ``unproved-blocks``: the last block of a range that a validator which catches up asked for.
-- ``unproved-view``: a view far ahead, in which a validator that joins would abstain for long.
+- ``unproved-blocks``: the last block of a range that a validator requested to catch up.
+- ``unproved-view``: a view far ahead, in which a joining validator would abstain for long.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ VIEWS_AHEAD: Final = 1_000
 
 
 class Unproved(Behaviour):
-    """The base of all."""
+    """The base class of the variants."""
 
     def send(self, send: Send) -> list[Effect]:
         message = peer_message(send.payload)
@@ -94,7 +94,7 @@ class UnprovedView(Unproved):
 def forged_final(context: BehaviourContext, body: bytes) -> tuple[bytes, bytes] | None:
     """A block that differs from a final one in its view alone, and a finalization of it, both encoded.
 
-    ``None`` if another behaviour has made something else of the body.
+    ``None`` if another behaviour has changed the body.
     """
     block = decode_block(body)
     if block is None or block.header.view >= MAX_VIEW:

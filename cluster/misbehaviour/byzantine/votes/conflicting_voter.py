@@ -1,9 +1,9 @@
-"""``conflicting-voter``: votes for whatever its listener votes for, and for another block once that is past.
+"""``conflicting-voter``: votes for the same block as each listener, and later for another block.
 
-Its own opinion stays with it. Each peer that votes to notarize or to finalize a block gets its vote for the very same
-block, so that peers who disagree both think to have it on their side. Two views later everybody gets its vote for a
-block that does not exist. One such validator changes nothing; more than ``f`` together with an equivocating leader
-finalize two blocks of one height.
+It never sends its own opinion. Each peer that votes to notarize or finalize a block gets its vote for the same block,
+so that peers that disagree both count it on their side. Two views later all peers get its vote for a block that does
+not exist. One such validator changes nothing; more than ``f`` together with an equivocating leader finalize two blocks
+of one height.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ VIEWS_UNTIL_CONTRADICTION = 2
 
 @dataclass(slots=True)
 class _Said:
-    """The votes sent in a view, by kind and peer, each with the parent's view in it."""
+    """The votes sent in a view, keyed by kind and peer, each with the parent's view in it."""
 
     sent: dict[tuple[VoteKind, int], int] = field(default_factory=dict)
     is_contradicted: bool = False

@@ -1,11 +1,11 @@
-"""Certificates that honest votes make almost true, and what makes them false.
+"""Certificates of honest votes with one flaw each.
 
-Each is said once a view and kind, as soon as enough peers were heard, and so before an honest validator can have the
-true one: a liar need not execute the block, nor wait for its disk.
+Each is sent once per view and kind, as soon as enough votes were received, and so before an honest validator can have
+the true one: a liar need not execute the block, nor wait for its disk.
 
 - ``short-certificate``: one signature short of a quorum.
-- ``double-signer``: as many signatures as a quorum has, one of them the liar's own for the second time, in the name of
-  a member that did not sign.
+- ``double-signer``: as many signatures as a quorum has, one of them a second signature of the liar, in the name of a
+  member that did not sign.
 - ``outsider``: the liar votes in views whose committee it is not in, and puts its signature in a member's place.
 """
 
@@ -30,10 +30,11 @@ Signatures = list[tuple[ValidatorIndex, Signature]]
 
 
 class FalseCertificate(Behaviour):
-    """The base of these: when to lie, and the certificate made of signatures."""
+    """The base class: when to lie, and the certificate made of signatures."""
 
     kinds: ClassVar[tuple[VoteKind, ...]] = (VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.TIMEOUT)
-    """Of votes that it lies about. After one bad certificate of a peer, others look at no more of it in their view."""
+    """Kinds of votes that it lies about. After one bad certificate of a peer, others ignore its further ones in their
+    view."""
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
@@ -49,7 +50,7 @@ class FalseCertificate(Behaviour):
         return [] if vote is None else list(self._answer(vote))
 
     def _answer(self, vote: Vote) -> Iterator[Effect]:
-        """The answer to a good and new vote of a peer."""
+        """The answer to a peer's valid and new vote."""
         if vote.kind not in self.kinds or vote.kind in self._lied.get(vote.view, ()):
             return
         peers = list(self._overheard.signatures(vote).items())
@@ -63,7 +64,8 @@ class FalseCertificate(Behaviour):
             yield send_consensus(None, self._certificate(vote, signatures))
 
     def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
-        """The signatures of the lie, made of those of peers; none if these are too few, or nothing can be made."""
+        """The signatures of the lie, made from those of peers; none if these are too few, or no lie can be made of
+        them."""
         raise NotImplementedError
 
     def _own(self, vote: Vote) -> tuple[ValidatorIndex, Signature]:

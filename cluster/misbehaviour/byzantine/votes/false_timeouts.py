@@ -1,15 +1,15 @@
-"""False certificates that a view was given up: forged, with a false certificate inside, or with a false high view.
+"""False certificates that a view was given up: forged, with a forged certificate inside, or with a false high view.
 
 - ``timeout-forger``: signed by the liar alone, the other signatures being random: a nullification with Simplex, a
   timeout certificate with HotStuff.
-- ``false-high-certificate``: HotStuff timeouts that are truly signed, but the certificate inside is forged.
+- ``false-high-certificate``: HotStuff timeouts that are validly signed, but the certificate inside is forged.
 - ``understated-timeouts``: HotStuff timeout certificates that hide the highest certified block that their votes name,
-  so that a block on a lower one would be justified: by turns the votes are said to name a lower view, or a lower
+  so that a block on a lower one would be justified: in turn, the votes are said to name a lower view, or a lower
   certificate is inside, or none.
 
-The last two need the timeouts of all but one of a quorum before an honest validator has a whole one. So the liar, as
-leader, shows its block to ``f`` of its peers only, and does not say that it timed out itself: the others give up when
-no proposal came, those ``f`` later.
+The last two need the timeouts of all but one of a quorum before an honest validator has a full quorum. So the liar, as
+leader, sends its block to ``f`` of its peers only, and withholds its own timeout: the others give up when no proposal
+comes, those ``f`` later.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from consensus.types import GENESIS_VIEW, Signature, ValidatorIndex, View
 from validator.node.events import Effect, Send
 
 VIEWS_AHEAD = 4
-"""Timeouts with a forged certificate are of a view so far ahead: nobody can have the block that they name."""
+"""Timeouts with a forged certificate are this many views ahead: no validator can have the block that they name."""
 
 
 def _forged(at: BehaviourContext, kind: VoteKind, view: View) -> dict[ValidatorIndex, Signature]:
@@ -72,7 +72,7 @@ class TimeoutForger(EachView):
 
 
 class FalseTimeouts(Behaviour):
-    """The base of those that lie with true timeouts: how they come by them, and when they lie."""
+    """The base class of behaviours that lie with true timeouts: how to get these, and when to lie."""
 
     protocol = "hotstuff"
 
@@ -122,7 +122,7 @@ class FalseTimeouts(Behaviour):
         return list(members[: committee.faults_withstood])
 
     def _own(self, view: View, high_view: View) -> TimeoutSignature:
-        """Our own timeout, which may name what it likes."""
+        """Our own timeout, which may name any view."""
         vote = self.context.vote(VoteKind.TIMEOUT, view, high_view, NO_DIGEST)
         return vote.signer, high_view, vote.signature
 
@@ -134,7 +134,8 @@ class FalseHighCertificate(FalseTimeouts):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._has_led = True
-        """Since the last lie about a view ahead: such a lie makes others deaf to its certificates for their view."""
+        """Whether it led since its last lie about a view ahead: after one, others ignore its certificates in their
+        view."""
 
     def say(self, send: Send, message: Message) -> Iterator[Effect]:
         self._has_led = self._has_led or isinstance(message, Proposal)
@@ -148,7 +149,7 @@ class FalseHighCertificate(FalseTimeouts):
         return effects
 
     def _ahead(self, view: View) -> list[Effect]:
-        """A timeout of a view ahead that names a block which nobody knows."""
+        """A timeout of a view ahead that names an unknown block."""
         if view > MAX_VIEW - VIEWS_AHEAD:
             return []
         vote = self.context.vote(VoteKind.TIMEOUT, view + VIEWS_AHEAD, view + VIEWS_AHEAD - 1, NO_DIGEST)

@@ -1,6 +1,6 @@
-"""``nullify-and-finalize``: votes in one view both to give it up and to make its block final.
+"""``nullify-and-finalize``: votes in one view both to give it up and to finalize its block.
 
-A vote to give up a view is one that names no block: Simplex's nullify, or another protocol's timeout.
+A vote to give up a view names no block: Simplex's nullify, or another protocol's timeout.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NullifyAndFinalize(Behaviour):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._blocks: dict[int, Vote] = {}
-        """A notarize vote of each view, by whomever."""
+        """A notarize vote of each view, from any validator."""
 
     def hear(self, heard: Heard) -> list[Effect]:
         self._learn(vote_of(heard.message))

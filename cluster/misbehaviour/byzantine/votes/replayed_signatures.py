@@ -1,6 +1,6 @@
-"""Certificates of good signatures that were made for something else.
+"""Certificates of valid signatures that were made for another purpose.
 
-- ``kind-replayer``: the votes that notarized a block, said again as votes that finalize it.
+- ``kind-replayer``: the votes that notarized a block, replayed as votes that finalize it.
 - ``sister-chain``: certificates of another chain that the same validators run with the same keys.
 """
 
@@ -65,7 +65,7 @@ class SisterCertificates(EachView):
             yield send_consensus(None, certificate)
 
     def _certificate(self, kind: VoteKind, view: View) -> AnyCertificate | None:
-        """A certificate of the other chain in this view; each kind comes in its turn."""
+        """A certificate of the other chain in this view; the kinds take turns."""
         sister = self.context.sister
         if sister is None:
             return None

@@ -1,6 +1,6 @@
-"""``signature-forger``: votes in others' names, votes with bad signatures, and certificates that nobody signed.
+"""``signature-forger``: votes in others' names, votes with bad signatures, and certificates that no validator signed.
 
-What it forges comes before what the honest validator inside says, so that it is the first of its kind.
+Its forgeries are sent before the honest validator's messages, so that they are the first of their kind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from consensus.types import ValidatorIndex, View
 from validator.node.events import Effect, Send
 
 VIEWS_AHEAD = 3
-"""Forged certificates are of the view of the vote, and of up to so many views ahead."""
+"""Forged certificates are of the vote's view, and of up to this many views ahead."""
 
 
 class SignatureForger(Behaviour):

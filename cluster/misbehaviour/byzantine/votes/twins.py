@@ -1,9 +1,9 @@
 """``twins``: one key, two validators.
 
-A second instance of the validator runs with the same key, on a disk of its own and with a state of its own. What is
-sent to the key reaches both, what either sends comes from the key; neither hears the other. Both are honest: what is
-byzantine is that there are two. It takes effect if they contradict each other, which the driver lets :class:`TwinWatch`
-tell: a driver, and not the wrapper, starts the second one.
+A second instance of the validator runs with the same key, on a separate disk with separate state. Messages to the key
+reach both, and the messages of both come from the key; neither hears the other. Both are honest: only their number is
+byzantine. The behaviour takes effect if they contradict each other, which the driver detects with :class:`TwinWatch`.
+The driver, not the wrapper, starts the second one.
 
 A live validator proves its key on each stream, and a newer stream of a key replaces the older one. Two processes with
 one key would fight over every stream, so there are no live twins.
@@ -22,7 +22,7 @@ class Twins(Behaviour):
 
 
 class TwinWatch:
-    """Sees what two validators with one key say, and whether they contradict each other."""
+    """Watches the messages of two validators with one key, and whether they contradict each other."""
 
     def __init__(self, score: Score) -> None:
         self._score = score
@@ -30,7 +30,7 @@ class TwinWatch:
         self._contradicted: dict[int, None] = {}
 
     def note(self, twin: int, payload: bytes) -> None:
-        """One of the two, 0 or 1, sends a message."""
+        """Note a message of one of the two, 0 or 1."""
         message = consensus_content(payload)
         vote = None if message is None else vote_of(message)
         if vote is None:

@@ -1,4 +1,4 @@
-"""``vote-withholder``: takes part in everything, but never votes for another's block, nor to give up a view."""
+"""``vote-withholder``: takes part, but votes neither for others' blocks nor to give up a view."""
 
 from __future__ import annotations
 

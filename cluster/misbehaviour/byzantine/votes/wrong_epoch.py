@@ -1,4 +1,4 @@
-"""``wrong-epoch``: signs its votes for another namespace, as one would that lives in another epoch of the chain."""
+"""``wrong-epoch``: signs its votes for another namespace, like a validator in another epoch of the chain."""
 
 from __future__ import annotations
 
