@@ -1,1 +1,1 @@
-"""What a run leaves behind, in memory and on disk."""
+"""The record of a run, in memory and on disk."""

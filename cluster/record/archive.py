@@ -1,6 +1,6 @@
-"""The files of a run for executing it again: final blocks, and how diverged validators executed theirs.
+"""The files from which a run is executed again: final blocks, and how diverged validators executed theirs.
 
-Nothing here needs more than executing a block does, so that a process of another Python can read it
+This module needs no more than executing a block does, so that a process of another Python can read the files
 (:mod:`cluster.audit.reexecution.worker`).
 """
 
@@ -52,40 +52,41 @@ class DivergedExecution:
     validator: str
     height: int
     reason: str
-    """Why it diverged, in its own words."""
+    """Why it diverged, as the validator reports it."""
     expected_root: str
     computed_root: str
     receipts: bytes
-    """The receipts of its first execution; empty if it was refused."""
+    """The receipts of its first execution; empty if the block was rejected."""
     trace: bytes
     """An encoded :class:`validator.transition.trace.BlockTrace`; empty if it gave none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reexecuted:
-    """The result of executing the store's blocks again beside a live run
+    """The result of executing the store's blocks again during a live run
     (:mod:`cluster.audit.reexecution.follower`)."""
 
     heights: int
-    """Blocks that gave what was recorded, from height 1 on."""
+    """Number of blocks that gave what was recorded, from height 1 on."""
     root: str
-    """The state root after them, in hex; empty if the next block gave something else."""
+    """The state root after them, in hex; empty if the next block gave another result."""
     reason: str = ""
-    """Why the next block gave something else, in one line; empty if none did."""
+    """Why the next block gave another result, in one line; empty if none did."""
     receipts: bytes = b""
-    """Of that block as executed again, encoded; empty if there are none."""
+    """The receipts of that block as executed again, encoded; empty if there are none."""
     trace: bytes = b""
-    """The same of its trace."""
+    """The trace of that block, likewise."""
     slowest_height: int = 0
     """The block that took longest to execute; 0 if none took long enough to be compared."""
     slowest_s: float = 0.0
     """Its processor time, in seconds."""
     full_block_s: float = 0.0
-    """That of a full block of honest transactions and timers; 0 if it was not measured."""
+    """The processor time of a full block of honest transactions and timers; 0 if it was not measured."""
 
 
 def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
-    """A line that names the format, each block's ``[block, receipts, computed_root]`` with its length, a checksum.
+    """Encode a line that names the format, each block's ``[block, receipts, computed_root]`` with its length, a
+    checksum.
 
     Lengths are four bytes big-endian; the checksum is over everything before it.
     """
@@ -94,12 +95,12 @@ def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
 
 
 def archive_hasher() -> blake3:
-    """A hasher that makes the checksum of what it is fed."""
+    """A hasher for the checksum."""
     return blake3(bytes((len(_ARCHIVE_TAG),)) + _ARCHIVE_TAG)
 
 
 def encode_item(record: BlockRecord) -> bytes:
-    """A block as an archive has it, with its length."""
+    """A block in the archive's format, with its length."""
     item = encode((record.block, record.receipts, record.computed_root))
     return len(item).to_bytes(LENGTH_BYTES, "big") + item
 
@@ -110,7 +111,7 @@ def decode_item(item: bytes) -> BlockRecord:
 
 
 def items_of(file: BinaryIO) -> Iterator[tuple[bytes, BlockRecord]]:
-    """The blocks from a file's position on, each also as bytes, up to the first that is not whole."""
+    """The blocks from a file's position on, each also as bytes, up to the first incomplete one."""
     while len(length := file.read(LENGTH_BYTES)) == LENGTH_BYTES:
         item = length + file.read(int.from_bytes(length, "big"))
         try:
@@ -121,7 +122,7 @@ def items_of(file: BinaryIO) -> Iterator[tuple[bytes, BlockRecord]]:
 
 
 def write_blocks(path: Path, blocks: Iterable[BlockRecord]) -> None:
-    """Write an archive of blocks, one after the other; it appears whole or not at all. Raises :class:`OSError`."""
+    """Write an archive of blocks, one after the other, atomically. Raises :class:`OSError`."""
     hasher = archive_hasher()
     with writing_atomically(path) as file:
         for part in chain((ARCHIVE_MAGIC,), map(encode_item, blocks)):
@@ -141,10 +142,10 @@ def open_blocks(path: Path) -> ArchivedBlocks:
 
 
 class ArchivedBlocks(Sequence[BlockRecord]):
-    """The blocks of an archive, from height 1 on, each read when it is asked for: a long run's take gigabytes."""
+    """The blocks of an archive, from height 1 on, each read on access: those of a long run take gigabytes."""
 
     def __init__(self, file: BinaryIO, source: str) -> None:
-        """Raises :class:`BadInput` if anything in the archive is not as it must be."""
+        """Raises :class:`BadInput` if the archive is malformed."""
         self._file = file
         size = file.seek(0, SEEK_END)
         file.seek(0)
@@ -163,7 +164,7 @@ class ArchivedBlocks(Sequence[BlockRecord]):
             raise BadInput(f"{source}: the block at height {len(self)} cannot be read: {error}") from None
 
     def _checksum(self, size: int) -> bytes:
-        """Of the beginning of the file, which is read up to there."""
+        """The checksum of the file's first ``size`` bytes; reads the file up to there."""
         hasher = archive_hasher()
         self._file.seek(0)
         while size:
@@ -197,7 +198,7 @@ class ArchivedBlocks(Sequence[BlockRecord]):
 
 
 def encode_traces(executions: Sequence[DivergedExecution]) -> bytes:
-    """A line that names the format, the executions, a checksum."""
+    """Encode a line that names the format, the executions, a checksum."""
     body = TRACES_MAGIC + encode([astuple(each) for each in executions])
     return body + tagged_hash(b"traces archive", body)
 

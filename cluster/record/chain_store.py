@@ -1,8 +1,8 @@
-"""The run's chain, kept once, and the blocks of each validator as far as they differ from it.
+"""The run's chain, kept once, and each validator's blocks where they differ from it.
 
-Validators serve the same chain, hopefully. So a run has one store of blocks, to which drivers append, in memory or in a
-file; and :class:`ServedBlocks` is what one validator served: a range of heights, and the blocks that are not the
-store's. It reads like a list, and loses nothing, whoever served what: the store is no judge of what is right.
+Validators normally serve the same chain. So a run has one store of blocks, to which drivers append, in memory or in a
+file. :class:`ServedBlocks` are the blocks that one validator served: a range of heights, with the blocks that are not
+the store's. It reads like a list and loses nothing: the store does not decide which block is right.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ class BlockStore(Protocol):
         """Add the block of the next height."""
 
     def at(self, height: int) -> BlockRecord:
-        """The block at a height that it has."""
+        """The block at a height that the store has."""
 
     def holds(self, height: int, record: BlockRecord) -> bool:
-        """Whether a block is the one at a height that it has."""
+        """Whether a block is the store's block at a height that it has."""
 
     def digest(self, height: int) -> bytes:
-        """:func:`block_digest` of the block at a height that it has."""
+        """:func:`block_digest` of the block at a height that the store has."""
 
     @property
     def largest(self) -> int:
-        """Bytes of the largest block with its receipts; 0 without any."""
+        """Bytes of the largest block with its receipts; 0 if there is none."""
 
     def flush(self) -> None:
-        """Give what was appended to the operating system, if it is kept in a file. Raises :class:`OSError`."""
+        """Pass the appended blocks to the operating system, if they are kept in a file. Raises :class:`OSError`."""
 
     def sync(self) -> None:
-        """From now on what was appended outlives the machine's power, if it is kept in a file. Raises
+        """Make the appended blocks durable against a power failure, if they are kept in a file. Raises
         :class:`OSError`."""
 
 
@@ -84,11 +84,11 @@ class MemoryBlocks:
 class FileBlocks:
     """A store in a file, which becomes an archive of blocks (:mod:`cluster.record.archive`) when it is published.
 
-    In memory are 40 bytes a block: where it ends, and a digest of all that it is.
+    It keeps 40 bytes per block in memory: the block's end in the file, and a digest.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises :class:`OSError` if the file cannot be made."""
+        """Raises :class:`OSError` if the file cannot be created."""
         self.path = path
         self._file = path.open("wb+")
         self._file.write(ARCHIVE_MAGIC)
@@ -101,10 +101,10 @@ class FileBlocks:
 
     @classmethod
     def reopen(cls, path: Path, archive: Path) -> FileBlocks:
-        """Go on with the file of a process that ended; a last block that is not whole is removed.
+        """Continue with the file of a process that ended; an incomplete last block is removed.
 
-        If the process had published it already, under the name ``archive``, it gets its own name back.
-        Raises :class:`OSError`. A file that does not begin as an archive has no blocks.
+        If the process had already published it under the name ``archive``, it gets its own name back. A file that does
+        not begin as an archive has no blocks. Raises :class:`OSError`.
         """
         if not path.exists() and archive.exists():
             archive.replace(path)
@@ -161,7 +161,7 @@ class FileBlocks:
         self._file.flush()
 
     def publish(self, path: Path) -> None:
-        """Complete the archive, and give it its name in the same folder; nothing is appended afterwards.
+        """Complete the archive, and rename it within its folder; nothing may be appended afterwards.
 
         Raises :class:`OSError`.
         """
@@ -173,29 +173,29 @@ class FileBlocks:
             self.path, self._is_published = path, True
 
     def discard(self) -> None:
-        """Remove the file, if it is no archive; what is open can still be read."""
+        """Remove the file unless it is an archive; open readers can still read it."""
         if not self._is_published:
             self.path.unlink(missing_ok=True)
 
     @property
     def is_there(self) -> bool:
-        """Whether the file was neither discarded nor removed by others."""
+        """Whether the file was neither discarded nor removed by another process."""
         return self.path.exists()
 
 
 class ServedBlocks(Sequence[BlockRecord]):
-    """Blocks from a height on without gaps, as one validator served them."""
+    """Blocks without gaps from a height on, as one validator served them."""
 
     def __init__(self, store: BlockStore, first_height: int = 1) -> None:
         self.store = store
         self.first_height = first_height
         self.differing: dict[int, BlockRecord] = {}
-        """The blocks that the store does not have at their heights, by height, ascending."""
+        """The blocks that differ from the store's, keyed by height, ascending."""
         self._count = 0
 
     @classmethod
     def all_of(cls, store: BlockStore) -> ServedBlocks:
-        """Everything that a store has."""
+        """All blocks of a store."""
         found = cls(store)
         found._count = len(store)
         return found
@@ -204,18 +204,18 @@ class ServedBlocks(Sequence[BlockRecord]):
     def known(
         cls, store: BlockStore, first_height: int, count: int, differing: Mapping[int, BlockRecord]
     ) -> ServedBlocks:
-        """So many blocks, of which all but some are the store's."""
+        """``count`` blocks, which are the store's except for ``differing``."""
         found = cls(store, first_height)
         found._count, found.differing = count, dict(differing)
         return found
 
     @property
     def tip(self) -> int:
-        """Of the last block; one below the first height without any."""
+        """Height of the last block; one below the first height if there is none."""
         return self.first_height + self._count - 1
 
     def append(self, record: BlockRecord) -> None:
-        """Add the next block; the store grows with it, if it ends right below. Raises :class:`OSError`."""
+        """Add the next block, to the store too if that ends right below. Raises :class:`OSError`."""
         self._count += 1
         if self.tip == len(self.store) + 1:
             self.store.append(record)
@@ -223,13 +223,13 @@ class ServedBlocks(Sequence[BlockRecord]):
             self.differing[self.tip] = record
 
     def first(self, count: int) -> ServedBlocks:
-        """So many of them from the first on, as a sequence of its own."""
+        """The first ``count`` of them as a separate sequence."""
         part = self[:count]
         assert isinstance(part, ServedBlocks)
         return part
 
     def extend_as_stored(self, tip: int) -> None:
-        """The blocks up to a height are the store's, as far as it has them."""
+        """Add the store's blocks up to a height, as far as it has them."""
         self._count = max(self._count, min(tip, len(self.store)) - self.first_height + 1)
 
     def __len__(self) -> int:
@@ -272,7 +272,7 @@ class ServedBlocks(Sequence[BlockRecord]):
 
 
 def as_stored(blocks: Sequence[BlockRecord]) -> Sequence[BlockRecord]:
-    """Those of a validator's blocks that are known although the store may have lost its last ones."""
+    """A validator's blocks up to the first unknown one: the store may have lost its last blocks."""
     if not isinstance(blocks, ServedBlocks):
         return blocks
     known = blocks.first_height - 1
@@ -282,7 +282,7 @@ def as_stored(blocks: Sequence[BlockRecord]) -> Sequence[BlockRecord]:
 
 
 def differing_places(one: Sequence[BlockRecord], other: Sequence[BlockRecord]) -> Iterable[int]:
-    """The places, of as many as both have, at which two sequences may differ; they are the same at all others."""
+    """The places, within the shorter sequence, at which two sequences may differ; they are equal at all others."""
     count = min(len(one), len(other))
     if not isinstance(one, ServedBlocks) or not isinstance(other, ServedBlocks):
         return range(count)
@@ -293,7 +293,7 @@ def differing_places(one: Sequence[BlockRecord], other: Sequence[BlockRecord]) -
 
 
 def joined(below: Sequence[BlockRecord], above: Iterable[BlockRecord]) -> Sequence[BlockRecord]:
-    """Two sequences in a row."""
+    """Two consecutive sequences as one."""
     if not isinstance(below, ServedBlocks):
         return [*below, *above]
     found = below[:]

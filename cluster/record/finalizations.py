@@ -1,7 +1,7 @@
-"""When validators were seen to finalise heights, in columns: 14 bytes a validator and height.
+"""The moments at which validators were seen to finalise heights, in columns: 14 bytes per validator and height.
 
-A run of 64 validators and 100,000 heights has 6.4 million of them, and checks, metrics and charts ask about them again
-and again. What is asked of all of them is answered by NumPy, and remembered until another one comes.
+A run of 64 validators and 100,000 heights has 6.4 million of them, and checks, metrics and charts query them
+repeatedly. NumPy answers queries over all of them, and the answers are cached until the next one is appended.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 AT_A_TIME: Final = 1 << 20
-"""Rows that are looked at in one step, so that what NumPy makes of them stays small."""
+"""Rows per step, so that NumPy's intermediate arrays stay small."""
 NOBODY: Final[frozenset[int]] = frozenset()
 
 
@@ -31,23 +31,23 @@ class Finalization:
 
 
 class FinalMoments:
-    """When heights were first final, in the order of time: a question about a moment takes a search, not a walk."""
+    """When heights were first final, in the order of time, for binary search by time."""
 
     def __init__(self, first: Mapping[int, float]) -> None:
         ordered = sorted((at_ms, height) for height, at_ms in first.items())
         self.times_ms = [at_ms for at_ms, _ in ordered]
-        """Ascending."""
+        """The moments, ascending."""
         self.heights = [height for _, height in ordered]
-        """The height that became final at each of them."""
+        """The height that became final at each moment."""
         self._highest = list(accumulate(self.heights, max))
         self._lowest = list(accumulate(reversed(self.heights), min))[::-1]
 
     def until(self, at_ms: float) -> int:
-        """How many heights were final by a moment: so many of :attr:`heights` from the first on."""
+        """How many heights were final by a moment: this many of :attr:`heights` from the first on."""
         return bisect_right(self.times_ms, at_ms)
 
     def count(self, after_ms: float, until_ms: float) -> int:
-        """How many heights became final after a moment, and by another."""
+        """How many heights became final after one moment, and by another."""
         return max(0, self.until(until_ms) - self.until(after_ms))
 
     def highest(self, until_ms: float) -> int:
@@ -69,22 +69,22 @@ class FinalMoments:
         return top if top in known else max((height for height in self.heights if height in known), default=0)
 
     def newest(self, until_ms: float, count: int) -> float | None:
-        """When the height became final that is the so manieth newest by a moment; ``None`` if there were fewer."""
+        """When the ``count``-th newest height by a moment became final; ``None`` if there were fewer."""
         place = self.until(until_ms)
         return self.times_ms[place - count] if place >= count else None
 
 
 class Finalizations:
-    """All of a run, in the order in which they were seen."""
+    """All finalizations of a run, in the order of observation."""
 
     def __init__(self, seen: Iterable[Finalization] = ()) -> None:
         self._at_ms, self._validators, self._heights = array("d"), array("H"), array("I")
         self._earliest: dict[frozenset[int], dict[int, float]] = {}
-        """By the validators that were left out; emptied when another one comes."""
+        """First finalizations, keyed by the validators left out; emptied by :meth:`append`."""
         self._moments: dict[frozenset[int], FinalMoments] = {}
-        """Likewise."""
+        """The same in the order of time; emptied likewise."""
         self._above: dict[int, dict[int, float]] = {}
-        """By the height above which it was asked; likewise."""
+        """Answers of :meth:`first_above`, keyed by its height; emptied likewise."""
         for each in seen:
             self.append(each)
 
@@ -114,7 +114,7 @@ class Finalizations:
         return f"<{type(self).__name__} of {len(self):,}>"
 
     def without(self, left_out: Collection[int]) -> Iterator[Finalization]:
-        """Those of all validators but some."""
+        """The finalizations of all validators except ``left_out``."""
         return (seen for seen in self if seen.validator not in left_out)
 
     def times_of(self, validator: int) -> npt.NDArray[np.float64]:
@@ -123,14 +123,14 @@ class Finalizations:
         return np.sort(np.frombuffer(self._at_ms, np.float64)[mine])
 
     def earliest(self, left_out: Collection[int] = NOBODY) -> Mapping[int, float]:
-        """When each height was first final at any validator but some, in ascending order of heights."""
+        """When each height was first final at any validator except ``left_out``, in ascending order of heights."""
         without = frozenset(left_out)
         if without not in self._earliest:
             self._earliest[without] = self._find_earliest(without)
         return self._earliest[without]
 
     def moments(self, left_out: Collection[int] = NOBODY) -> FinalMoments:
-        """The same in the order of time."""
+        """:meth:`earliest` in the order of time."""
         without = frozenset(left_out)
         first = self.earliest(without)
         if without not in self._moments:
@@ -139,7 +139,7 @@ class Finalizations:
 
     @property
     def first_ms(self) -> float | None:
-        """The moment of the earliest one; ``None`` if there is none."""
+        """The moment of the earliest finalization; ``None`` if there is none."""
         return min(self.earliest().values(), default=None)
 
     def highest(self, until_ms: float) -> int:
@@ -150,13 +150,13 @@ class Finalizations:
         return found
 
     def moments_of(self, validator: int) -> list[tuple[float, int]]:
-        """Moments and heights of one validator, in the order of time."""
+        """The moments and heights of one validator, in the order of time."""
         at_ms, heights = (np.concatenate(column) for column in zip(*self._of(validator), strict=True))
         order = np.lexsort((heights, at_ms))
         return list(zip(at_ms[order].tolist(), heights[order].tolist(), strict=True))
 
     def first_above(self, height: int) -> Mapping[int, float]:
-        """When each validator first finalised a height above one; without those that did not."""
+        """When each validator first finalised a height above this one; validators that did not are left out."""
         if height not in self._above:
             self._above[height] = self._find_first_above(height)
         return self._above[height]
@@ -171,7 +171,7 @@ class Finalizations:
         return found
 
     def at_heights(self, wanted: Collection[int]) -> dict[int, dict[int, float]]:
-        """When each validator first finalised each of some heights, by height and validator."""
+        """When each validator first finalised each of these heights, keyed by height and validator."""
         found: dict[int, dict[int, float]] = {height: {} for height in wanted}
         for at_ms, validators, heights in self._parts():
             chosen = np.isin(heights, list(wanted))
@@ -190,7 +190,7 @@ class Finalizations:
     def _parts(self) -> Iterator[tuple[npt.NDArray[Any], ...]]:
         """The columns, in parts of at most :data:`AT_A_TIME` rows."""
         for start in range(0, len(self), AT_A_TIME):
-            # an array that NumPy looks into cannot grow: these are not kept
+            # an array that NumPy looks into cannot grow: no reference to these may remain
             stop = min(start + AT_A_TIME, len(self))
             yield tuple(
                 np.frombuffer(column, column.typecode, stop - start, start * column.itemsize)

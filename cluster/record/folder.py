@@ -1,4 +1,4 @@
-"""The folder of a run: the names of its files, how it is made, and how it is read again."""
+"""The folder of a run: the names of its files, how it is created, and how it is read."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ SCENARIO_FILE: Final = "scenario.yaml"
 STORE_FILE: Final = "blocks.part"
 """The blocks of a live run while it runs; they become its archive."""
 CHECKPOINT_FILE: Final = "driver.checkpoint"
-"""The state of a live run that another driver may take over (:mod:`cluster.live.handover.checkpoint`)."""
+"""The state of a live run, which another driver may take over (:mod:`cluster.live.handover.checkpoint`)."""
 CHECKPOINT_BEFORE_FILE: Final = "driver.checkpoint.before"
 CHECKPOINT_FILES: Final = (CHECKPOINT_FILE, CHECKPOINT_BEFORE_FILE)
-"""The newest first; a driver that is killed between two renames leaves the second alone."""
+"""The newest first; a driver that is killed between two renames leaves only the second."""
 WATCHDOG_FILE: Final = "driver.watchdog"
-"""Names the cleanup watchdog of the newest driver that took a live run over."""
+"""Names the cleanup watchdog of the newest driver that took over a live run."""
 RUNS_FOLDER: Final = Path("runs")
 ENDPOINTS_FILE: Final = "endpoints.json"
 """The endpoints of a live run."""
 TOKEN_FILE: Final = "token"
 """The token of a live run's control server (:mod:`cluster.live.driver.control_server`)."""
 FAUCET_TOKEN_FILE: Final = "faucet-token"
-"""The token of its faucet."""
+"""The token of a live run's faucet."""
 SWEEP_LOG_FILE: Final = "seeds.jsonl"
-"""Of a sweep's folder: a line a seed (:mod:`cluster.tools.sweeps.log`)."""
+"""A file of a sweep's folder, with a line per seed (:mod:`cluster.tools.sweeps.log`)."""
 SWEEP_SUMMARY_FILE: Final = "summary.json"
-"""Of a sweep's folder: what came of it."""
+"""A file of a sweep's folder: its result."""
 SCORECARD_FILE: Final = "scorecard.json"
-"""Of a folder of ``stampede dos``."""
+"""A file of a folder of ``stampede dos``: its result."""
 SCORECARD_PAGE_FILE: Final = "scorecard.html"
 SCORECARD_FORMAT: Final = "stampede-dos/1"
 LATEST: Final = "latest"
@@ -62,22 +62,22 @@ MAX_FOLDERS_TRIED: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ArchivedRun:
-    """The files of a run's folder for executing it again."""
+    """The files of a run's folder from which the run is executed again."""
 
     genesis: Genesis
     blocks: Sequence[BlockRecord]
     result: dict[str, Any]
     executions: list[DivergedExecution]
-    """Of the validators that diverged."""
+    """The executions of the validators that diverged."""
 
 
 # --- folders --------------------------------------------------------------------------------------------------------
 
 
 def new_run_folder(scenario_name: str, now: datetime, root: Path = RUNS_FOLDER) -> Path:
-    """Create ``<root>/<UTC time>-<scenario name>``, with ``-2``, ``-3`` … behind where it exists already.
+    """Create ``<root>/<UTC time>-<scenario name>``, with the suffix ``-2``, ``-3`` … if that exists already.
 
-    ``now`` is in UTC. Raises :class:`BadInput` if no folder can be made.
+    ``now`` is in UTC. Raises :class:`BadInput` if no folder can be created.
     """
     stem = f"{now:%Y%m%d-%H%M%S}-{scenario_name}"
     for attempt in range(1, MAX_FOLDERS_TRIED):
@@ -93,7 +93,7 @@ def new_run_folder(scenario_name: str, now: datetime, root: Path = RUNS_FOLDER) 
 
 
 def claim_run_folder(folder: Path) -> Path:
-    """Create the folder that the user named. Raises :class:`BadInput` if it holds something or cannot be made."""
+    """Create the folder that the user named. Raises :class:`BadInput` if it is not empty or cannot be created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         occupied = any(folder.iterdir())
@@ -105,9 +105,9 @@ def claim_run_folder(folder: Path) -> Path:
 
 
 def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
-    """Make ``<root>/latest`` a symbolic link to a folder inside the root, in one step.
+    """Atomically make ``<root>/latest`` a symbolic link to a folder inside the root.
 
-    Of a folder elsewhere nothing is done: ``--out`` says where it is. Something else of the link's name is left alone.
+    It does nothing for a folder elsewhere: ``--out`` names it. A file or folder with the link's name is left alone.
     """
     link = root / LATEST
     if root.resolve() not in folder.resolve().parents or (link.exists() and not link.is_symlink()):
@@ -126,8 +126,8 @@ def point_latest(folder: Path, root: Path = RUNS_FOLDER) -> None:
 def unjudged_result(
     scenario_name: str, backend: str, seed: int, commit: str, why: str, seen_violations: Mapping[str, list[str]] = {}
 ) -> dict[str, Any]:
-    """The content of ``result.json`` of a run whose driver wrote none: the verdict *inconclusive*, and why; *fail*
-    if it had told violations (:attr:`~cluster.record.run.RunRecord.seen_violations`).
+    """The content of ``result.json`` for a run whose driver wrote none: the verdict *inconclusive* with its reason;
+    *fail* if violations were reported (:attr:`~cluster.record.run.RunRecord.seen_violations`).
     """
     outcomes = [("no_problems", Outcome.INCONCLUSIVE, why)]
     outcomes += [(check, Outcome.FAIL, "; ".join(words)) for check, words in seen_violations.items()]

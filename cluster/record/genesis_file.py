@@ -3,8 +3,8 @@
 ``{"chain_id", "validators": [hex key], "policy"?, "preset"?, "params": {NAME: value}, "system_deployers": [address],
 "accounts": {address: {"balance": n}}, "actors": {address: {"balance": n, "code", "deployer": address, "gba"?}},
 "runners": [address], "epochs": [{"first_view": n, "members": [index]}]}``.
-Written files name every parameter, and the preset besides. Integers may be decimal strings. A file
-that is wrong in any way is refused whole, in one line that names the JSON path and what would be right.
+Written files name every parameter, and also the preset. Integers may be decimal strings. A file with any error is
+rejected as a whole, with one line that names the JSON path and the correct form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ALLOWED_AGENTS: Final = frozenset({"builtin:fixed"})
 AGENT_FIELDS: Final = frozenset({"code", "max_fee_per_cycle", "max_priority_fee_per_cycle"})
 KEY_BYTES: Final = 32
 CHAIN_FIELDS: Final = frozenset({"policy", "preset", "params", "system_deployers", "accounts", "actors", "runners"})
-"""Those that say nothing of validators."""
+"""Fields about the chain, not about its validators."""
 NEEDED_FIELDS: Final = frozenset({"chain_id", "validators"})
 FIELDS: Final = CHAIN_FIELDS | NEEDED_FIELDS | {"epochs"}
 EPOCH_FIELDS: Final = frozenset({"first_view", "members"})

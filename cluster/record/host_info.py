@@ -1,4 +1,4 @@
-"""The machine of a run, as far as it may matter to metrics, and how busy it was with other work."""
+"""The machine of a run, as far as it may affect metrics, and its load by other work."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ BYTES_PER_GIB: Final = 1 << 30
 
 
 def machine() -> dict[str, str | int | float]:
-    """Of this process: operating system, processors and their model, memory, Python. Nothing that names the machine."""
+    """The machine of this process: operating system, processors and their model, memory, Python. Nothing identifies
+    it."""
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
@@ -25,18 +26,18 @@ def machine() -> dict[str, str | int | float]:
 
 
 class Busyness:
-    """How busy the machine is from now on, with whatever it does."""
+    """How busy the machine is from now on, with any work."""
 
     def __init__(self) -> None:
         self._before = _seconds()
         self.load_average_max = 0.0
 
     def look(self) -> None:
-        """Note the load average: how many processes run or wait to, over the last minute."""
+        """Note the load average: the number of processes that run or are ready to, over the last minute."""
         self.load_average_max = max(self.load_average_max, os.getloadavg()[0])
 
     def metrics(self) -> dict[str, float]:
-        """``load_average_max`` and, if the system knows it, ``steal_share`` of all processor time until now."""
+        """``load_average_max`` and, if the system reports it, ``steal_share`` of all processor time until now."""
         (steal, total), (steal_before, total_before) = _seconds(), self._before
         found = {"load_average_max": self.load_average_max}
         if total > total_before:
@@ -45,7 +46,7 @@ class Busyness:
 
 
 def _seconds() -> tuple[float, float]:
-    """Stolen and all seconds of the processors since boot; zeros if the system does not count stolen ones."""
+    """Stolen and total seconds of the processors since boot; zeros if the system does not count stolen ones."""
     times = psutil.cpu_times()._asdict()
     counted = sum(seconds for name, seconds in times.items() if not name.startswith("guest"))  # those are in user
     return (times["steal"], counted) if "steal" in times else (0.0, 0.0)

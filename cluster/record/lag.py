@@ -1,10 +1,9 @@
-"""How long the machine kept the processes of a run from running, and which delay of the chain that explains.
+"""How long the machine kept the processes of a run from running, and which delays of the chain that explains.
 
-A machine that is too slow is not a broken chain. Hosts and the driver measure their own lag
-(:mod:`cluster.live.host.lag`); in the simulator there is none. Lag is judged on the safe side: a lag
-counts for the validators of the host that had it, never while a fault paused them, and a stall is explained only where
-it takes the lag to explain it: a quorum could have run, and of those that could, fewer than a quorum had as much time
-as the chain is allowed.
+A slow machine is not a broken chain. Hosts and the driver measure their own lag (:mod:`cluster.live.host.lag`); the
+simulator has none. Lag is judged conservatively: it counts for the validators of the host that had it, never while a
+fault paused them. A stall is explained only if lag is necessary to explain it: a quorum could have run, and of those
+that could, fewer than a quorum had as much time as the chain is allowed.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from cluster.record.run import Lag, RunRecord
 from consensus.types import quorum
 
 MAX_LAGS: Final = 4_000
-"""Of each host, and of the driver; then every two neighbours become one, which keeps the worse share of the two."""
+"""Lags kept of each host, and of the driver; beyond this, neighbours are merged in pairs, with the worse share of the
+two."""
 PAUSE: Final = "pause"
 
 
 class LagLog:
-    """Fills a record's lags, bounded however long a run lasts."""
+    """Fills a record's lags; bounded, however long the run."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record
@@ -63,7 +63,7 @@ def lag_by_host(record: RunRecord) -> dict[int | None, float]:
 
 
 def running_ms(record: RunRecord, validator: int, begin_ms: float, end_ms: float) -> float:
-    """How much of a stretch of time a validator's host could run: all of it but its lag."""
+    """Milliseconds of a span of time during which a validator's host could run: all of it except its lag."""
     section = record.scenario.validators
     host, name = section.host_of(validator), section.names[validator]
     pauses = [
@@ -82,9 +82,10 @@ def running_ms(record: RunRecord, validator: int, begin_ms: float, end_ms: float
 def explains_delay(
     record: RunRecord, committees: Sequence[set[str]], begin_ms: float, end_ms: float, limit_ms: float
 ) -> str:
-    """How the machine's lag explains that something took longer than allowed, in words; empty if it does not.
+    """Explains in words, by the machine's lag, why something took longer than allowed; empty if lag does not explain
+    it.
 
-    ``committees`` are those that were active meanwhile, by their members' names; it has to explain it of each.
+    ``committees`` are those active meanwhile, by their members' names; lag has to explain the delay for each.
     """
     able, names = _able(record, begin_ms, end_ms), record.scenario.validators.names
     found: list[float] = []
@@ -103,8 +104,8 @@ def explains_delay(
 
 
 def explains_shortfall(record: RunRecord, height: int, target: int, validator: int | None = None) -> str:
-    """In words, how the lag explains that a height below the target was reached, by a quorum or by one validator; empty
-    where at that pace the target had not been reached without lag, either, or where a fault lasts that leaves nobody.
+    """Explains in words, by lag, why a quorum or one validator reached only a height below the target. Empty if the
+    target had not been reached at that pace without lag either, or if a lasting fault leaves too few validators.
     """
     begin_ms = record.finalizations.first_ms or 0.0
     end_ms = record.duration_ms
@@ -125,7 +126,7 @@ def explains_shortfall(record: RunRecord, height: int, target: int, validator: i
 
 
 def _able(record: RunRecord, begin_ms: float, end_ms: float) -> list[int]:
-    """The validators that could take part but for the lag: honest ones that no fault hit meanwhile."""
+    """The validators that could take part if there were no lag: honest ones that no fault hit meanwhile."""
     hit, section = _hit(record, begin_ms, end_ms), record.scenario.validators
     return [
         index
@@ -135,7 +136,7 @@ def _able(record: RunRecord, begin_ms: float, end_ms: float) -> list[int]:
 
 
 def _hit(record: RunRecord, begin_ms: float, end_ms: float) -> set[str]:
-    """The validators that a fault hit meanwhile; one that was not seen to end lasts."""
+    """The validators that a fault hit meanwhile; a fault without a known end still lasts."""
     hit: set[str] = set()
     for fault in record.faults:
         ended_ms = math.inf if fault.ended_ms is None else fault.ended_ms

@@ -1,12 +1,12 @@
-"""Which messages and views of a run are kept, for the space-time diagram of its report.
+"""Selects the messages and views of a run that are kept for the space-time diagram of its report.
 
 A run has far too many messages to keep. Kept are those of a few *windows*: the beginning, the moments around each
-fault's beginning and end, and stalls. Each window is bounded in time and messages, and so is their number; messages are
-those among at most :data:`MAX_WATCHED` validators. What came before a window opens is still there because a driver, or
-a live validator, remembers its last messages in a ring.
+fault's beginning and end, and stalls. The windows are bounded in number, time and messages; messages are those among at
+most :data:`MAX_WATCHED` validators. Messages from before a window opens are available because a driver, or a live
+validator, keeps its last messages in a ring.
 
-Nothing here changes a run: drivers tell what they see. Of a message no more is read than its first bytes, which say its
-kind and its view (:func:`peek`), and only where it is kept.
+Nothing here changes a run: drivers report what they see. Of a message only the first bytes are read, which give its
+kind and view (:func:`peek`), and only if it is kept.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ MAX_WINDOWS: Final = 12
 MAX_MESSAGES_PER_WINDOW: Final = 1_500
 """A message to several validators counts once for each."""
 MAX_VIEWS: Final = 40_000
-"""With more than this, of every two neighbouring views of a validator the one that lasted longer is kept."""
+"""With more views than this, of every two neighbouring views of a validator only the longer one is kept."""
 BEFORE_MS: Final = 600.0
-"""The time that is kept before a window's cause."""
+"""The time kept before a window's cause."""
 AFTER_MS: Final = 1_900.0
 RING_MESSAGES: Final = 2_048
-"""Messages that a driver, or a live validator, remembers while no window is open."""
+"""Messages that a driver, or a live validator, keeps while no window is open."""
 HEAD_BYTES: Final = 32
-"""Of a message: enough for :func:`peek`."""
+"""First bytes of a message: enough for :func:`peek`."""
 
 # --- what a message is ----------------------------------------------------------------------------------------------
 
@@ -65,17 +65,17 @@ _TAGS: Final = {
     **dict.fromkeys((4, 6, 13), MessageKind.BLOCK),
     **dict.fromkeys((8, 10, 12), MessageKind.SNAPSHOT),
 }
-"""Tags of :mod:`validator.chain.messages`."""
+"""Message tags of :mod:`validator.chain.messages`."""
 _CONSENSUS: Final = 1
 _UINT_BYTES: Final = {0xCC: 1, 0xCD: 2, 0xCE: 4, 0xCF: 8}
 _BYTES_LENGTHS: Final = {0xC4: 1, 0xC5: 2, 0xC6: 4}
 
 
 def peek(head: bytes) -> tuple[MessageKind, int]:
-    """A message's kind, and the view that it is about (0 for none), from its first :data:`HEAD_BYTES` bytes.
+    """A message's kind, and its view (0 for none), from its first :data:`HEAD_BYTES` bytes.
 
-    Reads just so much of the encodings of :mod:`validator.chain.messages` and :mod:`consensus.messages`; what is
-    neither is ``OTHER``.
+    It decodes this part of the encodings of :mod:`validator.chain.messages` and :mod:`consensus.messages`; anything
+    else is ``OTHER``.
     """
     try:
         tag = head[2]  # behind the envelope, an array of one, and the message's own header
@@ -87,7 +87,7 @@ def peek(head: bytes) -> tuple[MessageKind, int]:
 
 
 def _peek_consensus(head: bytes, start: int) -> tuple[MessageKind, int]:
-    """Of a consensus message that begins with its array's header at ``start``."""
+    """Kind and view of a consensus message whose array header is at ``start``."""
     tag, first = head[start + 1], start + 2
     match tag:
         case 1:
@@ -118,7 +118,7 @@ def _uint(head: bytes, at: int) -> int:
 
 
 class WindowsState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is known of the run so far, for another process; the windows are the record's."""
+    """The state of :class:`Windows`, for another process; the windows themselves are in the record."""
 
     awaited: list[int]
     known: int
@@ -132,7 +132,7 @@ class WindowsState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Windows:
-    """Opens the windows of a run as things happen, and keeps what falls into them."""
+    """Opens the windows of a run as events happen, and keeps the messages within them."""
 
     def __init__(self, record: RunRecord) -> None:
         self._run, self._record = record, record.trace
@@ -141,7 +141,7 @@ class Windows:
         consensus = record.scenario.consensus
         self._stall_ms = consensus.leader_timeout_ms + consensus.block_interval_ms  # a leader was missed
         self._awaited = [*range(len(record.faults))]
-        """The faults that have not both begun and ended, by their numbers; those that came up since follow."""
+        """The numbers of the faults that have not both begun and ended; new faults are appended."""
         self._known = len(record.faults)
         self._begun: set[int] = set()
         self._height = 0
@@ -149,11 +149,11 @@ class Windows:
         self._stall_seen = False
         self._has_begun = False
         self.open_until_ms = -math.inf
-        """Messages up to here are to be kept."""
+        """Messages up to this time are to be kept."""
 
     @property
     def state(self) -> WindowsState:
-        """For another process."""
+        """The state, for another process."""
         return WindowsState(
             self._awaited,
             self._known,
@@ -166,7 +166,7 @@ class Windows:
         )
 
     def take_over(self, state: WindowsState, trace: TraceRecord) -> None:
-        """Go on with another process's, whose windows are in the record."""
+        """Continue from another process's state, whose windows are in the record."""
         self._record, self.watched = trace, frozenset(trace.watched)
         self._awaited, self._known, self._begun = state.awaited, state.known, state.begun
         self._height, self._height_ms, self._stall_seen = state.height, state.height_ms, state.stall_seen
@@ -174,7 +174,7 @@ class Windows:
         self.open_until_ms = -math.inf if state.open_until_ms is None else state.open_until_ms
 
     def entered(self, at_ms: float, validator: int, view: int) -> None:
-        """A validator is in another view."""
+        """A validator entered another view."""
         if validator not in self.watched:
             return
         self._record.views.append(ViewEntered(at_ms, validator, view))
@@ -182,18 +182,18 @@ class Windows:
             self._record.views[:] = halved(self._record.views)
 
     def look(self, now_ms: float, height: int) -> list[TraceWindow]:
-        """See whether something happened since the last look that deserves a window; those that it opened."""
+        """Open windows for the events since the last call. Returns the windows opened or extended."""
         opened = [self._open(reason, at_ms) for at_ms, reason in [*sorted(self._news()), *self._stalls(now_ms, height)]]
         return [window for window in opened if window is not None]
 
     def begin(self, at_ms: float = 0.0) -> None:
-        """The first validator is in its first view; what is said again later counts no more."""
+        """The first validator is in its first view; later calls have no effect."""
         if not self._has_begun:
             self._has_begun = True
             self._open("the beginning", at_ms)
 
     def keep(self, message: TracedMessage) -> None:
-        """Keep a message that falls into a window, unless that one is full."""
+        """Keep a message within a window, unless the window is full."""
         at_ms = _moment(message)
         for window in reversed(self._record.windows):
             if window.begun_ms <= at_ms <= window.ended_ms:
@@ -204,7 +204,7 @@ class Windows:
                 return
 
     def close(self, now_ms: float) -> None:
-        """The run is over: no window lasts longer than it, and none longer than what is kept of it."""
+        """The run is over: cut the windows to its end, and full ones to their last kept message."""
         for window in self._record.windows:
             window.ended_ms = min(window.ended_ms, now_ms)
             window.messages.sort(key=_moment)
@@ -235,7 +235,7 @@ class Windows:
             yield now_ms, f"no final block after height {height}"
 
     def _open(self, reason: str, at_ms: float) -> TraceWindow | None:
-        """A window around a moment; where one reaches into it, that one lasts longer instead."""
+        """Open a window around a moment. A window that includes the moment is extended instead."""
         windows = self._record.windows
         end_ms = at_ms + AFTER_MS
         if windows and windows[-1].begun_ms <= at_ms <= windows[-1].ended_ms and not windows[-1].is_full:
@@ -253,7 +253,7 @@ class Windows:
 
 
 def halved(views: Iterable[ViewEntered]) -> list[ViewEntered]:
-    """Of every two neighbouring views of a validator the one that lasted longer, with its end; and the newest one."""
+    """Of every two neighbouring views of a validator the longer one, with its end; and the newest view."""
     by_validator: dict[int, list[ViewEntered]] = {}
     for seen in views:
         by_validator.setdefault(seen.validator, []).append(seen)
@@ -268,12 +268,12 @@ def halved(views: Iterable[ViewEntered]) -> list[ViewEntered]:
 
 
 def lasted_ms(seen: ViewEntered) -> float:
-    """How long a view lasted whose end is known."""
+    """The duration of a view whose end is known."""
     return 0.0 if seen.until_ms is None else seen.until_ms - seen.at_ms
 
 
 def choose_watched(scenario: Scenario) -> tuple[int, ...]:
-    """At most :data:`MAX_WATCHED` validators: the broken ones and those that faults name first, then the others."""
+    """At most :data:`MAX_WATCHED` validators: first the broken ones and those that faults name, then others."""
     section = scenario.validators
     named = {name for fault in scenario.faults for _, names in fault.named for name in names}
     order = sorted(
@@ -298,7 +298,7 @@ def _moment(message: TracedMessage) -> float:
 
 
 class _Sent(NamedTuple):
-    """A message that somebody sent, with the arrivals that the links gave it."""
+    """A message, with the arrivals that the links gave it."""
 
     at_us: int
     sender: int
@@ -309,13 +309,13 @@ class _Sent(NamedTuple):
 
 
 class SimulatedTrace:
-    """Keeps the messages of a simulated run: there a message's arrival is known when it is sent."""
+    """Keeps the messages of a simulated run, in which a message's arrival is known when it is sent."""
 
     def __init__(self, record: RunRecord) -> None:
         self.windows = Windows(record)
         self._ring: deque[_Sent] = deque(maxlen=RING_MESSAGES)
         self.sent_by = [0] * record.scenario.validators.count
-        """Messages sent so far, each copy counted, by validator."""
+        """Number of messages sent by each validator so far; every copy counts."""
 
     def sent(
         self,
@@ -334,7 +334,7 @@ class SimulatedTrace:
             self._ring.append(sent)
 
     def look(self, now_ms: float, height: int) -> None:
-        """See whether a window opened, and keep what is remembered of the time before."""
+        """Check whether a window opened, and keep the buffered messages from before it."""
         if self.windows.look(now_ms, height):
             for sent in self._ring:
                 self._keep(sent)
@@ -356,16 +356,16 @@ class SimulatedTrace:
 
 
 class Stamp(NamedTuple):
-    """A live validator sent a message, or got one. Times are milliseconds since the epoch."""
+    """A live validator sent or received a message. Times are milliseconds since the epoch."""
 
     at_ms: float
     is_sent: bool
     peer: int | None
-    """Whom it was sent to, ``None`` for all; or who sent it."""
+    """The receiver, ``None`` for all; or the sender."""
     head: bytes
     size: int
     mark: int
-    """The same for the same bytes, here and there."""
+    """A mark of the message's bytes, equal at the sender and the receiver."""
 
 
 class _Half(NamedTuple):
@@ -377,11 +377,11 @@ class _Half(NamedTuple):
 
 
 _Ends = tuple[int, int, int, int]
-"""Sender, receiver, size and mark of a message: what both ends say of it."""
+"""Sender, receiver, size and mark of a message: known at both ends."""
 
 
 class TraceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The ends of messages that are not matched yet, for another process."""
+    """The unmatched ends of messages, for another process."""
 
     windows: WindowsState
     sent: list[tuple[_Ends, list[_Half]]]
@@ -389,13 +389,13 @@ class TraceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 MAX_HALVES: Final = 4 * MAX_WINDOWS * MAX_MESSAGES_PER_WINDOW
-"""Ends of messages that a live run remembers until its end, when they are matched."""
+"""Ends of messages that a live run keeps until its end, when they are matched."""
 CLOCK_SLACK_MS: Final = 5.0
-"""By so much at most a message may seem to arrive before it was sent: hosts' clocks differ."""
+"""The most by which a message may seem to arrive before it was sent: hosts' clocks differ."""
 
 
 class LiveTrace:
-    """Puts together what the validators of a live run stamped."""
+    """Combines the stamps of a live run's validators."""
 
     def __init__(self, record: RunRecord, began_epoch_ms: float) -> None:
         self.windows = Windows(record)
@@ -406,21 +406,21 @@ class LiveTrace:
 
     @property
     def state(self) -> TraceState:
-        """For another process."""
+        """The state, for another process."""
         return TraceState(self.windows.state, list(self._sent.items()), list(self._received.items()))
 
     def take_over(self, state: TraceState, trace: TraceRecord) -> None:
-        """Go on with another process's, whose windows are in the record."""
+        """Continue from another process's state, whose windows are in the record."""
         self.windows.take_over(state.windows, trace)
         self._sent, self._received = defaultdict(list, state.sent), defaultdict(list, state.received)
         self._count = sum(len(halves) for _, halves in [*state.sent, *state.received])
 
     def wants(self, now_ms: float) -> bool:
-        """Whether validators are to hand over their stamps."""
+        """Whether validators should hand over their stamps."""
         return now_ms <= self.windows.open_until_ms + BEFORE_MS
 
     def take(self, validator: int, stamps: Iterable[Stamp]) -> None:
-        """Enter what a validator stamped."""
+        """Enter the stamps of a validator."""
         watched = self.windows.watched
         if validator not in watched:
             return
@@ -436,7 +436,7 @@ class LiveTrace:
                 halves[*ends, stamp.size, stamp.mark].append(half)
 
     def close(self, now_ms: float) -> None:
-        """Match what was sent with what arrived, equal messages of two validators in their order."""
+        """Match sent with received messages; equal messages between two validators are matched in order."""
         for message in sorted(self._matched(), key=_moment):
             self.windows.keep(message)
         self.windows.close(now_ms)

@@ -1,7 +1,7 @@
-"""Samples of the resources that validators use: bounded however long a run lasts.
+"""Samples of the resources that validators use; bounded, however long the run.
 
-When there are more than :data:`MAX_LOOKS` looks at a validator, every second one goes, and from then on they are twice
-as far apart. The one before takes over what it saw where that was more: a peak of memory is never thinned away.
+When there are more than :data:`MAX_LOOKS` samples of a validator, every second one is dropped, and from then on they
+are twice as far apart. The previous sample takes over larger values of the dropped one: a peak of memory is never lost.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ FIRST_INTERVAL_MS: Final = 500.0
 
 
 class ResourceState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which looks are kept, for another process; the looks are the record's."""
+    """Which samples are kept, for another process; the samples themselves are in the record."""
 
     interval_ms: float
     last_ms: dict[int, float]
-    """By validator."""
+    """Time of the last sample, keyed by validator."""
 
 
 class ResourceLog:
@@ -37,21 +37,21 @@ class ResourceLog:
 
     @property
     def state(self) -> ResourceState:
-        """For another process."""
+        """The state, for another process."""
         return ResourceState(self._interval_ms, self._last_ms)
 
     def take_over(self, state: ResourceState) -> None:
-        """Go on with another process's, whose looks are in the record."""
+        """Continue from another process's state, whose samples are in the record."""
         self._interval_ms, self._last_ms = state.interval_ms, state.last_ms
         self._looks = Counter(look.validator for look in self._record.resources)
 
     def is_due(self, at_ms: float, validator: int) -> bool:
-        """Whether a look at a validator would be kept."""
+        """Whether a sample of a validator would be kept."""
         last_ms = self._last_ms.get(validator)
         return last_ms is None or at_ms - last_ms >= self._interval_ms
 
     def note(self, look: Resources) -> None:
-        """Keep a look, unless it comes too soon after the last one."""
+        """Keep a sample, unless it comes too soon after the last one."""
         if not self.is_due(look.at_ms, look.validator):
             return
         self._last_ms[look.validator] = look.at_ms
@@ -77,7 +77,7 @@ class ResourceLog:
 
 
 def _with_peaks_of(look: Resources, other: Resources) -> Resources:
-    """A look with the larger amounts of two; counters stay its own."""
+    """The sample with the larger amounts of two; its counters stay."""
     return replace(
         look,
         disk_bytes=max(look.disk_bytes, other.disk_bytes),

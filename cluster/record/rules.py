@@ -1,5 +1,5 @@
-"""The names of what is counted: evaluations of rules, since a rule that was never evaluated shows nothing, and the
-mechanisms that a run reached.
+"""The names of the counted rules and mechanisms: a rule that was never evaluated, or a mechanism that was never
+reached, was not tested.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LedgerRule(StrEnum):
 
 
 class AnswerRule(StrEnum):
-    """Comparisons of what validators served (:mod:`cluster.checks`)."""
+    """Comparisons of the data that validators served (:mod:`cluster.checks`)."""
 
     SAME_BLOCK = "same block"
     COMPUTED_ROOTS = "computed roots"
@@ -37,8 +37,8 @@ class AnswerRule(StrEnum):
 
 
 class SafetyRule(StrEnum):
-    """Rules of the simulator's safety monitor (:mod:`cluster.simulation.watches.safety_monitor`); live runs have some
-    of them (:mod:`cluster.live.audit.safety_watch`)."""
+    """Rules of the simulator's safety monitor (:mod:`cluster.simulation.watches.safety_monitor`); live runs evaluate
+    some of them (:mod:`cluster.live.audit.safety_watch`)."""
 
     CERTIFICATES = "certificates"
     ONE_BLOCK = "one_block_a_view"
@@ -82,7 +82,7 @@ WATCHED_LIVE: Final = (
     SafetyRule.LEADERS,
     SafetyRule.OWN_VOTES,
 )
-"""The rules that live runs evaluate, too (:mod:`cluster.live.audit.safety_watch`)."""
+"""The rules that live runs evaluate too (:mod:`cluster.live.audit.safety_watch`)."""
 
 
 class PromiseRule(StrEnum):
@@ -94,11 +94,11 @@ class PromiseRule(StrEnum):
 
 
 class Mechanism(StrEnum):
-    """What a run may or may not reach: ends of windows, epochs, limits.
+    """Mechanisms that a run may reach or not: ends of windows, epochs, limits.
 
-    A run shows nothing of a mechanism that it never reached. Those of the chain are seen in blocks and receipts
-    (:mod:`cluster.audit.ledger.mechanisms`), those of nodes in what validators serve and what the driver saw
-    (:mod:`cluster.checks.metrics.reached`). The names stay: they are part of a sweep's summary.
+    A run says nothing about a mechanism that it never reached. Those of the chain are seen in blocks and receipts
+    (:mod:`cluster.audit.ledger.mechanisms`), those of nodes in served data and the driver's observations
+    (:mod:`cluster.checks.metrics.reached`). The names are stable: they are part of a sweep's summary.
     """
 
     # of the chain
@@ -108,10 +108,10 @@ class Mechanism(StrEnum):
     TIMERS_EXTENDED = "timers_extended"
     TIMERS_EXPIRED = "timers_expired"
     TIMERS_EXPIRED_WAITING = "timers_expired_waiting"
-    """A timer expired that passed the gate until its end, and never had room."""
+    """A timer that passed the gate until its end expired without ever having room."""
     TIMERS_INSUFFICIENT_FUNDS = "timers_insufficient_funds"
     EXPIRED_CARRIED_OVER = "expired_carried_over"
-    """Expired timers stay, since the budget of a block for them is used up."""
+    """Expired timers stay, because the block's budget for removals is used up."""
     GC_BUDGET_USED_UP = "gc_budget_used_up"
     SCAN_LIMIT_REACHED = "scan_limit_reached"
     LANE_CYCLES_FULL = "lane_cycles_full"
@@ -119,19 +119,19 @@ class Mechanism(StrEnum):
     LANE_CELLS_FULL = "lane_cells_full"
     EPOCH_ENTERED = "epoch_entered"
     OVERFLOW_CUT = "overflow_cut"
-    """An epoch comes within the horizon for which timers wait in the overflow tree."""
+    """An epoch comes within the horizon while timers wait for it in the overflow tree."""
     WINDOW_PRUNED = "window_pruned"
     """Fires leave the fairness window."""
     WINDOW_MEDIAN_ODD = "window_median_odd"
-    """The median of the fires of an odd number of actors, three or more."""
+    """The median is over the fires of an odd number of actors, three or more."""
     WINDOW_MEDIAN_EVEN = "window_median_even"
     TIP_MEDIAN_ODD = "tip_median_odd"
-    """The median of the tips of an odd number of fires, three or more."""
+    """The median is over the tips of an odd number of fires, three or more."""
     TIP_MEDIAN_EVEN = "tip_median_even"
     BASEFEE_AT_FLOOR = "basefee_at_floor"
-    """A basefee is at ``MIN_BASEFEE`` behind a block that used less than its target."""
+    """A basefee is at ``MIN_BASEFEE`` after a block that used less than its target."""
     BASEFEE_AT_CAP = "basefee_at_cap"
-    """A basefee is at ``MAX_BASEFEE`` behind a block that used more than its target."""
+    """A basefee is at ``MAX_BASEFEE`` after a block that used more than its target."""
     BASEFEE_LEAST_STEP = "basefee_least_step"
     """A basefee rises by 1, though its share of the step is less (SPEC §7)."""
     AUCTION_BEGAN = "auction_began"
@@ -141,7 +141,7 @@ class Mechanism(StrEnum):
     QUERIES_UNPAID = "queries_unpaid"
     QUERY_BUDGET_USED_UP = "query_budget_used_up"
     BID_REMEMBERED = "bid_remembered"
-    """A timer is priced by an answer that its agent gave in an earlier block."""
+    """A timer is priced by its agent's answer in an earlier block."""
     TRANSACTIONS_REVERTED = "transactions_reverted"
     FIRES_REVERTED = "fires_reverted"
     MESSAGES = "messages"
@@ -151,13 +151,13 @@ class Mechanism(StrEnum):
 
     # of nodes
     BRANCH_GIVEN_UP = "branch_given_up"
-    """A validator gives up an executed block of another branch."""
+    """A validator abandons an executed block of another branch."""
     DEEP_BRANCH_GIVEN_UP = "deep_branch_given_up"
-    """It gives up two or more of them at once."""
+    """A validator abandons two or more executed blocks at once."""
     EPOCH_ROLLED_BACK = "epoch_rolled_back"
-    """The branch that is given up had entered an epoch."""
+    """The abandoned branch had entered an epoch."""
     WINDOW_ROLLED_BACK = "window_rolled_back"
-    """Fires had left the fairness window in the branch that is given up."""
+    """Fires had left the fairness window in the abandoned branch."""
     BORDER_VIEW_FAILED = "border_view_failed"
     """The last view of a committee, or the first one of the next, has no final block."""
     POOL_FULL = "pool_full"
@@ -169,20 +169,20 @@ class Mechanism(StrEnum):
     POOL_EVICTED = "pool_evicted"
     POOL_EXPIRED = "pool_expired"
     POOL_SENDER_REFUSED = "pool_sender_refused"
-    """A builder can run nothing of a sender, which comes last from then on."""
+    """A builder can run none of a sender's transactions; the sender comes last from then on."""
     POOL_SENDER_FORGIVEN = "pool_sender_forgiven"
-    """Such a sender comes with the others again, since it was refused so many blocks ago."""
+    """A sender that was refused long enough ago takes its turn with the others again."""
     TIMEOUTS_LENGTHENED = "timeouts_lengthened"
     TIMEOUTS_LEVEL_AGAIN = "timeouts_level_again"
-    """A validator's timeouts were longer, and are the configured ones again."""
+    """A validator's timeouts had grown, and are the configured ones again."""
     STUCK_PEER_ANSWERED = "stuck_peer_answered"
-    """A validator has to answer a peer in a view that it left."""
+    """A validator has to answer a peer in a view that it has left."""
     BLOCKS_ASKED_FOR = "blocks_asked_for"
-    """A validator asks a peer for blocks that it lacks."""
+    """A validator requests blocks that it lacks from a peer."""
     PROPOSED_WITHOUT_ROOM = "proposed_without_room"
-    """So many views failed that a leader proposes a block without transactions, though some wait."""
+    """After many failed views a leader proposes a block without transactions, though some wait."""
     JOURNAL_REPLACED = "journal_replaced"
-    """A validator replaces its journal, and not for the first time since its start."""
+    """A validator replaces its journal, not for the first time since its start."""
     BLOCKS_REPLAYED = "blocks_replayed"
     """A validator executes archived blocks again when it starts."""
     SNAPSHOT_JOINED = "snapshot_joined"

@@ -1,8 +1,8 @@
 """The record of a run for its checks and its report, whichever driver ran it.
 
-Times are milliseconds since the run began, wall clock or virtual. Nothing here comes from a validator's memory by any
-other way than what it serves to everybody: final blocks, their receipts, its status page, and moments at which the
-driver saw something happen.
+Times are milliseconds since the run began, wall clock or virtual. Nothing here is read from a validator's memory: the
+sources are what it serves to every client (final blocks, their receipts, its status page), and the moments at which the
+driver observed events.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from validator.chain.genesis import Genesis
 Backend = Literal["live", "sim"]
 
 NO_PRESET: Final = "none"
-"""The name in reports for parameters that were made from no preset."""
+"""The name in reports for parameters without a preset."""
 MAX_SAMPLES: Final = 1_000
 TARGETS_NAMED: Final = 4
-"""So many of a fault's targets are named in a line; the report has all."""
+"""Targets of a fault named in a line; the report names all."""
 CATCH_UP_SLACK_HEIGHTS: Final = 5
-"""A validator that ends so many heights behind the others still counts as caught up."""
+"""The most heights by which a validator may end behind the others and still count as caught up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """All money by a validator's state."""
+    """The total supply in a validator's state."""
 
     balances: int
-    """Of all accounts."""
+    """The sum over all accounts."""
     burned: int
 
     @classmethod
@@ -53,41 +53,41 @@ class Supply:
 
 @dataclass(slots=True)
 class ValidatorRecord:
-    """All that was collected from one validator."""
+    """The data collected from one validator."""
 
     name: str
     index: int
     blocks: Sequence[BlockRecord] = field(default_factory=list)
-    """From :attr:`first_height` on, without gaps. Drivers keep them as
+    """Blocks from :attr:`first_height` on, without gaps. Drivers keep them as
     :class:`~cluster.record.chain_store.ServedBlocks` of the record's :attr:`~RunRecord.store`."""
     first_height: int = 1
     """Above 1 if it joined by a snapshot: it never executed the blocks below."""
     status: dict[str, Any] | None = None
     """Its last status page (``docs/http.md``), ``None`` if it never answered."""
     balances: dict[str, int] = field(default_factory=dict)
-    """Balances it served at the end, by address text, for the accounts that the checks ask about."""
+    """Balances that it served at the end, keyed by address text, for the accounts that the checks ask about."""
     pending_timers: dict[str, bool] = field(default_factory=dict)
     """Whether it served the timer as pending at the end, for the timers that the checks ask about."""
     supply: Supply | None = None
     """The money in all accounts at the end, and burned until then; ``None`` if it never answered."""
     trace: bytes = b""
-    """Of one that diverged, how it executed that block: an encoded :class:`validator.transition.trace.BlockTrace`."""
+    """How a diverged validator executed that block: an encoded :class:`validator.transition.trace.BlockTrace`."""
     mutant: str | None = None
     mutant_runs: int = 0
     """How often the planted bug's line ran, by the harness's own count."""
     byzantine: tuple[str, ...] = ()
-    """Its behaviours. What such a validator serves is trusted in nothing; its status page's ``byzantine`` is the
-    harness's own count."""
+    """Its behaviours. Nothing that such a validator serves is trusted, except ``byzantine`` in its status page, which
+    is the harness's own count."""
 
     @property
     def effects(self) -> dict[str, int] | None:
-        """How often each byzantine behaviour took effect; ``None`` if it does not say."""
+        """How often each byzantine behaviour took effect; ``None`` if the status page does not say."""
         counts = self._byzantine_page.get("took_effect")
         return counts if isinstance(counts, dict) else None
 
     @property
     def expected_evidence(self) -> int:
-        """The number of views in which it sent a peer all that proves its guilt."""
+        """The number of views in which it gave its peers full proof of its guilt."""
         count = self._byzantine_page.get("expected_evidence")
         return count if isinstance(count, int) else 0
 
@@ -104,7 +104,7 @@ class ValidatorRecord:
 
 @dataclass(frozen=True, slots=True)
 class Reorg:
-    """A validator gave up executed blocks of one branch for the block of a height."""
+    """A validator abandoned executed blocks of one branch for the block of a height."""
 
     validator: int
     height: int
@@ -112,7 +112,7 @@ class Reorg:
 
     @property
     def heights(self) -> range:
-        """Of the blocks that it gave up."""
+        """The heights of the abandoned blocks."""
         return range(self.height, self.height + self.depth)
 
 
@@ -122,51 +122,51 @@ def ignore(_: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look at the network, for the progress line and the report's curves."""
+    """One sample of the network, for the progress line and the report's curves."""
 
     at_ms: float
     heights: tuple[int | None, ...]
-    """By validator index; ``None`` if it did not answer."""
+    """Final height by validator index; ``None`` if a validator did not answer."""
     fires: int
-    """Fires so far, at the highest validator."""
+    """Fires so far, at the validator with the highest block."""
     transactions: int
     pending_timers: int
     backlog: int
     basefee_cycle: int
     basefee_lane_timer: int
     lane_share: float = 0.0
-    """How much of the timer lane the newest block used, 0 to 1."""
+    """The newest block's use of the timer lane, 0 to 1."""
     views: tuple[int | None, ...] = ()
-    """By validator index; ``None`` if it is in none, or did not answer."""
+    """View by validator index; ``None`` if a validator is in none, or did not answer."""
     states: tuple[str, ...] = ()
     """The state of each validator, in a word: up, down, starting, joining, paused, diverged, …"""
     faults: tuple[str, ...] = ()
-    """Those that are under way, in words."""
+    """The faults under way, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What a driver is asked to run."""
+    """A driver's order to run a scenario."""
 
     scenario: Scenario
     seed: int
     commit: str
     """The commit of the code that runs it, or a word."""
     folder: Path
-    """It gets the logs and, live, the validators' data."""
+    """The folder for the logs and, live, the validators' data."""
     stop_on_fail: bool = False
-    """The first violation of a rule that is seen while it runs ends the run."""
+    """Whether the first violation of a rule seen during the run ends it."""
     lease_s: float | None = None
-    """Seconds for which the live testnet outlives its driver, for another driver to take the run over."""
+    """Seconds for which the live testnet survives without its driver, so that another driver can take the run over."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunObserver:
-    """Callbacks of a run while it goes on."""
+    """Callbacks during a run."""
 
     on_sample: Callable[[Sample], None] = ignore
     on_notice: Callable[[str], None] = ignore
-    """It gets a line."""
+    """Called with each notice, a line."""
 
 
 UNOBSERVED: Final = RunObserver()
@@ -174,11 +174,11 @@ UNOBSERVED: Final = RunObserver()
 
 @dataclass(slots=True)
 class FaultRecord:
-    """A fault of the scenario and what was seen of it."""
+    """A fault of the scenario, and its observed effects."""
 
     kind: str
     target: str
-    """Whom it was to hit, in the scenario's words."""
+    """Its targets, in the scenario's words."""
     at_height: int | None
     begun_ms: float | None = None
     ended_ms: float | None = None
@@ -190,13 +190,13 @@ class FaultRecord:
     height_when_begun: int = 0
     height_when_ended: int | None = None
     at_ms: int | None = None
-    """When it was to begin, if not at a height."""
+    """When it was to begin, unless at a height."""
     targets: tuple[str, ...] = ()
     """The validators that it hit; empty if it hit links."""
     impaired: tuple[str, ...] = ()
     """The validators on which no certificate can count while it lasts."""
     sides: tuple[tuple[str, ...], ...] = ()
-    """Of a partition, the groups that do not hear each other: whom it impairs depends on the committee."""
+    """For a partition, the groups that do not hear each other: which validators it impairs depends on the committee."""
     one_at_a_time: tuple[tuple[str, ...], ...] = ()
     """Groups of validators, on no more than one of which no certificate can count at any moment while it lasts."""
     is_hard: bool = False
@@ -206,7 +206,7 @@ class FaultRecord:
     lost_disks: tuple[str, ...] = ()
     """Targets whose disks were lost with their Ray node."""
     is_planned: bool = True
-    """Whether the scenario has it; else it befell the run."""
+    """Whether the fault is in the scenario; otherwise it happened by itself."""
     first_back_ms: float | None = None
     """When the first target that it took down was started again, if that is known; the fault may end later."""
 
@@ -230,7 +230,7 @@ class FaultRecord:
 
     @property
     def title(self) -> str:
-        """Kind and targets, in words."""
+        """The fault's kind and targets, in words."""
         return f"{self.kind} {self.whom}".strip()
 
     @property
@@ -241,7 +241,7 @@ class FaultRecord:
 
 @dataclass(slots=True)
 class JoinRecord:
-    """A validator that joined by a snapshot, and what was seen of it."""
+    """A validator that joined by a snapshot, and the observed progress of its join."""
 
     target: str
     at_height: int
@@ -251,7 +251,7 @@ class JoinRecord:
     height_when_begun: int = 0
     height_when_ended: int | None = None
     chunks: dict[int, int] = field(default_factory=dict)
-    """Chunks of the snapshot, by the index of the peer that sent them."""
+    """Chunks of the snapshot, keyed by the index of the peer that sent them."""
 
     def begin(self, at_ms: float, height: int) -> str:
         """Note that the join began. Returns a notice."""
@@ -271,11 +271,11 @@ class MonitorRecord:
     (:mod:`cluster.audit.served.proofs`)."""
 
     violations: list[str]
-    """In words, each with its time."""
+    """The violations in words, each with its time."""
     counts: dict[str, int]
     """How often each rule was evaluated."""
     reached: tuple[Mechanism, ...] = ()
-    """The mechanisms that a validator reached, of those that are watched."""
+    """The watched mechanisms that a validator reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,27 +284,27 @@ class PromiseRecord:
     (:mod:`cluster.simulation.watches.promise_watch`)."""
 
     violations: list[str]
-    """In words, each with its time."""
+    """The violations in words, each with its time."""
     counts: dict[str, int]
     """How often each rule was evaluated."""
     taken: int
     """Transactions that honest validators took from clients."""
     final: int
-    """Of these, how many became final while the validator that took them lived."""
+    """Those of them that became final while the validator that took them was up."""
 
 
 class ViewEntered(NamedTuple):
-    """A validator was seen in another view of consensus than before."""
+    """A validator was seen to enter another view of consensus."""
 
     at_ms: float
     validator: int
     view: int
     until_ms: float | None = None
-    """When it left that view, if those that it entered next were not kept; else when it entered the next one."""
+    """When it left the view, if the views entered next were not kept; otherwise when it entered the next one."""
 
 
 class TracedMessage(NamedTuple):
-    """A message from one validator to another, as far as it was seen."""
+    """An observed message from one validator to another."""
 
     sender: int
     receiver: int
@@ -315,46 +315,45 @@ class TracedMessage(NamedTuple):
     kind: str
     """A :class:`cluster.record.message_trace.MessageKind`."""
     view: int
-    """The view of consensus that it is about; 0 if it is about none."""
+    """The view of consensus that it concerns; 0 if none."""
     size: int
     """In bytes."""
 
 
 @dataclass(slots=True)
 class TraceWindow:
-    """A stretch of the run of which messages were kept, and why."""
+    """A span of the run whose messages were kept, and the reason."""
 
     reason: str
     begun_ms: float
     ended_ms: float
     messages: list[TracedMessage] = field(default_factory=list)
     is_full: bool = False
-    """There were more messages than are kept; it ends with the last one that is."""
+    """Whether there were more messages than are kept; the window then ends with the last kept one."""
 
 
 @dataclass(slots=True)
 class TraceRecord:
-    """Views and messages that were seen, for the report's timeline; bounded
-    (:mod:`cluster.record.message_trace`)."""
+    """Observed views and messages, for the report's timeline; bounded (:mod:`cluster.record.message_trace`)."""
 
     watched: tuple[int, ...] = ()
-    """The validators whose views and messages are in it, by index."""
+    """The validators whose views and messages are included, by index."""
     views: list[ViewEntered] = field(default_factory=list)
     windows: list[TraceWindow] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """A sample of the resources that a validator uses. A live host's process is shared by the validators on it;
-    ``None`` is what a backend, or the operating system, does not tell."""
+    """A sample of a validator's resources. The validators on a live host share its process. ``None`` is a value that
+    the backend, or the operating system, does not report."""
 
     at_ms: float
     validator: int
     disk_bytes: int
     messages_sent: int
-    """Since its process started; so are the processor seconds."""
+    """Messages sent since its process started. The processor seconds count from there too."""
     memory_bytes: int | None = None
-    """Resident, of the process."""
+    """Resident memory of the process."""
     cpu_seconds: float | None = None
     open_files: int | None = None
     """File descriptors of the process."""
@@ -362,15 +361,15 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """A stretch of time, and for how long of it a process of the run wanted to run and the machine did not let it."""
+    """A span of time, and how long in it a process was ready to run but the machine did not let it."""
 
     at_ms: float
     until_ms: float
     lag_ms: float
     host: int | None = None
-    """The number of the host that had it; ``None`` is the driver."""
+    """The number of the host that lagged; ``None`` is the driver."""
     peak_share: float = 0.0
-    """Of several that became one, the largest share of its time that one of them was."""
+    """For a merger of several lags, the largest share that one of them had."""
 
     @property
     def worst_share(self) -> float:
@@ -378,7 +377,7 @@ class Lag:
         return max(self.peak_share, self.lag_ms / max(1.0, self.until_ms - self.at_ms))
 
     def within(self, begin_ms: float, end_ms: float) -> float:
-        """Its part in a stretch of time, as if it were spread evenly."""
+        """The part of the lag within a span of time, as if it were spread evenly."""
         shared_ms = min(self.until_ms, end_ms) - max(self.at_ms, begin_ms)
         length_ms = self.until_ms - self.at_ms
         return self.lag_ms * min(1.0, shared_ms / length_ms) if shared_ms > 0 and length_ms > 0 else 0.0
@@ -395,24 +394,24 @@ class LoadRecord:
     process_exit: int | None = None
     """Exit code of the Locust process; ``None`` in the simulator."""
     lost: tuple[str, ...] = ()
-    """The load nodes that were lost with their share of the users, and what ended the load early, a line each."""
+    """Lines on the load nodes that were lost with their share of the users, and on what ended the load early."""
     sends: Sends = field(default_factory=Sends)
-    """When its transactions were to be sent; of a live run in milliseconds since the epoch."""
+    """When its transactions were due; for a live run in milliseconds since the epoch."""
     timeline: LoadTimeline = field(default_factory=LoadTimeline)
     """Its requests over time, on the same clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """A time in which a live run had no driver."""
+    """A span of time in which a live run had no driver."""
 
     from_ms: float
-    """The last thing that the driver before noted."""
+    """The time of the previous driver's last record."""
     until_ms: float
     from_height: int
     until_height: int
     late: tuple[str, ...] = ()
-    """What was due meanwhile and came late, in words."""
+    """Events that were due meanwhile and came late, in words."""
 
     def __str__(self) -> str:
         seconds = (self.until_ms - self.from_ms) / MILLISECONDS_PER_SECOND
@@ -421,17 +420,17 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class DrillRecord:
-    """Which drill a run was (:mod:`cluster.tools.drills`)."""
+    """The drill that a run was (:mod:`cluster.tools.drills`)."""
 
     page: Mapping[str, Any]
-    """The drill as ``result.json`` has it."""
+    """The drill as it is in ``result.json``."""
     command: str
-    """That runs it with the same options and changes, without backend and seed."""
+    """The command that runs it with the same options and changes, without backend and seed."""
 
 
 @dataclass(slots=True)
 class RunRecord:
-    """Everything about one run."""
+    """The record of one run."""
 
     scenario: Scenario
     backend: Backend
@@ -439,62 +438,63 @@ class RunRecord:
     commit: str
     genesis: Genesis
     scheme: SignatureScheme = field(default_factory=Ed25519Scheme)
-    """Of the validators' keys."""
+    """The signature scheme of the validators' keys."""
     given: Scenario | None = None
-    """The scenario as it was given, if forks changed it; :attr:`scenario` is what applied in the end."""
+    """The scenario as given, if forks changed it; :attr:`scenario` is what applied in the end."""
     former: list[Scenario] = field(default_factory=list)
-    """The scenarios that applied before each fork, in their order."""
+    """The scenarios that applied before each fork, in order."""
     validators: list[ValidatorRecord] = field(default_factory=list)
     store: BlockStore = field(default_factory=MemoryBlocks, repr=False, compare=False)
-    """The blocks that validators served, each once."""
+    """The served blocks, each kept once."""
     lost: list[ValidatorRecord] = field(default_factory=list)
-    """The blocks that validators served right before a fault took their disks."""
+    """Validators as they were right before a fault took their disks, with the blocks that they served."""
     finalizations: Finalizations = field(default_factory=Finalizations)
     proposals: dict[int, float] = field(default_factory=dict)
-    """When a height's block was first seen anywhere (proposed or received), by height; base of the finality latency."""
+    """When the block of each height was first seen anywhere (proposed or received); the base of the finality
+    latency."""
     samples: deque[Sample] = field(default_factory=partial(deque, maxlen=MAX_SAMPLES))
-    """The newest ones."""
+    """The newest samples of the network."""
     trace: TraceRecord = field(default_factory=TraceRecord)
     resources: list[Resources] = field(default_factory=list)
     lags: list[Lag] = field(default_factory=list)
-    """Of hosts and driver, bounded (:mod:`cluster.record.lag`); none in the simulator."""
+    """Lags of hosts and driver, bounded (:mod:`cluster.record.lag`); none in the simulator."""
     faults: list[FaultRecord] = field(default_factory=list)
     joins: list[JoinRecord] = field(default_factory=list)
     monitor: MonitorRecord | None = None
-    """``None`` if nobody watched, and nobody was asked at the end."""
+    """``None`` if the run was not watched and no validator was asked at the end."""
     promises: PromiseRecord | None = None
-    """``None`` if nobody watched: a live run."""
+    """``None`` if clients' transactions were not watched: in a live run."""
     reexecuted: Reexecuted | None = None
-    """``None`` if nothing executed the chain again beside the run."""
+    """``None`` if the chain was not executed again during the run."""
     load: LoadRecord = field(default_factory=LoadRecord)
     began_epoch_ms: float = 0.0
-    """When it began, by the clock of the driver's machine; 0 in the simulator, whose clock begins with the run."""
+    """When the run began, by the clock of the driver's machine; 0 in the simulator, whose clock begins with the run."""
     duration_ms: float = 0.0
     stop_requested_at_height: int | None = None
-    """The height that was reached when the run was stopped early, or ended without a stop height of its own."""
+    """The height reached when the run was stopped early, or when it ended without a configured stop height."""
     interrupted: bool = False
-    """Ctrl-C, or a driver failure, ended the run early."""
+    """Whether Ctrl-C, or a driver failure, ended the run early."""
     time_up: str = ""
-    """Everybody's progress when the run's time was up; empty if it ended by itself."""
+    """The validators' progress when the run's time was up; empty if it ended by itself."""
     absences: list[Absence] = field(default_factory=list)
-    """When it had no driver, of a live run that another one took over."""
+    """The spans without a driver, for a live run that another driver took over."""
     seen_violations: dict[str, list[str]] = field(default_factory=dict)
-    """By check, violations that were told while it ran: the first ones of each. They fail the check, whatever is known
-    at the end."""
+    """The first violations that each check reported during the run, keyed by check. They fail the check, whatever is
+    known at the end."""
     problems: list[str] = field(default_factory=list)
     """Problems around the run, one line each (a validator that never answered, Locust that died, …)."""
     digest: str | None = None
-    """Rolling hash over every event, in the simulator."""
+    """Rolling hash over every event; in the simulator only."""
     checkpoints: dict[int, str] = field(default_factory=dict)
-    """In the simulator the beginning of that hash when a height was first final, by height."""
+    """The beginning of that hash when a height was first final, keyed by height; in the simulator only."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """Figures that only the driver knows (start-up time, messages, bytes, …)."""
+    """Figures known only to the driver (start-up time, messages, bytes, …)."""
 
     reorgs: list[Reorg] = field(default_factory=list)
     drill: DrillRecord | None = None
     """The drill, if it was one."""
     kept_ledger: Any = field(default=None, repr=False, compare=False)
-    """The auditor's ledger that the driver kept (:class:`cluster.audit.books.KeptLedger`), if it kept one."""
+    """The auditor's ledger, if the driver kept one (:class:`cluster.audit.books.KeptLedger`)."""
 
     @staticmethod
     def drain_notice(height: int) -> str:
@@ -502,7 +502,7 @@ class RunRecord:
         return f"height {height}: the load stops, draining"
 
     def note_mutants(self) -> None:
-        """Say of each validator which planted bug it had: from the start on, or by an upgrade."""
+        """Note for each validator which planted bug it had: from the start on, or by an upgrade."""
         section = self.scenario.validators
         for validator in self.lives:
             upgrades = [
@@ -514,7 +514,7 @@ class RunRecord:
 
     @property
     def lives(self) -> list[ValidatorRecord]:
-        """Every validator at the end, and those that lost a disk right before that."""
+        """Every validator at the end, and every one as it was right before it lost a disk."""
         return [*self.validators, *self.lost]
 
     @property
@@ -524,35 +524,35 @@ class RunRecord:
 
     @property
     def faults_under_way(self) -> tuple[str, ...]:
-        """In words: what happens to whom."""
+        """The faults under way, in words: kind and targets."""
         running = [fault for fault in self.faults if fault.begun_ms is not None and fault.ended_ms is None]
         return tuple(f"{fault.kind} {', '.join(fault.targets) or fault.target}" for fault in running)
 
     def note_reorg(self, validator: int, height: int, depth: int) -> None:
-        """A validator made a block final, for which it gave up so many executed blocks of another branch."""
+        """A validator made a block final, for which it abandoned ``depth`` executed blocks of another branch."""
         self.metrics["deepest_reorg"] = max(depth, self.metrics.get("deepest_reorg", 0))
         if depth:
             self.reorgs.append(Reorg(validator, height, depth))
 
     @property
     def view_change_ms(self) -> int:
-        """How long it takes to give up a view, by the slowest of the settings that applied."""
+        """The time to give up a view, by the slowest of the settings that applied."""
         sections = [scenario.consensus for scenario in (*self.former, self.scenario)]
         return max(section.view_change_ms for section in sections)
 
     @property
     def recovery_ms(self) -> int:
-        """:attr:`~cluster.scenario.Scenario.recovery_ms`; if none is stated, by the slowest settings that applied."""
+        """:attr:`~cluster.scenario.Scenario.recovery_ms`; if none is given, by the slowest settings that applied."""
         if self.scenario.success.recovery_ms is not None:
             return self.scenario.success.recovery_ms
         return max(scenario.recovery_ms for scenario in (*self.former, self.scenario))
 
     @property
     def height_when_healed(self) -> int:
-        """The highest final height when the last fault that is over ended, 0 if none is; recovery is to finalise a
-        higher one.
+        """The highest final height when the last ended fault was over, 0 if none is; recovery is to finalise a higher
+        one.
 
-        By the validators' own stamps: a driver hears of a height after it was final, so the one it heard of is too low.
+        It uses the validators' own timestamps: a driver hears of a height after it was final, so its number is too low.
         """
         ended = [fault.ended_ms for fault in self.faults if fault.ended_ms is not None]
         if not ended:

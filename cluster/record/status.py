@@ -23,9 +23,9 @@ from validator.node.events import (
 )
 
 MAX_EVIDENCE_OF_A_KIND: Final = 4
-"""Proofs of one kind against one validator that a status page shows; later ones are only counted."""
+"""Proofs of one kind against one validator on a status page; further ones are only counted."""
 MAX_EVIDENCE: Final = 1_024
-"""Proofs that it shows in all."""
+"""The most proofs on a status page."""
 
 
 Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged | TransactionRefused | TransactionDropped
@@ -34,47 +34,48 @@ Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged | Transact
 
 @dataclass(slots=True)
 class Tally:
-    """A driver's counts of one validator, from the effects that it performs."""
+    """A driver's counts for one validator, from the effects that it performs."""
 
     starts: int = 1
     version: str = FIRST_VERSION
-    """Of the code that it runs."""
+    """The version of the code that it runs."""
     executed_transactions: int = 0
     fires: int = 0
     burned: Burned = NOTHING_BURNED
-    """In the blocks that became final here since the start."""
+    """Amounts burned in the blocks that became final here since the start."""
     pending_timers: int = 0
     backlog: int = 0
     newest: BlockFinal | None = None
     faults: Counter[str] = field(default_factory=Counter)
     """Dropped messages that no honest peer sends, by reason."""
     faults_by_peer: Counter[int] = field(default_factory=Counter)
-    """The same, as far as it is known who sent it."""
+    """The same messages by sender, where it is known."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Dropped messages that honest peers send too, by reason."""
     dropped_by_peer: Counter[int] = field(default_factory=Counter)
-    """The same, by sender: a flood of messages that are harmless one by one shows here."""
+    """The same messages by sender: a flood of individually harmless messages shows here."""
     transactions_refused: Counter[str] = field(default_factory=Counter)
-    """Transactions from clients and peers that the mempool did not take, by reason."""
+    """Transactions from clients and peers that the mempool rejected, by reason."""
     transactions_dropped: Counter[str] = field(default_factory=Counter)
-    """Transactions that the mempool had taken and that left it without becoming final, by reason."""
+    """Transactions that left the mempool without becoming final, by reason."""
     chunks: dict[int, int] = field(default_factory=dict)
-    """Chunks of the snapshot with which it joined, by the peer that sent them."""
+    """Chunks of the snapshot with which it joined, by sender."""
     mutant_runs: RunCounter = field(default_factory=RunCounter)
     """How often a planted bug's line ran."""
     byzantine: Score | None = None
     """The effects of its behaviours, if it is byzantine."""
     evidence: list[EvidenceFound] = field(default_factory=list)
-    """Proofs of others' misbehaviour that it found, the first of each kind."""
+    """Proofs of misbehaviour that it found, the first of each kind."""
     crimes: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """How many it found, by kind and culprit."""
+    """The number of proofs that it found, by kind and culprit."""
     diverged: Diverged | None = None
-    """The first block that it executed otherwise than the header says; a restart that heals it does not undo that."""
+    """The first block whose execution differed from its header; a restart that heals the divergence does not clear
+    this."""
     keep_divergence: Callable[[Diverged], None] | None = None
-    """Called with that, for a driver that does not outlive the validator."""
+    """Called with the divergence, for a driver that does not outlive the validator."""
 
     def note(self, effect: Counted) -> None:
-        """Count what a validator said."""
+        """Count an effect of a validator."""
         match effect:
             case BlockFinal():
                 self.newest = effect
