@@ -1,4 +1,4 @@
-"""Pages for people: the report of a run, the comparison of runs, the index of runs, and a dashboard for Grafana.
+"""The report pages: the report of a run, the comparison of runs, the index of runs, and a dashboard for Grafana.
 
 Each page is one self-contained HTML file. Text and SVG drawings need no script; the one script (``templates/page.js``)
 switches the theme, copies the command, filters, and draws the zoomable timeline. A page's content security policy

@@ -1,8 +1,8 @@
 """The charts of a run's report, each with its numbers as a table.
 
 Long curves are thinned to :data:`MAX_POINTS` points, with a note: of each group of neighbouring points the minimum and
-the maximum are kept, so that rare values stay visible (:func:`thinned`). A stall that was longer than the scenario
-allows is marked in each chart over time or height.
+the maximum are kept, so that rare values stay visible (:func:`thinned`). Each chart over time or height marks the
+stalls that were longer than the scenario allows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from validator.primitives.types import address_text
 
 MAX_POINTS: Final = 240
 MAX_NAMED_VALIDATORS: Final = 8
-"""With more validators than this, at most so many are named in the chart of heights: those with a fault or broken on
+"""With more validators than this, the chart of heights names at most this many: those with a fault or broken on
 purpose."""
 MAX_VALIDATOR_COLUMNS: Final = 24
 """With more validators than this, the table of heights has the first, the middle and the last of them."""
@@ -61,7 +61,7 @@ class Key:
     name: str
     drawing: Markup
     always: bool = False
-    """Whether it is shown even if there is room for names beside the lines."""
+    """Whether it is shown even if there is room for names next to the lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def charts(
     """The charts of the report, in order, without :func:`resource_charts`.
 
     ``marks`` are the run's (:func:`cluster.report.fault_labels.marked`); ``uses`` and ``classes`` are the use by actor
-    and by class (:mod:`cluster.checks.metrics.actor_classes`), ``latencies`` those of the load by workload.
+    and by class (:mod:`cluster.checks.metrics.actor_classes`), ``latencies`` the load's latencies by workload.
     """
     return [
         heights_chart(books, marks),
@@ -197,7 +197,7 @@ _ACTIVITY: Final[dict[str, Value]] = {
 
 
 def backlog_chart(books: Books, marks: Sequence[Marked]) -> ChartPanel:
-    """Timers that wait although their trigger height has passed."""
+    """Pending timers whose trigger height has passed."""
     most = max((block.backlog for block in books.ledger.blocks), default=0)
     points = _curve(books, lambda block: block.backlog)
     chart = Chart(
@@ -352,7 +352,7 @@ MISSED_LOOKS: Final = 3
 
 
 def load_latency_chart(latencies: Sequence[WorkloadLatency]) -> ChartPanel:
-    """How long it took from the intended send of a transaction until its block was final, by workload."""
+    """Latency from the intended send of a transaction to its final block, by workload."""
     measured = {each.workload: each.quantiles_ms for each in latencies if each.latencies_ms}
     finite = {
         workload: [(name, value) for name, value in quantiles.items() if value is not None and math.isfinite(value)]
@@ -376,7 +376,7 @@ def load_latency_chart(latencies: Sequence[WorkloadLatency]) -> ChartPanel:
 
 
 def _row_panel(chart: RowChart, note: str, columns: tuple[str, ...], form: Callable[[float], str]) -> ChartPanel:
-    """A chart of rows; ``form`` writes a value in its table, an infinite one if the row lacks it."""
+    """A chart of rows. ``form`` formats a value in its table, an infinite one if the row lacks it."""
     table = [
         (row.name, *(form(dict(row.values).get(name, math.inf)) for name in chart.value_names)) for row in chart.rows
     ]
@@ -385,7 +385,7 @@ def _row_panel(chart: RowChart, note: str, columns: tuple[str, ...], form: Calla
 
 
 def requests_chart(record: RunRecord, marks: Sequence[Marked]) -> ChartPanel:
-    """Requests and failures of the load a second, over time."""
+    """Requests and failures of the load per second, over time."""
     moments, width_s = load_moments(record.load.timeline, record.began_epoch_ms), _width_s(record)
     rates = {
         "requests": [(moment.at_ms / 1_000, moment.requests / width_s) for moment in moments],
@@ -486,7 +486,7 @@ def resource_charts(record: RunRecord, marks: Sequence[Marked]) -> list[ChartPan
 
 
 def lag_chart(record: RunRecord, marks: Sequence[Marked]) -> ChartPanel:
-    """How much of the time the machine kept each host, and the driver, from running."""
+    """The share of time for which the machine kept each host, and the driver, from running."""
     by_host: dict[int | None, list[Lag]] = {None: []}
     for lag in sorted(record.lags, key=lambda lag: (lag.host is not None, lag.host or 0, lag.at_ms)):
         by_host.setdefault(lag.host, []).append(lag)
@@ -532,7 +532,7 @@ def _looks_by_validator(record: RunRecord) -> dict[int, list[Resources]]:
 def _resource_points(
     mine: Sequence[Resources], value: Callable[[Resources], float | None], is_rate: bool
 ) -> list[tuple[float, float]]:
-    """Seconds and values of a validator; of a rate, the growth per second, except where a counter restarted."""
+    """Seconds and values of a validator; for a rate, the growth per second, except where a counter restarted."""
     looks = [(look.at_ms / 1_000, value(look)) for look in mine]
     known = [(at, amount) for at, amount in looks if amount is not None]
     if is_rate:
@@ -563,8 +563,8 @@ _RESOURCES: Final[tuple[tuple[str, str, Callable[[Resources], float | None], boo
 
 
 def thinned(points: Sequence[Point]) -> list[Point]:
-    """At most :data:`MAX_POINTS` of the points, in their order: of each stretch the least and the largest value, and
-    the last point of all."""
+    """At most :data:`MAX_POINTS` of the points, in order: the least and the largest value of each stretch, and the last
+    point."""
     size = _stretch(len(points))
     if size < 2:
         return list(points)
@@ -577,7 +577,7 @@ def thinned(points: Sequence[Point]) -> list[Point]:
 
 
 def _stretch(count: int) -> int:
-    """Number of neighbouring points that become two; 1 if all are drawn."""
+    """Number of neighbouring points that are reduced to two; 1 if all are drawn."""
     return 1 if count <= MAX_POINTS else -(-count // ((MAX_POINTS - 1) // 2))
 
 
@@ -626,7 +626,7 @@ def _panel(chart: Chart, note: str, columns: tuple[str, ...], rows: Sequence[tup
 
 
 def _line_keys(chart: Chart) -> list[Key]:
-    """The key for narrow drawings, without names beside the lines."""
+    """The key for narrow drawings, without names next to the lines."""
     if chart.is_empty:
         return []
     named = chart.named if len(chart.named) > 1 else []
@@ -640,7 +640,7 @@ def _line_key(kind: str, dash: str) -> str:
 
 
 def _point_keys(names: Iterable[tuple[int, str]]) -> list[Key]:
-    """The key for points without names beside them, each with its place among the shapes."""
+    """The key for points without names next to them, each with its place among the shapes."""
     points = [(name, f'<g class="dots c{place % COLOURS}">{shape(place, 6, 6, 4.2)}</g>') for place, name in names]
     head = '<svg class="point" viewBox="0 0 12 12" role="presentation">'
     return [Key(name, Markup(f"{head}{point}</svg>"), always=True) for name, point in points]
@@ -654,7 +654,7 @@ def _thinned_first(books: Books) -> list[tuple[int, float]]:
 
 
 def _height_points(books: Books, validator: int) -> list[tuple[float, float]]:
-    """Seconds and final height of one validator, rising."""
+    """Seconds and final height of one validator, ascending."""
     moments = books.record.finalizations.moments_of(validator)
     highest = accumulate((height for _, height in moments), max, initial=0)
     risen = zip(moments, highest, strict=False)
@@ -662,8 +662,8 @@ def _height_points(books: Books, validator: int) -> list[tuple[float, float]]:
 
 
 def _height_table(books: Books) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Columns and rows: when each validator was first seen at a height, thinned; of many validators the first, the
-    middle and the last of them."""
+    """Columns and rows: when each validator was first seen at a height, thinned; for many validators only the first,
+    the middle and the last ones."""
     seen, validators = books.record.finalizations, books.record.validators
     heights = [int(height) for height, _ in thinned([(height, height) for height in seen.earliest()])]
     reached = seen.at_heights(heights)

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 SCHEMA_VERSION: Final = 38
-"""Of Grafana 10.0."""
+"""The schema version of Grafana 10.0."""
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 COLUMNS: Final = 24
 STAT_SIZE: Final = (4, 4)
 """Width in columns, height in units of Grafana's grid."""
 SERIES_SIZE: Final = (8, 8)
 STEP: Final = "15s"
-"""How often metrics are scraped."""
+"""The interval at which metrics are scraped."""
 PER_SECOND: Final = "suffix:/s"
 BYTES: Final = "bytes"
 NUMBER: Final = "short"
@@ -30,24 +30,24 @@ EACH_VALIDATOR: Final = ""
 
 
 class Variable(NamedTuple):
-    """A choice at the top of the dashboard: a label of the metrics."""
+    """A selector at the top of the dashboard: a label of the metrics."""
 
     name: str
     label: str
-    """As Prometheus writes it."""
+    """The label's name in Prometheus."""
     chosen: str | None = None
-    """Value at first; ``None`` is the first one that Prometheus knows."""
+    """The initial value; ``None`` is the first one known to Prometheus."""
 
 
 class Query(NamedTuple):
-    """Lines of a panel."""
+    """The lines of a panel."""
 
     expression: str
     legend: str = EACH_VALIDATOR
 
 
 class Panel(NamedTuple):
-    """A chart, or a number."""
+    """A chart or a number."""
 
     title: str
     queries: tuple[Query, ...]
@@ -77,7 +77,7 @@ NUMBERS: Final = (
     Panel("Heights between first and last", (Query("max(stampede_height{}) - min(stampede_height{})"),)),
     Panel("Peer faults", (Query("sum(increase(stampede_peer_faults_total{}[$__range]))"),)),
 )
-"""Panels of one number each."""
+"""Panels with one number each."""
 
 SERIES: Final = (
     Panel("Height by validator", (Query("stampede_height{}"),)),
@@ -179,14 +179,14 @@ SERIES: Final = (
     ),
     Panel("Event streams", (Query("stampede_event_streams{}"),)),
 )
-"""Panels of lines over time."""
+"""Panels with lines over time."""
 
 
 def dashboard(title: str, variables: Sequence[Variable], validator: str) -> dict[str, Any]:
     """The dashboard, as Grafana imports it from JSON.
 
-    ``variables`` select the testnet among all that the data source knows, each among the values that the ones before it
-    leave. ``validator`` is the legend of a validator's line, as Grafana writes it, such as ``{{validator}}``.
+    ``variables`` select the testnet from all in the data source, each within the selection of the previous ones.
+    ``validator`` is the legend of a validator's line in Grafana's syntax, such as ``{{validator}}``.
     """
     selector = _selector(variables)
     return {
@@ -233,7 +233,7 @@ def _choices(variables: Sequence[Variable]) -> Iterator[dict[str, Any]]:
 
 
 def _panels(selector: str, validator: str) -> Iterator[dict[str, Any]]:
-    """Numbers, and lines below them, row by row."""
+    """The numbers, with the lines below them, row by row."""
     top = number = 0
     for panels, (width, height), kind in ((NUMBERS, STAT_SIZE, _stat()), (SERIES, SERIES_SIZE, _lines())):
         in_a_row = COLUMNS // width

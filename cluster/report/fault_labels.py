@@ -15,9 +15,9 @@ from cluster.record.run import FaultRecord, RunRecord
 
 STALL: Final = "stall"
 MAX_STALLS: Final = 8
-"""Marked: the longest ones."""
+"""Stalls that are marked: the longest ones."""
 MAX_LISTED: Final = 100
-"""With more faults than this, a page has them by kind, and all of them in one folded table."""
+"""With more faults than this, a page lists them by kind, and all of them in one folded table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +40,24 @@ class NamedFault:
 
     @property
     def hit(self) -> set[str]:
-        """Its targets and the validators that it impaired otherwise; empty if it never began."""
+        """Its targets and the other validators that it impaired; empty if it never began."""
         return set() if self.fault.begun_ms is None else {*self.fault.targets, *self.fault.impaired}
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A stretch of a run that charts and timeline mark: a fault, or a stall that was too long."""
+    """A span of a run that charts and timeline mark: a fault, or a stall that was too long."""
 
     name: str
     number: str
     short: str
     begun_ms: float
     ended_ms: float
-    """The run's end if it was not over."""
+    """When it ended, or the run's end if it was not over."""
     begun_height: int
     ended_height: int | None
     hit: set[str]
-    """The validators that a fault hit; empty if it hit links, and for a stall."""
+    """The validators that a fault hit; empty for a fault of links and for a stall."""
     is_stall: bool = False
 
     @property
@@ -96,13 +96,13 @@ def marked(record: RunRecord) -> list[Marked]:
 
 
 def kinds_text(faults: Iterable[FaultRecord]) -> str:
-    """How many faults there are of each kind, in words."""
+    """The number of faults of each kind, in words."""
     kinds = Counter(fault.kind.replace("_", " ") for fault in faults)
     return ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
 
 
 def marked_text(record: RunRecord, marks: Sequence[Marked]) -> str:
-    """Everything that is marked, for readers who do not see it; of many faults how many there are of each kind."""
+    """All marks in words, for readers who do not see the drawing; for many faults, the number of each kind."""
     begun = [fault for fault in record.faults if fault.begun_ms is not None]
     names = [f"{fault.kind} of {fault.whom}" for fault in begun]
     if len(begun) > MAX_LISTED:

@@ -3,7 +3,7 @@
 ====================  ==============================================================================================
 ``result.json``       verdict, checks, how often invariants were evaluated, metrics, validators' tips, the machine;
                       of simulated runs ``digest`` and, by height, ``checkpoints``
-``report.html``       the same for people, self-contained
+``report.html``       the same for readers, self-contained
 ``junit.xml``         the verdict for continuous integration (:mod:`cluster.report.junit`)
 ``series.json``       metrics of each height, for ``stampede compare`` (:func:`cluster.checks.metrics.metrics.series`)
 ``scenario.yaml``     the scenario, with everything that it inherits
@@ -53,9 +53,8 @@ def finish_run(
     """Write a run's files into ``folder``, which is created if it does not exist; returns the verdict.
 
     ``scenario_path`` is the scenario's file: it is copied with its comments if it inherits nothing, and named in the
-    command that reproduces the run. ``judged`` is the run's, if it was judged already. ``known_as`` is where the
-    folder will be, if it is moved; that command names it. Raises :class:`OSError` if the
-    folder cannot be written.
+    command that reproduces the run. ``judged`` is the run's, if it was judged already. ``known_as`` is the folder's
+    final path, if it will be moved; that command names it. Raises :class:`OSError` if the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     judged = judged if judged is not None else judge_run(record)
@@ -74,7 +73,8 @@ def finish_run(
 
 
 def _write_chain(path: Path, books: Books) -> None:
-    """Write the archive of the run's chain; if the run's store is just that, in this folder, it becomes the archive."""
+    """Write the archive of the run's chain. If the run's store in this folder has exactly this chain, it becomes the
+    archive."""
     store = books.record.store
     if isinstance(store, FileBlocks):
         if store.is_there and store.path.parent == path.parent and books.chain == ServedBlocks.all_of(store):
@@ -129,7 +129,7 @@ def result_of(judged: Judged) -> dict[str, Any]:
 
 
 def reproduce_command(record: RunRecord, folder: Path, scenario_path: Path | None = None) -> str:
-    """The command that runs it again: scenario, seed, commit."""
+    """The command that runs the scenario again: scenario, seed, commit."""
     path = scenario_path if scenario_path is not None else folder / SCENARIO_FILE
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
@@ -150,7 +150,7 @@ def _tip_of(books: Books, name: str) -> dict[str, Any]:
 
 
 def _fault_page(fault: FaultRecord) -> dict[str, Any]:
-    """A fault, with times in milliseconds since the run began; ``None`` is what did not happen."""
+    """A fault, with times in milliseconds since the run began; ``None`` if an event did not happen."""
     has_begun = fault.begun_ms is not None
     return {
         "kind": fault.kind,

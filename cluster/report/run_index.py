@@ -28,9 +28,9 @@ from cluster.report.page import render_page
 
 INDEX_FILE: Final = "index.html"
 MAX_SHOWN: Final = 1_000
-"""Newest entries on the page; the others are counted."""
+"""Newest entries on the page; the others are only counted."""
 MAX_RESULT_BYTES: Final = 16 << 20
-"""A larger result file is broken."""
+"""A larger result file counts as broken."""
 
 State = Literal["pass", "fail", "inconclusive", "unfinished", "broken", "foreign"]
 LINKED: Final = ((REPORT_FILE, "report"), (RESULT_FILE, "result"), (SCENARIO_FILE, "scenario"), (JUNIT_FILE, "JUnit"))
@@ -42,7 +42,7 @@ class Entry:
 
     name: str
     at: datetime
-    """Time of its result or of the folder's last change; UTC."""
+    """Time of its result, or of the folder's last change; UTC."""
     state: State
     kind: Literal["run", "sweep", ""] = ""
     scenario: str = ""
@@ -52,7 +52,7 @@ class Entry:
     duration_s: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     note: str = ""
-    """Counts of a sweep, reason of a run that did not pass, or error of the folder."""
+    """Counts of a sweep, reason why a run did not pass, or error of the folder."""
     links: tuple[tuple[str, str], ...] = ()
     """File and link text of each existing file."""
 
@@ -68,7 +68,7 @@ class Entry:
 
 
 def read_index(root: Path) -> list[Entry]:
-    """The folders in a folder, newest first, without links and hidden ones. Raises :class:`OSError`."""
+    """The subfolders, newest first, without links and hidden ones. Raises :class:`OSError`."""
     folders = [path for path in root.iterdir() if path.is_dir() and not path.is_symlink() and path.name[0] != "."]
     return sorted((read_entry(folder) for folder in folders), key=lambda entry: (entry.at, entry.name), reverse=True)
 
@@ -191,7 +191,7 @@ def _text(result: Any, name: str) -> str:
 
 
 def _reason(checks: Any, state: str) -> str:
-    """The first check with the verdict's outcome."""
+    """The first check whose outcome is the verdict's."""
     for check in checks if isinstance(checks, list) else ():
         if isinstance(check, dict) and check.get("verdict") == state:
             return f"{check.get('name')}: {check.get('detail')}"

@@ -1,8 +1,8 @@
 """Charts as SVG text, without a library and without scripts.
 
-A :class:`Chart` is what is shown; :func:`render` draws it twice, for a desk and for a phone, since text in a scaled
-drawing would not stay legible, and the page's style shows the one that fits. Colours are style variables of the page,
-so that a drawing follows light and dark. No meaning hangs on colour alone: series differ in their dashes too, and carry
+A :class:`Chart` is the content. :func:`render` draws it twice, for a desktop and for a phone, since text in a scaled
+drawing would not stay legible; the page's style shows the one that fits. Colours are style variables of the page, so
+that a drawing follows light and dark. No meaning depends on colour alone: series also differ in their dashes, and carry
 their names.
 """
 
@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Final
 
 LOG_SCALE_FROM_RATIO: Final = 20
-"""Ratio of the largest to the smallest value from which an axis is logarithmic."""
+"""Ratio of the largest to the smallest value above which an axis is logarithmic."""
 
 DASHES: Final = ("", "7 4", "2 3", "9 3 2 3", "1 4", "12 4", "4 2 1 2", "6 6")
 MARK_DASHES: Final = ("5 4", "1.5 3", "10 4")
@@ -28,21 +28,22 @@ BAR_SHARE: Final = 0.78
 MAX_BAR_PIXELS: Final = 22.0
 BAND_NAME_ROWS: Final = 4
 MAX_BANDS_NAMED: Final = 12
-"""Of more bands all have their short names, in two rows, as many as find room over their bands' starts."""
+"""With more bands than this, all bands have short names, in two rows, where there is room above their starts."""
 CROWDED_ROWS: Final = 2
 MAX_BANDS_DRAWN: Final = 100
-"""Of more bands a strip above the drawing has how much of each stretch they fill; stalls are drawn all the same."""
+"""With more bands than this, a strip above the drawing shows the share of each stretch that they fill. Stalls are drawn
+in any case."""
 STRIP_PIXELS: Final = 7.0
 STRIP_STEP_PIXELS: Final = 6.0
 STRIP_OPACITIES: Final = (0.25, 1.0)
-"""Of a stretch that is hardly touched, and of one that is filled."""
+"""Opacity of a hardly filled stretch, and of a full one."""
 STRIP_NAMES: Final = 2
-"""Bands that are named in a hint, with how many others there are."""
+"""Bands named in a hint, with the number of the others."""
 BAND_NAME_PIXELS: Final = 15.0
 BAND_SHIFT_PIXELS: Final = 60.0
-"""So far beside its band's beginning a short name may stand."""
+"""The most by which a short name may be shifted from its band's beginning."""
 CHARACTER_PIXELS: Final = 6.6
-"""About the width of a character in a chart's text, for fitting labels."""
+"""Approximate width of a character in a chart's text, for fitting labels."""
 
 Point = tuple[float, float]
 Format = Callable[[float], str]
@@ -70,24 +71,24 @@ class Series:
     points: Sequence[Point]
     style: str = "line"
     colour: int = 0
-    """Place in the page's palette, from 0; the dashes follow it."""
+    """Index in the page's palette; the dashes follow it."""
     muted: bool = False
     """Drawn in grey and unlabelled: context for the series that matter."""
     gap: float = math.inf
-    """Points further apart are not joined."""
+    """Points further apart are not connected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A stretch of the x axis that is marked and named, such as a fault."""
+    """A marked and named stretch of the x axis, such as a fault."""
 
     start: float
     end: float
     name: str
     short: str = ""
-    """Used if there is no room for the name; without one, the band has no name then."""
+    """The name if there is no room for the full one; if it is empty, the band has no name then."""
     is_stall: bool = False
-    """Whether it is a stall that was longer than allowed: filled, while faults are hatched."""
+    """Whether it is a stall that was longer than allowed. Stalls are filled, faults hatched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +101,24 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One chart: its data, units, and its text if it is empty."""
+    """One chart: its data, its units, and the text that replaces it if it is empty."""
 
     ident: str
     title: str
     description: str
-    """For readers who do not see the drawing."""
+    """A text for readers who do not see the drawing."""
     x_label: str
     y_label: str
     series: Sequence[Series]
     bands: Sequence[Band] = ()
     marks: Sequence[Mark] = ()
     hints: Sequence[tuple[float, str]] = ()
-    """Texts that the pointer brings up, by x."""
+    """Texts for the pointer, by x."""
     format_x: Format = number
     format_y: Format = number
     may_be_logarithmic: bool = False
     y_limit: float | None = None
-    """The value axis reaches at least this far up."""
+    """The least upper end of the value axis."""
     empty: str = "Nothing was recorded."
 
     @property
@@ -126,12 +127,12 @@ class Chart:
 
     @property
     def labelled(self) -> list[Series]:
-        """Those of them that carry it at their end."""
+        """The series with a label at their end."""
         return [series for series in self.named if series.style not in ("bars", "scatter")]
 
     @property
     def named(self) -> list[Series]:
-        """The series that carry a name of their own."""
+        """The series that have a name."""
         return [series for series in self.series if series.points and not series.muted]
 
 
@@ -152,17 +153,17 @@ class Size:
 
     @property
     def end(self) -> float:
-        """Of the x axis."""
+        """The end of the x axis."""
         return self.width - self.right
 
     @property
     def floor(self) -> float:
-        """Where the x axis is."""
+        """The position of the x axis."""
         return self.height - self.bottom
 
 
 SMALL: Final = Size("small", 400, 190, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
-"""For several charts side by side, on a desk and on a phone."""
+"""For several charts in a row, on a desktop and on a phone."""
 WIDE: Final = Size("wide", 820, 280, left=64, right=124)
 NARROW: Final = Size("narrow", 360, 250, left=50, right=14, x_ticks=4, y_ticks=4, direct_labels=False)
 
@@ -178,11 +179,11 @@ def render(chart: Chart | RowChart, sizes: Sequence[Size] = (WIDE, NARROW)) -> s
 
 SCATTER_PIXELS: Final = 4.2
 SCATTER_MARGIN: Final = 0.03
-"""Of the x axis, left free beside the outermost points."""
+"""Share of the x axis left free next to the outermost points."""
 
 
 def shape(colour: int, x: float, y: float, radius: float) -> str:
-    """A point of a scatter: by its series a circle, a square, a triangle or a diamond."""
+    """A point of a scatter: a circle, a square, a triangle or a diamond, depending on its series."""
     r = radius
     match colour % 4:
         case 0:
@@ -201,7 +202,7 @@ def shape(colour: int, x: float, y: float, radius: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """From values to pixels, linear or logarithmic."""
+    """Maps values to pixels, linearly or logarithmically."""
 
     low: float
     high: float
@@ -234,7 +235,7 @@ def round_steps(low: float, high: float, wanted: int) -> list[float]:
 
 
 def _scale_from_zero(high: float, ticks: int, start: float, end: float) -> Scale:
-    """From 0 to a round value that is not below ``high``."""
+    """A scale from 0 to a round value that is not below ``high``."""
     steps = round_steps(0.0, high, ticks)
     step = steps[1] if len(steps) > 1 else high
     return Scale(0.0, math.ceil(high / step - 1e-9) * step, start, end)
@@ -260,11 +261,11 @@ class _Drawing:
     x: Scale = field(init=False)
     y: Scale = field(init=False)
     bands: list[Band] = field(init=False)
-    """Those that are drawn one by one."""
+    """The bands drawn individually."""
     crowd: list[Band] = field(init=False)
-    """Those that are drawn as a strip, by their starts."""
+    """The bands drawn as a strip, sorted by start."""
     band_rows: list[tuple[Band, str, float, int]] = field(init=False)
-    """Each band with its name, where that starts, in pixels, and in which row over the drawing."""
+    """Each band with its name, the name's start in pixels, and its row above the drawing."""
 
     def __post_init__(self) -> None:
         chart = self.chart
@@ -351,7 +352,7 @@ class _Drawing:
         return parts + names
 
     def _strip(self) -> list[str]:
-        """How much of each stretch the crowd of bands fills, with the names of some of them."""
+        """The share of each stretch that the crowd of bands fills, with the names of some bands."""
         if not self.crowd:
             return []
         left, columns = self.size.left, max(1, round((self.size.end - self.size.left) / STRIP_STEP_PIXELS))
@@ -379,13 +380,13 @@ class _Drawing:
         return [*parts, *self._strip_name()]
 
     def _strip_name(self) -> list[str]:
-        """How many bands the strip has, if there is room beside the name of the value axis."""
+        """The number of bands in the strip, if there is room next to the name of the value axis."""
         name = f"{len(self.crowd):,} faults"
         room = self.size.end - 2 - (len(self.chart.y_label) + 3) * CHARACTER_PIXELS
         return [text(name, self.size.end, 13, "band-name", "end")] if len(name) * CHARACTER_PIXELS < room else []
 
     def _place_band_names(self) -> list[tuple[Band, str, float, int]]:
-        """Names above the starts of their bands, in rows that do not overlap; the last row has short names."""
+        """Names above the starts of their bands, in rows without overlap; the last row has short names."""
         is_crowded = len(self.bands) > MAX_BANDS_NAMED
         placed, ends = [], [-math.inf] * (CROWDED_ROWS if is_crowded else BAND_NAME_ROWS)
         for band in sorted(self.bands, key=lambda band: band.start):
@@ -408,7 +409,7 @@ class _Drawing:
         return max(low, min(high, self.x(band.start))), max(low, min(high, self.x(band.end)))
 
     def _marks(self) -> list[str]:
-        """Lines at the marks' values; without room beside the drawing, the page's key names them."""
+        """Lines at the marks' values; without room next to the drawing, the page's key names them."""
         left, right = self.size.left, self.size.end
         _, places = self._beside()
         parts = []
@@ -488,7 +489,7 @@ class _Drawing:
         return labelled if self.size.direct_labels and len(labelled) > 1 else []
 
     def _beside(self) -> tuple[list[float], list[float]]:
-        """The places of the names of series and marks beside the drawing: near their lines, without overlap."""
+        """The positions of the names of series and marks next to the drawing: near their lines, without overlap."""
         ends = [self.y(series.points[-1][1]) for series in self._labelled()]
         places = self._spread(ends + [self.y(mark.value) for mark in self.chart.marks])
         return places[: len(ends)], places[len(ends) :]
@@ -508,7 +509,7 @@ class _Drawing:
         return placed
 
     def _hints(self) -> list[str]:
-        """Unseen columns that carry a text each, for the pointer."""
+        """Invisible columns, each with a text for the pointer."""
         if not self.size.direct_labels or not self.chart.hints:
             return []
         top, bottom = self.size.top, self.size.floor
@@ -525,7 +526,7 @@ class _Drawing:
 
 
 def _crowd_text(bands: Sequence[Band]) -> str:
-    """The first names of some bands, and how many others there are."""
+    """The first names of some bands, and the number of the others."""
     names = "; ".join(band.name for band in bands[:STRIP_NAMES])
     return names if len(bands) <= STRIP_NAMES else f"{names}; and {len(bands) - STRIP_NAMES:,} more"
 
@@ -570,7 +571,7 @@ def text(content: str, x: float, y: float, kind: str, anchor: str = "start") -> 
 
 ROW_PIXELS: Final = 34.0
 NAME_PIXELS: Final = 16.0
-"""On a phone, a row's name is above it."""
+"""On a phone, a row's name is above the row."""
 POINT_PIXELS: Final = 4.4
 RIGHT_PIXELS: Final = 24.0
 BOTTOM_PIXELS: Final = 42.0
@@ -578,7 +579,7 @@ BOTTOM_PIXELS: Final = 42.0
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A name, and the values that belong to it, each with its name."""
+    """A name and its values, each with a name."""
 
     name: str
     values: Sequence[tuple[str, float]]
@@ -586,8 +587,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class RowChart:
-    """For each of several things a few values on one axis, such as percentiles; shape and colour follow a value's
-    position, and the page's key names them."""
+    """A few values on one axis for each row, such as percentiles. Shape and colour follow a value's position, and the
+    page's key names them."""
 
     ident: str
     title: str
@@ -602,7 +603,7 @@ class RowChart:
 
     @property
     def value_names(self) -> list[str]:
-        """For the key. A row may lack the last ones."""
+        """The names for the key. A row may lack the last ones."""
         longest = max((row.values for row in self.rows), key=len, default=())
         return [name for name, _ in longest]
 

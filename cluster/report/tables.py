@@ -21,12 +21,12 @@ DIFFERENCE_ROWS: Final = 40
 DIFFERENCE_TEXT: Final = 120
 """Characters shown of a value."""
 MAX_BADGES: Final = 8
-"""Of one validator; with more faults, each kind has a badge."""
+"""Badges of one validator; with more faults, each kind has one badge."""
 LONG_MS: Final = 10_000
 """Longer durations are shown in seconds."""
 BYTES_PER_KIB: Final = 1_024
 FINDINGS_SHOWN: Final = 20
-"""Per divergence."""
+"""Findings shown per divergence."""
 
 
 def tiles(metrics: Mapping[str, float]) -> list[tuple[str, str, str]]:
@@ -46,7 +46,7 @@ def tiles(metrics: Mapping[str, float]) -> list[tuple[str, str, str]]:
 
 
 def _in_unit(value: float, unit: str) -> tuple[str, str]:
-    """A value's text and unit; many milliseconds become seconds."""
+    """A value's text and unit; long durations in milliseconds become seconds."""
     if unit == "ms" and value >= LONG_MS:
         return number(value / 1_000), "s"
     return number(value), unit
@@ -78,16 +78,16 @@ def validator_rows(books: Books) -> list[dict[str, Any]]:
 
 
 CERTIFICATE_BYTES_OF_EACH: Final = 64
-"""Of each signer of a finalization, which is archived with its block."""
+"""Bytes per signer of a finalization, which is archived with its block."""
 FILES_MORE: Final = 2
-"""Files of blocks are removed whole: the oldest and the newest one may have so much more."""
+"""Files by which an archive may exceed the kept blocks, the oldest and the newest one: files are removed whole."""
 DISK_PARTS: Final = ("blocks", "state", "journal")
 
 
 def disks(books: Books) -> dict[str, Any]:
-    """What bounds the disks of validators, in words, and the bytes of each part at the end, by validator.
+    """The bounds of validators' disks, in words, and the bytes of each part at the end, by validator.
 
-    ``blocks_bound`` is the bound of the archives in bytes, by the largest block of the run; ``None`` without one.
+    ``blocks_bound`` is the bound of the archives in bytes, by the largest block of the run; ``None`` if there is none.
     """
     storage, count = books.record.scenario.storage, books.record.scenario.validators.count
     bound, keep, files = None, storage.keep_blocks, f"files of {storage.segment_kib:,} KiB"
@@ -106,7 +106,7 @@ def disks(books: Books) -> dict[str, Any]:
 
 
 def _disk_facts(books: Books) -> list[tuple[str, str]]:
-    """The bound of each part, with the most that a validator used of it."""
+    """The bound of each part, and the largest use of it by a validator."""
     found, facts = disks(books), []
     for part in DISK_PARTS if found["used"] else ():
         used = max(parts.get(part, 0) for parts in found["used"].values())
@@ -119,8 +119,8 @@ def _disk_facts(books: Books) -> list[tuple[str, str]]:
 
 
 def _badges(record: RunRecord) -> dict[str, list[tuple[str, str]]]:
-    """By validator a badge for each fault that hit it, with the fault's name; of many faults one for each kind, with
-    their numbers."""
+    """The badges of each validator, one for each fault that hit it, with the fault's name; for many faults one for each
+    kind, with their numbers."""
     hits: dict[str, list[NamedFault]] = {}
     for each in named_faults(record):
         for name in each.hit:
@@ -138,11 +138,11 @@ def _badges(record: RunRecord) -> dict[str, list[tuple[str, str]]]:
 
 
 FAULT_KIND_COLUMNS: Final = ("Faults", "Never began", "Took effect", "Lasted p50", "Lasted p95", "Lasted longest")
-"""After the kind."""
+"""The columns after the kind."""
 
 
 def fault_kind_rows(record: RunRecord) -> list[tuple[str, ...]]:
-    """A row per kind of fault, if there are more than a page lists one by one; empty otherwise."""
+    """A row per kind of fault, if a page does not list faults one by one; empty otherwise."""
     if len(record.faults) <= MAX_LISTED:
         return []
     kinds: dict[str, list[FaultRecord]] = {}
@@ -185,7 +185,7 @@ def _moment(at_ms: float | None, height: int | None) -> str:
 
 
 def _planned(fault: FaultRecord, backend: Backend) -> str:
-    """The planned begin. On the live testnet times begin when all hosts are up."""
+    """The planned begin. On the live testnet times count from when all hosts are up."""
     if not fault.is_planned:
         return "not planned"
     return f"{fault.planned} after the start" if backend == "live" and fault.at_ms is not None else fault.planned
@@ -202,7 +202,7 @@ CLASS_COLUMNS: Final = (
     "Late p95",
     "Late p99",
 )
-"""After the name."""
+"""The columns after the name."""
 
 
 def class_rows(classes: Sequence[ClassUse]) -> list[tuple[str, ...]]:
@@ -233,7 +233,7 @@ WORKLOAD_COLUMNS: Final = (
     "Never final",
     *(f"{name} (ms)" for name in ("p50", "p95", "p99", "max")),
 )
-"""After the name."""
+"""The columns after the name."""
 
 
 def workload_rows(latencies: Sequence[WorkloadLatency]) -> list[tuple[str, ...]]:
@@ -280,7 +280,7 @@ def divergence_rows(books: Books) -> list[dict[str, Any]]:
 
 
 def _difference(page: Page | None) -> dict[str, Any] | None:
-    """The step, and each field that differs with its three values."""
+    """The step, and each field that differs, with its three values."""
     if page is None:
         return None
     step, right_step = page["step"], page["right_step"]

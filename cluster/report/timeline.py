@@ -1,8 +1,8 @@
 """The data of the zoomable timeline: views and blocks of each validator, faults, messages of the recorded windows.
 
-Plain data for ``templates/page.js``, with at most :data:`MAX_MOMENTS` views and blocks per validator. Of more, the
+Plain data for ``templates/page.js``, with at most :data:`MAX_MOMENTS` views and blocks per validator. Beyond that, the
 longest view, and the longest wait for a block, of each group of neighbours is kept, with its end. Times are
-milliseconds since the start of the run, those of messages whole microseconds.
+milliseconds since the start of the run; those of messages are whole microseconds.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from cluster.report.fault_labels import Marked
 
 MAX_MOMENTS: Final = 1_500
 BEGINNING_SHARE: Final = 0.02
-"""Of the time that is shown, what comes before the first thing that there is to see."""
+"""Time displayed before the first content, as a share of the time after it."""
 
 NOT_SEEN_ARRIVING: Final = -1
-"""Instead of a message's travel time: it was lost, or its arrival was not recorded."""
+"""Replaces a message's travel time: it was lost, or its arrival was not recorded."""
 NOT_SEEN_LEAVING: Final = -2
-"""Likewise: only its arrival was seen, and its moment is that."""
+"""Likewise: only its arrival was seen, and its time is the arrival's."""
 
 COLOURS: Final = {
     trace.MessageKind.PROPOSAL: ("c1", ""),
@@ -78,7 +78,7 @@ def timeline_data(books: Books, marks: Sequence[Marked]) -> dict[str, Any]:
 
 
 def _begun_ms(record: RunRecord) -> float:
-    """When there was something to see first: a live run's hosts take seconds to come up."""
+    """The time of the first content: a live run's hosts take seconds to come up."""
     moments = [seen.at_ms for seen in record.trace.views[:1]] + [seen.at_ms for seen in islice(record.finalizations, 1)]
     moments += [fault.begun_ms for fault in record.faults if fault.begun_ms is not None]
     first_ms = min(moments, default=0.0)
@@ -92,7 +92,8 @@ def legend(record: RunRecord) -> list[tuple[str, str, str, int]]:
 
 
 def _thinned(moments: Sequence[tuple[float, int]]) -> list[list[float]]:
-    """Heights, each with when it was final; of too many, those around the longest wait of each group of neighbours."""
+    """Heights with the times when they became final; of too many, those around the longest wait of each group of
+    neighbours."""
     if len(moments) <= MAX_MOMENTS:
         return [[_rounded(at), number] for at, number in moments]
     size = -(-len(moments) // ((MAX_MOMENTS - 1) // 2))
@@ -105,8 +106,8 @@ def _thinned(moments: Sequence[tuple[float, int]]) -> list[list[float]]:
 
 
 def _views(entered: Sequence[ViewEntered]) -> list[list[float]]:
-    """Views, each with when it began, and with when it ended if the next one that is kept begins later; of too many,
-    the longest of each group of neighbours."""
+    """Views with their begin, and with their end if the next kept one begins later; of too many, the longest of each
+    group of neighbours."""
     ended = [
         seen if seen.until_ms is not None else seen._replace(until_ms=later.at_ms) for seen, later in pairwise(entered)
     ]
@@ -146,7 +147,7 @@ def _window(window: TraceWindow, places: dict[int, int]) -> dict[str, Any]:
 
 
 def _message(message: TracedMessage, places: dict[int, int]) -> list[int]:
-    """Kind, view, from, to, when in microseconds, how long it took, bytes."""
+    """Kind, view, sender, receiver, time in microseconds, duration, bytes."""
     if message.sent_ms is None:
         assert message.received_ms is not None
         at_ms, took_us = message.received_ms, NOT_SEEN_LEAVING
