@@ -1,8 +1,8 @@
-"""Scenarios: what runs, under which load and faults, and when it is good enough.
+"""Scenarios: the chain and testnet to run, the load and faults, and the criteria of a pass.
 
-A scenario is YAML, checked whole before anything starts; an unknown or wrong field is one line with file, path and
-reason. The same scenario runs on the live testnet and on the simulator. ``docs/scenarios.md`` is the reference of its
-fields.
+A scenario is YAML, checked completely before anything starts; an unknown or wrong field is reported in one line with
+file, path and reason. The same scenario runs on the live testnet and on the simulator. ``docs/scenarios.md`` is the
+reference of its fields.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The names of the fields that a scenario has at a location, read off the models, for suggestions in errors.
+"""The names of the fields at a location of a scenario, read from the models, for suggestions in errors.
 
 A location is one of pydantic's: fields by their names in the file, positions of items, and the kind after models that
-are distinguished by ``kind``. ``root`` is the model of the whole; a workload's options depend on what was ``given``.
+are distinguished by ``kind``. ``root`` is the model of the whole; a workload's options depend on the ``given`` data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Step = str | int
 
 
 def fields_at(root: type[BaseModel], location: Sequence[Step], given: Any) -> list[str]:
-    """The names of the fields at a location; empty if it is no section or is not known."""
+    """The names of the fields at a location; empty if it is no section or is unknown."""
     found: Any = root
     for position, step in enumerate(location):
         if _is_options(location[: position + 1]):
@@ -32,7 +32,7 @@ def fields_at(root: type[BaseModel], location: Sequence[Step], given: Any) -> li
 
 
 def _inside(kind: Any, step: Step) -> Any:
-    """The type at a step within a type, ``None`` if it is not known."""
+    """The type at a step within a type; ``None`` if it is unknown."""
     models = list(_models(kind))
     if len(models) > 1:
         return next((model for model in models if step in _kinds(model)), None)

@@ -59,7 +59,7 @@ def load_scenario(path: Path | str) -> Scenario:
 
 
 def problems_in(path: Path) -> list[str]:
-    """All errors of a scenario file, a line each, as in :func:`load_scenario`."""
+    """All errors of a scenario file, one per line, as in :func:`load_scenario`."""
     try:
         path = find_scenario(path)
         layers = _read_layers(path)
@@ -74,7 +74,7 @@ def problems_in(path: Path) -> list[str]:
 
 
 def _located(path: Path, layers: Sequence[Layer], problem: Problem) -> str:
-    """An error, with the file that it is in."""
+    """An error, with the name of the file that contains it."""
     holder = holder_of(problem.steps, layers)
     return f"{holder}: {problem}" + ("" if holder == path else f" (inherited by {path})")
 
@@ -134,14 +134,14 @@ def fault_to_add(scenario: Scenario, fields: Mapping[str, Any], has_end: bool) -
 
 
 def minimal_fields(scenario: Scenario) -> dict[str, Any]:
-    """The scenario as plain data without defaults, from which it can be made again."""
+    """The scenario as plain data without defaults, from which it can be rebuilt."""
     return scenario.model_dump(mode="json", exclude_defaults=True)
 
 
 def scenario_text(scenario: Scenario, path: Path | None) -> str:
     """The text of a self-contained file of a scenario.
 
-    It is that of the file at ``path``, with its comments, unless that inherits, has changed or is missing.
+    It is the text of the file at ``path``, with its comments, unless that inherits, has changed or is missing.
     """
     text = None if path is None else _text_that_stands_alone(path, scenario)
     if text is not None:
@@ -218,7 +218,7 @@ def _read_text(path: Path) -> str:
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """Without this flag, opening a pipe waits for a writer."""
+    """With this opener, opening a pipe does not wait for a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -1,4 +1,4 @@
-"""The genesis and the keys that a scenario's sections and a run's seed lead to."""
+"""The genesis and the keys that follow from a scenario's sections and a run's seed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class GenesisSource(Protocol):
-    """The sections of a scenario that a genesis is made from."""
+    """The sections of a scenario from which a genesis is made."""
 
     @property
     def name(self) -> str: ...
@@ -36,7 +36,7 @@ class GenesisSource(Protocol):
 
 
 def chain_id(source: GenesisSource, seed: int) -> str:
-    """The chain's name: runs of another seed are other chains."""
+    """The chain's name. It differs between runs with different seeds."""
     return f"stampede-{source.name}-{seed}"
 
 
@@ -65,7 +65,7 @@ def _committees(epochs: Iterable[tuple[int, Iterable[int]]]) -> tuple[Committee,
 
 
 def build_genesis(source: GenesisSource, seed: int, validators: ValidatorSet) -> Genesis:
-    """The genesis that every validator of the run starts from. Raises
+    """The genesis from which every validator of the run starts. Raises
     :class:`~validator.transition.genesis_block.GenesisError`.
     """
     chain, load = source.chain, source.load

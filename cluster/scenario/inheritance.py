@@ -43,7 +43,7 @@ def merge_layers(layers: Sequence[Layer]) -> dict[str, Any]:
 
 
 def holder_of(steps: Sequence[Step], layers: Sequence[Layer]) -> Path:
-    """The file that a field's value comes from; for a missing field, the first file that has its section."""
+    """The file that sets a field's value; for a missing field, the first file that has its section."""
     left = [(layer.path, layer.fields) for layer in layers]
     walked: tuple[str, ...] = ()
     holder = left[0][0]
@@ -89,7 +89,7 @@ def _inside(place: Any, step: Step) -> Any:
 
 
 def _merged_ones(found: Sequence[tuple[Path, Any]], path: tuple[str, ...]) -> list[tuple[Path, Any]]:
-    """The files whose fields are merged with the first one's: up to the first that is replaced."""
+    """The files whose fields are merged with the first one's: up to the first one that is replaced."""
     kept = [found[0]]
     for file, place in found[1:]:
         below = _written_out(place, path)

@@ -47,16 +47,17 @@ from validator.transition.genesis_block import GenesisError
 
 
 class StorageSection(Section):
-    """The part of the past that a validator's disk keeps."""
+    """The amount of history that a validator's disk keeps."""
 
     segment_kib: Annotated[int, Field(ge=1, le=1_048_576)] = 32_768
     """Size of a file of the state's log or of the archive of blocks, in KiB; old files are removed whole."""
     retained_heights: Annotated[int, Field(ge=8, le=100_000)] = 256
     """Heights below the final one that can be proved and offered as snapshots."""
     snapshot_interval: Annotated[int, Field(ge=1, le=1_000)] = 8
-    """Snapshots are offered of heights that are multiples of this, so that many validators offer the same."""
+    """Snapshots are offered at heights that are multiples of this, so that many validators offer the same."""
     keep_blocks: Annotated[int, Field(ge=8, le=MAX_HEIGHTS)] | None = None
-    """Final blocks that are kept at least; older ones go once auditor and peers have them. By default all are kept."""
+    """Minimum number of final blocks kept; older ones are removed once auditor and peers have them. By default all are
+    kept."""
 
     @model_validator(mode="after")
     def _snapshots_have_blocks_above_them(self) -> StorageSection:
@@ -77,41 +78,42 @@ class LimitsSection(Section):
     """The limits of a validator: of its mempool, of its engine's windows, of the blocks that it holds."""
 
     max_transactions: Annotated[int, Field(ge=1, le=MOST_TRANSACTIONS)] = DEFAULT_POOL_LIMITS.max_transactions
-    """Transactions that wait at most."""
+    """Maximum number of waiting transactions."""
     max_bytes: Annotated[int, Field(ge=1_024, le=2**30)] = DEFAULT_POOL_LIMITS.max_bytes
-    """Bytes of all that wait. What is longer is never taken."""
+    """Maximum bytes of all waiting transactions. A longer transaction is never accepted."""
     max_nonces: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_POOL_LIMITS.max_nonces
-    """Nonces from the account's on that a sender may use."""
+    """Nonces that a sender may use, counted from its account's nonce."""
     near_nonces: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_POOL_LIMITS.near_nonces
-    """A sender's first nonces, with which it can push others out of a full pool."""
+    """A sender's first nonces, with which it can push other senders out of a full pool."""
     max_sender_bytes: Annotated[int, Field(ge=1_024, le=2**30)] = DEFAULT_POOL_LIMITS.max_sender_bytes
-    """Bytes of one sender that wait."""
+    """Maximum bytes of one sender's waiting transactions."""
     max_evictions: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_POOL_LIMITS.max_evictions
-    """Transactions that could run in the next block, and leave for one newcomer."""
+    """Transactions runnable in the next block that may be evicted for one newcomer."""
     max_idle_senders: Annotated[int, Field(ge=0, le=1_000_000)] = DEFAULT_POOL_LIMITS.max_idle_senders
-    """Senders without a waiting transaction whose accounts are remembered."""
+    """Senders without a waiting transaction whose accounts are kept."""
     max_blocks_refused: Annotated[int, Field(ge=0, le=10_000)] = DEFAULT_POOL_LIMITS.max_blocks_refused
-    """Final blocks for which a sender comes last, of whom a builder could run nothing."""
+    """Final blocks for which a sender comes last after a builder could run none of its transactions."""
     max_blocks_waiting: Annotated[int, Field(ge=1, le=100_000)] = DEFAULT_POOL_LIMITS.max_blocks_waiting
-    """Final blocks after which a transaction that no block took is dropped."""
+    """Final blocks after which a waiting transaction is dropped."""
     view_window: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_VOTING.view_window
-    """Views ahead of a validator's own of which it keeps votes."""
+    """Views ahead of a validator's own for which it keeps votes."""
     proposal_window: Annotated[int, Field(ge=0, le=1_000)] = DEFAULT_VOTING.proposal_window
-    """Views ahead of its own of which it keeps proposals."""
+    """Views ahead of its own for which it keeps proposals."""
     retained_views: Annotated[int, Field(ge=2, le=10_000)] = DEFAULT_VOTING.retained_views
-    """Views behind the newest final one of which it keeps certificates, and behind its own of which it keeps votes."""
+    """Views behind the newest final one for which it keeps certificates, and behind its own for which it keeps
+    votes."""
     evidence_views: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_VOTING.evidence_views
-    """Views behind the newest final one of which it keeps votes, to find contradictions."""
+    """Views behind the newest final one for which it keeps votes, to find contradictions."""
     final_views: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_VOTING.final_views
-    """Finalizations after which timeouts that had grown shrink a step."""
+    """Finalizations after which timeouts that had grown shrink by one step."""
     distrusted_views: Annotated[int, Field(ge=0, le=10_000)] = DEFAULT_VOTING.distrusted_views
-    """Views in which it looks at no certificate of a peer that sent one that does not hold."""
+    """Views for which it ignores the certificates of a peer that sent an invalid one."""
     max_held_blocks: Annotated[int, Field(ge=8, le=100_000)] = DEFAULT_BLOCK_LIMITS.max_held_blocks
-    """Blocks above its final one that it holds."""
+    """Maximum number of blocks that it holds above its final one."""
     max_held_bytes: Annotated[int, Field(ge=MAX_BLOCK_BYTES, le=2**40)] = DEFAULT_BLOCK_LIMITS.max_held_bytes
-    """Bytes of their bodies."""
+    """Maximum bytes of their bodies."""
     max_proven_ahead: Annotated[int, Field(ge=1, le=100_000)] = DEFAULT_BLOCK_LIMITS.max_proven_ahead
-    """Blocks that are proved final and wait for execution, beyond which it asks for no more."""
+    """Maximum number of blocks proved final that wait for execution; beyond it no more are requested."""
     journal_blocks: Annotated[int, Field(ge=1, le=100_000)] = DEFAULT_BLOCK_LIMITS.journal_blocks
     """Final blocks between two replacements of its journal."""
 
@@ -135,20 +137,20 @@ class StopSection(Section):
     height: Height = 40
     """The load stops when the first validator has finalised this height."""
     duration_s: Annotated[int, Field(ge=1, le=MAX_DURATION_S)] | None = None
-    """The load stops so long after the testnet was up, and ``height`` says nothing."""
+    """The load stops this long after the testnet was up; ``height`` is then ignored."""
     timeout_s: Annotated[int, Field(ge=1, le=MAX_SECONDS)] = 120
-    """Maximum length of the run; with ``duration_s`` of its end alone, from when the load stops."""
+    """Maximum length of the run; with ``duration_s`` only of its end, from when the load stops."""
     drain_blocks: Annotated[int, Field(ge=0, le=1_000)] = 5
-    """Blocks to finalise after the load stopped, for pending transactions and timers."""
+    """Blocks to finalise after the load has stopped, for pending transactions and timers."""
 
     @property
     def below_height(self) -> int:
-        """What is planned begins below this height."""
+        """The height below which planned events begin."""
         return self.height if self.duration_s is None else MAX_HEIGHTS
 
     @property
     def longest_s(self) -> int:
-        """The longest that the run may take once the testnet is up."""
+        """The maximum length of the run once the testnet is up, in seconds."""
         return (self.duration_s or 0) + self.timeout_s
 
 
@@ -156,11 +158,11 @@ class Scenario(Section):
     """A whole scenario."""
 
     name: Name
-    """Name in the run's folder and result."""
+    """Its name in the run's folder and result."""
     description: str = ""
     """One sentence for the report."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] = 1
-    """Source of users' keys and choices and, in the simulator, of all delays and losses."""
+    """Seed of users' keys and choices and, in the simulator, of all delays and losses."""
     chain: ChainSection = ChainSection()
     validators: ValidatorsSection = ValidatorsSection()
     """A number, a list of nodes, or the section."""
@@ -178,7 +180,7 @@ class Scenario(Section):
     forks: list[ForkSection] = []
     """Changes of settings during a simulated run."""
     kubernetes: KubernetesSection = KubernetesSection()
-    """What ``stampede k8s`` asks of a cluster."""
+    """The resources that ``stampede k8s`` requests from a cluster."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> Scenario:
@@ -207,7 +209,7 @@ class Scenario(Section):
                     )
 
     def _check_lost_nodes(self) -> None:
-        """No more disks are lost with a node than others can make up for."""
+        """A lost node must not take more disks than the other validators can make up for."""
         section = self.validators
         most = fault_bound(section.count)
         for position, fault in enumerate(self.planned_faults):
@@ -305,7 +307,7 @@ class Scenario(Section):
 
     @property
     def network(self) -> Network:
-        """The network between the validators; built at each call."""
+        """The network between the validators, built at each call."""
         return Network(self.links, self.validators.names, self.regions, self.seed)
 
     def ended_at(self, height: int) -> Scenario:
@@ -348,7 +350,7 @@ class Scenario(Section):
 
     @property
     def simulator_problem(self) -> str | None:
-        """The first setting that the simulator cannot run, likewise; forks included."""
+        """The first setting that the simulator cannot run, likewise, including those of forks."""
         if self.load.locust is not None:
             return "load.locust: Locust users send HTTP requests, which only the live testnet answers (--backend live)"
         if problem := simulator_problem(self.planned_faults):

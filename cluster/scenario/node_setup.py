@@ -1,4 +1,4 @@
-"""From a scenario to the nodes that run it: settings, planted bugs, behaviours. The same for both drivers."""
+"""Creates the nodes that run a scenario: settings, planted bugs, behaviours. The same for both drivers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from validator.node.executor.executor import StorageConfig
 from validator.node.node import NodeConfig
 
 SKIP_SILENT_LEADER_VIEWS: Final = 16
-"""Views without a message of a leader after which its views are nullified at once."""
+"""Views without a message from a leader after which its views are nullified at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The least time that a validator's own work takes, and the speed of its clock, while no fault slows it down."""
+    """The minimum durations of a validator's work, and the speed of its clock, without faults."""
 
     sync_ms: int = 0
-    """Of an fsync."""
+    """Duration of an fsync."""
     job_ms: int = 0
-    """Of a job of the executor."""
+    """Duration of a job of the executor."""
     clock_speed: float = 1.0
     """At 2, its timers expire after half the time."""
 
@@ -41,14 +41,14 @@ FULL_SPEED: Final = Pace()
 
 
 def pace_of(scenario: Scenario, index: int, usual: Pace = FULL_SPEED) -> Pace:
-    """A validator's pace: the usual one, except for what the scenario states for it."""
+    """A validator's pace: the usual one, except for the values that the scenario gives it."""
     node = scenario.validators.node(index)
     stated = {name: value for name in asdict(usual) if (value := getattr(node, name)) is not None}
     return replace(usual, **stated)
 
 
 def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> NodeConfig:
-    """A node's settings; its engine is the protocol's, or its mutant's: the named one, or the scenario's."""
+    """A node's settings. Its engine is the protocol's, or that of a mutant: the named one, or the scenario's."""
     section = scenario.consensus
     voting = VotingConfig(
         leader_timeout_ms=section.leader_timeout_ms,
@@ -72,7 +72,7 @@ def node_config(scenario: Scenario, index: int, counter: RunCounter, mutant_name
 
 
 def parts_of(scenario: Scenario, index: int, counter: RunCounter, mutant_name: str | None = None) -> Parts:
-    """The parts of a validator: those of the production, of the named mutant, or of the scenario's mutant."""
+    """The parts of a validator: the production's, the named mutant's, or those of the scenario's mutant."""
     mutant = _mutant_of(scenario, index, mutant_name)
     parts = PRODUCTION if mutant is None or mutant.parts is None else mutant.parts(counter)
     section = scenario.storage

@@ -26,7 +26,7 @@ _STEP: Final = re.compile(r"\.?([A-Za-z0-9_-]+)|\[(\d{1,5}|\+)\]")
 _PATH: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+|\[(\d{1,5}|\+)\])*")
 APPEND: Final = "+"
 SHOWN_CHARACTERS: Final = 200
-"""Of a quoted text."""
+"""Characters shown of a quoted text."""
 
 
 class SettingError(ValueError):
@@ -40,7 +40,7 @@ class Change:
     path: str
     value: Any = None
     removes: bool = False
-    """The field falls back to its default, the item leaves its list."""
+    """Whether the field falls back to its default, or the item leaves its list."""
 
 
 def parse_setting(text: str) -> Change:
@@ -56,7 +56,7 @@ def parse_setting(text: str) -> Change:
 
 
 def setting_text(change: Change) -> str:
-    """``path=value``, of which :func:`parse_setting` makes the same change; fit for one line."""
+    """The change as ``path=value``, for :func:`parse_setting`; fits into one line."""
     text = yaml.safe_dump(change.value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=math.inf)
     text = text.removesuffix("...\n").strip()
     if "'" in text or "\n" in text:  # JSON's quotes are easier on a shell, and it has no lines
@@ -124,7 +124,7 @@ def _quoted(text: str) -> str:
 
 
 def _steps(path: str) -> list[tuple[str, Step | None]]:
-    """Each step with the path up to it; ``None`` is one more at the end of a list."""
+    """Each step with the path up to it; a step of ``None`` appends to a list."""
     found: list[tuple[str, Step | None]] = []
     for match in _STEP.finditer(path):
         name, position = match.groups()
@@ -150,7 +150,7 @@ def _apply(data: dict[str, Any], change: Change) -> None:
 
 
 def _enter(place: Any, so_far: str, step: Step | None, empty: Any) -> Any:
-    """The value at a step, made if it is missing."""
+    """The value at a step, created if it is missing."""
     if step is None:
         _as_list(place, so_far).append(empty)
         return place[-1]

@@ -22,11 +22,11 @@ from loadgen.workloads.locustfiles import NAME_PATTERN as FILE_PATTERN
 from loadgen.workloads.phases import PHASE_NAMES
 
 _PATH_PREFIX: Final = re.compile(r"([\w.\[\]-]+): (.*)", re.DOTALL)
-"""Our own checks of several fields begin with the path of the wrong one."""
+"""The format of our own checks across fields: the message begins with the path of the wrong field."""
 MAX_BITS_SHOWN: Final = 256
-"""Of a number; Python refuses to write out very long ones."""
+"""Bits of a number beyond which it is not shown; Python refuses to format very large ones."""
 MAX_CHARACTERS: Final = 2_000
-"""Of an error, which may quote the user's text."""
+"""Characters shown of an error, which may quote the user's text."""
 _STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 
 
@@ -50,7 +50,7 @@ class Problem:
 
 
 def first_problem(error: ValidationError, given: Any, root: type[BaseModel], also: Sequence[str] = ()) -> Problem:
-    """The first error of what was ``given`` for the model ``root``; ``also`` are further fields of a file."""
+    """The first error in ``given`` for the model ``root``; ``also`` are further fields of a file."""
     found = all_problems(error, given, root, also)
     return replace(found[0], more=len(found) - 1)
 
@@ -132,7 +132,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "model_attributes_type": _MAPPING,
     "invalid_key": "the name of a field",
 }
-"""Expected value, by the type of pydantic's error."""
+"""Expected values, by the type of pydantic's error."""
 _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "greater_than": ("more than {}", "gt"),
     "greater_than_equal": ("at least {}", "ge"),
@@ -145,7 +145,7 @@ _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "too_long": ("at most {} in the list", "max_length"),
     "literal_error": ("{}", "expected"),
 }
-"""Expected value, and the part of the error's context that completes it."""
+"""Expected values, with the key of the error's context that completes them."""
 
 
 def _reason(
@@ -231,7 +231,7 @@ _KINDS: Final[Sequence[tuple[tuple[str | None, ...], Sequence[str]]]] = (
     (("load", "phases", None), PHASE_NAMES),
     (("load", "users", None, "phases", None), PHASE_NAMES),
 )
-"""Places with several kinds, after which pydantic puts the kind; ``None`` is any item of a list."""
+"""Places with several kinds, after which pydantic inserts the kind; ``None`` is any item of a list."""
 
 
 def _without_kinds(location: tuple[Step, ...]) -> Iterator[Step]:

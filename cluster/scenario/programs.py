@@ -1,6 +1,6 @@
-"""A user's programs, workloads, Locustfiles and traces in a scenario file: each path is replaced by the file's content.
+"""Replaces the paths of programs, workloads, Locustfiles and traces in a scenario file by the files' contents.
 
-That happens when the scenario is read, so that it is self-contained: the run's folder, other hosts and a replay need no
+This happens when the scenario is read, so that it is self-contained: the run's folder, other hosts and a replay need no
 other file.
 """
 
@@ -27,11 +27,11 @@ TRACES: Final = (("load", "phases", None, "points"), ("load", "users", None, "ph
 """Places of traces."""
 MAX_TRACE_BYTES: Final = 1_000_000
 MAX_PYTHON_BYTES: Final = 100_000
-"""Of a file of Python that the driver executes."""
+"""Bytes of a Python file that the driver executes."""
 
 
 def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A copy of a scenario's fields with the contents of files for paths, which are relative to a folder.
+    """A copy of a scenario's fields with file contents instead of paths, which are relative to a folder.
 
     Raises :class:`BadInput` with field and reason, in one line, if a file cannot be read.
     """
@@ -45,7 +45,7 @@ def with_files_read(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _replaced(value: Any, place: tuple[str | None, ...], path: str, read: Callable[[str, str], Any]) -> Any:
-    """A copy of a value with what ``read(text, field)`` returns in the place of each text that is there."""
+    """A copy of a value in which ``read(text, field)`` replaces each text at the place."""
     if not place:
         return read(value, path[1:]) if isinstance(value, str) else value
     step, *rest = place
@@ -58,7 +58,7 @@ def _replaced(value: Any, place: tuple[str | None, ...], path: str, read: Callab
 
 
 def _program(given: str, folder: Path, field: str) -> str | dict[str, str]:
-    """The replacement of a path: the program's name and text. The name of a program that ships stays."""
+    """The replacement of a path: the program's name and text. The name of a shipped program stays."""
     if not is_program_path(given):
         return given
     path = folder / given
@@ -71,7 +71,7 @@ def _program(given: str, folder: Path, field: str) -> str | dict[str, str]:
 
 
 def _workload(given: str, folder: Path, field: str) -> str | dict[str, str]:
-    """The replacement of a path: the file's name and text. The name of a workload that ships stays."""
+    """The replacement of a path: the file's name and text. The name of a shipped workload stays."""
     return _python(given, folder, field) if is_program_path(given) else given
 
 
@@ -95,7 +95,7 @@ def _with_locustfiles(fields: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _python(given: str, folder: Path, field: str) -> dict[str, str]:
-    """Name and text of a file of Python that is no actor's program."""
+    """Name and text of a Python file that is not an actor's program."""
     path = folder / given
     content = _content(path, field, MAX_PYTHON_BYTES)
     if len(content) > MAX_PYTHON_BYTES:
@@ -110,7 +110,7 @@ def _python(given: str, folder: Path, field: str) -> dict[str, str]:
 
 
 def _trace(given: str, folder: Path, field: str) -> list[list[float]]:
-    """The replacement of a path: the points of the trace, one a line."""
+    """The replacement of a path: the points of the trace, one per line."""
     path = folder / given
     content = _content(path, field, MAX_TRACE_BYTES)
     if len(content) > MAX_TRACE_BYTES:
@@ -130,7 +130,7 @@ def _trace(given: str, folder: Path, field: str) -> list[list[float]]:
 
 
 def _content(path: Path, field: str, limit: int) -> bytes:
-    """What a file has, up to one byte more than the limit."""
+    """The file's content, up to one byte more than the limit."""
     try:
         if not path.is_file():
             raise BadInput(f"{field}: {path}: no such file{_meant(path)}")

@@ -1,8 +1,8 @@
-"""The JSON schema of scenario files, by which editors complete and check them.
+"""The JSON schema of scenario files, which editors use to complete and check them.
 
-It is made from the models that read scenarios: types, ranges and defaults from their fields, descriptions from their
-docstrings. Forms that models only accept while reading are added: ``extends``, short forms, and the names that a field
-may hold. Rules between fields are not in it; ``stampede validate`` checks them.
+It is made from the scenario models: types, ranges and defaults from their fields, descriptions from their docstrings.
+Forms that the models accept only while reading are added: ``extends``, short forms, and the known names of a field.
+Rules between fields are not included; ``stampede validate`` checks them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 DEFINITIONS: Final = "$defs"
 
 PATH_PATTERN: Final = r"/|\.py$"
-"""Of the path of a file in place of a name."""
+"""Matches the path of a file in place of a name."""
 
 Schema = dict[str, Any]
 
@@ -65,7 +65,7 @@ def schema_text() -> str:
 
 
 def _models() -> dict[str, type[BaseModel]]:
-    """Every model that a scenario is made of, by the name of its definition."""
+    """Every model of a scenario, keyed by the name of its definition."""
     found: dict[str, type[BaseModel]] = {}
     for model in _reachable(Scenario):
         found[model.__name__] = model
@@ -102,7 +102,7 @@ def _describe(schema: Schema, model: type[BaseModel]) -> None:
 
 
 def _field_texts(model: type[BaseModel]) -> dict[str, str]:
-    """The docstrings behind a model's fields, those of its parents included."""
+    """The docstrings of a model's fields, including those of its parents."""
     found: dict[str, str] = {}
     for parent in reversed(model.__mro__):
         if issubclass(parent, BaseModel) and parent is not BaseModel:
@@ -123,13 +123,13 @@ def _own_field_texts(model: type[BaseModel]) -> Mapping[str, str]:
 
 
 def plain_text(text: str) -> str:
-    """A docstring as plain text: without marks of reStructuredText, each paragraph in one line."""
+    """A docstring as plain text: without reStructuredText markup, one line per paragraph."""
     text = _ROLE.sub(r"\1", inspect.cleandoc(text)).replace("``", "`")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def _tidy(schema: Any) -> None:
-    """Remove titles made from names, and whole sections as defaults."""
+    """Remove titles derived from names, and whole sections as defaults."""
     if isinstance(schema, list):
         for item in schema:
             _tidy(item)
@@ -181,7 +181,7 @@ def _name_workloads(workload: Schema) -> None:
 
 
 def _name_owners(definitions: dict[str, Schema]) -> None:
-    """Who holds accounts, and amounts, for which decimal text may stand."""
+    """Restrict owners of accounts to their patterns, and allow decimal text for amounts."""
     chain, actor = definitions["ChainSection"]["properties"], definitions["ActorSection"]["properties"]
     owner = {"type": "string", "pattern": OWNER_PATTERN}
     chain["accounts"] |= {"additionalProperties": _amount(chain["accounts"]["additionalProperties"])}
@@ -205,7 +205,7 @@ def _amount(schema: Schema) -> Schema:
 
 
 def _by_name(schema: Schema, names: Mapping[str, str]) -> Schema:
-    """A mapping of which all names are known."""
+    """A mapping whose names are all known."""
     value = schema["additionalProperties"]
     properties = {name: {**value, "description": text} for name, text in names.items()}
     return schema | {"properties": properties, "additionalProperties": False}
@@ -257,7 +257,7 @@ def _add_short_forms(schema: Schema, definitions: dict[str, Schema]) -> None:
 
 
 def _add_alternatives(schema: Schema, *short: Schema) -> None:
-    """Let a field hold short forms, besides what it holds."""
+    """Let a field hold short forms, in addition to its present form."""
     kept: Schema = {key: schema.pop(key) for key in ("description", "default") if key in schema}
     long = dict(schema)
     schema.clear()

@@ -1,1 +1,1 @@
-"""The sections of a scenario file, a module each."""
+"""The sections of a scenario file, one module each."""

@@ -22,12 +22,12 @@ BandwidthKbps = Annotated[int, Field(ge=1, le=100_000_000)]
 
 
 class Section(BaseModel):
-    """A section of a scenario: unknown fields are refused, values of other types are not converted."""
+    """A section of a scenario: unknown fields are rejected, values of other types are not converted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, serialize_by_alias=True)
 
     OLD_NAMES: ClassVar[dict[str, str]] = {}
-    """New names of fields by their names in earlier releases, which are still read."""
+    """Field names of earlier releases, which are still accepted, with their new names."""
 
     @model_validator(mode="before")
     @classmethod
@@ -66,12 +66,13 @@ LINK_FIELDS: Final = ("latency_ms", "jitter_ms", "loss", "duplication", "reorder
 
 
 class LinkChanges(Section):
-    """Values of some links that replace those of ``links``."""
+    """Values of some links that override those of ``links``."""
 
     latency_ms: LinkMilliseconds | None = None
-    """Replaces the latency of ``links`` or of the regions."""
+    """Overrides the latency of ``links`` or of the regions."""
     jitter_ms: LinkMilliseconds | None = None
-    """Random delay per message, between minus and plus this; replaces that of ``links``, as all that follow."""
+    """Random delay per message, between minus and plus this; like all following fields, it overrides that of
+    ``links``."""
     loss: Share | None = None
     """Share of messages that are lost."""
     duplication: Share | None = None

@@ -1,7 +1,7 @@
-"""The ``chain`` section: the chain's parameters, and accounts and actors of its genesis besides the load's.
+"""The ``chain`` section: the chain's parameters, and accounts and actors of its genesis in addition to the load's.
 
 The owner of an account is an address (``0x`` and 40 hex digits), a public key (64 hex digits) or ``seed:NAME``, a key
-that follows from the run's seed and the name (:func:`account_key`).
+derived from the run's seed and the name (:func:`account_key`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from validator.pvm.deployment import refusal
 from validator.transition.genesis_block import GenesisError
 
 SEED_PREFIX: Final = "seed:"
-"""Prefix of a key that follows from the run's seed."""
+"""Prefix of a key derived from the run's seed."""
 ADDRESS_PATTERN: Final = r"^0[xX][0-9a-fA-F]{40}$"
 OWNER_PATTERN: Final = rf"^({ADDRESS_PATTERN[1:-1]}|[0-9a-fA-F]{{64}}|{SEED_PREFIX}{NAME_PATTERN[1:-1]})$"
 OWNER_FORMS: Final = f"an address (0x and 40 hex digits), a public key (64 hex digits) or {SEED_PREFIX}NAME"
@@ -42,7 +42,7 @@ FAUCET_OWNER: Final = f"{SEED_PREFIX}faucet"
 DEPLOYER_OWNER: Final = f"{SEED_PREFIX}deployer"
 """Default deployer of the genesis's actors."""
 DERIVED_ACTOR_PREFIX: Final = b"\xac"
-"""First byte of an actor's address that follows from its name; no reserved address has it."""
+"""First byte of an actor address derived from a name; no reserved address has it."""
 
 
 def account_key(seed: int, name: str) -> SigningKey:
@@ -56,7 +56,7 @@ def actor_address(name: str) -> Address:
 
 
 def owner_address(owner: str, seed: int) -> Address:
-    """The address of an owner of a scenario in a run with a seed."""
+    """The address of a scenario's owner in a run with this seed."""
     if owner.startswith(SEED_PREFIX):
         return address_of(bytes(account_key(seed, owner.removeprefix(SEED_PREFIX)).verify_key))
     return parse_address(owner) if owner[:2] in ("0x", "0X") else address_of(bytes.fromhex(owner))
@@ -111,7 +111,7 @@ class ActorSection(Section):
     program: ActorProgram
     """Its program: a shipped one, ``builtin:script``, or the path of a file."""
     address: AddressText | None = None
-    """Its address; by default one that follows from its name."""
+    """Its address; by default one derived from its name."""
     balance: Balance = 0
     """Its balance, in the smallest CBY unit."""
     deployer: Owner = DEPLOYER_OWNER
@@ -137,7 +137,7 @@ class FaucetSection(Section):
 
 
 class ChainSection(Section):
-    """The chain's parameters, and accounts and actors of its genesis besides the load's."""
+    """The chain's parameters, and accounts and actors of its genesis in addition to the load's."""
 
     policy: Literal["cip1", "fifo"] = "cip1"
     """The scheduling policy."""
@@ -146,11 +146,11 @@ class ChainSection(Section):
     params: dict[str, Any] = {}
     """Single parameters by name; they override the preset."""
     accounts: dict[Owner, Balance] = {}
-    """Balances of accounts, in the smallest CBY unit; by address, public key or ``seed:NAME``."""
+    """Balances of accounts, in the smallest CBY unit, keyed by address, public key or ``seed:NAME``."""
     actors: dict[Name, ActorSection] = {}
-    """Actors of the genesis, by names of your choice."""
+    """Actors of the genesis, keyed by names of your choice."""
     system_deployers: list[Owner] = []
-    """Accounts that may give system instructions, besides the load's governing users."""
+    """Accounts that may give system instructions, in addition to the load's governing users."""
     faucet: FaucetSection | None = None
     """A faucet on the testnet's own endpoint; by default there is none."""
 
@@ -210,14 +210,14 @@ class ChainSection(Section):
         return accounts
 
     def actor_addresses(self) -> dict[str, Address]:
-        """The actors' addresses, by name."""
+        """The actors' addresses, keyed by name."""
         return {
             name: actor_address(name) if actor.address is None else parse_address(actor.address)
             for name, actor in self.actors.items()
         }
 
     def genesis_actors(self, seed: int) -> dict[Address, GenesisActor]:
-        """The actors by address. Raises :class:`~validator.transition.genesis_block.GenesisError`."""
+        """The actors, keyed by address. Raises :class:`~validator.transition.genesis_block.GenesisError`."""
         given: dict[Address, str] = {}
         actors = {}
         for name, address in self.actor_addresses().items():

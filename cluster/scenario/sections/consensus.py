@@ -22,7 +22,7 @@ class ConsensusSection(Section):
     signatures: Literal["ed25519", "keyed-hash"] = "ed25519"
     """The signatures of votes; ``keyed-hash`` is a fast substitute for simulations only."""
     block_interval_ms: Milliseconds = 250
-    """The least time between two blocks: a leader waits this long after it entered its view before it proposes."""
+    """Minimum time between two blocks: a leader waits this long after it entered its view before it proposes."""
     leader_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = DEFAULTS.leader_timeout_ms
     """How long a validator waits for the leader's proposal before it votes to nullify the view."""
     advance_timeout_ms: Annotated[int, Field(ge=1, le=3_600_000)] = DEFAULTS.advance_timeout_ms
@@ -32,7 +32,7 @@ class ConsensusSection(Section):
 
     @property
     def view_change_ms(self) -> int:
-        """How long it takes at most to give up a view that fails."""
+        """The maximum time to give up a view that fails."""
         return self.advance_timeout_ms + self.block_interval_ms
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""The ``dos`` section of a scenario: how ``stampede dos`` attacks it, and the grades of what comes of it.
+"""The ``dos`` section of a scenario: the attacks of ``stampede dos``, and the grades of their results.
 
 A run does not read it. The names of graded metrics are those of the scorecard
 (:mod:`cluster.tools.load.dos.measures`).
@@ -20,7 +20,7 @@ from validator.primitives.params import DEFAULTS
 
 Grade = Literal["A", "B", "C", "D", "F"]
 GRADES: Final[tuple[Grade, ...]] = ("A", "B", "C", "D", "F")
-"""Best first."""
+"""The grades, best first."""
 ATTACK_NAMES: Final = tuple(attack.name for attack in ATTACKS)
 METRICS: Final[dict[str, str]] = {
     "lateness_p50": "p50 of the honest timers' lateness, in blocks",
@@ -52,7 +52,7 @@ METRICS: Final[dict[str, str]] = {
     "state_bytes_per_coin": "bytes of state added per unit spent",
     "recovery_blocks": "blocks after the attack until honest timers wait as in the baseline",
 }
-"""Metrics of the scorecard, and what they are."""
+"""Metrics of the scorecard with descriptions."""
 DEFAULT_BOUNDS: Final[dict[str, tuple[float, float, float, float]]] = {
     "lateness_p99_added": (1, 3, 8, 20),
     "honest_fires_ratio": (0.98, 0.9, 0.75, 0.5),
@@ -62,16 +62,17 @@ DEFAULT_BOUNDS: Final[dict[str, tuple[float, float, float, float]]] = {
     "cpu_full_ratio": (1, 1.25, 1.5, 2),
     "state_bytes_per_coin": (1e-6, 2e-6, 5e-6, 1e-5),
 }
-"""A timer that is lost is worse than a late one, so one gives a B. A block may take 1.5 times as long as a full one of
-honest users at most, as in the check ``bounds``: that is the C. A byte of state that is paid as a cell at the initial
-basefee costs a million units: an attack that pays so much for each gets an A, one that pays a tenth a D."""
+"""Reasons: A lost timer is worse than a late one, so one lost timer gives a B. A block may take at most 1.5 times as
+long as a full one of honest users, as in the check ``bounds``: that is the C. A byte of state that is paid as a cell at
+the initial basefee costs a million units: an attack that pays this much per byte gets an A, one that pays a tenth a
+D."""
 PURSE_BLOCKS: Final = 30
 PURSE: Final = PURSE_BLOCKS * DEFAULTS.lane_timer_cycles * DEFAULTS.initial_basefee
-"""What attackers hold by default: the price of all cycles of the timer lane for so many blocks at the initial basefee.
-So the same money goes into every attack, and one that outspends the lane's price ends."""
+"""The attackers' default budget: the price of all cycles of the timer lane for this many blocks at the initial basefee.
+So every attack has the same money, and one that outbids the lane's price runs out of it."""
 NEEDED_COUNTS: Final = {"greedy-agents": 8, "sybil-fragmentation": 64}
-"""Attackers of attacks that fewer do not make: seven use up ``GBA_BUDGET_CYCLES`` by default, and a purse is fragmented
-once its actors fill the lane while each of them fires seldom."""
+"""Minimum numbers of attackers: fewer than eight do not use up the default ``GBA_BUDGET_CYCLES``, and a purse is
+fragmented only once its actors fill the lane while each of them fires seldom."""
 
 Count = Annotated[int, Field(ge=1, le=MAX_USERS)]
 Interval = Annotated[int, Field(ge=1, le=3_600_000)]
@@ -81,35 +82,37 @@ Bounds = Annotated[list[Bound], Field(min_length=4, max_length=4)]
 
 
 class AttackSection(Section):
-    """Settings of one attack that replace those of ``dos``."""
+    """Settings of one attack that override those of ``dos``."""
 
     count: Count | None = None
     """Number of attackers."""
     interval_ms: Interval | None = None
     """Milliseconds between two turns of an attacker."""
     budget: Budget | None = None
-    """What they hold together at genesis, in the smallest CBY unit."""
+    """Balance that the attackers have together at genesis, in the smallest CBY unit."""
     options: dict[str, Any] = {}
     """The attack's own options."""
 
 
 class DosSection(Section):
-    """The attacks of ``stampede dos``, and the grades of what comes of them. A run does not read it."""
+    """The attacks of ``stampede dos``, and the grades of their results. A run does not read this section."""
 
     from_height: Height | None = None
     """The attack begins once this height is final; by default at a fifth of ``stop.height``."""
     until_height: Height | None = None
-    """It ends once this height is final; by default at three fifths of ``stop.height``."""
+    """The attack ends once this height is final; by default at three fifths of ``stop.height``."""
     count: Count = 4
     """Number of attackers."""
     interval_ms: Interval = 500
     """Milliseconds between two turns of an attacker."""
     budget: Budget | None = PURSE
-    """What the attackers hold together at genesis, in the smallest CBY unit; ``None``: each what honest users do."""
+    """Balance that the attackers have together at genesis, in the smallest CBY unit; ``None``: each has an honest
+    user's."""
     attacks: dict[str, AttackSection] = {}
     """Settings of single attacks, by name."""
     grades: dict[str, Bounds] = {}
-    """By metric, the last values that get A, B, C and D; what is beyond gets F. They replace the metric's default."""
+    """For each metric the last values that get A, B, C and D; values beyond get F. They replace the metric's
+    default."""
     at_least: Grade = "C"
     """The grade that each attack must reach for a pass."""
 
@@ -140,7 +143,7 @@ class DosSection(Section):
         return self
 
     def window(self, stop_height: int) -> tuple[int, int]:
-        """When the attack begins and ends: once these heights are final. Raises :class:`ValueError`."""
+        """The heights whose finality begins and ends the attack. Raises :class:`ValueError`."""
         first = max(1, stop_height // 5) if self.from_height is None else self.from_height
         last = max(first + 1, stop_height * 3 // 5) if self.until_height is None else self.until_height
         if not first < last < stop_height:
@@ -164,12 +167,12 @@ class DosSection(Section):
 
     @property
     def bounds(self) -> dict[str, tuple[float, ...]]:
-        """The bounds of each graded metric, those by default included."""
+        """The bounds of each graded metric, including the defaults."""
         return {**DEFAULT_BOUNDS, **{name: tuple(bounds) for name, bounds in self.grades.items()}}
 
 
 def grade(value: float, bounds: tuple[float, ...]) -> Grade:
-    """The grade of a value: bounds that rise are greatest values, bounds that fall are least ones."""
+    """The grade of a value. Ascending bounds are upper limits, descending bounds are lower limits."""
     is_rising = bounds[0] < bounds[-1]
     for letter, bound in zip(GRADES, bounds, strict=False):
         if value <= bound if is_rising else value >= bound:

@@ -34,7 +34,7 @@ LEADER: Final = "leader"
 RANDOM: Final = "random"
 AS_MANY_AS_WITHSTOOD: Final = "f"
 KEYWORDS: Final = (LEADER, RANDOM, AS_MANY_AS_WITHSTOOD)
-"""Targets that are no validators' names."""
+"""Targets that are not validators' names."""
 EVERYBODY: Final = "all"
 """The target of a fault without one."""
 
@@ -64,19 +64,19 @@ MutantName = Annotated[str, AfterValidator(_known_mutant)]
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A version of the code, as an upgrade brings it."""
+    """A version of the code that an upgrade installs."""
 
     version: str = FIRST_VERSION
     code: str | None = None
-    """On the live testnet, the folder that it is taken from; ``None`` is that of the driver's own."""
+    """The folder of the code, on the live testnet; ``None`` is the driver's own."""
     mutant: str | None = None
-    """A bug that is planted in it."""
+    """A planted bug in the new code."""
 
 
 """A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
 MEMBER_PATTERN: Final = r"^(region:)?[a-z0-9][a-z0-9_-]{0,63}$"
 Member = Annotated[str, Field(pattern=MEMBER_PATTERN)]
-"""A validator's name; ``region:NAME`` stands for all validators of a region."""
+"""A validator's name; ``region:NAME`` means all validators of a region."""
 Names = Annotated[list[Member], Field(min_length=1)]
 Target = Annotated[
     Names,
@@ -89,7 +89,7 @@ Target = Annotated[
 
 
 class BaseFault(Section):
-    """What every fault has: it begins when the first validator has finalised a height, or at a time."""
+    """The fields of every fault: it begins when the first validator has finalised a height, or at a time."""
 
     at_height: Height | None = None
     """It begins once the first validator has finalised this height."""
@@ -108,12 +108,12 @@ class BaseFault(Section):
 
     @property
     def whom(self) -> str:
-        """Its targets, as short as in a scenario."""
+        """The targets, in the scenario's short form."""
         return EVERYBODY
 
     @property
     def named(self) -> Sequence[tuple[str, Sequence[str]]]:
-        """The validators' names in it, by field."""
+        """The validators' names in the fault, by field."""
         return ()
 
 
@@ -167,7 +167,7 @@ class _OfLinks(_Lasting):
 
 
 class PartitionFault(_OfLinks):
-    """Validators without a common group cannot reach each other; those in no group are a group of their own.
+    """Validators without a common group cannot reach each other; those in no group form one more group.
 
     A validator in several groups is a bridge between them.
     """
@@ -208,9 +208,9 @@ class PartitionFault(_OfLinks):
 
 class _Directed(_OfLinks):
     senders: Names | None = Field(default=None, alias="from")
-    """Senders; by default all but those of ``to``."""
+    """Senders; by default all validators except those of ``to``."""
     receivers: Names | None = Field(default=None, alias="to")
-    """Receivers; by default all but those of ``from``."""
+    """Receivers; by default all validators except those of ``from``."""
 
     @property
     def whom(self) -> str:
@@ -221,7 +221,8 @@ class _Directed(_OfLinks):
         return [("from", self.senders or []), ("to", self.receivers or [])]
 
     def ends(self, names: Sequence[str]) -> tuple[set[str], set[str]]:
-        """Senders and receivers. A side that is not given is all others; if neither is given, both are all."""
+        """Senders and receivers. A missing side is all other validators; if both are missing, both are all
+        validators."""
         everybody = set(names)
         senders, receivers = set(self.senders or ()), set(self.receivers or ())
         if not senders and not receivers:
@@ -254,7 +255,7 @@ class CutFault(_Cutting):
 
 
 class DegradeFault(LinkChanges, _Directed):
-    """Links are worse for a while: the given values replace those of the scenario."""
+    """Links are worse for a while: the given values override those of the scenario."""
 
     kind: Literal["degrade"]
 
@@ -282,7 +283,7 @@ class LeaderDelayFault(_Lasting):
 
 class _Down(_Targeted, BaseFault):
     down_ms: Milliseconds = 2_000
-    """Minimum time for which it stays down."""
+    """Minimum time that it stays down."""
 
 
 class KillFault(_Down):
@@ -296,7 +297,7 @@ class KillFault(_Down):
     """On the live testnet: Ray kills the host's actor, or the process gets a SIGKILL without Ray. In Kubernetes also:
     the host's pod is deleted, or evicted from its node, which is cordoned meanwhile, or Chaos Mesh kills it."""
     reorders: bool = False
-    """Its disk reorders: any part of the unsynced data may survive, not only the earliest."""
+    """Its disk reorders writes: any part of the unsynced data may survive, not only the earliest."""
 
 
 class WipeFault(_Down):
@@ -306,21 +307,21 @@ class WipeFault(_Down):
 
 
 class LoseNodeFault(_Down):
-    """The Ray node (machine) that carries a validator is lost for good, with all validators on it.
+    """The Ray node (machine) that runs a validator is lost for good, with all validators on it.
 
-    They come back on another node: from their disks if those are kept, else without state, by a snapshot.
+    They restart on another node: from their disks if those are kept, otherwise without state, by a snapshot.
     """
 
     kind: Literal["lose_node"]
     how: Literal["ray", "process"] = "process"
-    """On the live testnet: every process of the node gets a SIGKILL, or Ray ends the node in good order."""
+    """On the live testnet: every process of the node gets a SIGKILL, or Ray ends the node gracefully."""
     disks: Literal["lost", "kept"] = "lost"
     """The disks of the node: lost with it, or on a volume that other nodes share. A live node that does not share the
     run's folder loses them anyway."""
 
 
 class DiskFullFault(_Down):
-    """A validator's disk is full at its next write: it stops, and starts again when there is room."""
+    """A validator's disk is full at its next write: it stops, and starts again when there is space."""
 
     kind: Literal["disk_full"]
 
@@ -330,7 +331,7 @@ class FailedSyncFault(_Down):
 
     kind: Literal["failed_sync"]
     of: Literal["journal", "blocks", "state"] | None = None
-    """The files: the journal, the archive of final blocks or the state's log; by default the first to be synced."""
+    """The files: the journal, the archive of final blocks or the state's log; by default the first one synced."""
 
 
 class BitRotFault(_Down):
@@ -382,7 +383,7 @@ class ClockSkewFault(_Targeted, _Lasting):
 
 
 class UpgradeFault(BaseFault):
-    """Validators get other code, one host after the other: each stops in good order and starts again from its disk.
+    """Validators get other code, one host after the other: each stops gracefully and starts again from its disk.
 
     The next host follows when the validators of the last one have finalised ``heights_between`` heights with the new
     code. The upgrade ends if one of them diverges.
@@ -390,7 +391,7 @@ class UpgradeFault(BaseFault):
 
     kind: Literal["upgrade"]
     target: Target | None = None
-    """The order, by hosts; ``None`` is all validators."""
+    """The order, by hosts; ``None`` means all validators."""
     version: Version = "2"
     """Name of the new code."""
     code: str | None = None
@@ -398,7 +399,7 @@ class UpgradeFault(BaseFault):
     mutant: MutantName | None = None
     """A planted bug of the new code, by its name in ``cluster.misbehaviour.mutants``."""
     down_ms: Milliseconds = 500
-    """Minimum time for which each host stays down."""
+    """Minimum time that each host stays down."""
     heights_between: Height = 3
     """Heights that a host's validators finalise with the new code before the next host follows."""
 
@@ -431,27 +432,27 @@ KIND_NAMES: Final = tuple(kind_of(model) for model in KINDS)
 LASTING_KINDS: Final = frozenset(kind_of(model) for model in KINDS if issubclass(model, _Lasting | UpgradeFault))
 """Faults whose effect is reported at their end."""
 RECOVERED_FROM_DISK: Final = frozenset({"kill", "lose_node", "disk_full", "failed_sync", "upgrade"})
-"""Faults whose targets restart from their disk. Those of a lost node do, unless their disks were lost with it."""
+"""Faults whose targets restart from their disk. Targets of a lost node do so unless their disks were lost with it."""
 RECOVERED_BY_SNAPSHOT: Final = frozenset({"wipe", "bit_rot"})
 """Faults whose targets lose their disk."""
 CUTTING: Final = frozenset({"partition", "one_way_partition", "cut", "degrade"})
 """Faults that drop messages."""
 SLOWING: Final = frozenset({"degrade", "leader_delay"})
-"""Faults during which no progress is demanded, however many validators are up."""
+"""Faults during which no progress is required, however many validators are up."""
 
 
 def needs_kubernetes(fault: AnyFault) -> bool:
-    """Whether the live testnet can perform a fault in Kubernetes alone."""
+    """Whether the live testnet can perform a fault only in Kubernetes."""
     return isinstance(fault, KillFault) and fault.how in ("pod", "node")
 
 
 def prefers_chaos_mesh(fault: AnyFault) -> bool:
-    """Whether a fault is Chaos Mesh's on the live testnet, where that is possible."""
+    """Whether Chaos Mesh performs a fault on the live testnet, where that is possible."""
     return getattr(fault, "how", None) == CHAOS_MESH
 
 
 def may_lose_node(fault: AnyFault) -> bool:
-    """Whether the Ray nodes of its targets may be lost with them, on the live testnet."""
+    """Whether the Ray nodes of the targets may be lost with them, on the live testnet."""
     return isinstance(fault, LoseNodeFault) or (isinstance(fault, KillFault) and fault.how not in ("actor", "process"))
 
 
@@ -511,7 +512,7 @@ def in_the_scenarios_words(given: AnyFault, fault: AnyFault, names: Sequence[str
 
 
 class Stop(Protocol):
-    """The end of a run, as far as faults have to begin before it."""
+    """The end of a run, before which faults have to begin."""
 
     @property
     def below_height(self) -> int: ...

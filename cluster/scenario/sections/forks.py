@@ -1,4 +1,4 @@
-"""Forks of a simulated run: other settings from the moment when a height is first final.
+"""Forks of a simulated run: changed settings from the moment when a height is first final.
 
 A fork cannot change the past: the genesis, the validators, settings that validators started with, faults that have
 begun.
@@ -26,7 +26,7 @@ MAY_CHANGE: Final = (
     "consensus.rebroadcast_ms",
 )
 WHOLE: Final = ("links.regions", "links.latency_matrix_ms", "links.topology", "success.metrics", "success.samples")
-"""Settings that are replaced whole, since their fields have free names."""
+"""Settings that are replaced as a whole, since their fields have free names."""
 BOUND_TO_THE_PAST: Final = {
     "name": "the chain's id follows from it, and signatures cover that",
     "seed": "the validators' and users' keys follow from it; the fork has its own seed (--seed)",
@@ -42,16 +42,16 @@ BOUND_TO_THE_PAST: Final = {
 
 
 class ForkSection(Section):
-    """Other settings from the moment when a height is first final."""
+    """Changed settings from the moment when a height is first final."""
 
     at_height: Height
     """The fork begins when this height is first final."""
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
     """Seed of the random sources from then on; by default they continue."""
     origin: str = ""
-    """Description of the run that it was forked from."""
+    """Description of the run from which it was forked."""
     changes: dict[str, Any] = {}
-    """New values by path, such as ``links.loss``; of ``faults`` the whole list."""
+    """New values by path, such as ``links.loss``; ``faults`` can only be replaced as a whole list."""
 
 
 def check_change(path: str) -> None:

@@ -1,4 +1,4 @@
-"""The ``kubernetes`` section of a scenario: what ``stampede k8s`` asks of a cluster. No backend reads it.
+"""The ``kubernetes`` section of a scenario: the resources that ``stampede k8s`` requests. No backend reads it.
 
 Quantities, image names and selectors have Kubernetes' own syntax: "Quantity" and "Labels and Selectors" in its
 reference, and the grammar of image references (``github.com/distribution/reference``).
@@ -31,19 +31,19 @@ _IMAGE: Final = re.compile(
 )
 MAX_IMAGE_LENGTH: Final = 512
 MAX_NUMBER: Final = 10**15
-"""From here on a number is none of a quantity."""
+"""From here on a number is not accepted as a quantity."""
 _LABEL: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII)
 MAX_SUBDOMAIN_LENGTH: Final = 253
 
 CPU_BOUNDS: Final = ("100m", "512")
 MEMORY_BOUNDS: Final = ("512Mi", "64Ti")
-"""Ray alone takes the least."""
+"""The minimum is what Ray alone takes."""
 DISK_BOUNDS: Final = ("64Mi", "64Ti")
 
 
 def amount_of(quantity: str) -> Decimal:
-    """A quantity as a number: of processors, or of bytes. Raises :class:`ValueError` if it is none."""
+    """A quantity as a number of processors or bytes. Raises :class:`ValueError` for any other text."""
     found = _QUANTITY.fullmatch(quantity)
     if found is None:
         raise ValueError(f"expected a quantity, a number such as 2, 500m or 1.5Gi, got {quantity!r}")
@@ -65,7 +65,7 @@ def _within(bounds: tuple[str, str], of_what: str) -> AfterValidator:
 
 
 def _as_text(given: Any) -> Any:
-    """Kubernetes takes a number for a quantity, too."""
+    """Kubernetes accepts a number as a quantity, too."""
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
     return str(given) if is_number and abs(given) < MAX_NUMBER else given
 
@@ -86,7 +86,7 @@ def _check_image(name: str) -> str:
 
 
 def check_object_name(name: str) -> str:
-    """The name of an object of Kubernetes: a DNS subdomain. Raises :class:`ValueError` for another."""
+    """The name of a Kubernetes object: a DNS subdomain. Raises :class:`ValueError` for another text."""
     if len(name) > MAX_SUBDOMAIN_LENGTH or not _SUBDOMAIN.fullmatch(name):
         raise ValueError(
             f"expected the name of an object (lower-case letters, digits, '-' and '.', at most {MAX_SUBDOMAIN_LENGTH},"
@@ -128,12 +128,12 @@ Means = Literal["pod", "node", "chaos-mesh"]
 
 
 class ValidatorPods(Section):
-    """Each pod that carries a validator host."""
+    """The pods that run validator hosts."""
 
     cpu: Cpu = "1"
-    """Processors: request and limit, as all of this section."""
+    """Processors: request and limit, like all values of this section."""
     memory: Memory = "2Gi"
-    """Memory of all validators of the host, and of Ray beside them."""
+    """Memory of all validators of the host, and of Ray."""
     disk: Disk = "2Gi"
     """Its volume."""
 
@@ -146,14 +146,14 @@ class DriverPod(Section):
     memory: Memory = "3Gi"
     """Memory."""
     disk: Disk = "5Gi"
-    """The volume of runs, which outlives them."""
+    """The volume of runs, which outlives the pod."""
 
 
 class LoadPods(Section):
     """Pods for Locust's workers."""
 
     pods: PodCount = 0
-    """Their number, a worker in each; with 0 Locust runs in the driver's pod."""
+    """Number of pods, with one worker each; with 0 Locust runs in the driver's pod."""
     cpu: Cpu = "1"
     """Processors of each."""
     memory: Memory = "1Gi"
@@ -164,9 +164,9 @@ class SeedPods(Section):
     """Pods for the seeds of a sweep."""
 
     pods: Annotated[int, Field(ge=1, le=512)] = 4
-    """Maximum number; they are started as they are needed."""
+    """Maximum number of pods; they are started on demand."""
     cpu: Cpu = "1"
-    """Processors of each, which is the number of seeds that run in it at a time."""
+    """Processors of each, which is the number of seeds that run in it concurrently."""
     memory: Memory = "2Gi"
     """Memory of each."""
 
@@ -187,11 +187,11 @@ class KubernetesSection(Section):
     load: LoadPods = LoadPods()
     seeds: SeedPods = SeedPods()
     spread: Literal["preferred", "required", "none"] = "preferred"
-    """Whether no two pods with validators should, or must, be on one node of Kubernetes."""
+    """Whether no two pods with validators should, or must, be on one Kubernetes node."""
     node_selector: NodeSelector = {}
-    """Labels of the nodes that pods may be placed on."""
+    """Labels of the nodes on which pods may be placed."""
     inject: list[Means] = []
-    """By which means faults may be added while a testnet is up. The driver gets the rights for them beforehand."""
+    """Means by which faults may be added while a testnet is up. The driver gets the rights for them beforehand."""
 
     @property
     def image_name(self) -> str:

@@ -1,4 +1,4 @@
-"""Latencies between regions of public clouds, which a scenario can use instead of a matrix of its own.
+"""Latencies between regions of public clouds, which a scenario can use instead of its own matrix.
 
 The values are round trips that the providers measured and published; a message takes half of one. Of the two
 directions, which differ by a few milliseconds, the row of the region that comes first is used. Regions have the same
@@ -29,14 +29,14 @@ class LatencyMatrix:
     """The measurements of one provider."""
 
     places: Mapping[str, str]
-    """The provider's name of a region, by the region's name here."""
+    """The provider's name of each region, keyed by the region's name here."""
     round_trips_ms: Sequence[Sequence[int]]
-    """For each region, the round trips to those behind it, in the order of ``places``."""
+    """For each region, the round trips to the following ones, in the order of ``places``."""
     within_ms: int
-    """Round trip from one zone of a region to another."""
+    """Round trip between zones of one region."""
 
     def latency_ms(self, sender: str, receiver: str) -> float:
-        """How long a message takes from one region to another. Raises :class:`KeyError` for an unknown one."""
+        """Latency of a message from one region to another. Raises :class:`KeyError` for an unknown one."""
         order = {place: position for position, place in enumerate(self.places)}
         first, second = sorted((order[sender], order[receiver]))
         round_trip_ms = self.within_ms if first == second else self.round_trips_ms[first][second - first - 1]

@@ -70,7 +70,7 @@ class RandomRegularTopology(_Drawn):
 
     kind: Literal["random-regular"]
     degree: Annotated[int, Field(ge=1, le=511)] = 4
-    """Number of links of each; below the number of validators, and one of the two even."""
+    """Number of links of each; below the number of validators, and one of the two numbers even."""
 
 
 class SmallWorldTopology(_Drawn):
@@ -78,17 +78,17 @@ class SmallWorldTopology(_Drawn):
 
     kind: Literal["small-world"]
     k: Annotated[int, Field(ge=2, le=510, multiple_of=2)] = 4
-    """Number of nearest validators that each is linked to at first; even, and below the number of validators."""
+    """Number of nearest validators to which each is linked at first; even, and below the number of validators."""
     p: Annotated[float, Field(ge=0, le=1)] = 0.2
     """Share of the links that are rewired."""
 
 
 class RegionsTopology(Section):
-    """Every two validators of a region are linked; regions are linked by their gateways only."""
+    """Every two validators of a region are linked; regions are linked only by their gateways."""
 
     kind: Literal["regions"]
     gateways: Annotated[int, Field(ge=1, le=512)] = 1
-    """Number of gateways of a region, its first validators; all of them if it has fewer."""
+    """Number of gateways of a region, which are its first validators; all of them if it has fewer."""
 
 
 class EdgesTopology(Section):
@@ -142,15 +142,16 @@ class LinksSection(Section):
     bandwidth_kbps: BandwidthKbps | None = None
     """Kilobits per second of each directed link; ``None`` is unlimited."""
     uplink_kbps: BandwidthKbps | None = None
-    """Kilobits per second of each validator's uplink, which all that it sends shares; ``None`` is unlimited."""
+    """Kilobits per second of each validator's uplink, shared by all its messages; ``None`` is unlimited."""
     regions: dict[Name, Annotated[list[Name], Field(min_length=1)]] = {}
-    """Validators by region; links of those in no region have ``latency_ms``."""
+    """Validators by region; links of validators in no region have ``latency_ms``."""
     latency_matrix_ms: dict[Name, dict[Name, LinkMilliseconds]] = {}
-    """Latency from one region to another; the way back has the same unless it is given."""
+    """Latency from one region to another; it also applies to the opposite direction, unless that is given."""
     latencies: MatrixName | None = None
-    """Measured latencies between regions of a cloud provider, for pairs that the matrix does not have."""
+    """Measured latencies between regions of a cloud provider, for pairs that are missing in the matrix."""
     topology: Topology = FullTopology()
-    """Which validators have links; the others are reached over them. A name is short for ``{kind: name}``."""
+    """The links between validators; messages between unlinked ones take several. A name is short for ``{kind:
+    name}``."""
 
     @model_validator(mode="after")
     def _regions_are_disjoint(self) -> LinksSection:

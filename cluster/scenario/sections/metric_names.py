@@ -77,7 +77,7 @@ METRICS: Final[Mapping[str, str]] = {
     "open_files_max": "most file descriptors of one; live testnet only",
     "startup_seconds": "from the start to the first final block; live testnet only",
 }
-"""By name, the unit last."""
+"""Metrics by name, with their descriptions, which end with the unit."""
 
 METRICS_OF_LIVE_RUNS: Final = frozenset(name for name, text in METRICS.items() if text.endswith("live testnet only"))
 METRICS_OF_SIMULATIONS: Final = frozenset(name for name, text in METRICS.items() if text.endswith("simulator only"))
@@ -91,4 +91,4 @@ SAMPLES: Final[Mapping[str, str]] = {
     "transactions_per_block": "of each block, its transactions",
     "backlog_timers": "of each block, the timers that wait after it although they are due",
 }
-"""Of what there is one value a block, a fire or a height, by name, the unit last."""
+"""Samples, one value per block, fire or height, by name, with their descriptions, which end with the unit."""

@@ -1,6 +1,6 @@
 """The ``success`` section of a scenario: the criteria of a run.
 
-They are bounds of metrics and of single samples; a share of the samples may be out of bounds. The names are in
+They are bounds on metrics and on single samples, of which a share may be out of bounds. The names are in
 :mod:`cluster.scenario.sections.metric_names`; the check ``criteria`` judges them.
 """
 
@@ -20,7 +20,7 @@ BreachShare = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Criterion(Section):
-    """Bounds of a metric; at least one of them."""
+    """Bounds on a metric; at least one of them."""
 
     at_least: Bound | None = None
     """Lower bound."""
@@ -47,14 +47,14 @@ class Criterion(Section):
 
 
 class SampleCriterion(Criterion):
-    """Bounds of each single sample; a share of them may be out of bounds."""
+    """Bounds on each single sample; a share of them may be out of bounds."""
 
     breach_share: BreachShare = 0.0
     """Share of the samples that may be out of bounds."""
 
 
 class SuccessSection(Section):
-    """The minimum of a conclusive run, and the bounds of a pass."""
+    """The minimum for a conclusive run, and the bounds for a pass."""
 
     heights_compared: Height = 30
     """Minimum number of heights at which all validators' blocks and state roots are compared."""
@@ -63,13 +63,13 @@ class SuccessSection(Section):
     fires: Annotated[int, Field(ge=0)] = 50
     """Minimum number of timer fires."""
     stall_ms: Annotated[int, Field(ge=1)] = 30_000
-    """Longest time without a final block, faults included."""
+    """Maximum time without a final block, including faults."""
     recovery_ms: Annotated[int, Field(ge=1, le=3_600_000)] | None = None
     """Limit from the end of the last fault to a quorum's next final block; by default it follows from timeouts."""
     metrics: dict[str, Criterion] = {}
-    """Bounds of the run's metrics, by their names in ``result.json``."""
+    """Bounds on the run's metrics, keyed by their names in ``result.json``."""
     samples: dict[str, SampleCriterion] = {}
-    """Bounds of single blocks, fires or heights, by the name of the sample."""
+    """Bounds on single blocks, fires or heights, keyed by the name of the sample."""
 
     def of_part(self, heights: int, of: int) -> SuccessSection:
         """The minimum numbers for a part of the heights: the same share, rounded up."""

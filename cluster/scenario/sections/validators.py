@@ -1,4 +1,4 @@
-"""The ``validators`` section: their number, hosts, own settings and committees."""
+"""The ``validators`` section: their number, hosts, individual settings and committees."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class NodeSection(Section):
     mutant: MutantName | None = None
     """A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
     byzantine: list[str] = []
-    """Its byzantine behaviours, by their names in ``cluster.misbehaviour.byzantine``; one name need not be a list."""
+    """Its byzantine behaviours, by their names in ``cluster.misbehaviour.byzantine``; a single name need not be a
+    list."""
     joins_at_height: Height | None = None
     """It is absent until this height is final; then it starts without state and joins by a snapshot."""
     region: Name | None = None
@@ -77,25 +78,25 @@ def write_out_validators(given: Any) -> Any:
 
 
 ORDINARY_NODE: Final = NodeSection()
-"""What a scenario says nothing of."""
+"""A validator without settings of its own in the scenario."""
 
 
 class ValidatorsSection(Section):
     """The validators. A list of nodes is short for ``{nodes: …}``, a number for ``{count: …}``."""
 
     count: Annotated[int, Field(ge=1, le=512)] = 4
-    """Their number; 3f + 1 validators tolerate f faulty ones."""
+    """Number of validators; 3f + 1 validators tolerate f faulty ones."""
     hosts: Annotated[int, Field(ge=1, le=512)] | None = None
     """Number of hosts (Ray actors on the live testnet); by default one per validator."""
     ray_nodes: Annotated[int, Field(ge=1, le=512)] | None = None
-    """Number of Ray nodes (machines) that hosts go to in turn; by default one per host in the simulator. A Ray that a
-    live run starts itself has so many nodes, by default one; a cluster that is joined has the nodes that it has."""
+    """Number of Ray nodes (machines) to which hosts are assigned in turn; in the simulator by default one per host. A
+    live run that starts Ray itself starts this many, by default one; a joined cluster keeps its own nodes."""
     nodes: list[NodeSection] = []
-    """Own settings of validators, by index."""
+    """Individual settings of validators, by index."""
     allow_more_faults: bool = False
-    """Whether more validators than the protocol tolerates may be faulty on purpose, so that safety may break."""
+    """Whether more validators than the protocol tolerates may be intentionally faulty, so that safety may break."""
     epochs: list[EpochSection] = []
-    """Changes of the committee, which has all validators at first. Validators outside follow the chain and serve it."""
+    """Changes of the committee, which at first has all validators. Validators outside follow the chain and serve it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -148,7 +149,7 @@ class ValidatorsSection(Section):
 
     @property
     def byzantine(self) -> set[int]:
-        """The validators whose word counts in nothing, by index."""
+        """The byzantine validators, by index; nothing that they report is trusted."""
         return {index for index, node in enumerate(self.nodes[: self.count]) if node.byzantine}
 
     def node(self, index: int) -> NodeSection:
@@ -170,7 +171,7 @@ class ValidatorsSection(Section):
 
     @property
     def committees(self) -> dict[int, tuple[int, ...]]:
-        """The members of each committee, by its first view; validators by index, ascending."""
+        """The members of each committee, keyed by its first view; validators by index, ascending."""
         names = self.names
         scheduled = {e.from_view: tuple(sorted(names.index(name) for name in e.members)) for e in self.epochs}
         return {1: tuple(range(self.count)), **scheduled}
@@ -196,7 +197,7 @@ class ValidatorsSection(Section):
         return index % self.host_count
 
     def on_same_host(self, index: int) -> list[int]:
-        """The validators on the host of a validator, itself included."""
+        """The validators on the host of a validator, including it."""
         return [each for each in range(self.count) if self.host_of(each) == self.host_of(index)]
 
     def ray_node_of(self, index: int) -> int:
@@ -204,10 +205,10 @@ class ValidatorsSection(Section):
         return self.host_of(index) % (self.ray_nodes or self.host_count)
 
     def on_same_ray_node(self, index: int) -> list[int]:
-        """The validators on the Ray node of a validator, itself included, in the simulator."""
+        """The validators on the Ray node of a validator, including it, in the simulator."""
         return [each for each in range(self.count) if self.ray_node_of(each) == self.ray_node_of(index)]
 
     def on_host(self, host: int, height: int) -> list[int]:
-        """The validators of a host when a height is final, without those that join later."""
+        """The validators of a host when a height is final, except those that join later."""
         carried = [index for index in range(self.count) if self.host_of(index) == host]
         return [index for index in carried if self.late.get(index, 0) <= height]

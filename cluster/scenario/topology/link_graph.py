@@ -1,7 +1,7 @@
-"""The links of a scenario's network where not every two validators have one (:mod:`cluster.scenario.topology.network`).
+"""The links of a network in which not every two validators have one (:mod:`cluster.scenario.topology.network`).
 
-Few scenarios have such a topology. NetworkX takes a fifth of the time that a scenario's model takes to import, so this
-module is imported when there is one.
+Few scenarios have such a topology. NetworkX takes a fifth of the time that importing a scenario's model takes, so this
+module is imported only when needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cluster.scenario.sections.links import (
 )
 
 MAX_DRAWS: Final = 100
-"""So often a random topology is drawn until it is connected."""
+"""Attempts to draw a random topology that is connected."""
 
 
 class LinkGraph:
@@ -38,14 +38,14 @@ class LinkGraph:
     def __init__(self, topology: AnyTopology, names: Sequence[str], regions: Sequence[str | None], seed: int) -> None:
         self._names, self._regions = names, regions
         self.changes: dict[frozenset[int], dict[str, float]] = {}
-        """Parameters of links that have their own."""
+        """Parameters of links that override the scenario's."""
         self.links = self._linked(topology, seed)
-        """By the validators' indices."""
+        """The graph of the links; nodes are validators by index."""
         if not getattr(topology, "allow_disconnected", False):
             self._check_connected()
 
     def paths(self, sender: int, weight: Callable[[int, int, Any], int]) -> dict[int, list[int]]:
-        """The lightest path to each validator that can be reached, both ends included."""
+        """The lightest path to each reachable validator, including both ends."""
         found: dict[int, list[int]] = nx.single_source_dijkstra_path(self.links, sender, weight=weight)
         return found
 

@@ -1,11 +1,11 @@
 """The network of a scenario: the path between any two validators, and its quality.
 
-With the topology ``full`` every pair has a link of its own. With others, messages take the path of the least latency
-over the topology's edges; of several such paths, the one with the fewest hops. Along a path
+With the topology ``full`` every pair has its own link. With others, messages take the path of the least latency over
+the topology's edges; among equal paths, the one with the fewest hops. Along a path
 
 - latencies and jitters add up;
 - loss, duplication and reordering apply at every hop;
-- the smallest bandwidth counts, which each pair has for itself.
+- the smallest bandwidth counts, separately for each pair.
 
 Before its path, a message passes its sender's uplink.
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 HOP_WEIGHT: Final = 1
 LATENCY_WEIGHT: Final = 1_024
-"""Of a microsecond; there are fewer hops in a path, so that they decide between paths of equal latency alone."""
+"""Weight of a microsecond. A path has fewer hops than this, so hops decide only between paths of equal latency."""
 
 
 class Quality(NamedTuple):
@@ -43,7 +43,7 @@ class Quality(NamedTuple):
 
 
 class Network:
-    """All routes of a scenario. ``regions`` are validators' names by region; ``seed`` is the scenario's.
+    """All routes of a scenario. ``regions`` has validators' names by region; ``seed`` is the scenario's.
 
     Raises :class:`ValueError`, with the field's path, if the topology does not fit the validators.
     """
@@ -56,7 +56,7 @@ class Network:
         self.regions = tuple(region_of.get(name) for name in names)
         """Each validator's region or ``None``."""
         self.uplink_kbps = section.uplink_kbps
-        """Of each validator; ``None`` is unlimited."""
+        """Bandwidth of each validator's uplink, in kilobits per second; ``None`` is unlimited."""
         self._section = section
         self._paths: dict[int, dict[int, list[int]]] = {}
         self._between_regions: dict[tuple[str | None, str | None], Quality] = {}
@@ -68,7 +68,7 @@ class Network:
             self.graph = LinkGraph(section.topology, self.names, self.regions, seed)
 
     def route(self, sender: int, receiver: int) -> tuple[int, ...] | None:
-        """The validators on the path, by index, both ends included; ``None`` without a path."""
+        """The validators on the path, by index, including both ends; ``None`` without a path."""
         if self.graph is None:
             return sender, receiver
         paths = self._paths.get(sender)
