@@ -447,7 +447,7 @@ class LiveTrace:
             received = deque(sorted(self._received[ends]))
             for half in sorted(self._sent[ends]):
                 while received and received[0].at_ms < half.at_ms - CLOCK_SLACK_MS:
-                    early = received.popleft()  # was sent before the trace began
+                    early = received.popleft()  # was sent before any validator kept its messages
                     yield TracedMessage(sender, receiver, None, early.at_ms, early.kind, early.view, size)
                 arrived_ms = max(received.popleft().at_ms, half.at_ms) if received else None
                 yield TracedMessage(sender, receiver, half.at_ms, arrived_ms, half.kind, half.view, size)

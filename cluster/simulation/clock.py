@@ -1,12 +1,11 @@
-"""Virtual time: a queue of calls and messages ordered by time, and by the order in which they were put there.
+"""Virtual time: a queue of calls and messages, ordered by time, then by insertion.
 
-Time is counted in whole microseconds, so that no rounding of floats decides an order. Everything that runs is hashed
-into a rolling digest with what it says of itself: equal digests mean equal runs, event by event. A message's bytes are
-hashed once, when it is sent; each delivery refers to them by the message's number.
+Time is counted in whole microseconds, so that no rounding of floats decides an order. Every event is hashed into a
+rolling digest with its label and content: equal digests mean equal runs, event by event. A message's bytes are hashed
+once, when it is sent; each delivery refers to them by the message's number.
 
-Messages are most of a run. All deliveries of one message are one entry of the queue, which stands at the time of the
-next of them: the queue holds what is under way to everybody once, and moving on costs one step in a small heap. The
-digest is fed in batches.
+Most events are messages. All deliveries of one message are one entry of the queue, at the time of the next of them: the
+queue holds a broadcast only once, and advancing costs one step in a small heap. The digest is fed in batches.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ class _Call(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Deliveries:
-    """The deliveries of one message that are still to come, the next one last."""
+    """The pending deliveries of one message, the next one last."""
 
     sender: int
     message: int
     payload: bytes
     places: list[tuple[int, int, int]]
-    """Of each: when, the number that orders it among what is at the same time, and the recipient."""
+    """Each delivery's time, its number among events of the same time, and its recipient."""
 
 
 _Entry = tuple[int, int, _Call | _Deliveries]
-"""When, the number that orders it among what is at the same time, and what it is."""
+"""The event's time, its number among events of the same time, and the event."""
 
 
 class VirtualClock:
@@ -62,7 +61,7 @@ class VirtualClock:
         self.now_us = 0
         self.events = 0
         self.last_label = ""
-        """The last event's label; kept up if :attr:`keeps_labels`."""
+        """The last event's label; maintained if :attr:`keeps_labels`."""
         self.keeps_labels = False
 
     @property
@@ -72,16 +71,16 @@ class VirtualClock:
 
     @property
     def next_us(self) -> int:
-        """When the next event is; now if there is none."""
+        """The time of the next event; now if there is none."""
         return self._queue[0][0] if self._queue else self.now_us
 
     def after(self, delay_us: int, label: str, content: bytes, call: Callable[[], None]) -> None:
-        """Run ``call`` after a delay. ``label`` and ``content`` say what it is, for the digest."""
+        """Run ``call`` after a delay. ``label`` and ``content`` describe it for the digest."""
         heapq.heappush(self._queue, (self.now_us + delay_us, self._number, _Call(label, content, call)))
         self._number += 1
 
     def send(self, sender: int, payload: bytes, arrivals: Sequence[tuple[int, int]]) -> None:
-        """Deliver a message to ``(recipient, time)`` each, at times that are not past."""
+        """Deliver a message at each ``(recipient, time)``; no time may be past."""
         self._messages += 1
         self._note(payload)
         if not arrivals:
@@ -134,7 +133,7 @@ class VirtualClock:
         return self._digest.hexdigest()
 
     def trace_line(self) -> str:
-        """The last event, when it was, and the rolling digest after it; needs :attr:`keeps_labels`."""
+        """The last event, its time, and the rolling digest after it; needs :attr:`keeps_labels`."""
         self._flush()
         digest = self._digest.digest(length=TRACE_DIGEST_BYTES).hex()
         return f"{self.events}\t{self.now_us}\t{digest}\t{self.last_label}"

@@ -1,9 +1,9 @@
-"""Holds a simulated run against a second one, event by event.
+"""Compares a simulated run with a second one, event by event.
 
-The second run is another process with another hash seed, so that an order that depends on hashes, addresses or anything
-else of the process shows. Both tell of every event when it is at, what it says of itself and the rolling digest after
-it; the lines are compared as they come, and none is kept. The digest covers what the event did, too: the bytes of each
-message that it sent. So the first line that differs names the event at which the runs part.
+The second run is another process with another hash seed, so that an order that depends on hashes, addresses or other
+properties of the process shows. Both report each event's time, label and the rolling digest after it. The lines are
+compared as they come; none is kept. The digest also covers the event's effects: the bytes of each message that it sent.
+So the first line that differs names the event at which the runs diverge.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cluster.scenario import Scenario
 from cluster.simulation.driver import Simulation
 
 OTHER_HASH_SEEDS: Final = ("1", "2")
-"""The second run's hash seed is the first of these that is not the first run's."""
+"""The second run's hash seed: the first of these that differs from the first run's."""
 FIELDS: Final = 4
 
 
@@ -34,7 +34,7 @@ class NotDeterministic(HarnessError):
 
 
 def compare(line: str, others: Iterator[str]) -> None:
-    """Hold the next event of one run against that of another; an empty line says that the run is over.
+    """Compare the next event of one run with that of another; an empty line means that the run is over.
 
     Raises :class:`NotDeterministic` if they differ.
     """
@@ -101,7 +101,7 @@ def _words(line: str) -> str:
 
 
 def main() -> int:
-    """The second run: scenario and seed come on standard input, a line an event goes to standard output."""
+    """The second run: reads scenario and seed from standard input, and writes a line per event to standard output."""
     given = json.load(sys.stdin)
     simulation = Simulation(Scenario.model_validate(given["scenario"]), given["seed"], "")
     simulation.on_event = print

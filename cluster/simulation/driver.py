@@ -1,8 +1,8 @@
 """Runs a scenario on the simulator.
 
-The same validators, the same load users, the same faults and the same record as the live testnet; instead of sockets
-and wall clocks there is one queue of events, and one random source seeded by the run's seed. Load transactions reach
-the validators as events of virtual time, without HTTP.
+It uses the same validators, load users, faults and record as the live testnet. Instead of sockets and wall clocks it
+has one queue of events, and one random source seeded by the run's seed. Load transactions reach the validators as
+events of virtual time, without HTTP.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ from validator.node.shared_work import RememberingScheme, SharedReader
 from validator.primitives.types import ValidatorError
 
 MAX_TWIN_DELAY_US: Final = 20 * MICROSECONDS_PER_MILLISECOND
-"""How much later than its validator a twin gets a message, at most."""
+"""The most by which a twin gets a message later than its validator."""
 CHECKPOINT_DIGITS: Final = 16
 """Hex digits of the digest that are kept for each height."""
 
 
 class Simulation:
-    """One run. ``run`` returns its record."""
+    """One simulated run. ``run`` returns its record."""
 
     machine_class: type[Machine] = Machine
 
@@ -78,8 +78,8 @@ class Simulation:
         pace: Pace = USUAL_PACE,
         shares_executions: bool = False,
     ) -> None:
-        """``pace`` is how long every machine's own work takes. With ``shares_executions`` the validators execute each
-        block once for all of them (:mod:`cluster.simulation.shared_executions`); the digest is the same.
+        """``pace`` is the duration of every machine's own work. With ``shares_executions`` each block is executed once
+        for all validators (:mod:`cluster.simulation.shared_executions`); the digest is the same.
 
         Raises :class:`BadInput` for a fault that the simulator cannot perform.
         """
@@ -87,7 +87,7 @@ class Simulation:
             raise BadInput(f"{scenario.name}: {problem}")
         use_installed_kernels()
         self.scenario = scenario
-        """The present one: forks change it."""
+        """The current scenario; forks change it."""
         self._given = scenario
         self._forks_taken = 0
         self._fork_is_due = False
@@ -95,9 +95,9 @@ class Simulation:
         self._limit_us = _limit_us(scenario)
         self._checkpoint = checkpoint
         self.stops_on_fail = False
-        """Whether the first violation of a rule that is seen while it runs ends it."""
+        """Whether the first violation of a rule seen during the run ends it."""
         self.on_event: Callable[[str], None] | None = None
-        """Gets every event's trace line (:meth:`VirtualClock.trace_line`)."""
+        """Called with every event's trace line (:meth:`VirtualClock.trace_line`)."""
         self.clock = VirtualClock()
         self.random = Random(seed)
         self.links = self._make_links()
@@ -118,10 +118,10 @@ class Simulation:
         self._load = Load(self.record, self.machines, self.clock, self.random)
         self._best_height = 0
         self._end_height = None if scenario.stop.duration_s is not None else scenario.stop.height
-        """The height at which the load stops; ``None`` until its time is up, if it goes on for a time."""
+        """The height at which the load stops; for a run that ends after a time, ``None`` until the time is up."""
         self._late = dict(late)
         self._may_be_over = False
-        """Whether something happened since the last look that may end the run."""
+        """Whether an event since the last check may have ended the run."""
         self.clock.deliver = self._deliver
         self._recorder = Recorder(self.record, self.machines, self.clock, on_sample)
         self.stage = SimulatedStage(
@@ -144,7 +144,7 @@ class Simulation:
             machine.opened = lambda index: self.watches.recovers(self.machines[index])
 
     def run(self) -> RunRecord:
-        """Run to the scenario's end, in virtual time; what was reached is recorded even if it stops short."""
+        """Run to the scenario's end, in virtual time; the record is complete even if the run stops short."""
         self._run()
         if self._end_height is None:
             self.record.stop_requested_at_height = self._best_height
@@ -174,7 +174,7 @@ class Simulation:
         self._notice(self.record.problems[-1])
 
     def begin(self) -> None:
-        """Start everybody who is there from the genesis on."""
+        """Start every machine that exists from the genesis on."""
         self._recorder.trace.windows.begin()
         for machine in self.machines:
             if machine.index not in self._late:
@@ -198,7 +198,7 @@ class Simulation:
         return has_stepped
 
     def take_fork(self, number: int) -> None:
-        """Let other settings apply from the next event on. Raises :class:`BadInput` if they change the past."""
+        """Apply other settings from the next event on. Raises :class:`BadInput` if they change the past."""
         fork = self._given.forks[number]
         after = self._given.after_fork(number)
         try:
@@ -227,7 +227,7 @@ class Simulation:
         self._fork_is_due = bool(coming) and self._best_height >= coming[0].at_height
 
     def _reseed(self, seed: int) -> None:
-        """Draw everything anew from now on: the network, the faults, the users, the byzantine."""
+        """Reseed all random sources: of the network, the faults, the users, and the byzantine validators."""
         self.random.seed(f"{seed}/fork")
         self._load.reseed(seed)
         for machine in self.machines:
@@ -280,18 +280,18 @@ class Simulation:
         return machine
 
     def _failed(self, index: int, error: ValidatorError) -> None:
-        """A machine stopped by itself: its disk failed, or what is on it is wrong."""
+        """A machine stopped by itself: its disk failed, or its contents are wrong."""
         self.machines[index].crash(self.random)
         if not self.faults.on_failed(index, str(error)):
             self.record.problems.append(f"{self.machines[index].name} stopped: {error}")
 
     def _make_twins(self) -> dict[int, Machine]:
-        """The second machines of those validators that have a twin, by index, not started yet."""
+        """The second machines of validators with a twin, keyed by index, not started yet."""
         names = [self.scenario.validators.node(machine.index).byzantine for machine in self.machines]
         return {m.index: self._twin(m) for m, named in zip(self.machines, names, strict=True) if Twins.name in named}
 
     def _twin(self, machine: Machine) -> Machine:
-        """A second machine with the same key; both tell a watch what they send."""
+        """A second machine with the same key. A watch observes the messages of both."""
         score = machine.tally.byzantine
         assert score is not None
         watch = TwinWatch(score)
@@ -337,7 +337,7 @@ class Simulation:
         deliver = self.watches.deliver
         machine.take_message(lambda: deliver(self.machines[sender], machine, payload, content, rebroadcast_ms))
         twin = self._twins.get(recipient)
-        if twin is not None:  # the twin is at another place
+        if twin is not None:  # it is at another place in the network
             delay_us = self.random.randrange(MAX_TWIN_DELAY_US)
             self.clock.after(delay_us, f"{sender}>{recipient} twin", payload, lambda: twin.receive(sender, payload))
 
@@ -389,7 +389,7 @@ class Simulation:
         self.watches.enters(self.machines[index], view, self.scenario, len(self.machines))
 
     def _note_proposal(self, index: int, job: Build | Execute) -> None:
-        """A height's block was first seen anywhere: when building it began."""
+        """Note when a height's block was first seen anywhere: when its building began."""
         if isinstance(job, Execute):
             height = job.block.header.height
         else:
@@ -417,7 +417,7 @@ class Simulation:
             self._stop_load()
 
     def _end_here(self) -> None:
-        """The time is up: the height that is reached becomes the run's last one."""
+        """The time is up: the height reached becomes the run's last one."""
         self._end_height = self.record.stop_requested_at_height = self._best_height
         self._may_be_over = True
         self._stop_load()
@@ -441,8 +441,8 @@ class Simulation:
     def _is_over(self) -> bool:
         """Whether every validator that still takes part has drained.
 
-        One that commits blocks to catch up is not stopped in the middle of that, and one that joined not before it has
-        a block of its own: of a snapshot alone nothing can be judged.
+        A validator that commits blocks to catch up is not stopped in the middle. One that joined is not stopped before
+        it has executed a block: a snapshot alone gives nothing to judge.
         """
         self._may_be_over = False
         if self._end_height is None:
@@ -481,11 +481,11 @@ def _has_joined_only(machine: Machine) -> bool:
 
 
 def _ignore(index: int, effect: Effect) -> None:
-    """Nobody watches a twin."""
+    """Ignore the effects of a twin: it is not watched."""
 
 
 def _limit_us(scenario: Scenario) -> int:
-    """When a run's time is up."""
+    """The time at which the run ends at the latest."""
     return scenario.stop.longest_s * MICROSECONDS_PER_SECOND
 
 
@@ -499,11 +499,11 @@ def simulate(
     stop_on_fail: bool = False,
     shares_executions: bool = False,
 ) -> RunRecord:
-    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests, also where the
-    validators share executions.
+    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests, also if the validators
+    share executions.
 
     ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run early. With
-    ``stop_on_fail`` the first violation of a rule that is seen while it runs ends it.
+    ``stop_on_fail`` the first violation of a rule seen during the run ends it.
     """
     run = Simulation(
         scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint, shares_executions=shares_executions

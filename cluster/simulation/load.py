@@ -18,12 +18,12 @@ from validator.node.assembly import Validator
 from validator.node.events import SubmitResult
 
 CLIENT_DELAY_US: Final = 2 * MICROSECONDS_PER_MILLISECOND
-"""From a client to its validator."""
+"""Latency between a client and its validator."""
 LOAD_STARTS_MS: Final = 500
 
 
 class Load:
-    """The users of a run. They speak to the validators that are there from the genesis on."""
+    """The users of a run. They use the validators that exist from the genesis on."""
 
     def __init__(self, record: RunRecord, machines: Sequence[Machine], clock: VirtualClock, random: Random) -> None:
         scenario, genesis = record.scenario, record.genesis
@@ -38,7 +38,7 @@ class Load:
         for user, title in zip(self._users, scenario.load.titles, strict=False):
             user.measure(self._counts.sends, title, LOAD_STARTS_MS)
         self._submissions: dict[int, tuple[LoadUser, tuple[bytes, ...], float]] = {}
-        """By request, the user, its transactions, and when it was made."""
+        """For each request the user, its transactions, and the time of the request."""
         self._request = 0
 
     def begin(self) -> None:
@@ -47,18 +47,18 @@ class Load:
             self._schedule(user, LOAD_STARTS_MS + user.first_delay_ms)
 
     def stop(self) -> None:
-        """The load is over."""
+        """Stop the load."""
         self.is_running = False
         for user in self._users:
             user.end(self._now_ms)
 
     def reseed(self, seed: int) -> None:
-        """Draw from other sources from now on."""
+        """Replace the random sources."""
         for user in self._users:
             user.reseed(seed)
 
     def on_reply(self, machine: Machine, request: int, results: Sequence[SubmitResult], promises: PromiseWatch) -> None:
-        """A validator answers a client, and promises to keep the transactions that it took."""
+        """A validator answers a client, and so promises to keep the transactions that it took."""
         user, wires, begun_ms = self._submissions.pop(request)
         answered_ms = self._clock.now_ms + CLIENT_DELAY_US / MICROSECONDS_PER_MILLISECOND
         self._counts.timeline.answered(answered_ms, answered_ms - begun_ms)
@@ -81,7 +81,7 @@ class Load:
 
     @property
     def _now_ms(self) -> int:
-        """Since the load began."""
+        """Milliseconds since the load began."""
         return self._clock.now_us // MICROSECONDS_PER_MILLISECOND - LOAD_STARTS_MS
 
     def _turn(self, user: LoadUser) -> None:
@@ -131,7 +131,7 @@ class Load:
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Turns an exception of a workload of the user's own into :class:`BadInput`, which ends the run."""
+    """Turn an exception of a user-defined workload into :class:`BadInput`, which ends the run."""
     try:
         yield
     except WorkloadError as error:

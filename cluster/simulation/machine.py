@@ -1,12 +1,12 @@
-"""One simulated machine: a real validator on a disk of memory, driven in virtual time.
+"""One simulated machine: a real validator on a disk in memory, driven in virtual time.
 
-It performs the same effects as a live host does. Jobs of the executor run one at a time, each at the moment at which
-it is done; a crash meanwhile lets it come as far as some change of the disk, drawn, and nobody hears of it. Appends
-reach the disk at once and become durable when their sync is done. A crash ends the incarnation: whatever was scheduled
-for it before is not delivered any more.
+It performs the same effects as a live host. The executor's jobs run one at a time; each takes effect when it is done.
+If a crash comes first, the job stops at a random change of the disk, and its result is lost. Appends reach the disk at
+once and become durable when their sync is done. A crash ends the incarnation: events scheduled for it are not
+delivered.
 
-A machine that is paused does nothing: what happens to it waits, in order, until it goes on. A machine whose disk fails
-stops at once, as a crash does, and reports the reason to whoever runs the simulation.
+A paused machine does nothing: its events wait, in order, until it continues. A machine whose disk fails stops at once,
+as in a crash, and reports the reason to the driver.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ from validator.storage.journal import JOURNAL_FILE
 
 USUAL_PACE: Final = Pace(sync_ms=1, job_ms=1)
 JOB_OPERATIONS: Final = 8
-"""About as many changes of the disk as finalizing makes: a block is archived, and its state committed."""
+"""Approximately the number of disk changes of a finalization, which archives a block and commits its state."""
 MAX_HELD_MESSAGES: Final = 10_000
-"""Messages that wait for a paused machine; what comes then is lost."""
+"""Messages that wait for a paused machine; later ones are lost."""
 
 
 class _Held:
-    """The calls that wait for a paused machine, in the order in which they came."""
+    """The calls that wait for a paused machine, in order of arrival."""
 
     def __init__(self) -> None:
         self.lost = 0
@@ -88,7 +88,7 @@ class _Held:
         return True
 
     def take_all(self) -> Iterable[Callable[[], None]]:
-        """All calls, which wait no longer."""
+        """Remove and return all calls."""
         calls, self._calls, self._messages = self._calls, deque(), 0
         return calls
 
@@ -105,25 +105,26 @@ class Machine:
     send: Callable[[int, int | None, bytes], None]
     """``send(sender, recipient, payload)``."""
     observe: Callable[[int, Effect], None]
-    """Gets the effects that are for observers."""
+    """Called with the effects that are for observers."""
     join: Callable[[MemoryDisk], SnapshotJoin] | None = None
-    """Of a machine that begins without state: what makes its disk one that can be booted from."""
+    """For a machine that begins without state: creates a state on its disk from which it can boot."""
     failed: Callable[[int, ValidatorError], None] | None = None
-    """Gets the error that stopped a machine. Without it, the error is raised."""
+    """Called with the error that stopped a machine. Without it, the error is raised."""
     starts: Callable[[int], None] | None = None
-    """Gets the index of a machine that is about to start."""
+    """Called with the index of a machine that is about to start."""
     entered: Callable[[int, int], None] | None = None
-    """``entered(index, view)`` is called when the validator is in another view than before."""
+    """``entered(index, view)`` is called when the validator enters another view."""
     handled: Callable[[int, Event, list[Effect]], None] | None = None
-    """``handled(index, event, effects)`` is called when the validator handled an event, ahead of the effects."""
+    """``handled(index, event, effects)`` is called when the validator handled an event, before the effects are
+    performed."""
     opened: Callable[[int], None] | None = None
-    """Gets the index of a machine whose validator has opened its disk, at every start but after a join."""
+    """Called with the index of a machine whose validator has opened its disk, at every start except after a join."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)
     tally: Tally = field(default_factory=lambda: Tally(starts=0))
     validator: Validator | None = None
     """``None`` while the machine is down."""
     joining: SnapshotJoin | None = None
-    """While the machine joins by a snapshot."""
+    """The join by a snapshot in progress, if any."""
     byzantine: ByzantineValidator | None = None
     """The wrapper of a validator that breaks the protocol on purpose."""
     release: Release = field(default_factory=Release)
@@ -132,9 +133,9 @@ class Machine:
     is_paused: bool = False
     pace: Pace = USUAL_PACE
     view: int = 0
-    """The last view that the validator was in."""
+    """The last view that the validator entered."""
     delays: Counter[str] = field(default_factory=Counter)
-    """The effects of faults on the machine, by the fault's kind: held events, slow syncs …"""
+    """The effects of faults on the machine, counted by the fault's kind: held events, slow syncs …"""
     held: _Held = field(default_factory=_Held)
     own_clock: OwnClock = field(init=False)
     work: Work = field(init=False)
@@ -147,7 +148,7 @@ class Machine:
 
     @property
     def state_word(self) -> str:
-        """Its state in a word, for the progress line."""
+        """The machine's state in a word, for the progress line."""
         if self.validator is None:
             return "down" if self.joining is None else "joining"
         if self.is_paused:
@@ -160,7 +161,7 @@ class Machine:
 
     @property
     def is_running(self) -> bool:
-        """Up, or joining."""
+        """Whether the machine is up, or joining."""
         return self.is_up or self.joining is not None
 
     def start(self) -> None:
@@ -179,23 +180,23 @@ class Machine:
             self.opened(self.index)
 
     def crash(self, random: Random, scattered: bool = False) -> None:
-        """Stop at once, a job that is under way in its middle; what was not synced is lost, in part
+        """Stop at once, in the middle of a running job; part of the unsynced data is lost
         (:meth:`MemoryDisk.crash`)."""
         self.work.break_off_job(random)
         self._stop()
         self.disk.crash(random, scattered)
 
     def shut_down(self) -> None:
-        """Stop in good order: everything that was written is there at the next start."""
+        """Stop gracefully: all written data is there at the next start."""
         self._stop()
 
     def pause(self) -> None:
-        """Stand still."""
+        """Pause the machine."""
         self.is_paused = True
         self.own_clock.pause()
 
     def go_on(self) -> None:
-        """Do all that waited while the machine was paused, in the order in which it came."""
+        """Process everything that waited while the machine was paused, in order of arrival."""
         self.is_paused = False
         self.own_clock.go_on()
         for call in self.held.take_all():
@@ -209,7 +210,7 @@ class Machine:
 
     @contextmanager
     def _stopping_where_the_disk_fails(self) -> Iterator[None]:
-        """An expected failure, of the disk or of its contents, ends the incarnation and is reported."""
+        """End the incarnation at an expected failure, of the disk or of its contents, and report it."""
         try:
             yield
         except ValidatorError as error:
@@ -222,14 +223,14 @@ class Machine:
         self.failed(self.index, error)
 
     def _end_incarnation(self) -> None:
-        """Nothing that was scheduled so far is delivered any more."""
+        """Discard everything scheduled so far."""
         self.incarnation += 1
         self.own_clock.cancel_all()
         self.work.cancel_all()
         self.held.take_all()
 
     def deliver(self, event: Event) -> None:
-        """Give the node an event and perform what follows: now, or when the machine is not paused any more."""
+        """Give the node an event and perform the effects: now, or after the machine's pause."""
         if self.is_paused:
             self._hold(lambda: self.deliver(event), isinstance(event, Message))
             return
@@ -251,7 +252,7 @@ class Machine:
             self._fail(error)
 
     def take_message(self, call: Callable[[], None]) -> None:
-        """A peer's message arrives, which ``call`` hands over with :meth:`receive`: now, or after a pause."""
+        """A peer's message arrives; ``call`` hands it over with :meth:`receive`: now, or after a pause."""
         if self.is_paused:
             self._hold(call, is_message=True)
         else:
@@ -275,11 +276,11 @@ class Machine:
         self.deliver(Submit(request, transactions))
 
     def receive(self, sender: int, payload: bytes, content: Reading | None = None) -> None:
-        """A peer's message arrives, with its contents if they were read already."""
+        """A peer's message arrives, with its contents if they were decoded already."""
         self.deliver(Message(sender, payload, content))
 
     def status(self) -> dict[str, Any] | None:
-        """The status page, or ``None`` while the machine is down."""
+        """The status page; ``None`` while the machine is down."""
         if self.validator is None:
             return None
         process = {"pid": None, "hash_seed": None}
@@ -335,7 +336,7 @@ class Machine:
 
 
 class Work:
-    """The work that takes a machine time: its executor's jobs, one after the other, and its disk's syncs."""
+    """The work that takes a machine's time: its executor's jobs, one after the other, and its disk's syncs."""
 
     def __init__(self, machine: Machine) -> None:
         self.sync_ms = machine.pace.sync_ms
@@ -348,17 +349,17 @@ class Work:
 
     @property
     def is_committing(self) -> bool:
-        """Whether a block waits that is final."""
+        """Whether a final block waits for its commit."""
         return any(isinstance(job, Finalize) for job in self.jobs)
 
     def cancel_all(self) -> None:
-        """Nothing is under way any more."""
+        """Drop all work in progress."""
         self.jobs.clear()
         self._has_job_run = False
         self._journal_busy_until_us = 0
 
     def break_off_job(self, random: Random) -> None:
-        """Let a job that is under way come as far as some change of the disk."""
+        """Let a running job proceed to a random change of the disk."""
         validator, disk = self._machine.validator, self._machine.disk
         if validator is None or not self.jobs or self._has_job_run or disk.plan is not None:
             return
@@ -368,7 +369,7 @@ class Work:
         disk.plan = None
 
     def append(self, token: int, data: bytes) -> None:
-        """Append to the journal, and deliver ``Synced`` when that is durable."""
+        """Append to the journal, and deliver ``Synced`` when the append is durable."""
         machine, disk = self._machine, self._machine.disk
         disk.append(JOURNAL_FILE, data)
         written = disk.written(JOURNAL_FILE)
@@ -382,14 +383,14 @@ class Work:
         machine.later(waits_us + self.sync_ms * MICROSECONDS_PER_MILLISECOND, f"sync {token}", data, synced)
 
     def replace_journal(self, data: bytes) -> None:
-        """Replace the journal. On a disk with slow syncs, what is appended then waits behind it."""
+        """Replace the journal. On a disk with slow syncs, later appends wait for it."""
         self._machine.disk.replace(JOURNAL_FILE, data)
         if extra_us := self._extra_us(1):
             now_us = self._machine.clock.now_us
             self._journal_busy_until_us = max(self._journal_busy_until_us, now_us) + extra_us
 
     def _extra_us(self, syncs: int) -> int:
-        """How much longer so many syncs take here than on a usual disk."""
+        """The additional time that this many syncs take here, compared with a usual disk."""
         self._note_slow_syncs(syncs)
         return syncs * max(0, self.sync_ms - USUAL_PACE.sync_ms) * MICROSECONDS_PER_MILLISECOND
 
@@ -398,7 +399,7 @@ class Work:
             self._machine.delays["slow_disk"] += syncs
 
     def enqueue(self, job: Job) -> None:
-        """Run a job after those before it, and deliver ``Completed`` with its result."""
+        """Run a job after the earlier ones, and deliver ``Completed`` with its result."""
         if isinstance(job, Build | Execute):
             self._machine.observe(self._machine.index, Run(job))
         self.jobs.append(job)

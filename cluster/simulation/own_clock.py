@@ -1,4 +1,4 @@
-"""The clock of a simulated machine, and the timers that run on it."""
+"""The clock of a simulated machine, and its timers."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cluster.simulation.clock import VirtualClock
 from validator.node.events import TimerName
 
 Later = Callable[[int, str, bytes, Callable[[], None]], None]
-"""``later(delay_us, label, content, call)`` calls unless the machine stopped meanwhile."""
+"""``later(delay_us, label, content, call)`` schedules a call, which is dropped if the machine stops before."""
 
 
 class _Armed(NamedTuple):
-    """A timer that runs."""
+    """A running timer."""
 
     number: int
     expires_us: int
@@ -29,41 +29,41 @@ class OwnClock:
         self._later = later
         self._expire = expire
         self._own_us = 0.0
-        """Its time when it began to run at its present speed."""
+        """The clock's time when its present speed was set."""
         self._own_since_us = 0
-        """When that was."""
+        """The virtual time when its present speed was set."""
         self._paused_since_ms: float | None = None
-        """Its time when its machine's present pause began."""
+        """The clock's time when the machine's present pause began; ``None`` if it is not paused."""
         self._paused_ms = 0.0
-        """How long its machine stood still in former pauses."""
+        """Total duration of the machine's past pauses."""
         self._timers: dict[TimerName, _Armed] = {}
         self._timer_number = 0
 
     @property
     def now_ms(self) -> float:
-        """Its time, by which timers expire."""
+        """The clock's time, by which timers expire."""
         passed_us = self._clock.now_us - self._own_since_us
         return (self._own_us + passed_us * self.speed) / MICROSECONDS_PER_MILLISECOND
 
     @property
     def awake_ms(self) -> float:
-        """Its time without the pauses of its machine: a timer that expires in a pause is noticed after it."""
+        """The clock's time without the machine's pauses: a timer that expires during a pause is noticed after it."""
         now_ms = self.now_ms if self._paused_since_ms is None else self._paused_since_ms
         return now_ms - self._paused_ms
 
     def pause(self) -> None:
-        """Its machine stands still from now on. The clock does not."""
+        """The machine pauses. The clock continues."""
         if self._paused_since_ms is None:
             self._paused_since_ms = self.now_ms
 
     def go_on(self) -> None:
-        """Its machine stands still no more."""
+        """The machine's pause ends."""
         if self._paused_since_ms is not None:
             self._paused_ms += self.now_ms - self._paused_since_ms
             self._paused_since_ms = None
 
     def set_speed(self, speed: float) -> None:
-        """Run at another speed from now on; so does what is left of the timers."""
+        """Run at another speed from now on; the rest of each timer does so too."""
         self._own_us, self._own_since_us = self.now_ms * MICROSECONDS_PER_MILLISECOND, self._clock.now_us
         before, self.speed = self.speed, speed
         if speed == before:
@@ -73,7 +73,7 @@ class OwnClock:
             self._arm(timer, round(left_us * before / speed))
 
     def set_timer(self, timer: TimerName, delay_ms: int) -> None:
-        """Start a timer, or start it again."""
+        """Start or restart a timer."""
         delay_us = delay_ms * MICROSECONDS_PER_MILLISECOND
         self._arm(timer, delay_us if self.speed == 1.0 else round(delay_us / self.speed))
 

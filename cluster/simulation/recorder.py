@@ -1,4 +1,4 @@
-"""The recorder of a simulated run: samples while it runs, and at its end all that the checks judge."""
+"""The recorder of a simulated run: samples during the run, and at its end all data that the checks judge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ALL_BLOCKS: Final = 10**9
 
 
 class Recorder:
-    """Fills one run's record from its machines. ``on_sample`` gets each sample."""
+    """Fills one run's record from its machines. ``on_sample`` is called with each sample."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Recorder:
         self._on_sample = on_sample
         self._resources = ResourceLog(record)
         self._kept: dict[int, ServedBlocks] = {}
-        """The blocks of machines that may prune them, by index."""
+        """The blocks of machines that may prune them, keyed by index."""
 
     def schedule_sample(self) -> None:
         """Take samples from now on."""
@@ -80,7 +80,7 @@ class Recorder:
             self._on_sample(sample)
 
     def look(self) -> None:
-        """Let the trace see how far the chain is."""
+        """Report the chain's progress to the trace."""
         self.trace.look(self._clock.now_ms, next(reversed(self.record.checkpoints), 0))
 
     def collect(self, links: Links, watches: Watches) -> None:
@@ -110,7 +110,7 @@ class Recorder:
         self._ask(watches)
 
     def keep(self, machine: Machine) -> None:
-        """Take the final blocks of a machine that are new and let it prune them, if it prunes at all."""
+        """Record a machine's new final blocks, and let it prune them, if it prunes at all."""
         if self.record.scenario.storage.keep_blocks is None:
             return
         assert machine.validator is not None
@@ -121,16 +121,17 @@ class Recorder:
         executor.allow_pruning(min(_taken(machine.validator, kept).tip, self.lowest_tip()))
 
     def lose(self, machine: Machine) -> None:
-        """Keep what a machine serves of its disk, which is about to be lost.
+        """Record what a machine serves from its disk, which is about to be lost.
 
-        Nobody prunes until the machine has blocks on its next disk.
+        No machine prunes until this one has blocks on its next disk.
         """
         if machine.validator is not None:
             self.record.lost.append(self.record_of(machine))
         self._kept.pop(machine.index, None)
 
     def lowest_tip(self) -> int:
-        """The height up to which every machine has the final blocks, also one that is down and will come back."""
+        """The height up to which every machine has the final blocks, including machines that are down and will come
+        back."""
         late = self.record.scenario.validators.late
         machines = [machine.index for machine in self._machines if machine.index not in late]
         return min(self._kept[index].tip if index in self._kept else 0 for index in {*machines, *self._kept})
@@ -148,7 +149,7 @@ class Recorder:
         return found
 
     def _ask(self, watches: Watches) -> None:
-        """Ask every validator's final state what the checks compare."""
+        """Query every validator's final state for the data that the checks compare."""
         record, genesis = self.record, self.record.genesis
         chain = longest_chain(record.lives)
         ledger = watches.monitor.ledger_of(chain) or ledger_of(genesis, chain)
@@ -168,7 +169,7 @@ class Recorder:
 
 
 def _taken(validator: Validator, served: ServedBlocks) -> ServedBlocks:
-    """What a validator served, with all that it serves above."""
+    """A validator's served blocks, extended by the newer ones that it serves."""
     while taken := validator.executor.pages.blocks(served.tip + 1, ALL_BLOCKS):
         for item in taken:
             served.append(BlockRecord(*item))

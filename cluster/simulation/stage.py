@@ -40,14 +40,14 @@ SYNCING: Final = frozenset({"sync"})
 
 
 class DurableSizes:
-    """By machine, how much of each file that may rot was durable after its last final blocks."""
+    """For each machine, the durable size of each file that may rot, after its last final blocks."""
 
     def __init__(self) -> None:
         self._is_needed = False
         self._sizes: dict[int, deque[dict[str, int]]] = {}
 
     def expect(self, plans: Sequence[AnyFault]) -> None:
-        """These faults may come."""
+        """Announce the faults that may come."""
         self._is_needed = any(isinstance(plan, BitRotFault) for plan in plans)
 
     def on_final(self, machine: Machine) -> None:
@@ -69,7 +69,7 @@ class DurableSizes:
 
 @dataclass(slots=True)
 class SimulatedStage:
-    """The parts of a simulation that faults act on."""
+    """The parts of a simulation on which faults act."""
 
     clock: VirtualClock
     random: Random
@@ -77,7 +77,7 @@ class SimulatedStage:
     validators: ValidatorsSection
     machines: Sequence[Machine]
     join: Callable[[int, MemoryDisk], SnapshotJoin]
-    """How a machine without state joins."""
+    """Creates the join of a machine without state."""
     best_height: Callable[[], int]
     notice: Callable[[str], None]
     keep_blocks: Callable[[int], None]
@@ -102,7 +102,7 @@ class SimulatedStage:
     # --- links --------------------------------------------------------------------------------------------------------
 
     def set_links(self, faults: Mapping[int, LinkFault], then: Then) -> None:
-        """The simulator asks :mod:`cluster.faults.link_faults` for each message that it sends."""
+        """The simulator queries :mod:`cluster.faults.link_faults` for each message that it sends."""
         self.link_faults.become(faults)
         then()
 
@@ -110,7 +110,7 @@ class SimulatedStage:
         return seen_on_links(plan, self.link_faults.counts()[key])
 
     def leader_delay_us(self, sender: int) -> int:
-        """How much later everything arrives that a validator sends now, because it leads."""
+        """The additional delay of a message that a validator sends now because it leads."""
         if not self.link_faults.delay_leaders:
             return 0
         validator = self.machines[sender].validator

@@ -78,7 +78,7 @@ def write_out_validators(given: Any) -> Any:
 
 
 ORDINARY_NODE: Final = NodeSection()
-"""A validator without settings of its own in the scenario."""
+"""A validator without individual settings."""
 
 
 class ValidatorsSection(Section):

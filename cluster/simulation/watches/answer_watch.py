@@ -1,13 +1,13 @@
 """The watch of answers: a validator must help peers that are stuck in a view that it has left.
 
-An honest validator that hears an honest peer's notarize, nullify or timeout vote, by itself or in a proposal, of a view
-that lies two or more behind its own, or one behind and heard before, answers at once with a certificate of that view or
-a later one, unless it sent the peer such a certificate lately: it does so once between two ticks, which come with each
+An honest validator may hear an honest peer's notarize, nullify or timeout vote, by itself or in a proposal, of a view
+two or more behind its own, or one behind and heard before. Then it answers at once with a certificate of that view or a
+later one, unless it sent the peer such a certificate lately: it does so once between two ticks, which come with each
 rebroadcast at the latest. Ticks come by the validator's own clock, so all times are those of that clock. The time of a
 pause does not count: a tick that was due then comes after the messages that arrived before it.
 
-A vote more than ``view_window`` views ahead was not heard before, nor a proposal more than ``proposal_window`` ahead
-(section ``limits``): validators drop them (``docs/consensus.md``, "Hostile input").
+A vote more than ``view_window`` views ahead does not count as heard, nor does a proposal more than ``proposal_window``
+ahead (section ``limits``): validators drop them (``docs/consensus.md``, "Hostile input").
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from validator.chain.messages import Reading
 TICKS: Final = 2
 """Rebroadcasts for which an answer counts."""
 NEAR_VIEWS: Final = 2
-"""Views behind a validator's own whose votes are remembered: one further behind is answered in any case."""
+"""Views behind a validator's own whose votes are kept: an older one is answered in any case."""
 
 
 class Hearing(NamedTuple):
-    """A vote that is to be answered."""
+    """A vote that requires an answer."""
 
     listener: int
     life: int
     view: int
-    """The listener's."""
+    """The listener's view."""
     vote: Vote
 
 
 @dataclass(slots=True)
 class _Memory:
-    """The watch's knowledge of one validator, in its present life."""
+    """The watch's knowledge of one validator, since its last start."""
 
     life: int = 0
     began: int = 0
-    """The first view that it was seen in."""
+    """The first view in which it was seen."""
     heard: set[tuple[int, VoteKind, int]] = field(default_factory=set)
     """Signer, kind and view of votes that it heard lately."""
 
 
 class AnswerWatch:
-    """One run's, over all validators that are to be honest."""
+    """The watch of one run, over all validators that should be honest."""
 
     def __init__(self, names: Sequence[str], look: Look, limits: LimitsSection) -> None:
         self._limits = limits
@@ -58,15 +58,16 @@ class AnswerWatch:
         self._tell = look
         self._memories = [_Memory() for _ in names]
         self._sent: dict[tuple[int, int], dict[int, float]] = {}
-        """By sender and recipient, when certificates of which views were sent to that one alone."""
+        """The times of certificates sent to one peer alone: by sender and recipient, then by view."""
 
     def sends(self, index: int, recipient: int, now_ms: float, message: Reading | None) -> None:
-        """A validator sends a message to one peer, when its own clock says ``now_ms``, pauses left out."""
+        """A validator sends a message to one peer, at ``now_ms`` by its own clock without pauses."""
         if isinstance(message, AnyCertificate):
             self._sent.setdefault((index, recipient), {})[message.view] = now_ms
 
     def hears(self, index: int, life: int, view: int, message: Reading | None) -> Hearing | None:
-        """A validator in such a view is about to get a message of an honest peer; whether it has to answer."""
+        """Called before a validator in this view gets an honest peer's message. Returns the vote if it requires an
+        answer."""
         window = self._limits.view_window
         if isinstance(message, Timeout):
             vote, is_proved = message.vote, message.high is not None or message.vote.parent_view == NO_PARENT
@@ -90,7 +91,7 @@ class AnswerWatch:
         return Hearing(index, life, view, vote) if is_left and is_answered else None
 
     def heard(self, hearing: Hearing, now_ms: float, rebroadcast_ms: float) -> None:
-        """The validator, whose own clock says ``now_ms`` without pauses, has done with the message what it does."""
+        """Called after the validator handled the message, at ``now_ms`` by its own clock without pauses."""
         vote, name = hearing.vote, self._names[hearing.listener]
         since = now_ms - TICKS * rebroadcast_ms
         sent = self._sent.get((hearing.listener, vote.signer), {})

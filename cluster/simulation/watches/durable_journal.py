@@ -1,7 +1,7 @@
 """The durable part of a simulated validator's journal, read as it grows.
 
-It is read from the disk's durable bytes and not from what the validator says that it wrote: a record counts once a sync
-has covered it.
+It is read from the disk's durable bytes, not from the validator's own reports: a record counts once a sync has covered
+it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from validator.storage.frames import split
 from validator.storage.journal import JOURNAL_FILE, decode_batch
 
 REMEMBERED_RECORDS: Final = 1 << 12
-"""Decoded: a certificate stands in everybody's journal."""
+"""Decoded records kept: each certificate is in every validator's journal."""
 REMEMBERED_APPENDS: Final = 1 << 3
 REMEMBERED_BODIES: Final = 1 << 6
-"""Of which the block's digest is known: a body stands in everybody's journal, soon after it was proposed."""
+"""Bodies kept with their block's digest: each body is in every validator's journal, soon after it was proposed."""
 
 _DECODER: Final = msgspec.msgpack.Decoder(Record)
 
@@ -34,23 +34,24 @@ class DurableRecord(NamedTuple):
 
     record: Record
     is_appended: bool
-    """Whether it is in the place of its append. A journal that was written whole is ordered by view, not by time."""
+    """Whether it is at the position of its append. A journal that was written as a whole is ordered by view, not by
+    time."""
 
 
 @dataclass(slots=True)
 class DurableJournal:
-    """One machine's. It holds what the durable journal holds now: what replaces the journal replaces this."""
+    """The present content of one machine's durable journal. A replaced journal replaces it."""
 
     votes: set[Vote] = field(default_factory=set)
     digests: set[bytes] = field(default_factory=set)
-    """Of the blocks whose bodies it has."""
+    """The digests of blocks whose bodies it has."""
     _disk: MemoryDisk | None = None
     _replaced: tuple[int, int] = (0, 0)
     _end: int = 0
-    """Bytes that were read."""
+    """Bytes read so far."""
 
     def read(self, disk: MemoryDisk) -> list[DurableRecord]:
-        """Read on; returns the records that are new here, in the journal's order. ``disk`` may be another each time."""
+        """Read on; returns the new records, in the journal's order. ``disk`` may be another one each time."""
         replaced = disk.replaced(JOURNAL_FILE)
         if disk is not self._disk or replaced != self._replaced:
             self._disk, self._replaced, self._end = disk, replaced, 0
@@ -76,7 +77,7 @@ class DurableJournal:
 
 @lru_cache(REMEMBERED_APPENDS)
 def votes_in(appended: bytes) -> tuple[Vote, ...]:
-    """The votes in what a validator appends to its journal, in order. Several watches ask, one after the other."""
+    """The votes in an append to a validator's journal, in order. Several watches ask, one after the other."""
     frames, _ = split(appended)
     records = [_record(encoded) for frame in frames for encoded in decode_batch(frame.payload).records]
     return tuple(record for record in records if isinstance(record, Vote))
@@ -84,13 +85,13 @@ def votes_in(appended: bytes) -> tuple[Vote, ...]:
 
 @lru_cache(REMEMBERED_RECORDS)
 def _record(encoded: bytes) -> Record:
-    """The record behind its version byte. Whoever wrote it encoded it; how well is for a restart to judge."""
+    """The record after its version byte. It is not validated: that is a restart's task."""
     return _DECODER.decode(memoryview(encoded)[1:])
 
 
 @lru_cache(REMEMBERED_BODIES)
 def _digest(body: bytes) -> bytes:
-    """The digest of a body's block; empty if it is no block's."""
+    """The digest of a body's block; empty if it is not a block's."""
     try:
         return header_hash(decode(body, Block).header)
     except CodecError:

@@ -1,4 +1,5 @@
-"""How much an engine and a mempool keep, held against the bounds of ``docs/consensus.md`` and ``docs/protocol.md``."""
+"""The memory of an engine and a mempool, checked against the bounds of ``docs/consensus.md`` and
+``docs/protocol.md``."""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from consensus.voting import Sizes
 from validator.node.pool.mempool import PoolSizes
 
 VOTES_PER_SIGNER: Final = 3
-"""Votes that one signer has in one view: one of each kind that its protocol has."""
+"""Votes of one signer in one view: one of each kind in its protocol."""
 
 
 def bounds(view: int, final_view: int, signers: int, limits: LimitsSection) -> Sizes:
-    """The most that an engine keeps in a view, with such a newest final view and so many validators."""
+    """The most that an engine keeps in this view, with this newest final view and number of validators."""
     open_views = view - final_view
     behind = min(open_views + limits.evidence_views, limits.retained_views + 1)
     return Sizes(
@@ -32,7 +33,7 @@ def pool_bounds(limits: LimitsSection) -> PoolSizes:
 
 
 def excesses(kept: Sizes | PoolSizes, most: Sizes | PoolSizes) -> Iterator[str]:
-    """In words, what is more than it may be; both are of the same kind."""
+    """The amounts beyond their bounds, in words; both arguments are of the same kind."""
     for name, count, bound in zip(kept._fields, kept, most, strict=True):
         if count > bound:
             yield f"{name} {count:,} of {bound:,}"

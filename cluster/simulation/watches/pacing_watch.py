@@ -1,15 +1,15 @@
-"""The watch of pacing: a validator's timers, and what it repeats, follow from what the validator lived through.
+"""The watch of pacing: a validator's timers and repetitions follow from its past events.
 
-It is a second implementation of ``docs/consensus.md``, "Timeouts that adapt" and "Repetition that adapts", and sees
-what goes into a validator and what comes out of it: certificates that it learned, timers that expired, votes that it
-wrote to its journal and sent, and the timers that it starts.
+It is an independent implementation of ``docs/consensus.md``, "Timeouts that adapt" and "Repetition that adapts". It
+sees a validator's inputs and outputs: certificates that it learned, timers that expired, votes that it wrote to its
+journal and sent, and the timers that it starts.
 
 ===========  =========================================================================================================
 rule         what must hold
 ===========  =========================================================================================================
 timeouts     a leader or advance timer is the configured timeout times the factor that the watch counted. A restart
-             goes on with the factor in the journal: with the last one that a vote behind it in the journal was sent
-             with, since a vote is durable when it is sent, or with a later one
+             continues with the factor in the journal: with the last one with which a later vote in the journal was
+             sent, since a vote is durable when it is sent, or with a later one
 repetitions  when its rebroadcast timer expires, a validator broadcasts the votes of its view that it sent before, if
              the interval that the watch counted has passed since the last time, and none of them otherwise
 ===========  =========================================================================================================
@@ -37,11 +37,11 @@ from validator.node.events import TimerName
 LONGEST: Final = 16
 """Factor of the longest timeouts."""
 MAX_PATIENCE: Final = 16
-"""The most finalizations after which timeouts are halved, times the least."""
+"""The most finalizations after which timeouts are halved, as a multiple of the least."""
 BLOCK_TIMES: Final = 2
 """Block times from one repetition to the next."""
 SAMPLES: Final = 9
-"""Views that ended with a block, of whose ticks the median is the block time."""
+"""Number of views that ended with a block; the median of their ticks is the block time."""
 PATIENT: Final = range(8, 2**63, 32)
 """Views in which the first repetition comes a tick later."""
 LEADER, ADVANCE, TICK = TimerKind.LEADER.value, TimerKind.ADVANCE.value, TimerKind.REBROADCAST.value
@@ -57,21 +57,21 @@ class Timeouts(NamedTuple):
 
 @dataclass(slots=True)
 class _Ticks:
-    """How often one validator's rebroadcast timer expired, since its start."""
+    """The expirations of one validator's rebroadcast timer, since its start."""
 
     now: int = 0
-    """In this view."""
+    """Ticks in this view."""
     repeated_at: list[int] = field(default_factory=list)
     """The ticks of this view at which it had to repeat."""
     interval: int = 1
     samples: list[int] = field(default_factory=lambda: [0] * SAMPLES)
     is_patient: bool = False
-    """Whether this view is one in which the first repetition comes a tick later."""
+    """Whether the first repetition in this view comes a tick later."""
     unclear: int = 0
-    """Views, since the last patient one, of which only that one can tell whether a repetition ended them."""
+    """Views since the last patient one that a repetition may have ended; only the next patient view can tell."""
 
     def is_due(self, leader_timeout_ms: int, tick_ms: int) -> bool:
-        """Another tick; whether the validator repeats."""
+        """Count another tick. Returns whether the validator must repeat."""
         self.now += 1
         longest = max(1, ceil(leader_timeout_ms / tick_ms))
         wait = self.interval + 1 if self.is_patient and not self.repeated_at else self.interval
@@ -99,43 +99,44 @@ class _Book:
     """The watch's knowledge of one validator since its start."""
 
     final_views: int
-    """Finalizations after which timeouts are halved, at least."""
+    """The least number of finalizations after which timeouts are halved."""
     view: View = GENESIS_VIEW
-    """0 before it entered one."""
+    """0 until it entered a view."""
     factor: int = 1
     failed: int = 0
     """Views that failed since the last finalization."""
     final: int = 0
-    """Finalizations that counted since the factor changed, or could have."""
+    """Finalizations that counted since the factor was last changed, or could have been."""
     until_shorter: int = field(init=False)
-    """That many of them halve it."""
+    """Number of finalizations that halve the factor."""
     is_tried: bool = False
-    """It was halved, and neither halved nor doubled since."""
+    """Whether the factor was halved, and not changed since."""
     waited: bool = False
-    """A timer of the view expired."""
+    """Whether a timer of the view expired."""
     gave_up: bool = False
-    """It voted to give up the view."""
+    """Whether it voted to give up the view."""
     took_part: bool = False
-    """A timer expired, or it cast another vote than one to finalize, since the last finalization that counted."""
+    """Whether a timer expired, or it cast a vote other than one to finalize, since the last finalization that
+    counted."""
     ended_by: VoteKind | None = None
     """The kind of the last certificate that it learned."""
     kept: list[tuple[View, int]] = field(default_factory=lambda: [(GENESIS_VIEW, 1)])
-    """Factors, any of which may be the last in its journal, each with the view in which it became the factor."""
+    """The factors that may be the last in its journal, each with the view in which it was set."""
     ticks: _Ticks = field(default_factory=_Ticks)
     said: set[Vote] = field(default_factory=set)
     """Votes of the view that it sent."""
     reached: set[Mechanism] = field(default_factory=set)
-    """In this life and those before."""
+    """Mechanisms reached in this life and the earlier ones."""
 
     def __post_init__(self) -> None:
         self.until_shorter = self.final_views
 
     def restarted(self) -> _Book:
-        """What a restart goes on with."""
+        """The state after a restart."""
         return _Book(self.final_views, kept=self.kept, reached=self.reached)
 
     def begins(self, view: View, factor: int) -> None:
-        """It enters its first view, with this factor if that can be."""
+        """It enters its first view, with this factor if the journal may have it."""
         possible = [kept for _, kept in self.kept]
         self.view, self.factor = view, factor if factor in possible else possible[-1]
         self.kept = [(GENESIS_VIEW, self.factor)]
@@ -185,7 +186,7 @@ class _Book:
 
 
 class PacingWatch:
-    """One run's, over all validators that are to be honest."""
+    """The watch of one run, over all validators that should be honest."""
 
     def __init__(
         self,
@@ -195,10 +196,9 @@ class PacingWatch:
         final_views: int,
         finality_lag: int,
     ) -> None:
-        """``longest_row``: the failed views between two finalizations that make nobody wait longer, by view.
-        ``final_views``: of the section ``limits``. ``finality_lag``: in so many views after its own a vote to finalize
-        is repeated.
-        """
+        """``longest_row``: for each view, the failed views between two finalizations for which no validator lengthens
+        its timeouts. ``final_views`` is from the section ``limits``. ``finality_lag``: the number of later views in
+        which a vote to finalize is repeated."""
         self._names = names
         self._tell = look
         self._longest_row = longest_row
@@ -215,11 +215,11 @@ class PacingWatch:
         return set().union(*(book.reached for book in self._books))
 
     def starts(self, index: int) -> None:
-        """A validator is started: it repeats first what it knew before."""
+        """A validator is started: it first replays its journal."""
         self._books[index] = self._books[index].restarted()
 
     def loses_journal(self, index: int) -> None:
-        """A validator begins anew, without a journal."""
+        """A validator starts again, without a journal."""
         self._books[index] = _Book(self._books[index].final_views, reached=self._books[index].reached)
 
     def sends(self, index: int, message: Reading | None) -> None:
@@ -235,14 +235,14 @@ class PacingWatch:
             book.certified(kind)
 
     def writes(self, index: int, vote: Vote) -> None:
-        """A validator appends a vote of its own to its journal: it is cast."""
+        """A validator appends its own vote to its journal: the vote is cast."""
         book = self._books[index]
         if vote.kind != VoteKind.FINALIZE:
             book.took_part = True
             book.gave_up |= vote.kind in GIVING_UP and vote.view == book.view
 
     def expires(self, index: int, timer: TimerName, configured: Timeouts, broadcast: Iterable[Reading | None]) -> None:
-        """A timer of a validator expires, upon which the validator broadcasts these messages."""
+        """A timer of a validator expires, and the validator broadcasts these messages."""
         book = self._books[index]
         if timer.owner not in (LEADER, ADVANCE, TICK) or timer.number != book.view:
             return

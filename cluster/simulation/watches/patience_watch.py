@@ -1,17 +1,17 @@
 """The watch of patience: a view must not be given up early.
 
-Without a proposal of the leader a validator waits for its leader timer. The leader timer gives a view up only if no
+Without the leader's proposal a validator waits for its leader timer. The leader timer gives a view up only if no
 proposal came. So a validator that holds a good one, or has voted for it, waits for its advance timer. Simplex lets it
-follow the leader, who gave up the view itself, and skip one that was silent on entering the view. Both timers are as
-long as another watch counts (:mod:`cluster.simulation.watches.pacing_watch`).
+follow the leader, who gave up the view itself, and skip one that was silent on entering the view. The durations of both
+timers are checked by another watch (:mod:`cluster.simulation.watches.pacing_watch`).
 
 In Simplex a validator follows at once: one that may vote, and hears that the view's leader nullifies the view,
 nullifies it too, unless it has voted to finalize the block, or was started in this view.
 
 The watch reads each validator's own clock, since timers run on it. It counts a proposal as good if the validator heard
-it in the view, from a leader that is honest and runs the code without a mutant, before the leader timer expired; unless
-it skipped the leader, or found the block invalid: if that was wrong, other rules show it. A proposal whose body is
-larger than a block may be counts as not heard: validators drop it, with the vote in it.
+it in the view before the leader timer expired, from a leader that is honest and runs the code without a mutant; unless
+the validator skipped the leader, or found the block invalid: if that was wrong, other rules show it. A proposal with a
+body larger than a block may be does not count: validators drop it, with the vote in it.
 
 A view in which a validator was started is not judged: its votes of that view may be from before.
 """
@@ -34,12 +34,12 @@ from validator.chain.messages import Reading
 TOLERANCE_MS: Final = 1.0
 """The most that rounding adds to a timer."""
 HEARD_VIEWS: Final = 4
-"""A leader of whom a vote of one of so many views before was heard counts as silent with nobody."""
+"""No validator counts a leader as silent if it heard the leader's vote of one of this many previous views."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """The watch's knowledge of one validator in its current view. Times are those of its own clock."""
+    """The watch's knowledge of one validator in its current view. Times are by the validator's clock."""
 
     view: View = GENESIS_VIEW
     proposal_until_ms: float = 0.0
@@ -47,27 +47,28 @@ class _Waiting:
     waits_until_ms: float = 0.0
     """When its advance timer expires."""
     is_skipped: bool = False
-    """Its leader may have been too silent to wait for."""
+    """Whether its leader may have been silent for too long to wait for."""
     must_wait: bool = False
-    """A good proposal came, or the validator voted for one."""
+    """Whether a good proposal came, or the validator voted for one."""
     is_judged: bool = False
-    """The view is given up, or no look at it is wanted."""
+    """Whether the view is given up, or is not to be judged."""
     proposed: set[View] = field(default_factory=set)
     """Views, this one or later, whose leaders' proposals were heard, good or bad."""
     given_up_by_leader: set[View] = field(default_factory=set)
     """Views, this one or later, whose leaders were heard to give them up."""
     last_heard: dict[int, View] = field(default_factory=dict)
-    """By peer, the newest view, no later than this one, of a vote of it."""
+    """The newest view, up to this one, of each peer's votes."""
     hears_leader_give_up: bool = False
-    """It hears now that the leader, which is sound, gives up the view."""
+    """Whether the current message tells it that the leader, which is sound, gives up the view."""
     cast: set[tuple[View, VoteKind]] = field(default_factory=set)
-    """Its votes in this view or later ones; while a view is entered, those in it are of a later one."""
+    """Its votes in this view or later ones. Of those in this view, at the time it is entered, it has cast them
+    before."""
     was_started: bool = False
-    """In this view: what it cast before is not known."""
+    """Whether it was started in this view: its earlier votes are unknown."""
 
 
 class PatienceWatch:
-    """One run's, over all validators that are to be honest."""
+    """The watch of one run, over all validators that should be honest."""
 
     def __init__(
         self,
@@ -86,11 +87,11 @@ class PatienceWatch:
         self._waiting = [_Waiting() for _ in names]
 
     def starts(self, index: int) -> None:
-        """A validator is started; ``enters`` follows when it comes to another view."""
+        """A validator is started; ``enters`` follows when it enters another view."""
         self._waiting[index] = _Waiting(is_judged=True, was_started=True)
 
     def enters(self, index: int, view: View, now_ms: float, leader_timeout_ms: int, advance_timeout_ms: int) -> None:
-        """A validator enters a view, when its own clock says ``now_ms``. The timeouts are those of the view."""
+        """A validator enters a view, at ``now_ms`` by its own clock, with the timeouts of the view."""
         before = self._waiting[index]
         if before.view == GENESIS_VIEW and before.is_judged:
             before.view = view
@@ -109,7 +110,7 @@ class PatienceWatch:
         )
 
     def hears(self, index: int, sender: int, is_sound: bool, now_ms: float, message: Reading | None) -> None:
-        """A validator hears a peer, which is honest and runs the code without a mutant if it ``is_sound``."""
+        """A validator hears a peer. ``is_sound``: the peer is honest and runs the code without a mutant."""
         waiting, vote = self._waiting[index], vote_of(message)
         if vote is None or vote.signer != sender:
             return
@@ -128,7 +129,7 @@ class PatienceWatch:
                 waiting.must_wait |= now_ms < waiting.proposal_until_ms - TOLERANCE_MS
 
     def handled(self, index: int, view: View, votes: Collection[Vote]) -> None:
-        """A validator handled an event, with which it came to such a view, and writes these votes to its journal."""
+        """A validator handled an event, after which it is in this view, and writes these votes to its journal."""
         waiting = self._waiting[index]
         if not votes and not waiting.hears_leader_give_up:
             return
@@ -149,7 +150,7 @@ class PatienceWatch:
         self._waiting[index].is_judged = True
 
     def sends(self, index: int, now_ms: float, message: Reading | None) -> None:
-        """A validator sends a message; only votes of its current view, and what carries one, are of interest."""
+        """A validator sends a message; only votes of its current view, and messages with one, matter."""
         waiting, vote = self._waiting[index], vote_of(message)
         if vote is None or vote.view != waiting.view:
             return

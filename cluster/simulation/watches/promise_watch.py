@@ -1,8 +1,8 @@
-"""The watch of promises: what validators promise to clients must be kept.
+"""The watch of promises: validators must keep their promises to clients.
 
-Who takes a client's transaction promises to pass it on and to put it into a block. The watch is an observer, as the
-monitor is (:mod:`cluster.simulation.watches.safety_monitor`): it sees what validators answer, send, drop and build, and
-holds that against the books of final blocks.
+A validator that accepts a client's transaction promises to pass it on and to put it into a block. The watch is an
+observer, like the monitor (:mod:`cluster.simulation.watches.safety_monitor`): it sees what validators answer, send,
+drop and build, and compares it with the books of final blocks.
 
 =============  =======================================================================================================
 rule           what must hold
@@ -17,8 +17,8 @@ dropped        a transaction that was taken leaves for a reason that shows: its 
                transactions as a mempool holds; it waited for as many blocks as it may
 =============  =======================================================================================================
 
-A promise ends with the validator's life: mempools are not durable. What a block without room, or a validator that
-leads no view, leaves waiting is not judged.
+A promise ends with the validator's life: mempools are not durable. Transactions that wait because a block had no room,
+or because a validator leads no view, are not judged.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HASH_DIGITS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class _Offered:
-    """A client's transaction, as far as it says when it can run."""
+    """A client's transaction: the fields that decide when it can run."""
 
     sender: bytes
     nonce: int
@@ -58,7 +58,7 @@ class _Offered:
 
     @property
     def cost(self) -> int:
-        """The most that it can take from its sender."""
+        """The most that it can cost its sender."""
         return self.value + self.gas_limit * self.max_fee_per_cycle + self.cells_limit * self.max_fee_per_cell
 
     @classmethod
@@ -78,35 +78,35 @@ class _Offered:
 
 
 class _Promise(NamedTuple):
-    """A transaction that one validator took from a client."""
+    """A transaction that one validator accepted from a client."""
 
     offered: _Offered
     number: int
-    """In the order of all that is watched."""
+    """Its number in the order of all watched events."""
     height: int
     """The validator's final height."""
 
 
 @dataclass(slots=True)
 class _Memory:
-    """The watch's knowledge of one validator, in its present life."""
+    """The watch's knowledge of one validator, since its last start."""
 
     life: int = 0
     open: dict[bytes, _Promise] = field(default_factory=dict)
-    """Its promises that are neither kept nor dropped, by transaction hash."""
+    """Its promises that are neither kept nor dropped, keyed by transaction hash."""
     sent: set[bytes] = field(default_factory=set)
-    """Hashes of the transactions that it sent to all others, and has answered no client about yet."""
+    """Hashes of the transactions that it sent to all others, but has not confirmed to a client yet."""
     gone: dict[bytes, str] = field(default_factory=dict)
-    """By hash, why it dropped any of these: of one request a transaction may replace another, which leaves before the
-    client hears that it was taken."""
+    """Why it dropped any of these, keyed by hash: within one request a transaction may replace another, which leaves
+    before the client hears that it was accepted."""
     built: dict[int, int] = field(default_factory=dict)
-    """By view, when it began to build its block, in the order of all that is watched."""
+    """For each view, when it began to build its block, in the order of all watched events."""
     dropped: list[tuple[bytes, _Promise, str]] = field(default_factory=list)
-    """The transactions that it dropped and why, to be judged with its next final block."""
+    """The transactions that it dropped, with reasons, to be judged with its next final block."""
 
 
 class PromiseWatch:
-    """One run's, over all validators that are to be honest."""
+    """The watch of one run, over all validators that should be honest."""
 
     def __init__(
         self,
@@ -122,23 +122,24 @@ class PromiseWatch:
         self._log = RuleLog(now_ms)
         self._memories = [_Memory() for _ in names]
         self._offered: dict[bytes, dict[bytes, _Offered]] = {}
-        """By sender, what anybody took of it from a client and is not final, by transaction hash."""
+        """Transactions accepted from clients that are not final, keyed by sender, then by transaction hash."""
         self._balances: dict[bytes, int] = {}
-        """Of these senders, behind the newest final block."""
+        """The balances of these senders after the newest final block."""
         self._height = 0
-        """Of that block."""
+        """The height of that block."""
         self._views = [0]
-        """By height, of final blocks."""
+        """The views of final blocks, by height."""
         self._final_heights = [0] * len(names)
-        """By validator."""
+        """The final height of each validator."""
         self._number = 0
         self._taken = self._final = 0
         self._seen = self._seen_bytes = 0
-        """Transactions that came into any mempool, each as often as it came: none holds more."""
+        """Number and bytes of the transactions that came into any mempool, repetitions included: no mempool holds
+        more."""
 
     @property
     def violations(self) -> list[str]:
-        """In words, so far."""
+        """The violations so far, in words."""
         return self._log.violations
 
     def record(self) -> PromiseRecord:
@@ -155,8 +156,8 @@ class PromiseWatch:
             self._memories[index].sent.update(map(transaction_hash, transactions))
 
     def takes(self, index: int, life: int, height: int, transactions: Mapping[bytes, bytes], is_honest: bool) -> None:
-        """A validator of such a final height tells a client that it took these transactions, by hash. Of one that is
-        not to be honest they are known, and nothing is expected."""
+        """A validator at this final height tells a client that it accepted these transactions, keyed by hash. If it is
+        not supposed to be honest, they are noted, but nothing is expected of it."""
         memory, ledger = self._memory(index, life), self._ledger()
         self._note_seen(transactions.values())
         for digest, wire in transactions.items():
@@ -191,7 +192,7 @@ class PromiseWatch:
             memory.gone[digest] = reason
 
     def _memory(self, index: int, life: int) -> _Memory:
-        """The watch's knowledge of a validator in this life: with the one before its promises ended."""
+        """The watch's knowledge of a validator in this life; its earlier promises ended with the life before."""
         if self._memories[index].life != life:
             sent = self._memories[index].sent
             self._memories[index] = _Memory(life, sent=sent)
@@ -200,7 +201,7 @@ class PromiseWatch:
     # --- final blocks -------------------------------------------------------------------------------------------------
 
     def finalizes(self, index: int, height: int, encoded: bytes) -> None:
-        """A validator made a block final, which the books have already."""
+        """A validator made a block final that is already in the books."""
         if self._ledger().broken:
             return
         if height == self._height + 1:
@@ -213,7 +214,7 @@ class PromiseWatch:
                 self._look(Rule.DROPPED, shows, index, digest, f"and dropped it as {reason}, of which nothing shows")
 
     def _enter(self, block: Block) -> None:
-        """The next final block: its proposer's promises are due."""
+        """Enter the next final block: its proposer's promises are due."""
         header, ledger = block.header, self._ledger()
         memory = self._memories[header.proposer]
         built = memory.built.get(header.view, 0)
@@ -250,7 +251,7 @@ class PromiseWatch:
     def _could_run(self, offered: _Offered, block: Block, hashes: Iterable[bytes]) -> bool:
         """Whether a transaction could have run at the end of a block, the newest in the books, that does not have it.
 
-        What the sender got in that block is left out, and what it spent is taken for the most that it can have been.
+        What the sender received in that block is ignored, and its spending is taken as the most possible.
         """
         header, ledger, sender = block.header, self._ledger(), offered.sender
         if offered.nonce != ledger.chain.nonces[sender] or sender not in self._balances:
@@ -269,14 +270,14 @@ class PromiseWatch:
         return has_room and self._balances[sender] - spent >= offered.cost
 
     def _could_offer_all(self, block: Block) -> bool:
-        """Whether all that may have waited fits into what a mempool offers for a block."""
+        """Whether all transactions that may have waited fit into a mempool's offer for a block."""
         sizes = [offered.size for offers in self._offered.values() for offered in offers.values()]
         is_small = len(sizes) <= MAX_CANDIDATES and sum(sizes) <= MAX_BLOCK_PAYLOAD_BYTES
         return is_small and len(block.transactions) < MAX_BLOCK_TRANSACTIONS
 
     def _shows(self, promise: _Promise, reason: str, height: int) -> bool | None:
-        """Whether a reason to drop a transaction shows, at the height that the validator is at; ``None`` if the
-        books are of another height by now, and do not tell."""
+        """Whether a reason to drop a transaction is evident, at the validator's height; ``None`` if the books are at
+        another height by now, and cannot tell."""
         offered, ledger = promise.offered, self._ledger()
         if offered.nonce < ledger.chain.nonces[offered.sender]:
             return True

@@ -1,4 +1,4 @@
-"""The watch of pruning: no block may be gone that a disk is to keep, or that somebody else needs."""
+"""The watch of pruning: no block may be gone that the disk must keep, or that a peer needs."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from validator.node.executor.executor import Executor
 
 
 class PruningWatch:
-    """One run's, over all validators that are to be honest."""
+    """The watch of one run, over all validators that should be honest."""
 
     def __init__(self, names: Sequence[str], keep_blocks: int | None, look: Look) -> None:
-        """``keep_blocks``: of the section ``storage``."""
+        """``keep_blocks`` is from the section ``storage``."""
         self._names = names
         self._keep_blocks = keep_blocks
         self._look = look
         self._allowed = [0] * len(names)
-        """By validator, up to which height its blocks may be gone."""
+        """For each validator, the height up to which it may have pruned its blocks."""
         self._told = [0] * len(names)
-        """By validator, up to which height others have its blocks, as it was told in its present life."""
+        """For each validator, the height up to which it was told in its present life that others have its blocks."""
 
     def tells(self, index: int, executor: Executor) -> None:
         """A validator is told which of its blocks others have."""
         self._told[index] = executor.prunable_height
 
     def recovers(self, index: int, height: int) -> None:
-        """A validator opens its disk, which may have pruned with a commit that nobody heard of."""
+        """A validator opens its disk, which may have pruned with a commit that was not reported."""
         self._allow(index, height, self._told[index])
         self._told[index] = 0
 

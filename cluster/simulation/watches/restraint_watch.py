@@ -1,13 +1,14 @@
-"""The watch of restraint: a validator must not send, or ask for, what nobody needs.
+"""The watch of restraint: a validator must not send or request anything unneeded.
 
-- It asks for the certificates of its view again and again while it has no vote in it. It asks all members of the
-  committee in turn: none is asked :data:`ASKED_AT_A_TIME` times more often than another. The leader is asked besides.
-- Who asks for the certificates of a validator's own view is in that view. It is sent certificates of the views that it
-  names, and the newest finalization if a view that it names is at or behind that.
-- The certificates that a peer is sent are bounded over time: by a burst, and by what each tick of the validator adds.
+- A validator asks for the certificates of its view repeatedly while it has no vote in it. It asks all members of the
+  committee in turn: none is asked :data:`ASKED_AT_A_TIME` times more often than another. The leader is asked in
+  addition.
+- A peer that asks for the certificates of a validator's own view is in that view. It is sent certificates of the views
+  that it names, and the newest finalization if a view that it names is at or behind that.
+- The certificates sent to a peer are bounded over time: by a burst, and by what each tick of the validator adds.
 - A leader broadcasts its proposal once. It sends the proposal again to single members, once in a leader timeout by its
-  ticks (so twice in a leader timeout at most), and to none of which it heard a vote of the view.
-- After a certificate of a peer that does not hold, it looks at none of that peer for ``limits.distrusted_views``.
+  ticks (so twice in a leader timeout at most), and to none whose vote of the view it heard.
+- After an invalid certificate of a peer, it ignores the peer's certificates for ``limits.distrusted_views``.
 
 The rules are those of ``docs/consensus.md``, "When messages are lost" and "Hostile input".
 """
@@ -28,12 +29,12 @@ from consensus.types import ValidatorIndex, View
 from validator.chain.messages import BlockRequest, Reading
 
 ASKED_AT_A_TIME: Final = 3
-"""Members that are asked at once, each time from one place further round the committee."""
+"""Members asked at once, each time from one place further round the committee."""
 BURST_CERTIFICATES: Final = 64
 TICK_CERTIFICATES: Final = 8
 """Certificates with the signatures of all validators: what a peer may be sent at once, and what each tick adds."""
 SLACK_TICKS: Final = 2
-"""Ticks that may have come just before and just after the time that is looked at."""
+"""Ticks that may have come just before and just after the period considered."""
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class _Asking:
     life: int
     view: int
     times: Counter[int] = field(default_factory=Counter)
-    """By peer."""
+    """Number of requests to each peer."""
 
 
 @dataclass(slots=True)
@@ -53,12 +54,12 @@ class _Given:
     life: int
     at_ms: float
     level: float = 0.0
-    """Bytes, of which each tick takes some away."""
+    """Bytes in the bucket; each tick removes some."""
 
 
 @dataclass(slots=True)
 class _Heard:
-    """The peers of which a validator heard a vote of its view."""
+    """The peers whose votes a validator heard in its view."""
 
     life: int
     view: int
@@ -67,18 +68,18 @@ class _Heard:
 
 @dataclass(slots=True)
 class _Leading:
-    """A validator's last proposal. Times are those of its own clock."""
+    """A validator's last proposal. Times are by the validator's clock."""
 
     life: int
     view: int
     times: Counter[int] = field(default_factory=Counter)
     """How often it was sent to each peer alone."""
     first_ms: dict[int, float] = field(default_factory=dict)
-    """When first, likewise."""
+    """When it was first sent to each peer alone."""
 
 
 class RestraintWatch:
-    """One run's, over all validators that are to be honest."""
+    """The watch of one run, over all validators that should be honest."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class RestraintWatch:
         look: Look,
         distrusted_views: int,
     ) -> None:
-        """``distrusted_views``: of the section ``limits``."""
+        """``distrusted_views`` is from the section ``limits``."""
         self._distrusted_views = distrusted_views
         self._names = names
         self._validators = validators
@@ -96,20 +97,21 @@ class RestraintWatch:
         self._look = look
         self._asking: dict[int, _Asking] = {}
         self._request: tuple[int, int, int, CertificateRequest] | None = None
-        """The request that is being answered: who answers whom, in which view."""
+        """The request that is being answered: listener, sender, view, and request."""
         self._answers: list[AnyCertificate] = []
         self._is_about_a_block = False
-        """What is heard now is a request for a block: a certificate that answers it is the node's, not the engine's."""
+        """Whether the current message requests a block: a certificate that answers it is the node's, not the
+        engine's."""
         self._certificate_bytes = SIGNATURE_BYTES * (len(validators) + 1)
         self._given: dict[tuple[int, int], _Given] = {}
-        """By sender and recipient."""
+        """Certificates sent, keyed by sender and recipient."""
         self._leading: dict[int, _Leading] = {}
         self._heard: dict[int, _Heard] = {}
         self._forged: dict[tuple[int, int], tuple[int, int]] = {}
-        """By validator and forger, in which life and view of the validator it found the last forgery."""
+        """The life and view of a validator in which it found the last forgery, keyed by validator and forger."""
 
     def sends(self, index: int, life: int, view: int, recipient: int, message: Reading | None) -> None:
-        """A validator in such a view sends a message to one peer."""
+        """A validator in this view sends a message to one peer."""
         if isinstance(message, CertificateRequest):
             if message.views == (view,):
                 self._asks(index, life, view, recipient)
@@ -130,7 +132,7 @@ class RestraintWatch:
             self._look(Rule.RESTRAINT, holds, what)
 
     def gives(self, index: int, life: int, peer: int, size: int, now_ms: float, tick_ms: float) -> None:
-        """A validator, whose own clock says ``now_ms``, sends one peer a certificate of that size.
+        """A validator sends one peer a certificate of this size, at ``now_ms`` by its own clock.
 
         Pauses count: a tick that was due in one comes at its end, so that a pause brings the next ticks forward.
         """
@@ -149,7 +151,7 @@ class RestraintWatch:
     def proposes(
         self, index: int, life: int, recipient: int | None, view: int, now_ms: float, leader_timeout_ms: float
     ) -> None:
-        """A validator, whose own clock says ``now_ms``, sends its proposal of a view to one peer, or to all."""
+        """A validator sends its proposal of a view to one peer, or to all, at ``now_ms`` by its own clock."""
         leading = self._leading.get(index)
         is_new = leading is None or (leading.life, leading.view) != (life, view)
         if leading is None or is_new:
@@ -168,7 +170,7 @@ class RestraintWatch:
         self._look(Rule.RESTRAINT, not (has_heard or is_often), what)
 
     def hears_vote(self, index: int, life: int, view: int, message: Reading | None) -> None:
-        """A validator in such a view is about to get a message that an honest peer sends."""
+        """Called before a validator in this view gets an honest peer's message."""
         vote = vote_of(message)
         is_bare = isinstance(message, Timeout) and message.high is None and message.vote.parent_view != NO_PARENT
         if vote is None or vote.view != view or is_bare:
@@ -179,7 +181,7 @@ class RestraintWatch:
         heard.peers.add(vote.signer)
 
     def hears(self, index: int, view: int, sender: int, message: Reading | None) -> None:
-        """A validator in such a view is about to get a message."""
+        """Called before a validator in this view gets a message."""
         self._answers = []
         self._request = None
         self._is_about_a_block = isinstance(message, BlockRequest)
@@ -187,7 +189,7 @@ class RestraintWatch:
             self._request = (index, sender, view, message)
 
     def heard(self) -> None:
-        """The validator has done with the message what it does."""
+        """Called after the validator handled the message."""
         self._is_about_a_block = False
         if self._request is None:
             return
@@ -205,7 +207,7 @@ class RestraintWatch:
         self._look(Rule.RESTRAINT, not needless, what)
 
     def finds_forged(self, index: int, life: int, view: int, forger: int) -> None:
-        """A validator in such a view found that a peer's certificate does not hold."""
+        """A validator in this view found that a peer's certificate is invalid."""
         _, last_view = self._forged.get((index, forger), (life, view))
         holds = not self.distrusts(index, life, view, forger)
         self._forged[index, forger] = life, view
@@ -213,6 +215,6 @@ class RestraintWatch:
         self._look(Rule.RESTRAINT, holds, f"{self._names[index]} checks {forged} in views {last_view} and {view}")
 
     def distrusts(self, index: int, life: int, view: int, peer: int) -> bool:
-        """Whether a validator in such a view looks at no certificate of a peer, which forged one lately."""
+        """Whether a validator in this view ignores the certificates of a peer, which forged one lately."""
         last_life, last_view = self._forged.get((index, peer), (life, view - self._distrusted_views))
         return life == last_life and view < last_view + self._distrusted_views

@@ -1,38 +1,39 @@
 """The safety monitor: checks consensus and state of a simulated run at every certificate and block.
 
-The monitor is an observer: it sees the certificates that honest validators believe, the blocks that they make final
-with what they computed, and proofs that they give. What comes late is compared with what came first: of each final
-block it keeps digests, of each view what was certified. A certificate that comes again much later is verified again. It
-raises nothing: what is wrong is written down with its time.
+The monitor is an observer: it sees the certificates that honest validators accept, the blocks that they finalize with
+the results, and the proofs that they give. Each new item is compared with the earlier ones: it keeps digests of each
+final block, and each view's certified block. A certificate that comes again much later is verified again. The monitor
+never raises: violations are noted with their times.
 
 =================  ===================================================================================================
 rule               what must hold
 =================  ===================================================================================================
-certificates,      certificates and final blocks fit each other (:mod:`cluster.audit.safety.certified_chain`)
+certificates,      certificates and final blocks are consistent (:mod:`cluster.audit.safety.certified_chain`)
 one_block_a_view,
 notarized_first,
 skips, certified,
 proved_final,
 ancestry, leaders
 agreement          one block at each height
-roots              everybody's execution gives the root of the header
-silence            whoever found a final block that does not execute to its header says nothing more, until it restarts
+roots              every validator's execution gives the root of the header
+silence            a validator that found a final block that does not execute to its header sends nothing more until a
+                   restart
 ledger             the books of timers and amounts (:mod:`cluster.audit.ledger.ledger`)
 proofs             sampled proofs of presence, absence and history verify against headers
 bounded            engine and mempool keep no more than their bounds (:mod:`cluster.simulation.watches.memory_watch`)
 answers            a peer that is stuck in a view is helped on (:mod:`cluster.simulation.watches.answer_watch`)
 patience           a view is not given up early (:mod:`cluster.simulation.watches.patience_watch`)
-restraint          nobody is sent what it does not need (:mod:`cluster.simulation.watches.restraint_watch`)
-durable_votes,     what a validator says goes with what it must remember (:mod:`cluster.simulation.watches.vote_watch`)
+restraint          nothing unneeded is sent (:mod:`cluster.simulation.watches.restraint_watch`)
+durable_votes,     a validator's messages fit what it must remember (:mod:`cluster.simulation.watches.vote_watch`)
 own_votes, lock,
 abstention
-timeouts,          timers and repetitions follow what was lived through (:mod:`cluster.simulation.watches.pacing_watch`)
+timeouts,          timers and repetitions follow from past events (:mod:`cluster.simulation.watches.pacing_watch`)
 repetitions
 mempool,           effects are those of the models of a node (:mod:`cluster.simulation.watches.models`)
 execution,
 catch_up
-figures            what a validator counts of a final block is what the books have
-pruning            no block is gone that is needed (:mod:`cluster.simulation.watches.watches`)
+figures            a validator's numbers for a final block are those of the books
+pruning            no needed block is gone (:mod:`cluster.simulation.watches.watches`)
 =================  ===================================================================================================
 """
 
@@ -67,7 +68,7 @@ from validator.storage.archive import ArchivedBlock
 PROOFS_EVERY_HEIGHTS: Final = 8
 STATE_EVERY_HEIGHTS: Final = 4
 HISTORY_HEIGHTS: Final = 4
-"""How far below the final height a historical proof is asked for."""
+"""How far below the final height a historical proof is requested."""
 FIGURES: Final = {
     "transactions": "transactions",
     "fires": "fires",
@@ -78,7 +79,7 @@ FIGURES: Final = {
     "basefee_lane_timer": "basefee_lane_timer",
     "lane_cycles": "lane_cycles",
 }
-"""Numbers of a block in the books, and what validators call them."""
+"""A block's numbers in the books, with their names in validators."""
 
 
 Prove = Callable[[bytes, int], bytes]
@@ -87,7 +88,7 @@ Prove = Callable[[bytes, int], bytes]
 
 @dataclass(frozen=True, slots=True)
 class _Final:
-    """A final block, as the first validator that had it."""
+    """A final block, as the first validator reported it."""
 
     content: bytes
     """A digest of the block and of its receipts (:func:`_digest_of`)."""
@@ -106,7 +107,7 @@ class _Final:
 
 @dataclass(slots=True)
 class SafetyMonitor:
-    """One run's."""
+    """The safety monitor of one run."""
 
     certificates: CertifiedChain
     genesis: Genesis
@@ -114,18 +115,18 @@ class SafetyMonitor:
     _final: dict[int, _Final] = field(default_factory=dict)
     _ledger: Ledger | None = None
     _diverged: set[tuple[str, int]] = field(default_factory=set)
-    """Validators that did, and in which of their lives."""
+    """Validators that diverged, each with its life."""
     _looked_through: set[int] = field(default_factory=set)
-    """The heights whose states were."""
+    """The heights whose states were checked."""
 
     @property
     def height(self) -> int:
-        """The newest final block that was seen."""
+        """The height of the newest final block seen."""
         return max(self._final, default=0)
 
     @property
     def ledger(self) -> Ledger:
-        """The books of the final blocks that were seen."""
+        """The books of the final blocks seen."""
         if self._ledger is None:
             self._ledger = Ledger(self.genesis)
         return self._ledger
@@ -144,7 +145,7 @@ class SafetyMonitor:
         return MonitorRecord(violations, {rule: self.log.counts[rule] for rule in Rule})
 
     def ledger_of(self, chain: Sequence[BlockRecord]) -> Ledger | None:
-        """The books, if they are of exactly these blocks from the first height on and nothing was wrong so far."""
+        """The books, if they are of exactly these blocks from the first height on and without a violation so far."""
         if self.log.violations or len(chain) != len(self._final):
             return None
         entered = (self._final.get(height) for height in range(1, len(chain) + 1))
@@ -155,13 +156,13 @@ class SafetyMonitor:
         return self._ledger if is_same else None
 
     def certified(self, name: str, certificate: AnyCertificate) -> None:
-        """A validator believes a certificate."""
+        """A validator accepts a certificate."""
         self.certificates.certified(name, certificate)
 
     # --- final blocks -----------------------------------------------------------------------------------------------
 
     def final(self, name: str, height: int, archived: ArchivedBlock) -> None:
-        """A validator made a block final, and kept this of it."""
+        """A validator made a block final, and archived it."""
         known = self._final.get(height)
         if known is not None:
             state_root = known.state_root
@@ -187,7 +188,7 @@ class SafetyMonitor:
         self._enter(height, archived)
 
     def _enter(self, height: int, archived: ArchivedBlock) -> None:
-        """Keep the books; they begin with the chain."""
+        """Enter a final block into the books, which begin with the chain."""
         known = len(self.ledger.log.violations)
         self.ledger.apply(archived.block, archived.receipts)
         self.log.counts[Rule.LEDGER] += 1
@@ -195,7 +196,7 @@ class SafetyMonitor:
             self.log.note(f"{Rule.LEDGER}: height {violation.height}: {violation.what}")
 
     def counts(self, name: str, block: BlockFinal) -> None:
-        """A validator says these numbers of a final block, which was entered before."""
+        """A validator reports these numbers for a final block, which was entered before."""
         ledger, height = self._ledger, block.height
         if ledger is None or ledger.broken or not 0 < height <= len(ledger.blocks):
             return
@@ -213,23 +214,24 @@ class SafetyMonitor:
     # --- who diverged -----------------------------------------------------------------------------------------------
 
     def diverged(self, name: str, life: int) -> None:
-        """A validator, after so many starts, says that a final block does not execute to its header."""
+        """A validator, in its life of this number, reports that a final block does not execute to its header."""
         self._diverged.add((name, life))
 
     def said(self, name: str, life: int) -> None:
-        """A validator sends something to its peers."""
+        """A validator sends a message to its peers."""
         is_silent = (name, life) in self._diverged
         self.log.look(Rule.SILENCE, not is_silent, f"{name} diverged and takes part all the same")
 
     # --- proofs -----------------------------------------------------------------------------------------------------
 
     def wants_proofs(self, height: int, validator: int) -> bool:
-        """Whether a validator that made this height final is to prove something: half of them each time, in turn."""
+        """Whether a validator that made this height final must give proofs: half of the validators each time, in
+        turn."""
         times, rest = divmod(height, PROOFS_EVERY_HEIGHTS)
         return not rest and (times + validator) % 2 == 0
 
     def check_proofs(self, name: str, height: int, oldest: int, prove: Prove) -> None:
-        """Ask a validator whose final height this is for a key that is there, one that is not, and those of before.
+        """Request proofs from a validator at this final height: of a present key, of an absent one, and of past ones.
 
         ``oldest``: the oldest height that it has to retain.
         """
@@ -262,7 +264,7 @@ class SafetyMonitor:
             self.log.look(Rule.PROOFS, not is_wrong, f"{name}: height {at}: the proof of {key.hex()} says the contrary")
 
     def check_state(self, name: str, height: int, state: View) -> None:
-        """Look through the whole state of a height, which all have, at the first validator that is there."""
+        """Check the whole state of a height, which all validators share, at the first validator that reaches it."""
         if height not in self._looked_through:
             self._looked_through.add(height)
             first_priced = self.genesis.parameters.activation_height + 1
@@ -270,15 +272,15 @@ class SafetyMonitor:
             self.log.look(Rule.STATE, not wrong, f"{name}: the state of height {height}: {'; '.join(wrong)}")
 
     def _window_begins(self, height: int) -> int:
-        """The oldest height of fires that count; 0 if the chain's parameters ever changed."""
+        """The oldest height whose fires count; 0 if the chain's parameters ever changed."""
         ledger, parameters = self._ledger, self.genesis.parameters
         is_unchanged = ledger is not None and ledger.instructions.following is parameters
         return height - parameters.fairness_window_blocks if is_unchanged else 0
 
     def _has_account(self, address: Address) -> bool | None:
-        """Whether an account is there at all heights, or at none so far; ``None`` if it came up on the way.
+        """Whether an account is there at all heights, or at none so far; ``None`` if it was created on the way.
 
-        The genesis's accounts never go, and one that the books do not know was never paid anything.
+        The genesis's accounts are never removed, and one unknown to the books was never paid anything.
         """
         if address in self.genesis.accounts:
             return True
@@ -287,7 +289,7 @@ class SafetyMonitor:
 
 
 def _digest_of(*parts: bytes) -> bytes:
-    """32 bytes for some bytes and where each part of them ends."""
+    """32 bytes for some parts and their boundaries."""
     hasher = blake3()
     for part in parts:
         hasher.update(len(part).to_bytes(8, "big"))

@@ -1,16 +1,16 @@
-"""The watch of votes: what an honest validator sends must agree with what it must remember.
+"""The watch of votes: an honest validator's messages must agree with what it must remember.
 
-Peers see a broken promise only if both halves of it reach the same one of them. The watch stands beside each
-validator: it reads the durable part of its disk, hears all that it sends, and remembers through its restarts, and
-through the loss of its disk, what it said. It tells the safety monitor how often it looked, and what is wrong.
+Peers notice a broken promise only if both halves of it reach the same peer. The watch is attached to each validator: it
+reads the durable part of its disk, sees all its messages, and remembers through restarts, and through the loss of the
+disk, what it sent. It reports the evaluations of its rules and the violations to the safety monitor.
 
 =================  ===================================================================================================
 rule               what must hold
 =================  ===================================================================================================
 durable_votes      a vote that is sent is in the sender's durable journal, a notarize vote with its block's body
-own_votes          a vote goes with those that its validator cast before (:mod:`cluster.audit.safety.own_votes`)
-lock               a finalize vote stands in the journal behind a certificate of its block. HotStuff: a timeout names no
-                   view below the highest that the journal before it certifies a block of
+own_votes          a vote agrees with the validator's earlier ones (:mod:`cluster.audit.safety.own_votes`)
+lock               a finalize vote is in the journal after a certificate of its block. HotStuff: a timeout names no view
+                   below the highest one of which the journal before it certifies a block
 abstention         a join by a snapshot ends once 2f + 1 members of each committee concerned proved their views, and no
                    vote follows in a view up to one above the highest of these, or up to the last one that the validator
                    entered before it lost its disk; no timeout names a lower view either
@@ -41,32 +41,32 @@ from validator.chain.messages import Reading, ViewReport
 
 @dataclass(slots=True)
 class _Memory:
-    """The watch's knowledge of one validator, in all its lives."""
+    """The watch's knowledge of one validator, across all its lives."""
 
     journal: DurableJournal = field(default_factory=DurableJournal)
     votes: OwnVotes = field(default_factory=OwnVotes)
     certified: set[View] = field(default_factory=set)
-    """Views of which a certificate of a block was durable."""
+    """Views for which a block's certificate was durable."""
     lock: View = GENESIS_VIEW
-    """The highest of these."""
+    """The highest of these views."""
     nonce: bytes = b""
-    """Of its join that is under way."""
+    """The nonce of its join in progress."""
     proved: dict[int, View] = field(default_factory=dict)
-    """Views that peers proved to that join, by peer."""
+    """Views that peers proved to that join, keyed by peer."""
     entered: View = GENESIS_VIEW
     """The last view that it entered before it lost a disk."""
     abstains_through: View = GENESIS_VIEW
-    """It must not vote up to this view."""
+    """The view up to which it must not vote."""
 
     def learn(self, record: Record) -> None:
-        """A record that is no vote is durable."""
+        """A record other than a vote is durable."""
         if isinstance(record, Certificate) and record.kind != VoteKind.NULLIFY:
             self.certified.add(record.view)
             self.lock = max(self.lock, record.view)
 
 
 class VoteWatch:
-    """One run's, over all validators that are to be honest."""
+    """The watch of one run, over all validators that should be honest."""
 
     def __init__(self, names: Sequence[str], validators: ValidatorSet, namespace: bytes, look: Look) -> None:
         self._names = names
@@ -84,7 +84,7 @@ class VoteWatch:
         )
 
     def sent(self, index: int, disk: MemoryDisk, message: Reading | None) -> None:
-        """A validator sends a message, with such a disk; only votes, and what carries one, are of interest."""
+        """A validator with this disk sends a message; only votes, and messages with one, matter."""
         vote = vote_of(message)
         if vote is None:
             return
@@ -110,7 +110,7 @@ class VoteWatch:
         self._on_vote(index, memory, record)
 
     def _on_vote(self, index: int, memory: _Memory, vote: Vote) -> None:
-        """A vote is cast, if it was not before."""
+        """Note a vote as cast, if it was not before."""
         if memory.votes.is_known(vote):
             return
         self._look(Rule.OWN_VOTES, index, vote, memory.votes.contradiction(vote))
@@ -121,14 +121,14 @@ class VoteWatch:
     # --- joins --------------------------------------------------------------------------------------------------------
 
     def begins_to_join(self, index: int, nonce: bytes, entered: int) -> None:
-        """A validator without state begins a join; ``entered`` is the last view that it was in, 0 if it is new."""
+        """A validator without state begins a join; ``entered`` is the last view that it entered, 0 if it is new."""
         memory = self._memories[index]
         memory.nonce = nonce
         memory.proved.clear()
         memory.entered = View(max(memory.entered, entered))
 
     def reported(self, index: int, sender: int, message: Reading | None) -> None:
-        """A validator that joins gets a message."""
+        """A joining validator gets a message."""
         memory = self._memories[index]
         if not isinstance(message, ViewReport) or message.nonce != memory.nonce or sender in memory.proved:
             return
@@ -138,7 +138,7 @@ class VoteWatch:
             memory.proved[sender] = View(opened_by + 1)
 
     def joined(self, index: int, abstains_through: int) -> None:
-        """A validator ends its join, and is not to vote up to a view."""
+        """A validator ends its join, and must not vote up to a view."""
         memory, name = self._memories[index], self._names[index]
         highest = max(memory.proved.values(), default=GENESIS_VIEW)
         missing = self._missing(memory, highest)
@@ -155,13 +155,14 @@ class VoteWatch:
         memory.abstains_through = View(max(memory.abstains_through, highest + 1, memory.entered))
 
     def _missing(self, memory: _Memory, highest: View) -> int:
-        """How many more members of a committee must prove their views, for that nobody voted above all of them."""
+        """How many more members of a committee must prove their views, so that no validator can have voted above all of
+        them."""
         committees = {self._validators.committee(View(max(at, FIRST_VIEW))) for at in (highest, highest + 1)}
         proved = {each: sum(member in memory.proved for member in each.members) for each in committees}
         return max(0, *(2 * each.faults_withstood + 1 - count for each, count in proved.items()))
 
     def _proved(self, encoded: bytes) -> View | None:
-        """The view of a certificate, if it is good."""
+        """The view of a certificate, if it is valid."""
         try:
             certificate = decode_consensus(encoded)
         except MessageError:
@@ -186,7 +187,7 @@ def _not_durable(journal: DurableJournal, vote: Vote) -> str | None:
 
 
 def _not_abstained(memory: _Memory, vote: Vote) -> str | None:
-    """The reason for which a validator that lost its journal must not send a vote, in words."""
+    """The reason why a validator that lost its journal must not send a vote, in words."""
     through = memory.abstains_through
     if vote.view <= through:
         return f"and must abstain through view {through}"

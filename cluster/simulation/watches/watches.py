@@ -1,4 +1,4 @@
-"""All watches of a simulated run, and what each of them sees. They judge honest validators alone."""
+"""All watches of a simulated run, with what each of them observes. They judge honest validators only."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ from validator.node.executor.executor import Executor
 from validator.storage.archive import ArchivedBlock
 
 FINALITY_LAGS: Final = {"simplex": 1, "hotstuff": 2}
-"""In so many views after its own a vote to finalize is repeated (``docs/consensus.md``)."""
+"""Number of later views in which a vote to finalize is repeated (``docs/consensus.md``)."""
 
 
 class Watches:
-    """The monitor and the watches beside it."""
+    """The monitor and the other watches."""
 
     def __init__(
         self, scenario: Scenario, genesis: Genesis, validators: ValidatorSet, now_ms: Callable[[], float]
@@ -80,7 +80,7 @@ class Watches:
         self.pacing = PacingWatch(names, self.monitor.log.look, election.longest_row, limits.final_views, lag)
 
     def first_violation(self, machines: Iterable[Machine]) -> str:
-        """The first violation so far, or who diverged, in words; empty if there is none."""
+        """The first violation so far, or the validators that diverged, in words; empty if there is none."""
         diverged = (f"{m.name} diverged" for m in machines if m.byzantine is None and m.tally.diverged is not None)
         return next(chain(self.monitor.log.violations, self.promises.violations, diverged), "")
 
@@ -115,7 +115,7 @@ class Watches:
     def deliver(
         self, sender: Machine, machine: Machine, payload: bytes, content: Reading | None, rebroadcast_ms: int
     ) -> None:
-        """Give a machine a message, and see whether it answers if it has to."""
+        """Deliver a message to a machine, and check that it answers if it must."""
         hearing = None
         if machine.joining is not None:
             self.votes.reported(machine.index, sender.index, content)
@@ -163,7 +163,7 @@ class Watches:
         read: Callable[[bytes], Reading | None],
         scenario: Scenario,
     ) -> None:
-        """A machine's validator handled an event, upon which it has these effects. ``read`` reads a message."""
+        """A machine's validator handled an event, with these effects. ``read`` decodes a message."""
         if machine.byzantine is not None or machine.validator is None:
             return
         broadcast: list[Reading | None] = []
@@ -194,8 +194,8 @@ class Watches:
     def _look_at_forgery(
         self, machine: Machine, sender: int, certificate: Certificate, effects: Sequence[Effect]
     ) -> None:
-        """A peer sent a certificate of the view that the machine's validator was in, or of a later one. Such a one is
-        checked, and who sends one that does not hold is blamed: then nothing of it is looked at for some views.
+        """A peer sent a certificate of the view that the machine's validator was in, or of a later one. It must be
+        verified, and the sender of an invalid one blamed: its certificates are then ignored for some views.
         """
         if certificate.view < machine.view or self.monitor.certificates.is_signed(certificate):
             return
@@ -215,7 +215,7 @@ class Watches:
             self.restraint.finds_forged(machine.index, machine.incarnation, machine.validator.node.view, peer.index)
 
     def _mutant_of(self, machine: Machine) -> str | None:
-        """The bug that is planted in a validator: one with another bug may well find that a sound one is wrong."""
+        """The bug planted in a validator: one with another bug may find that a correct one is wrong."""
         return machine.release.mutant or self._mutants[machine.index]
 
     def enters(self, machine: Machine, view: int, scenario: Scenario, count: int) -> None:
@@ -248,7 +248,7 @@ class Watches:
             self._look_at_final_state(machine, executor, height)
 
     def _look_at_final_state(self, machine: Machine, executor: Executor, height: int) -> None:
-        """What a validator proves and keeps, at some heights."""
+        """Check what a validator proves and keeps, at some heights."""
         if self.monitor.wants_proofs(height, machine.index):
             oldest = max(height - self._storage.retained_heights, executor.archive.joined_height)
             self.monitor.check_proofs(machine.name, height, oldest, executor.prove)
@@ -264,7 +264,7 @@ class Watches:
             self.pruning.tells(machine.index, machine.validator.executor)
 
     def recovers(self, machine: Machine) -> None:
-        """A machine opened its disk, whose blocks are final, too: one may have become durable right before a kill."""
+        """A machine opened its disk. Its blocks are final too: one may have become durable right before a kill."""
         if machine.validator is None or machine.byzantine is not None:
             return
         archive, recovered = machine.validator.executor.archive, machine.validator.executor.recovered_height

@@ -45,7 +45,7 @@ class InvalidBlock(Behaviour):
             yield send_consensus(send.recipient, spoilt)
             self.count_effect()
         elif self._spoilt is not None and message == self._spoilt[0].vote:
-            pass  # the good block was never proposed
+            pass  # the good block was never proposed to any peer
         else:
             yield send
 

@@ -1,1 +1,1 @@
-"""Second implementations of parts of a node, which follow its events and say what its effects must be."""
+"""Independent models of parts of a node, which follow its events and predict its effects."""

@@ -1,13 +1,13 @@
-"""The watch of catching up: a validator that lacks final blocks asks for them, one peer after the other.
+"""The watch of catching up: a validator that lacks final blocks requests them, from one peer after the other.
 
-- A request for blocks is sent while none is open. One is open until blocks come, asked for or not, or the retry time
-  has passed. When the block comes that was asked for, the next request does not wait for the timer.
-- With each goes the timer for the next one, with the configured time.
-- Each goes to the next peer in the order of their numbers, round and round: no peer is asked before all others were.
-- A validator that knows a finalization ahead of its final block does something about it: it asks, executes or commits.
-  It is idle for no longer than :data:`IDLE_RETRIES` retry times by its own clock, pauses left out. One that diverged is
-  not followed until it starts again.
-- For each peer it reads one thing at a time from its disk.
+- A request for blocks is sent while none is open. One is open until blocks come, requested or not, or the retry time
+  has passed. When the requested block comes, the next request does not wait for the timer.
+- With each request the timer for the next one starts, with the configured time.
+- Requests go to the peers round-robin, in the order of their numbers.
+- A validator that knows a finalization ahead of its final block requests, executes or commits blocks. It is idle for no
+  longer than :data:`IDLE_RETRIES` retry times by its own clock, without pauses.
+  A validator that diverged is not followed until it starts again.
+- For each peer it reads one item at a time from its disk.
 """
 
 from __future__ import annotations
@@ -48,35 +48,35 @@ from validator.node.executor.jobs import (
 
 SYNC: Final = "sync"
 IDLE_RETRIES: Final = 2
-"""One until the next request, and one for what happens at the same time."""
+"""One until the next request, and one for other events at the same time."""
 
 
 @dataclass(slots=True)
 class _Asking:
-    """What one validator asked for since its start."""
+    """The requests of one validator since its start."""
 
     last_peer: int
-    """At first its own number."""
+    """The peer asked last; at first its own number."""
     is_open: bool = False
     wanted: bytes = b""
-    """The digest of the block that was asked for last, if that was one."""
+    """The digest of the block requested last, if that was one block."""
     is_answered: bool = False
-    """That block came."""
+    """Whether that block came."""
     reading_for: set[int] = field(default_factory=set)
-    """The peers for which its executor reads something."""
+    """The peers for which its executor reads."""
     certified_view: int = 0
-    """The newest view of which it knows a finalization."""
+    """The newest view for which it knows a finalization."""
     final_view: int = 0
-    """That of its newest final block."""
+    """The view of its newest final block."""
     jobs: int = 0
-    """Blocks that are being executed or committed."""
+    """Number of blocks being executed or committed."""
     has_diverged: bool = False
     busy_ms: float = 0.0
-    """When it last did something, or lacked nothing."""
+    """When it was last busy, or lacked nothing."""
 
 
 class CatchUpWatch:
-    """One run's, over all validators that are to be honest."""
+    """The watch of one run, over all validators that should be honest."""
 
     def __init__(self, names: Sequence[str], retry_ms: int, look: Look) -> None:
         self._names = names
@@ -87,7 +87,7 @@ class CatchUpWatch:
         """Mechanisms of catching up that a validator reached."""
 
     def starts(self, index: int, final_view: int, now_ms: float) -> None:
-        """A validator begins, with a final block of such a view. Its own clock, pauses left out, says ``now_ms``."""
+        """A validator starts with a final block of this view, at ``now_ms`` by its own clock without pauses."""
         self._asking[index] = _Asking(index, certified_view=final_view, final_view=final_view, busy_ms=now_ms)
 
     def handled(
@@ -98,7 +98,7 @@ class CatchUpWatch:
         read: Callable[[bytes], Reading | None],
         now_ms: float,
     ) -> None:
-        """A validator handled an event, with these effects. ``read`` reads a message."""
+        """A validator handled an event, with these effects. ``read`` decodes a message."""
         asking = self._asking[index]
         is_late = asking.is_answered and isinstance(event, Timeout) and event.timer.owner == SYNC
         _note_event(asking, event, now_ms)

@@ -1,14 +1,15 @@
-"""The watch of execution: what a validator executes, builds on and makes final is one tree above its final block.
+"""The watch of execution: the blocks that a validator executes, builds on and finalizes are one tree above its final
+block.
 
-A block is *live* if it is the newest final one, or was executed or built on a live block. The watch knows that from the
-jobs that a validator gives its executor and from their results. What must hold:
+A block is *live* if it is the newest final one, or was executed or built on a live block. The watch knows this from the
+jobs that a validator gives its executor and from their results. The rules:
 
-- A block is executed, or built, on a live block: nothing is done for a branch that another one's finality ended.
-- A block becomes final on the newest final one. One that was not live then is told of when it is archived.
+- A block is executed, or built, on a live block: no work is done for a branch that the finality of another one ended.
+- A block becomes final on the newest final one. One that was not live then is reported when it is archived.
 - Final blocks are archived in their order.
-- The journal is replaced with the first block that is archived after a start, and then after every ``journal_blocks``.
-  It keeps the bodies of all final blocks that are not archived, and of all live ones that the validator executed. It
-  keeps none of a branch that is dead.
+- The journal is replaced with the first block archived after a start, and then after every ``journal_blocks``. It keeps
+  the bodies of all final blocks that are not archived, and of all live ones that the validator executed. It keeps none
+  of a dead branch.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ class _Tree:
     live: dict[Hash, Hash] = field(default_factory=dict)
     """Blocks above it that were executed or built, with their parents, which come first."""
     executed: set[Hash] = field(default_factory=set)
-    """Those that were executed."""
+    """The blocks that were executed."""
     running: dict[Hash, Hash] = field(default_factory=dict)
     """Blocks that are being executed, with their parents."""
     unarchived: list[Hash] = field(default_factory=list)
     """Final blocks whose archiving is under way, the oldest first."""
     journal_height: int | None = None
-    """At which the journal was replaced last."""
+    """The height at which the journal was last replaced."""
 
     def is_live(self, digest: Hash) -> bool:
         return digest == self.final or digest in self.live
 
     def finalize(self, digest: Hash) -> None:
-        """Keep the branches on a block alone."""
+        """Keep only the branches on a block."""
         self.final, self.height = digest, self.height + 1
         self.unarchived.append(digest)
         live: dict[Hash, Hash] = {}
@@ -61,10 +62,10 @@ class _Tree:
 
 
 class ExecutionWatch:
-    """One run's, over all validators that are to be honest."""
+    """The watch of one run, over all validators that should be honest."""
 
     def __init__(self, names: Sequence[str], journal_blocks: int, look: Look) -> None:
-        """``journal_blocks``: of the section ``limits``."""
+        """``journal_blocks`` is from the section ``limits``."""
         self._names = names
         self._journal_blocks = journal_blocks
         self._look = look
@@ -73,7 +74,7 @@ class ExecutionWatch:
         """Mechanisms of journals that a validator reached."""
 
     def starts(self, index: int, final: Hash, height: int) -> None:
-        """A validator begins, with such a newest final block on its disk."""
+        """A validator starts, with this newest final block on its disk."""
         self._trees[index] = _Tree(final, height)
 
     def handled(self, index: int, event: Event, effects: Sequence[Effect]) -> None:
@@ -105,7 +106,7 @@ class ExecutionWatch:
             self._tell(index, not is_due, f"does not replace its journal at height {tree.height}")
 
     def _completed(self, index: int, tree: _Tree, event: Completed) -> bool:
-        """A job has its result; whether the journal is to be replaced."""
+        """Handle a job's result. Returns whether the journal must be replaced."""
         match event.result:
             case Executed(digest, error):
                 parent = tree.running.pop(digest, None)
@@ -158,7 +159,7 @@ class ExecutionWatch:
 
 
 def _headers(journal: bytes) -> Iterator[Header]:
-    """Of the block bodies in a journal."""
+    """The headers of the block bodies in a journal."""
     for each in split(journal)[0]:
         for body in decode_batch(each.payload).bodies:
             block = decode_block(body)

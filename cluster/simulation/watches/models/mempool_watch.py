@@ -1,13 +1,13 @@
-"""The watch of mempools: what each takes, refuses, drops, sends on and offers to a builder is judged again.
+"""The watch of mempools: what each accepts, rejects, drops, passes on and offers to a builder is predicted by a model.
 
-Each validator has a model that sees the same events: transactions of clients and peers, accounts that were read, final
-blocks, senders that a builder refused. After each event the model says which transactions are refused or leave, and
-why, in which order; what the clients hear; which transactions go on to all peers; whether accounts are read; the order
-in which a builder gets what waits; and how much is kept. The effects of the validator must be these. A builder gets
+Each validator has a model that sees the same events: transactions of clients and peers, account reads, final blocks,
+senders that a builder refused. After each event the model predicts which transactions are rejected or leave, and why,
+in which order; the replies to clients; which transactions go on to all peers; whether accounts are read; the order in
+which a builder gets the waiting transactions; and how much is kept. The validator's effects must match. A builder gets
 nothing for a view that is more than ``max_held_blocks`` after that of the newest block that the validator committed.
 
-A model ends with the validator's life, with the first difference, and when more wait than :data:`MOST_ROWS`: looking at
-all each time would take too long.
+A model ends with the validator's life, with the first difference, and when more than :data:`MOST_ROWS` transactions
+wait: scanning them all each time would take too long.
 """
 
 from __future__ import annotations
@@ -47,34 +47,34 @@ MOST_ROWS: Final = 300
 MOST_GOSSIPED: Final = 1_024
 """Transactions in one message of a peer; a longer one is dropped."""
 ROOM: Final = 8_192
-"""Transactions that wait for their senders' accounts. Peers together have half of it, and each of them a quarter."""
+"""Transactions that may wait for their senders' accounts. Peers together have half of it, and each peer a quarter."""
 ROOM_BYTES: Final = 32 * 1024 * 1024
 SHOWN_BYTES: Final = 8
-"""Of a hash or a transaction in a finding."""
+"""Bytes shown of a hash or a transaction in a finding."""
 
 _JUDGED: Final = frozenset({Diverged, Reply, Run, TransactionDropped, TransactionRefused})
-"""Effects that a model judges, or follows."""
+"""Effects that a model judges or follows."""
 
 Judged = PreparedTransaction | tuple[Hash, str]
-"""A transaction that is still to be judged, or why it is refused."""
+"""A transaction that is still to be judged, or a hash with the reason for its rejection."""
 
 
 class Outcome(NamedTuple):
-    """What follows from one event."""
+    """The effects of one event."""
 
     refused: list[tuple[Hash, str, int | None]]
-    """Of which peer each, ``None`` of a client's."""
+    """Each rejected transaction's hash, reason, and peer; the peer is ``None`` for a client's transaction."""
     dropped: list[Gone]
     replies: list[tuple[int, list[str | None]]]
-    """By request, the reasons of its transactions."""
+    """For each client's request, the reasons of its transactions."""
     sent: list[bytes]
-    """To all peers."""
+    """Transactions sent to all peers."""
     read: list[tuple[Address, ...]]
-    """Accounts that are asked for."""
+    """Accounts that are requested."""
 
     @classmethod
     def of(cls, effects: Iterable[Effect], sent: Iterable[bytes]) -> Outcome:
-        """What a validator's effects say."""
+        """The outcome in a validator's effects."""
         outcome = cls([], [], [], list(sent), [])
         for effect in effects:
             match effect:
@@ -108,17 +108,17 @@ class _Offer:
 
 @dataclass(slots=True)
 class _Model:
-    """One validator's mempool, with the way into it, since the validator's start."""
+    """One validator's mempool, with the queue in front of it, since the validator's start."""
 
     pool: PlainMempool
     final_view: int = 0
-    """Of the newest block that is final and committed."""
+    """The view of the newest block that is final and committed."""
     offers: list[_Offer] = field(default_factory=list)
     being_read: list[_Offer] = field(default_factory=list)
     is_followed: bool = True
 
     def follow(self, event: Event) -> Outcome:
-        """What has to follow from an event."""
+        """The expected outcome of an event."""
         outcome = Outcome([], [], [], [], [])
         match event:
             case Submit(request, transactions):
@@ -138,7 +138,7 @@ class _Model:
         return outcome
 
     def close(self, outcome: Outcome) -> None:
-        """The validator diverged: all that waits to be judged is refused."""
+        """The validator diverged: all transactions that wait to be judged are rejected."""
         for offer in [*self.being_read, *self.offers]:
             self._answer(offer, [_reason(item, "diverged") for item in offer.items], outcome)
         self.is_followed = False
@@ -219,17 +219,17 @@ class _Model:
 
 
 def _reason(item: Judged, why: str) -> str:
-    """Why a transaction of an offer is refused that is refused as a whole."""
+    """Why a transaction is rejected with its whole offer."""
     return why if isinstance(item, PreparedTransaction) else item[1]
 
 
 class MempoolWatch:
-    """One run's, over all validators that are to be honest."""
+    """The watch of one run, over all validators that should be honest."""
 
     def __init__(
         self, names: Sequence[str], genesis: Genesis, limits: PoolLimits, max_held_blocks: int, look: Look
     ) -> None:
-        """``limits`` and ``max_held_blocks``: of the section ``limits``."""
+        """``limits`` and ``max_held_blocks`` are from the section ``limits``."""
         self._names = names
         self._max_held_blocks = max_held_blocks
         self._genesis = genesis
@@ -243,7 +243,7 @@ class MempoolWatch:
         return _Model(PlainMempool(self._genesis, self._limits), final_view)
 
     def starts(self, index: int, final_view: int) -> None:
-        """A validator is about to start, with a final block of such a view: mempools are not durable."""
+        """A validator is about to start, with a final block of this view. Mempools are not durable."""
         self._models[index] = self._model(final_view)
 
     def handled(
@@ -254,7 +254,7 @@ class MempoolWatch:
         broadcast: Iterable[Reading | None],
         sizes: Callable[[], PoolSizes],
     ) -> None:
-        """A validator handled an event: its effects, what it sends to all peers, and how much its mempool keeps now."""
+        """A validator handled an event: its effects, its broadcasts, and the present size of its mempool."""
         model = self._models[index]
         sent = [wire for each in broadcast if isinstance(each, TransactionsMessage) for wire in each.transactions]
         if not model.is_followed or not (sent or _concerns(event) or any(type(each) in _JUDGED for each in effects)):
@@ -290,7 +290,7 @@ class MempoolWatch:
 
 
 def _concerns(event: Event) -> bool:
-    """Whether something may follow from an event. Most are messages of consensus."""
+    """Whether an event may have an outcome. Most are consensus messages."""
     if isinstance(event, Message):
         return isinstance(event.content, TransactionsMessage)
     return isinstance(event, Submit | Completed)
@@ -306,12 +306,12 @@ def _difference(outcome: Outcome, expected: Outcome) -> str:
 
 
 def _words(found: Sequence[Any]) -> str:
-    """How many, and the first one."""
+    """The number of items, and the first one."""
     return f"{len(found)} ({_word(found[0]) if found else 'none'})"
 
 
 def _word(one: Any) -> str:
-    """A value in a line of text; of bytes the first ones."""
+    """A value in a line of text; for bytes, the first ones."""
     if isinstance(one, bytes):
         return one[:SHOWN_BYTES].hex()
     return " ".join(map(_word, one)) if isinstance(one, tuple | list) else str(one)

@@ -1,4 +1,4 @@
-"""The models of a run's nodes: each follows all events and effects of honest validators."""
+"""The models of a run's nodes. Each follows all events and effects of honest validators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from validator.node.node import DEFAULT_SYNC_RETRY_MS
 
 
 class NodeModels:
-    """All of them, by validator."""
+    """All models of a run."""
 
     def __init__(self, scenario: Scenario, genesis: Genesis, look: Look) -> None:
         names = scenario.validators.names
@@ -44,7 +44,7 @@ class NodeModels:
     ) -> None:
         """A machine's validator handled an event, with these effects, and broadcasts these messages.
 
-        Most events are votes that complete nothing. No model needs to follow them.
+        Most events are votes that complete nothing; no model needs them.
         """
         if not effects and isinstance(event, Message) and isinstance(event.content, Vote):
             return

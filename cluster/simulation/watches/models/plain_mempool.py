@@ -1,4 +1,4 @@
-"""A mempool in the plainest form, after ``docs/protocol.md``, "Mempool": it looks at everything each time."""
+"""A simple mempool after ``docs/protocol.md``, "Mempool", which scans everything each time."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from validator.pvm.deployment import byte_cycles
 from validator.transition.transition import PreparedTransaction
 
 Place = tuple[bool, bool, int, int]
-"""Whether it can run, whether it is near, the least tip up to it, minus the nonces that it is ahead."""
+"""Whether it can run, whether it is near, the least tip up to it, and minus its distance in nonces from the
+account's."""
 NOWHERE: Final[Place] = (False, False, -1, 0)
 FLOOR_DIVISOR: Final = 2
-"""A fee limit reaches the basefee divided by this."""
+"""A fee limit must reach the basefee divided by this."""
 
 Turn = tuple[bool, int, int, Hash]
 """Whether it comes last, minus its tip, its number, its hash."""
 Gone = tuple[Hash, str]
-"""A transaction that left, and why."""
+"""A transaction that left, and the reason."""
 
 
 class Row(NamedTuple):
-    """A transaction that waits."""
+    """A waiting transaction."""
 
     prepared: PreparedTransaction
     number: int
-    """In the order of arrival."""
+    """Its number in the order of arrival."""
     height: int
-    """The newest final height when it came."""
+    """The newest final height when it arrived."""
 
     @property
     def transaction(self) -> Transaction:
@@ -59,23 +60,23 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Sender:
-    """What is known of one sender."""
+    """The state of one sender."""
 
     account: Account
     rows: dict[int, Row] = field(default_factory=dict)
-    """By nonce."""
+    """Rows keyed by nonce."""
     last_until: int = -1
     """The height up to which it comes after the others."""
 
 
 @dataclass(slots=True)
 class PlainMempool:
-    """Rows in the order of arrival, and the senders that are remembered, those longest without a row first."""
+    """Rows in the order of arrival, and the known senders, those longest without a row first."""
 
     genesis: Genesis
     limits: PoolLimits
     basefees: tuple[int, int] = field(init=False)
-    """Per cycle, per cell."""
+    """The basefees per cycle and per cell."""
     height: int = 0
     arrivals: int = 0
     rows: dict[Hash, Row] = field(default_factory=dict)
@@ -87,13 +88,13 @@ class PlainMempool:
 
     @property
     def size(self) -> int:
-        """Bytes of all that wait."""
+        """Bytes of all waiting transactions."""
         return sum(row.size for row in self.rows.values())
 
     # --- coming ---------------------------------------------------------------------------------------------------
 
     def fault(self, transaction: Transaction) -> str | None:
-        """Why a transaction is refused, whatever the state."""
+        """Why a transaction is rejected in any state; ``None`` if it is not."""
         p, action = self.genesis.parameters, transaction.action
         is_system = isinstance(action, System)
         if is_system and transaction.sender not in self.genesis.system_deployers:
@@ -109,7 +110,7 @@ class PlainMempool:
         return "cells_too_high" if transaction.cells_limit > p.lane_user_cells else None
 
     def add(self, prepared: PreparedTransaction, account: Account) -> str | list[Gone]:
-        """Why a transaction is refused, or what leaves for it. ``account`` counts for a sender that is not known."""
+        """Why a transaction is rejected, or which ones leave for it. ``account`` is used for an unknown sender."""
         transaction = prepared.transaction
         sender = self.senders.get(transaction.sender) or Sender(account)
         same = sender.rows.get(transaction.nonce)
@@ -149,7 +150,7 @@ class PlainMempool:
         return "unaffordable" if takes > sender.account.balance else None
 
     def _evicted(self, new: Row, sender: Sender, same: Row | None) -> list[Row] | None:
-        """Which rows leave for a new one, the worst first; ``None`` if it has to stay outside."""
+        """The rows that leave for a new one, the worst first; ``None`` if the new one is rejected."""
         count, size = len(self.rows) - (same is not None), self.size - (0 if same is None else same.size)
         evicted: list[Row] = []
         while count >= self.limits.max_transactions or size + new.size > self.limits.max_bytes:
@@ -165,7 +166,7 @@ class PlainMempool:
         return evicted
 
     def _place(self, row: Row, sender: Sender | None = None) -> Place:
-        """The rank of a row among those that compete for room; the greater, the better."""
+        """The rank of a row among those that compete for room; the highest stays."""
         sender = sender or self.senders[row.sender]
         first = sender.account.nonce
         before = [sender.rows.get(nonce) for nonce in range(first, row.nonce)]
@@ -182,11 +183,11 @@ class PlainMempool:
     # --- leaving ------------------------------------------------------------------------------------------------------
 
     def note_final(self, height: int, basefees: tuple[int, int]) -> None:
-        """The newest final height and its basefees."""
+        """Set the newest final height and its basefees."""
         self.height, self.basefees = height, basefees
 
     def settle(self, digests: Iterable[Hash], accounts: Mapping[Address, Account]) -> list[Gone]:
-        """The newest final block has these transactions, and changed these accounts."""
+        """Apply the newest final block's transactions and changed accounts."""
         for row in [self.rows[digest] for digest in digests if digest in self.rows]:
             self._remove(row)
         gone: list[Gone] = []
@@ -219,18 +220,18 @@ class PlainMempool:
     # --- going into blocks --------------------------------------------------------------------------------------------
 
     def refuse(self, senders: Iterable[Address]) -> None:
-        """A builder could run nothing of these senders."""
+        """A builder could run none of these senders' transactions."""
         for address in senders:
             if (sender := self.senders.get(address)) is not None and sender.rows:
                 sender.last_until = self.height + self.limits.max_blocks_refused
 
     def has_forgiven(self) -> bool:
-        """Whether somebody was refused, so long ago that it comes with the others again."""
+        """Whether a sender was refused long enough ago that it takes its turn with the others again."""
         return any(sender.rows and 0 <= sender.last_until < self.height for sender in self.senders.values())
 
     def candidates(self) -> list[Hash]:
-        """All that wait, in the order in which a builder tries them: of every sender's next one that which comes
-        first."""
+        """All waiting transactions, in the order in which a builder tries them: repeatedly the
+        best-ranked one among the senders' next ones."""
         heads = [self._turns(sender) for sender in self.senders.values() if sender.rows]
         heapq.heapify(heads)
         taken: list[Hash] = []
@@ -254,13 +255,13 @@ class PlainMempool:
 
 
 def _last_of(sender: Sender, but: Sequence[Row | None]) -> Row | None:
-    """A sender's last row, some left out."""
+    """A sender's last row, except those of ``but``."""
     rows = [row for row in sender.rows.values() if all(row is not other for other in but)]
     return max(rows, key=lambda row: row.nonce, default=None)
 
 
 def replaces(transaction: Transaction, former: Transaction) -> bool:
-    """Whether a transaction pays enough to take the place of one with its nonce."""
+    """Whether a transaction pays enough to replace one with the same nonce."""
     pairs = (
         (transaction.max_fee_per_cycle, former.max_fee_per_cycle),
         (transaction.max_priority_fee_per_cycle, former.max_priority_fee_per_cycle),
@@ -270,6 +271,6 @@ def replaces(transaction: Transaction, former: Transaction) -> bool:
 
 
 def most_it_takes(transaction: Transaction) -> int:
-    """The most that a transaction can take from its sender."""
+    """The most that a transaction can cost its sender."""
     cycles = transaction.gas_limit * transaction.max_fee_per_cycle
     return transaction.value + cycles + transaction.cells_limit * transaction.max_fee_per_cell
