@@ -123,7 +123,7 @@ class Phase:
     gone: int = 0
     """Due timers that fired, were destroyed or were cancelled since the phase began."""
     turns: list[Order] = field(default_factory=list)
-    """The fires' sort keys, in the order of the receipts."""
+    """The sort keys of the fires with known offers, in the order of the fires."""
     uses: list[Use] = field(default_factory=list)
     """The use of the lane before each of these fires."""
     waiting: list[tuple[TimerLife, Offer]] = field(default_factory=list)
@@ -131,8 +131,8 @@ class Phase:
 
     @property
     def looked_at_fires_alone(self) -> bool:
-        """Whether the scan looked at fires only, none of them carried over, and did not end before the last timer:
-        every gas limit fitted, and there were fewer fires than the scan's limit. Removals do not count, as long as
+        """Whether the scan looked at fires alone: every gas limit fitted, so none was carried over, and there were
+        fewer fires than the scan's limit, so it did not end before the last timer. Removals do not count, as long as
         their budget lasts."""
         p = self.context.parameters
         fires = len(self.context.receipts.fires)

@@ -65,7 +65,7 @@ class WorkloadLatency:
 
     @property
     def page(self) -> dict[str, Any]:
-        """The workload's part of ``result.json``. JSON has no infinite numbers: null stands for an infinite or missing
+        """The workload's part of ``result.json``. JSON has no infinite numbers: null is an infinite or missing
         latency."""
         counts = {
             name: getattr(self, name)
