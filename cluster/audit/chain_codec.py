@@ -5,7 +5,7 @@ bug there is on both sides of each of their comparisons. So the auditor decodes 
 into separate records, and computes roots and hashes itself. An encoding that deviates from the tables does not pass.
 
 A field is read by its kind in the table, which its record names: ``u64`` an integer, ``uint`` big-endian bytes without
-leading zeros, addresses and hashes by their lengths. Bytes left over, a wrong type and a non-canonical encoding raise
+leading zeros, addresses and hashes by their lengths. Excess bytes, wrong types and non-canonical encodings raise
 :class:`Unreadable`.
 """
 

@@ -1,5 +1,4 @@
-"""Checks of the served chains: the same blocks, the state roots of each validator's own execution, a consistent
-chain."""
+"""Checks of the served chains: equal blocks, the state roots of each validator's own execution, consistency."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ def check_agreement(books: Books) -> Check:
 
 
 def check_state_roots(books: Books) -> Check:
-    """Every validator's own execution gave the header's state root, so the same root as the others', at every
-    height."""
+    """Every validator's own execution gave the header's state root, the same as the others', at every height."""
     problems = [
         f"{told.validator} diverged at height {told.height} ({told.reason or 'no reason given'}): expected root"
         f" {short_root(told.expected_root)}, computed {short_root(told.computed_root)}"

@@ -32,8 +32,7 @@ LOST_ONCE_MORE: Final = 2
 """Factor on the time in which views may fail, if the links lose messages."""
 
 HEIGHTS_UNTIL_IT_VOTES: Final = 4
-"""A validator that joined by a snapshot abstains in views in which it may have voted before: for at most this many
-heights."""
+"""A validator that joined by a snapshot abstains where it may have voted before: for at most this many heights."""
 
 
 class ProgressDuringFaults:
@@ -48,8 +47,7 @@ class ProgressDuringFaults:
         self._disk_losses = sorted((ended_ms, names) for ended_ms, names in lost if names)
 
     def during(self, number: int) -> Result:
-        """Whether heights became final during the fault with this number, as required with a quorum and forbidden
-        without.
+        """Whether heights became final during a fault, as required with a quorum and forbidden without one.
 
         Quorums are those of the committees active during the fault. The fault must have begun and be over.
         """

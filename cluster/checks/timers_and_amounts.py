@@ -1,5 +1,4 @@
-"""Checks of served timers and balances against the auditor's ledger, and of the use of lanes, processor and memory
-against their bounds."""
+"""Checks of served timers and balances against the ledger, and of lanes, processor and memory against their bounds."""
 
 from __future__ import annotations
 

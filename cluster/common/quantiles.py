@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least ``share`` of the values do not exceed (nearest rank). ``values`` is not
-    empty."""
+    """The smallest value that at least ``share`` of the ``values`` (not empty) do not exceed: nearest rank."""
     ordered = sorted(values)
     rank = max(1, -(-int(share * 1_000_000) * len(ordered) // 1_000_000))
     return ordered[min(rank, len(ordered)) - 1]

@@ -407,8 +407,7 @@ def _note_planned(ever: list[_Planned], planned: _Planned) -> None:
 
 
 def state_of(engine: FaultEngine) -> EngineState:
-    """The state that another process needs to continue. It shares the engine's records and collections: do not change
-    it."""
+    """The state that another process needs to continue. It shares the engine's collections: do not change it."""
     every = engine._ever_planned
     records = [*(planned.record for planned in every), *engine._unplanned]
     of_record = {id(record): number for number, record in enumerate(records)}

@@ -50,8 +50,7 @@ class ActiveState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DowntimeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a fault took validators down (:class:`~cluster.faults.downtime.Downtime`). Dictionaries are keyed by
-    validator."""
+    """How a fault took validators down (:class:`~cluster.faults.downtime.Downtime`), in dictionaries by validator."""
 
     key: int
     """The fault's key."""

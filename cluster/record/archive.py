@@ -85,8 +85,7 @@ class Reexecuted:
 
 
 def encode_blocks(blocks: Sequence[BlockRecord]) -> bytes:
-    """Encode a line that names the format, each block's ``[block, receipts, computed_root]`` with its length, a
-    checksum.
+    """A line that names the format, each block's ``[block, receipts, computed_root]`` with its length, a checksum.
 
     Lengths are four bytes big-endian; the checksum is over everything before it.
     """

@@ -45,8 +45,7 @@ class BlockStore(Protocol):
         """Pass the appended blocks to the operating system, if they are kept in a file. Raises :class:`OSError`."""
 
     def sync(self) -> None:
-        """Make the appended blocks durable against a power failure, if they are kept in a file. Raises
-        :class:`OSError`."""
+        """Make appended blocks that are kept in a file durable against a power failure. Raises :class:`OSError`."""
 
 
 class MemoryBlocks:

@@ -14,8 +14,7 @@ BYTES_PER_GIB: Final = 1 << 30
 
 
 def machine() -> dict[str, str | int | float]:
-    """The machine of this process: operating system, processors and their model, memory, Python. Nothing identifies
-    it."""
+    """This process's machine: operating system, processors and their model, memory, Python. Nothing identifies it."""
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),

@@ -18,8 +18,7 @@ from cluster.record.run import Lag, RunRecord
 from consensus.types import quorum
 
 MAX_LAGS: Final = 4_000
-"""Lags kept of each host, and of the driver; beyond this, neighbours are merged in pairs, with the worse share of the
-two."""
+"""Lags kept per host, and of the driver; more are merged in pairs of neighbours, with the worse share of the two."""
 PAUSE: Final = "pause"
 
 
@@ -82,8 +81,7 @@ def running_ms(record: RunRecord, validator: int, begin_ms: float, end_ms: float
 def explains_delay(
     record: RunRecord, committees: Sequence[set[str]], begin_ms: float, end_ms: float, limit_ms: float
 ) -> str:
-    """Explains in words, by the machine's lag, why something took longer than allowed; empty if lag does not explain
-    it.
+    """Explains in words, by the machine's lag, why something took longer than allowed; empty if it does not.
 
     ``committees`` are those active meanwhile, by their members' names; lag has to explain the delay for each.
     """

@@ -450,8 +450,7 @@ class RunRecord:
     """Validators as they were right before a fault took their disks, with the blocks that they served."""
     finalizations: Finalizations = field(default_factory=Finalizations)
     proposals: dict[int, float] = field(default_factory=dict)
-    """When the block of each height was first seen anywhere (proposed or received); the base of the finality
-    latency."""
+    """When the block of each height was first seen anywhere (proposed or received), for the finality latency."""
     samples: deque[Sample] = field(default_factory=partial(deque, maxlen=MAX_SAMPLES))
     """The newest samples of the network."""
     trace: TraceRecord = field(default_factory=TraceRecord)
@@ -549,8 +548,7 @@ class RunRecord:
 
     @property
     def height_when_healed(self) -> int:
-        """The highest final height when the last ended fault was over, 0 if none is; recovery is to finalise a higher
-        one.
+        """The highest final height when the last ended fault was over, or 0. Recovery is to finalise a higher one.
 
         It uses the validators' own timestamps: a driver hears of a height after it was final, so its number is too low.
         """

@@ -69,8 +69,7 @@ class Tally:
     crimes: Counter[tuple[str, int]] = field(default_factory=Counter)
     """The number of proofs that it found, by kind and culprit."""
     diverged: Diverged | None = None
-    """The first block whose execution differed from its header; a restart that heals the divergence does not clear
-    this."""
+    """The first block whose execution differed from its header; kept even after a restart that heals the validator."""
     keep_divergence: Callable[[Diverged], None] | None = None
     """Called with the divergence, for a driver that does not outlive the validator."""
 

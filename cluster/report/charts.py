@@ -47,8 +47,7 @@ from validator.primitives.types import address_text
 
 MAX_POINTS: Final = 240
 MAX_NAMED_VALIDATORS: Final = 8
-"""With more validators than this, the chart of heights names at most this many: those with a fault or broken on
-purpose."""
+"""With more validators than this, the chart of heights names at most this many: faulty or intentionally broken ones."""
 MAX_VALIDATOR_COLUMNS: Final = 24
 """With more validators than this, the table of heights has the first, the middle and the last of them."""
 OTHER_HOSTS: Final = "other hosts"

@@ -1,7 +1,6 @@
 """A Grafana dashboard of a testnet, over the metrics that validators serve (``docs/http.md``). Pure.
 
-Source: Grafana's documentation, "Dashboard JSON model" (the classic model), as of Grafana 10. Later versions read it,
-too.
+Source: Grafana's documentation, "Dashboard JSON model" (the classic model), as of Grafana 10; later versions read it.
 
 An expression's ``{}`` is the place of the labels that select the testnet. Validators count the same chain, so a value
 of the chain is the median of theirs: a validator that catches up does not move it.

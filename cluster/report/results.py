@@ -73,8 +73,7 @@ def finish_run(
 
 
 def _write_chain(path: Path, books: Books) -> None:
-    """Write the archive of the run's chain. If the run's store in this folder has exactly this chain, it becomes the
-    archive."""
+    """Write the archive of the run's chain, or publish the run's store if it has exactly this chain."""
     store = books.record.store
     if isinstance(store, FileBlocks):
         if store.is_there and store.path.parent == path.parent and books.chain == ServedBlocks.all_of(store):

@@ -31,8 +31,7 @@ MAX_BANDS_NAMED: Final = 12
 """With more bands than this, all bands have short names, in two rows, where there is room above their starts."""
 CROWDED_ROWS: Final = 2
 MAX_BANDS_DRAWN: Final = 100
-"""With more bands than this, a strip above the drawing shows the share of each stretch that they fill. Stalls are drawn
-in any case."""
+"""With more bands than this, a strip above the drawing shows the share that they fill. Stalls are always drawn."""
 STRIP_PIXELS: Final = 7.0
 STRIP_STEP_PIXELS: Final = 6.0
 STRIP_OPACITIES: Final = (0.25, 1.0)

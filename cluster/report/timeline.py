@@ -92,8 +92,7 @@ def legend(record: RunRecord) -> list[tuple[str, str, str, int]]:
 
 
 def _thinned(moments: Sequence[tuple[float, int]]) -> list[list[float]]:
-    """Heights with the times when they became final; of too many, those around the longest wait of each group of
-    neighbours."""
+    """Heights and when they became final; of too many, those around the longest wait of each group of neighbours."""
     if len(moments) <= MAX_MOMENTS:
         return [[_rounded(at), number] for at, number in moments]
     size = -(-len(moments) // ((MAX_MOMENTS - 1) // 2))

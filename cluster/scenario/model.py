@@ -56,8 +56,7 @@ class StorageSection(Section):
     snapshot_interval: Annotated[int, Field(ge=1, le=1_000)] = 8
     """Snapshots are offered at heights that are multiples of this, so that many validators offer the same."""
     keep_blocks: Annotated[int, Field(ge=8, le=MAX_HEIGHTS)] | None = None
-    """Minimum number of final blocks kept; older ones are removed once auditor and peers have them. By default all are
-    kept."""
+    """Final blocks kept at least; older ones go once auditor and peers have them. By default all are kept."""
 
     @model_validator(mode="after")
     def _snapshots_have_blocks_above_them(self) -> StorageSection:
@@ -100,8 +99,7 @@ class LimitsSection(Section):
     proposal_window: Annotated[int, Field(ge=0, le=1_000)] = DEFAULT_VOTING.proposal_window
     """Views ahead of its own for which it keeps proposals."""
     retained_views: Annotated[int, Field(ge=2, le=10_000)] = DEFAULT_VOTING.retained_views
-    """Views behind the newest final one for which it keeps certificates, and behind its own for which it keeps
-    votes."""
+    """Views behind the newest final one for which it keeps certificates, and behind its own for votes."""
     evidence_views: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_VOTING.evidence_views
     """Views behind the newest final one for which it keeps votes, to find contradictions."""
     final_views: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_VOTING.final_views

@@ -499,11 +499,11 @@ def simulate(
     stop_on_fail: bool = False,
     shares_executions: bool = False,
 ) -> RunRecord:
-    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests, also if the validators
-    share executions.
+    """Run a scenario on the simulator. Equal scenarios and seeds give equal records and digests.
 
-    ``checkpoint`` is called between events and may raise :class:`KeyboardInterrupt` to end the run early. With
-    ``stop_on_fail`` the first violation of a rule seen during the run ends it.
+    ``shares_executions`` changes neither. ``checkpoint`` is called between events and may raise
+    :class:`KeyboardInterrupt` to end the run early. With ``stop_on_fail`` the first violation of a rule seen during
+    the run ends it.
     """
     run = Simulation(
         scenario, seed, commit, on_sample, on_notice, checkpoint=checkpoint, shares_executions=shares_executions

@@ -2,8 +2,7 @@
 
 It performs the same effects as a live host. The executor's jobs run one at a time; each takes effect when it is done.
 If a crash comes first, the job stops at a random change of the disk, and its result is lost. Appends reach the disk at
-once and become durable when their sync is done. A crash ends the incarnation: events scheduled for it are not
-delivered.
+once and become durable when their sync is done. A crash ends the incarnation and drops the events scheduled for it.
 
 A paused machine does nothing: its events wait, in order, until it continues. A machine whose disk fails stops at once,
 as in a crash, and reports the reason to the driver.
@@ -115,8 +114,7 @@ class Machine:
     entered: Callable[[int, int], None] | None = None
     """``entered(index, view)`` is called when the validator enters another view."""
     handled: Callable[[int, Event, list[Effect]], None] | None = None
-    """``handled(index, event, effects)`` is called when the validator handled an event, before the effects are
-    performed."""
+    """``handled(index, event, effects)`` is called after the validator handled an event, before its effects."""
     opened: Callable[[int], None] | None = None
     """Called with the index of a machine whose validator has opened its disk, at every start except after a join."""
     disk: MemoryDisk = field(default_factory=MemoryDisk)

@@ -130,8 +130,7 @@ class Recorder:
         self._kept.pop(machine.index, None)
 
     def lowest_tip(self) -> int:
-        """The height up to which every machine has the final blocks, including machines that are down and will come
-        back."""
+        """The height up to which every machine has the final blocks, even if it is down and will come back."""
         late = self.record.scenario.validators.late
         machines = [machine.index for machine in self._machines if machine.index not in late]
         return min(self._kept[index].tip if index in self._kept else 0 for index in {*machines, *self._kept})

@@ -5,8 +5,7 @@ repeats: half of the cost of a simulated run. Here the first validator that exec
 its own index, does so for all. Another validator takes over the outcome if it runs the production's code
 (:attr:`SharedExecutions.executor` is used nowhere else), if its parent's state has the same root, and if the block is
 the same. It still updates its own index, applies the changes to its own state tree, and computes the root of that: if
-the root differs from the first validator's, it executes the block. A proposer has built its block, which is never taken
-over.
+the root differs from the first validator's, it executes the block. A proposer builds its own block.
 
 This hides a transition that depends on something else: a clock, the order of a set, an index that a reorganization left
 wrong. So runs that look for nondeterminism share nothing, and neither does every hundredth seed of a sweep

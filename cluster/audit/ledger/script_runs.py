@@ -131,8 +131,7 @@ class ScriptRuns:
     def _judge(
         self, part: Part, run: Run, receipt: _Receipt, paid_ahead: tuple[bytes, int | None] | None = None
     ) -> Outcome | None:
-        """The expected outcome, if it is known and the receipt agrees. ``paid_ahead``: the run's payer and the amount
-        taken in advance."""
+        """The expected outcome, if it is known and the receipt agrees. ``paid_ahead``: payer and amount."""
         self._paid_ahead = paid_ahead
         try:
             if self._is_blind:

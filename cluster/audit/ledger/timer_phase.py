@@ -1,5 +1,4 @@
-"""The turns of the timer phase, followed by an observer (SPEC §6, §9, §13): which timer came when, at what price, and
-why a waiting timer still waits.
+"""The turns of the timer phase, followed by an observer (SPEC §6, §9, §13): which timer came when, and at what price.
 
 Receipts hold all facts about a timer on which its turn depends, and each query's answer; what fires used, paid and
 changed is in their own receipts. The rest follows: the price of each timer, its place in the block's order, how much of
@@ -198,8 +197,8 @@ class TurnAudit:
         self.phase = None if context.header is None else Phase(context, self.p50_tip)
 
     def candidates(self) -> dict[bytes, list[bytes]] | None:
-        """The timers that agents may be asked about in this block, by actor, up to the limit per actor (SPEC §9);
-        ``None`` if that is unknown."""
+        """Each actor's timers that agents may be asked about in this block, as many as SPEC §9 permits; ``None``:
+        unknown."""
         phase = self.phase
         if phase is None:
             return None

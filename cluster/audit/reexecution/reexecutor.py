@@ -1,7 +1,6 @@
 """Executes a chain's recorded blocks again, one after the other, on a fresh executor that never saw another branch.
 
-The results are compared with the record: header, receipts, state root. The module knows no mutants, and needs only what
-executing a block needs.
+The results are compared with the record: header, receipts, state root. The module imports only what execution needs.
 """
 
 from __future__ import annotations
@@ -101,8 +100,7 @@ class Reexecutor:
         return None
 
     def _measured(self, height: int, block: Block) -> str | None:
-        """Why the next block is invalid. A slow one is executed twice: the first time may load code, or free what
-        earlier work left."""
+        """Why the next block is invalid. A slow one runs twice: the first time may load code or free memory."""
         if self._clock is None:
             return execution_error(self._executor, block)
         began = self._clock()

@@ -1,5 +1,4 @@
-"""The shadow process: ``python -m cluster.audit.reexecution.worker RUN`` executes a run's blocks, and prints the
-results as JSON.
+"""The shadow process: ``python -m cluster.audit.reexecution.worker RUN`` executes a run's blocks; prints JSON results.
 
 A Python with few packages can run it: it imports what executes a block, and no other part of the harness.
 """

@@ -42,8 +42,7 @@ CERTIFICATES_REMEMBERED: Final = 4_096
 Subject = tuple[View, Digest]
 """The fields of a block's certificate, other than its view: parent view and digest."""
 Claim = tuple[int, VoteKind, int, bytes]
-"""The content of a certificate without its signers: view, kind, and parent view and digest, or the highest view
-named."""
+"""A certificate's content without signers: view, kind, and parent view and digest, or the highest view named."""
 
 
 def claim_of(certificate: AnyCertificate) -> Claim:
@@ -81,8 +80,7 @@ class CertifiedChain:
     """The leader of a view."""
     log: RuleLog
     hears_all: bool = True
-    """Whether each certificate is entered before anything that follows from it; otherwise *notarized_first* is not
-    checked."""
+    """Whether each certificate is entered before its consequences; otherwise *notarized_first* is not checked."""
     views_kept: int | None = None
     """How many views are kept below the newest final one; ``None``: all."""
     newest_finalized: int = GENESIS_VIEW

@@ -111,9 +111,7 @@ def read_script(payload: bytes) -> tuple[Operation, ...] | None:
 
 
 def handler_input(payload: bytes) -> bytes:
-    """The input of a fire's handler: the payload, or the content of its envelope of ``_handler`` and ``_payload`` (SPEC
-    §4).
-    """
+    """A fire handler's input: the payload, or the content of its ``_handler`` and ``_payload`` envelope (SPEC §4)."""
     try:
         pairs = json.loads(payload.decode(), object_pairs_hook=list)
     except (ValueError, RecursionError):

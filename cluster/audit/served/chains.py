@@ -150,8 +150,7 @@ class ChainReader:
 
 
 def heights_apart(chains: Sequence[ServedChain]) -> list[int]:
-    """The heights at which chains may differ: at least one has a block other than the store's there, or another
-    store."""
+    """The heights at which chains may differ: one has another block than the store's there, or another store."""
     if len({id(chain.stored) for chain in chains}) > 1:
         return sorted({height for chain in chains for height, _ in chain.items()})
     return sorted({height for chain in chains for height in chain.differing})

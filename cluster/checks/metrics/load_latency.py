@@ -43,8 +43,7 @@ class WorkloadLatency:
     from_send_ms: list[float] = field(default_factory=list)
     """Latencies from the real send: without the wait of late transactions before it."""
     measured_skipped: int = 0
-    """Transactions never sent, ``skipped`` and ``unsent``; for a long load, sampled in the same share as the sent
-    ones."""
+    """Transactions never sent, ``skipped`` and ``unsent``; for a long load, the same share as of the sent ones."""
     unsent: int = 0
     """Transactions whose turns were taken, but which found no room."""
 
@@ -65,8 +64,7 @@ class WorkloadLatency:
 
     @property
     def page(self) -> dict[str, Any]:
-        """The workload's part of ``result.json``. JSON has no infinite numbers: null is an infinite or missing
-        latency."""
+        """The workload's part of ``result.json``; null is an infinite latency, which JSON lacks, or a missing one."""
         counts = {
             name: getattr(self, name)
             for name in ("sent", "late", "skipped", "unsent", "rejected", "measured", "final", "never_final")

@@ -29,8 +29,7 @@ DEEP: Final = 2
 
 
 def mechanisms_reached(books: Books) -> list[Mechanism]:
-    """Each mechanism once, in the order of :class:`~cluster.record.rules.Mechanism`; those of nodes only for honest
-    ones."""
+    """Each mechanism once, in the order of :class:`~cluster.record.rules.Mechanism`; of nodes, only honest ones'."""
     record = books.record
     found: set[Mechanism] = {*books.ledger.log.reached, *_by_reorgs(books), *_by_views(books)}
     for validator in books.judged:

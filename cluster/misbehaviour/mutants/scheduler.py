@@ -408,8 +408,7 @@ def _bids_not_taken_back(counter: RunCounter) -> Parts:
     memories: dict[Address, BidMemory] = {}
 
     class KeepsMemories(BiddingRound):
-        """Remembers outside of the state when agents were asked and who did not pay: a revert of a branch does not undo
-        that."""
+        """Remembers outside of the state whom it asked and who did not pay; a branch's revert does not undo that."""
 
         def _memory(self, actor: Address) -> BidMemory:
             right = super()._memory(actor)

@@ -71,8 +71,7 @@ class LinkChanges(Section):
     latency_ms: LinkMilliseconds | None = None
     """Overrides the latency of ``links`` or of the regions."""
     jitter_ms: LinkMilliseconds | None = None
-    """Random delay per message, between minus and plus this; like all following fields, it overrides that of
-    ``links``."""
+    """Random delay per message, between minus and plus this; overrides that of ``links``, like all fields below."""
     loss: Share | None = None
     """Share of messages that are lost."""
     duplication: Share | None = None

@@ -106,13 +106,11 @@ class DosSection(Section):
     interval_ms: Interval = 500
     """Milliseconds between two turns of an attacker."""
     budget: Budget | None = PURSE
-    """Balance that the attackers have together at genesis, in the smallest CBY unit; ``None``: each has an honest
-    user's."""
+    """Balance of all attackers at genesis, in the smallest CBY unit; ``None``: each has an honest user's."""
     attacks: dict[str, AttackSection] = {}
     """Settings of single attacks, by name."""
     grades: dict[str, Bounds] = {}
-    """For each metric the last values that get A, B, C and D; values beyond get F. They replace the metric's
-    default."""
+    """For each metric the last values that get A, B, C and D; values beyond get F. They replace the default."""
     at_least: Grade = "C"
     """The grade that each attack must reach for a pass."""
 

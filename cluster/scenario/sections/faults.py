@@ -221,8 +221,7 @@ class _Directed(_OfLinks):
         return [("from", self.senders or []), ("to", self.receivers or [])]
 
     def ends(self, names: Sequence[str]) -> tuple[set[str], set[str]]:
-        """Senders and receivers. A missing side is all other validators; if both are missing, both are all
-        validators."""
+        """Senders and receivers. A missing side is all other validators; if both are missing, both are all."""
         everybody = set(names)
         senders, receivers = set(self.senders or ()), set(self.receivers or ())
         if not senders and not receivers:

@@ -150,8 +150,7 @@ class LinksSection(Section):
     latencies: MatrixName | None = None
     """Measured latencies between regions of a cloud provider, for pairs that are missing in the matrix."""
     topology: Topology = FullTopology()
-    """The links between validators; messages between unlinked ones take several. A name is short for ``{kind:
-    name}``."""
+    """Which validators are linked; others are reached over several links. A name is short for ``{kind: name}``."""
 
     @model_validator(mode="after")
     def _regions_are_disjoint(self) -> LinksSection:

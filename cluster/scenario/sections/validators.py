@@ -25,8 +25,7 @@ class NodeSection(Section):
     mutant: MutantName | None = None
     """A planted bug, by its name in ``cluster.misbehaviour.mutants``."""
     byzantine: list[str] = []
-    """Its byzantine behaviours, by their names in ``cluster.misbehaviour.byzantine``; a single name need not be a
-    list."""
+    """Its byzantine behaviours, by their names in ``cluster.misbehaviour.byzantine``; one name or a list."""
     joins_at_height: Height | None = None
     """It is absent until this height is final; then it starts without state and joins by a snapshot."""
     region: Name | None = None

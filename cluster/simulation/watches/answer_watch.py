@@ -66,8 +66,7 @@ class AnswerWatch:
             self._sent.setdefault((index, recipient), {})[message.view] = now_ms
 
     def hears(self, index: int, life: int, view: int, message: Reading | None) -> Hearing | None:
-        """Called before a validator in this view gets an honest peer's message. Returns the vote if it requires an
-        answer."""
+        """A validator in this view is about to get an honest peer's message. Returns the vote that it must answer."""
         window = self._limits.view_window
         if isinstance(message, Timeout):
             vote, is_proved = message.vote, message.high is not None or message.vote.parent_view == NO_PARENT

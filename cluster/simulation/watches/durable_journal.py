@@ -1,7 +1,6 @@
 """The durable part of a simulated validator's journal, read as it grows.
 
-It is read from the disk's durable bytes, not from the validator's own reports: a record counts once a sync has covered
-it.
+It is read from the disk's durable bytes, not from the validator's reports: a record counts once a sync covered it.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ class DurableRecord(NamedTuple):
 
     record: Record
     is_appended: bool
-    """Whether it is at the position of its append. A journal that was written as a whole is ordered by view, not by
-    time."""
+    """Whether it is where it was appended. A journal that was written whole is ordered by view, not by time."""
 
 
 @dataclass(slots=True)

@@ -1,5 +1,4 @@
-"""The memory of an engine and a mempool, checked against the bounds of ``docs/consensus.md`` and
-``docs/protocol.md``."""
+"""The memory of engines and mempools, checked against the bounds of ``docs/consensus.md`` and ``docs/protocol.md``."""
 
 from __future__ import annotations
 

@@ -116,8 +116,7 @@ class _Book:
     gave_up: bool = False
     """Whether it voted to give up the view."""
     took_part: bool = False
-    """Whether a timer expired, or it cast a vote other than one to finalize, since the last finalization that
-    counted."""
+    """Whether a timer expired, or it cast a vote other than finalize, since the last finalization that counted."""
     ended_by: VoteKind | None = None
     """The kind of the last certificate that it learned."""
     kept: list[tuple[View, int]] = field(default_factory=lambda: [(GENESIS_VIEW, 1)])

@@ -61,8 +61,7 @@ class _Waiting:
     hears_leader_give_up: bool = False
     """Whether the current message tells it that the leader, which is sound, gives up the view."""
     cast: set[tuple[View, VoteKind]] = field(default_factory=set)
-    """Its votes in this view or later ones. Of those in this view, at the time it is entered, it has cast them
-    before."""
+    """Its votes in this view or later ones; a vote may be noted before its view is entered."""
     was_started: bool = False
     """Whether it was started in this view: its earlier votes are unknown."""
 

@@ -134,8 +134,7 @@ class PromiseWatch:
         self._number = 0
         self._taken = self._final = 0
         self._seen = self._seen_bytes = 0
-        """Number and bytes of the transactions that came into any mempool, repetitions included: no mempool holds
-        more."""
+        """Number and bytes of all transactions that came into any mempool, counted each time: no mempool holds more."""
 
     @property
     def violations(self) -> list[str]:

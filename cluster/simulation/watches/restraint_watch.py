@@ -100,8 +100,7 @@ class RestraintWatch:
         """The request that is being answered: listener, sender, view, and request."""
         self._answers: list[AnyCertificate] = []
         self._is_about_a_block = False
-        """Whether the current message requests a block: a certificate that answers it is the node's, not the
-        engine's."""
+        """Whether the current message requests a block: a certificate in answer is the node's, not the engine's."""
         self._certificate_bytes = SIGNATURE_BYTES * (len(validators) + 1)
         self._given: dict[tuple[int, int], _Given] = {}
         """Certificates sent, keyed by sender and recipient."""

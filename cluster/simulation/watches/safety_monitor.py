@@ -225,8 +225,7 @@ class SafetyMonitor:
     # --- proofs -----------------------------------------------------------------------------------------------------
 
     def wants_proofs(self, height: int, validator: int) -> bool:
-        """Whether a validator that made this height final must give proofs: half of the validators each time, in
-        turn."""
+        """Whether a validator that made this height final must give proofs: half of the validators, in turn."""
         times, rest = divmod(height, PROOFS_EVERY_HEIGHTS)
         return not rest and (times + validator) % 2 == 0
 

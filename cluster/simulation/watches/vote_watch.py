@@ -155,8 +155,7 @@ class VoteWatch:
         memory.abstains_through = View(max(memory.abstains_through, highest + 1, memory.entered))
 
     def _missing(self, memory: _Memory, highest: View) -> int:
-        """How many more members of a committee must prove their views, so that no validator can have voted above all of
-        them."""
+        """How many members of a committee must still prove their views to rule out votes above all of them."""
         committees = {self._validators.committee(View(max(at, FIRST_VIEW))) for at in (highest, highest + 1)}
         proved = {each: sum(member in memory.proved for member in each.members) for each in committees}
         return max(0, *(2 * each.faults_withstood + 1 - count for each, count in proved.items()))

@@ -45,8 +45,7 @@ class FalseSnapshots(Behaviour):
 
 
 class FalseManifest(Behaviour):
-    """Reads the first chunk of the snapshot that it is about to offer, by a separate job, and then offers another
-    state."""
+    """Reads the first chunk of a snapshot before offering it, by a separate job, and then offers another state."""
 
     name = "false-manifest"
     description = "offers snapshots of another state than the block's, and gives their chunks"

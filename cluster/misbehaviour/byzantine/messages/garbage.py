@@ -1,7 +1,7 @@
 """``garbage``: in addition to the correct messages, every kind of wrong one.
 
-Bytes that are no message, messages of every type with random fields, more and larger ones than allowed, and validly
-signed votes for views far ahead.
+Bytes that are no message, messages of every type with random fields, too many and too large ones, and validly signed
+votes for views far ahead.
 """
 
 from __future__ import annotations

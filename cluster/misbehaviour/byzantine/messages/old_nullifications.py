@@ -1,5 +1,4 @@
-"""``old-nullifications``: sends a peer that is cut off the certificates of views given up long ago, one after the
-other.
+"""``old-nullifications``: sends a peer that is cut off the certificates of views given up long ago, one by one.
 
 As leader it sends no proposal, so that views are given up. It sends no certificate that would bring a peer up to date,
 only those of abandoned views, in order, once there are :data:`AT_A_TIME` that a peer lacks. A validator that counts

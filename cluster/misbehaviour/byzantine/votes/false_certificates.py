@@ -33,8 +33,7 @@ class FalseCertificate(Behaviour):
     """The base class: when to lie, and the certificate made of signatures."""
 
     kinds: ClassVar[tuple[VoteKind, ...]] = (VoteKind.NOTARIZE, VoteKind.NULLIFY, VoteKind.TIMEOUT)
-    """Kinds of votes that it lies about. After one bad certificate of a peer, others ignore its further ones in their
-    view."""
+    """Kinds of votes that it lies about. After one bad certificate, others ignore the peer in their view."""
 
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
@@ -64,8 +63,7 @@ class FalseCertificate(Behaviour):
             yield send_consensus(None, self._certificate(vote, signatures))
 
     def _signatures(self, vote: Vote, peers: Signatures) -> Signatures:
-        """The signatures of the lie, made from those of peers; none if these are too few, or no lie can be made of
-        them."""
+        """The signatures of the lie, made from those of peers; none if too few, or if no lie can be made of them."""
         raise NotImplementedError
 
     def _own(self, vote: Vote) -> tuple[ValidatorIndex, Signature]:

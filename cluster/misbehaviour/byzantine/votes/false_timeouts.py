@@ -134,8 +134,7 @@ class FalseHighCertificate(FalseTimeouts):
     def __init__(self, context: BehaviourContext) -> None:
         super().__init__(context)
         self._has_led = True
-        """Whether it led since its last lie about a view ahead: after one, others ignore its certificates in their
-        view."""
+        """Whether it led since its last lie about a view ahead, after which others ignore it for their view."""
 
     def say(self, send: Send, message: Message) -> Iterator[Effect]:
         self._has_led = self._has_led or isinstance(message, Proposal)

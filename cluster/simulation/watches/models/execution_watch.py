@@ -1,5 +1,4 @@
-"""The watch of execution: the blocks that a validator executes, builds on and finalizes are one tree above its final
-block.
+"""The watch of execution: a validator executes, builds on and finalizes blocks of one tree above its final block.
 
 A block is *live* if it is the newest final one, or was executed or built on a live block. The watch knows this from the
 jobs that a validator gives its executor and from their results. The rules:

@@ -16,8 +16,7 @@ from validator.pvm.deployment import byte_cycles
 from validator.transition.transition import PreparedTransaction
 
 Place = tuple[bool, bool, int, int]
-"""Whether it can run, whether it is near, the least tip up to it, and minus its distance in nonces from the
-account's."""
+"""Whether it can run, whether it is near, the least tip up to it, minus its distance from the account's nonce."""
 NOWHERE: Final[Place] = (False, False, -1, 0)
 FLOOR_DIVISOR: Final = 2
 """A fee limit must reach the basefee divided by this."""
