@@ -60,7 +60,6 @@ class Judged:
     actors: list[ActorUse]
     classes: list[ClassUse]
     latencies: list[WorkloadLatency]
-    """Latencies, one per workload."""
     metrics: dict[str, float]
     """Metrics by name (:mod:`cluster.scenario.sections.metric_names`), without infinite ones."""
     verdict: Verdict

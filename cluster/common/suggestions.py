@@ -11,7 +11,6 @@ from typing import Any, Final
 CLOSE: Final = 0.7
 """Minimum similarity of a suggestion, from 0 to 1."""
 MAX_LISTED: Final = 24
-"""Names shown in a list."""
 _DIGITS: Final = re.compile(r"\d+")
 
 

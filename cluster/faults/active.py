@@ -25,7 +25,6 @@ class ActiveFault:
     plan: AnyFault
     record: FaultRecord
     targets: list[int] = field(default_factory=list)
-    """Validators that the fault targets."""
     along: list[int] = field(default_factory=list)
     """Other validators on the same hosts, which go down with the targets."""
     observe: Callable[[], Seen] = nothing_seen

@@ -53,7 +53,6 @@ class DowntimeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How a fault took validators down (:class:`~cluster.faults.downtime.Downtime`), in dictionaries by validator."""
 
     key: int
-    """The fault's key."""
     is_back: bool
     deaths_before: dict[int, int]
     failures: dict[int, str]
@@ -67,7 +66,6 @@ class UpgradeState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The progress of an upgrade (:class:`~cluster.faults.upgrade.RollingUpgrade`)."""
 
     key: int
-    """The fault's key."""
     chosen: list[int]
     left: list[list[int]]
     settles_from: int | None

@@ -42,7 +42,6 @@ WATCHDOG_FILE: Final = "driver.watchdog"
 """Names the cleanup watchdog of the newest driver that took over a live run."""
 RUNS_FOLDER: Final = Path("runs")
 ENDPOINTS_FILE: Final = "endpoints.json"
-"""The endpoints of a live run."""
 TOKEN_FILE: Final = "token"
 """The token of a live run's control server (:mod:`cluster.live.driver.control_server`)."""
 FAUCET_TOKEN_FILE: Final = "faucet-token"

@@ -491,7 +491,6 @@ class RunRecord:
 
     reorgs: list[Reorg] = field(default_factory=list)
     drill: DrillRecord | None = None
-    """The drill, if it was one."""
     kept_ledger: Any = field(default=None, repr=False, compare=False)
     """The auditor's ledger, if the driver kept one (:class:`cluster.audit.books.KeptLedger`)."""
 

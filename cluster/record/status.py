@@ -29,7 +29,6 @@ MAX_EVIDENCE: Final = 1_024
 
 
 Counted = BlockFinal | PeerFault | Dropped | EvidenceFound | Diverged | TransactionRefused | TransactionDropped
-"""Effects that are counted."""
 
 
 @dataclass(slots=True)

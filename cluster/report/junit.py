@@ -33,7 +33,6 @@ class Case:
     """Further help, such as the command that runs it again."""
     seconds: float = 0.0
     applies: bool = True
-    """Whether the check applies to the run."""
 
 
 def junit_xml(suite: str, cases: Sequence[Case], properties: Mapping[str, str], seconds: float | None = None) -> str:

@@ -18,7 +18,6 @@ CONSERVATION: Final = "conservation"
 BOUNDS: Final = "bounds"
 
 MAX_VIOLATIONS: Final = 1_000
-"""Violations kept."""
 MAX_HEIGHTS_REACHED: Final = 1_000
 """Heights kept per mechanism."""
 

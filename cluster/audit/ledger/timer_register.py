@@ -72,7 +72,6 @@ class TimerRegister:
         self.ended_last: deque[bytes] = deque(maxlen=ENDED_KEPT)
         """The ids of the timers that ended last, in order."""
         self.states: Counter[TimerState] = Counter()
-        """Timers by state."""
         self.lateness: Counter[int] = Counter()
         """Fires, counted by blocks from their trigger height."""
         self.live: Counter[bytes] = Counter()

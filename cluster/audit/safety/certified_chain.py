@@ -77,7 +77,6 @@ class CertifiedChain:
     validators: ValidatorSet
     namespace: bytes
     leader: Callable[[View], int]
-    """The leader of a view."""
     log: RuleLog
     hears_all: bool = True
     """Whether each certificate is entered before its consequences; otherwise *notarized_first* is not checked."""

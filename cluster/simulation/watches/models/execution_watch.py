@@ -36,7 +36,6 @@ class _Tree:
     live: dict[Hash, Hash] = field(default_factory=dict)
     """Blocks above it that were executed or built, with their parents, which come first."""
     executed: set[Hash] = field(default_factory=set)
-    """The blocks that were executed."""
     running: dict[Hash, Hash] = field(default_factory=dict)
     """Blocks that are being executed, with their parents."""
     unarchived: list[Hash] = field(default_factory=list)
