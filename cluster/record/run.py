@@ -198,7 +198,7 @@ class FaultRecord:
     sides: tuple[tuple[str, ...], ...] = ()
     """For a partition, the groups that do not hear each other: which validators it impairs depends on the committee."""
     one_at_a_time: tuple[tuple[str, ...], ...] = ()
-    """Groups of validators, on no more than one of which no certificate can count at any moment while it lasts."""
+    """Groups of validators, of which at most one at any moment cannot contribute to a certificate while it lasts."""
     is_hard: bool = False
     """Whether the impaired can do nothing for consensus: without a quorum of others nothing becomes final."""
     problem: str = ""

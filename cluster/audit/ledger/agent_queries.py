@@ -40,7 +40,7 @@ class Agents:
         self._named: dict[bytes, bytes] = {}
         """Named agents, keyed by actor; empty if the actor went back to its own agent."""
         self._named_at_pricing: dict[bytes, bytes] | None = None
-        """During the timers' turns: the agents before them, of the actors that have named another one since."""
+        """During the timers' turns: the previous agents of the actors that named another one since the turns began."""
         self._of_timers: dict[bytes, bytes] = {}
         self._with_agents_of_timers: set[bytes] = set()
         """Actors that named an agent for a timer, ever."""

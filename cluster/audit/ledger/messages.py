@@ -36,7 +36,7 @@ class MessageBooks:
         self._older = 0
         """The number of waiting messages that were sent before the phase of messages began."""
         self._used = 0
-        """Use of the deferred lane, without what its runs reserved."""
+        """Use of the deferred lane, minus the cycles that its runs reserved for later runs."""
         self._bytes: Counter[bytes] = Counter()
         """Bytes of the known payloads that wait, by receiver."""
         self._unknown: Counter[bytes] = Counter()

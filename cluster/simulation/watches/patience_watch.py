@@ -2,7 +2,7 @@
 
 Without the leader's proposal a validator waits for its leader timer. The leader timer gives a view up only if no
 proposal came. So a validator that holds a good one, or has voted for it, waits for its advance timer. Simplex lets it
-follow the leader, who gave up the view itself, and skip one that was silent on entering the view. The durations of both
+follow the leader that gave up the view itself, and skip one that was silent on entering the view. The durations of both
 timers are checked by another watch (:mod:`cluster.simulation.watches.pacing_watch`).
 
 In Simplex a validator follows at once: one that may vote, and hears that the view's leader nullifies the view,

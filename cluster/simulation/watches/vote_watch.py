@@ -10,7 +10,7 @@ rule               what must hold
 durable_votes      a vote that is sent is in the sender's durable journal, a notarize vote with its block's body
 own_votes          a vote agrees with the validator's earlier ones (:mod:`cluster.audit.safety.own_votes`)
 lock               a finalize vote is in the journal after a certificate of its block. HotStuff: a timeout names no view
-                   below the highest one of which the journal before it certifies a block
+                   below the highest one with a certified block earlier in the journal
 abstention         a join by a snapshot ends once 2f + 1 members of each committee concerned proved their views, and no
                    vote follows in a view up to one above the highest of these, or up to the last one that the validator
                    entered before it lost its disk; no timeout names a lower view either
