@@ -136,7 +136,7 @@ class _Chain:
 
     @cached_property
     def heights(self) -> dict[Hash, int]:
-        """The heights of final blocks, keyed by digest; the genesis block is included until a block was executed."""
+        """The heights of final blocks, keyed by digest; with the genesis block if no block was executed yet."""
         known = {self._executor.final_digest: 0}
         for height, record in enumerate(self._blocks, 1):
             block = decode_block(record.block)
