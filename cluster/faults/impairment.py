@@ -63,4 +63,4 @@ class Impairment:
 
 def describe_delays(kind: str, count: int, names: Sequence[str]) -> str:
     """The evidence of an impairment, other than a pause: the number of its effects, and the affected validators."""
-    return f"{count:,} {DELAYED[kind]} of {', '.join(names) or 'nobody'}"
+    return f"{count:,} {DELAYED[kind]} of {', '.join(names) or 'no validator'}"

@@ -50,8 +50,8 @@ for process in psutil.process_iter(["cmdline"]):
         is_there = True
 sys.exit(not is_there)
 """
-"""The program that interrupts the driver of a run's folder, as Ctrl-C would. It runs in the driver's pod, and exits with
-1 if no driver runs there."""
+"""The program that interrupts the driver of a run's folder, as Ctrl-C would. It runs in the driver's pod, and exits
+with 1 if no driver runs there."""
 
 
 @dataclass(frozen=True, slots=True)
