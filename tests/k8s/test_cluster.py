@@ -1,8 +1,8 @@
 """Stampede on a real Kubernetes: ``make test-k8s``, with KubeRay's operator in the cluster and the image at hand.
 
 ``KUBECONFIG`` names the cluster; without it the lab's is started, if it is there (:mod:`tests.k8s.cluster`). Without
-either, one line says why nothing was run. A case
-gets ``cluster``, makes what it needs in a namespace of its own, and deletes it.
+either, one line says why nothing was run. A case gets ``cluster``, creates what it needs in its own namespace, and
+deletes it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEPT_FOR_A_LOOK = {
     "metadata": {"name": JOB},
     "spec": {"ttlSecondsAfterFinished": WAITING_S},
 }
-"""The pods stay for so long after the job's end."""
+"""The pods stay for this long after the job's end."""
 
 pytestmark = [pytest.mark.soak, pytest.mark.live]
 
@@ -184,6 +184,18 @@ def test_a_host_that_is_evicted_comes_back_and_its_node_is_open_again(cluster: C
     run.check_nothing_is_left()
 
 
+def test_a_pod_is_deleted_where_the_cluster_lacks_chaos_mesh(cluster: Cluster, tmp_path: Path) -> None:
+    if "podchaos" in cluster.kubectl("api-resources", "--output=name"):
+        pytest.skip("the cluster has Chaos Mesh")
+    fault = "faults=[{kind: kill, how: chaos-mesh, target: validator-2, at_height: 20, down_ms: 5000}]"
+    with running(cluster, "stampede-chaos", tmp_path / "run", *QUIET, fault) as run:
+        assert run.end() == ExitCode.PASS, run.output
+    (lost,) = run.result()["faults"]
+    assert (lost["took_effect"], lost["problem"]) == (True, "")
+    assert "was deleted, not killed by Chaos Mesh: the cluster does not have it" in lost["evidence"]
+    assert "not killed by Chaos Mesh" in (run.folder / "report.html").read_text()
+
+
 def test_locust_workers_have_pods_and_others_take_over_from_a_lost_one(cluster: Cluster, tmp_path: Path) -> None:
     pods = "kubernetes.load={pods: 2, cpu: 200m, memory: 512Mi}"
     with running(cluster, "stampede-load", tmp_path / "run", *QUIET, pods) as run:
@@ -261,12 +273,12 @@ def reaches(address, port):
     return True
 print(json.dumps([reaches(address, int(port)) for address, port in zip(sys.argv[1::2], sys.argv[2::2])]))
 """
-JOB_SERVER, FIRST_HTTP = 8265, 26601
+JOB_SERVER, FIRST_HTTP, STRANGERS_PORT = 8265, 26601, 8000
 LOAD_PODS = "app.kubernetes.io/component=load"
 
 
 def stranger(image: str) -> dict[str, Any]:
-    """A pod that belongs to no deployment."""
+    """A pod that belongs to no deployment, and that listens."""
     confined = {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -274,7 +286,8 @@ def stranger(image: str) -> dict[str, Any]:
         "runAsUser": 10001,
         "seccompProfile": {"type": "RuntimeDefault"},
     }
-    container = {"name": "it", "image": image, "command": ["sleep", "3600"], "securityContext": confined}
+    listens = ["python", "-m", "http.server", str(STRANGERS_PORT), "--directory", "/tmp"]
+    container = {"name": "it", "image": image, "command": listens, "securityContext": confined}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stranger"}, "spec": {"containers": [container]}}
 
 
@@ -289,16 +302,21 @@ def test_a_run_goes_on_under_its_network_policies_and_strangers_are_kept_out(clu
         (host,) = cluster.get("pods", namespace, "--selector", "stampede.io/host=0")
         asked = [host["status"]["podIP"], str(FIRST_HTTP), head["status"]["podIP"], str(JOB_SERVER)]
 
-        def reached(pod: str) -> list[bool]:
-            command = ("exec", "--namespace", namespace, pod, "--", "python", "-c", REACHES, *asked)
+        (outside,) = cluster.get("pods", namespace, "--field-selector", "metadata.name=stranger")
+        listener = [outside["status"]["podIP"], str(STRANGERS_PORT)]
+
+        def reached(pod: str, *addresses: str) -> list[bool]:
+            command = ("exec", "--namespace", namespace, pod, "--", "python", "-c", REACHES, *addresses)
             found: list[bool] = json.loads(cluster.kubectl(*command))
             return found
 
+        driver = head["metadata"]["name"]
         if cluster.needs_enforcement:
-            assert reached("stranger") == [True, True], "what keeps it out is not its own network"
+            assert reached("stranger", *asked) == [True, True], "its own network does not keep it out"
+            assert reached(driver, *listener) == [True], "the run's network does not keep it in"
         with cluster.enforcing(namespace):
-            assert reached("stranger") == [False, False]
-            assert reached(head["metadata"]["name"]) == [True, True]
+            assert reached("stranger", *asked) == [False, False]
+            assert reached(driver, *asked, *listener) == [True, True, False]
             assert run.end() == ExitCode.PASS, run.output
     cluster.kubectl("delete", "namespace", namespace, "--ignore-not-found", f"--timeout={WAITING_S}s")
 
@@ -306,18 +324,62 @@ def test_a_run_goes_on_under_its_network_policies_and_strangers_are_kept_out(clu
 # --- ready jobs -----------------------------------------------------------------------------------------------------
 
 
-def test_the_drill_outage_by_pods(cluster: Cluster, tmp_path: Path) -> None:
-    namespace, job = "stampede-drill", "drill-outage"
+@contextmanager
+def rendered(cluster: Cluster, folder: Path, namespace: str, name: str, *words: str) -> Iterator[None]:
+    """The objects of ``stampede k8s render smoke --command WORDS``, applied by ``kubectl``, in their own namespace."""
+    place = ("--namespace", namespace, "--name", name, "--out", str(folder))
+    cluster.ask("render", "smoke", *place, *options(cluster), "--command", *words)
+    cluster.kubectl("apply", "--kustomize", str(folder))
+    try:
+        yield
+    finally:
+        cluster.kubectl("delete", "namespace", namespace, f"--timeout={WAITING_S}s")
+
+
+@pytest.mark.parametrize(
+    ("drill", "check", "evidence"),
+    [
+        ("outage", "drill_recovery", "was deleted"),
+        ("reorg", "drill_replay", ""),
+        ("join", "drill_snapshot", ""),
+    ],
+)
+def test_a_drill_passes(cluster: Cluster, tmp_path: Path, drill: str, check: str, evidence: str) -> None:
+    namespace, job = "stampede-drill", f"drill-{drill}"
     cluster.kubectl("create", "namespace", namespace)
     try:
         cluster.apply(K8S / "jobs" / job, tmp_path, namespace=namespace)
         state = cluster.end_of_job(job, namespace)
         assert state == "SUCCEEDED", cluster.kubectl("logs", "--namespace", namespace, f"job/{job}")
         log = cluster.log_of_job(job, namespace)
-        assert re.search(r"pass +drill_recovery", log)
-        assert "was deleted" in log, "the faults' evidence names pods"
+        assert re.search(rf"pass +{check}", log), log
+        assert evidence in log, "the faults' evidence names pods"
     finally:
         cluster.kubectl("delete", "namespace", namespace, f"--timeout={WAITING_S}s")
+
+
+SEED_PODS = "app.kubernetes.io/component=seeds"
+
+
+def test_a_sweep_gets_pods_for_its_seeds(cluster: Cluster, tmp_path: Path) -> None:
+    """They come by the autoscaler: the group begins with none."""
+    namespace = "stampede-sweep"
+    with rendered(cluster, tmp_path, namespace, "few", "sweep", "0:24"):
+        state = cluster.end_of_job("few", namespace)
+        assert state == "SUCCEEDED", cluster.kubectl("logs", "--namespace", namespace, "job/few")
+        assert cluster.get("pods", namespace, "--selector", SEED_PODS) != []
+        assert "24 seeds, 24 passed, 0 failed" in cluster.log_of_job("few", namespace)
+
+
+def test_the_nightly_soak_runs_when_it_is_asked_for(cluster: Cluster, tmp_path: Path) -> None:
+    namespace, all_of_them = "stampede-soak", "$(( first + 1000 ))"
+    with rendered(cluster, tmp_path, namespace, "soak", "soak"):
+        file = tmp_path / "cronjob-soak.yaml"
+        assert all_of_them in file.read_text()
+        few = file.read_text().replace(all_of_them, "$(( first + 8 ))")
+        cluster.kubectl("apply", "--namespace", namespace, "--filename", "-", stdin=few)
+        cluster.kubectl("create", "job", "--namespace", namespace, "now", "--from=cronjob/soak")
+        assert "8 seeds, 8 passed, 0 failed" in cluster.log_of_job("now", namespace)
 
 
 @pytest.mark.parametrize("folder", ["base", *(f"jobs/{job}" for job in JOBS), "monitoring"])
