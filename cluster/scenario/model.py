@@ -97,7 +97,7 @@ class LimitsSection(Section):
     view_window: Annotated[int, Field(ge=1, le=1_000)] = DEFAULT_VOTING.view_window
     """Views ahead of a validator's own for which it keeps votes."""
     proposal_window: Annotated[int, Field(ge=0, le=1_000)] = DEFAULT_VOTING.proposal_window
-    """Views ahead of its own for which it keeps proposals."""
+    """Views ahead of a validator's own for which it keeps proposals."""
     retained_views: Annotated[int, Field(ge=2, le=10_000)] = DEFAULT_VOTING.retained_views
     """Views behind the newest final one for which it keeps certificates, and behind its own for votes."""
     evidence_views: Annotated[int, Field(ge=1, le=10_000)] = DEFAULT_VOTING.evidence_views

@@ -35,7 +35,7 @@ MAX_NAME_BYTES: Final = 256
 """The longest name of a handler or an event, in bytes of UTF-8 (:func:`is_name`)."""
 ADDRESS_BYTES: Final = 20
 HEX_DIGITS: Final = frozenset("0123456789abcdefABCDEF")
-"""Characters that ``bytes.fromhex`` accepts besides white space, which it skips and which is refused here."""
+"""Characters that ``bytes.fromhex`` accepts, except for white space, which it skips and which is refused here."""
 HASH_BYTES: Final = 32
 
 ZERO_HASH: Final = Hash(bytes(HASH_BYTES))

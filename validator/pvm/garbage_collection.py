@@ -3,10 +3,10 @@
 By default the collector repeatedly walks all live objects as the heap grows, which no program pays for: tuples that a
 handler kept made its cycles take up to ten times as long. Each young object is visited once, so the cost of collection
 is proportional to what the program created and paid for; most lists that contain themselves are freed there. Reference
-cycles that survive are freed before the next program runs, once the programs have been charged for so many cycles that
-much garbage is possible: the host's own thresholds count containers, and a few containers may hold gigabytes. They are
-not freed when a program ends, since the error of a failed program still holds its objects. Programs cannot observe any
-of this.
+cycles that survive are freed before the next program runs, once the programs have been charged for enough cycles to
+make much garbage: the host's own thresholds count containers, and a few containers may hold gigabytes. They are not
+freed when a program ends, since the error of a failed program still holds its objects. Programs cannot observe any of
+this.
 
 The collector belongs to the process: if another thread has set it, it is left alone, and only a setting made here is
 reset. So two threads may enter and leave in any order, and the setting never remains.

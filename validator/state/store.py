@@ -403,7 +403,7 @@ class LogStateStore:
 
 
 class _StateView:
-    """One block's overlay. ``parent`` is ``None`` in the final view, which has no changes of its own."""
+    """One block's overlay. ``parent`` is ``None`` in the final view, which has no own changes."""
 
     __slots__ = ("_before", "_checked_epoch", "_height", "_root", "_stale", "changes", "parent", "step", "store")
 

@@ -243,7 +243,7 @@ def vote_of(message: object) -> Vote | None:
 
 
 def with_vote(message: Message, vote: Vote) -> Message:
-    """The same message with another vote instead of its own."""
+    """The same message with another vote."""
     return vote if isinstance(message, Vote) else cast(Message, msgspec.structs.replace(cast(Any, message), vote=vote))
 
 

@@ -59,7 +59,7 @@ class NeverAsksAgain(Mutated, CatchUp):
 
 @MUTANTS.part("keeps-dead-branches", Detection("short-journals", seeds=8), "safety", "execution")
 class KeepsDeadBranches(Mutated, Node):
-    """blocks beside and below the final one are held for ever, and kept in the journal"""
+    """blocks on branches that died are held for ever, and kept in the journal"""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

@@ -358,7 +358,7 @@ class ForgivesForgers(MutatedEngine):
 
 @MUTANTS.engine("spares-forgers", Detection("short-certificate", ALL), "safety", "blames")
 class SparesForgers(MutatedEngine):
-    """a certificate that does not hold is not believed, and nobody is told who sent it"""
+    """an invalid certificate is ignored, and its sender is not blamed"""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)

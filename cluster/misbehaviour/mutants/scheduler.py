@@ -349,7 +349,7 @@ class AnotherPays(Mutated, TimerPhase):
 
 @MUTANTS.part("mints-to-a-stranger", Detection("calm", ALL), "conservation")
 class MintsToAStranger(Mutated, Transition):
-    """an account that nobody knows gets what a block's fires tipped, once more"""
+    """an unknown account gets the tips of a block's fires, in addition to the proposer"""
 
     def close(self, phase: TimerPhase) -> int:
         if tips := phase.use.tips:

@@ -51,7 +51,7 @@ def _root_without_bits(counter: RunCounter) -> Parts:
 
 @MUTANTS.part("reads-another-branch", Detection("forks", ONE, seeds=12))
 class ReadsAnotherBranch(Mutated, LogStateStore):
-    """a view reads what the branch has that the engine stands at"""
+    """a view reads the state of another branch, the one that the engine was last at"""
 
     def value(self, view: _StateView, key: bytes) -> bytes | None:
         right, wrong = super().value(view, key), self._engine.get(key)
@@ -61,7 +61,7 @@ class ReadsAnotherBranch(Mutated, LogStateStore):
 
 @MUTANTS.parts("links-not-kept", Detection("calm", ALL), "safety", "proofs")
 def _deleted_key_stays_linked(counter: RunCounter) -> Parts:
-    """a key's link is not written anew when the key behind it comes or goes"""
+    """a key's link is not written again when the next key comes or goes"""
 
     class KeepsLinks(PlainEngine):
         def _relink(self, changed: Any) -> Any:

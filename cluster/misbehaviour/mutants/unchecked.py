@@ -54,7 +54,7 @@ def _credulous(validators: ValidatorSet, counter: RunCounter) -> ValidatorSet:
 
 @MUTANTS.part("unproved-snapshots", Detection("unproved-snapshot", (REJOINS,)), "safety", "certificates")
 class TakesAnyOffer(Mutated, SnapshotJoin):
-    """a joining validator takes a snapshot whose block nobody proves final"""
+    """a joining validator takes a snapshot without a proof that its block is final"""
 
     def _on_offer(self, sender: int, offer: SnapshotOffer) -> None:
         right, self._validators = self._validators, _credulous(self._validators, self.counter)
@@ -64,7 +64,7 @@ class TakesAnyOffer(Mutated, SnapshotJoin):
 
 @MUTANTS.part("unproved-final-blocks", Detection("unproved-blocks", (REJOINS,)), "agreement")
 class TakesAnyBlocks(Mutated, CatchUp):
-    """who catches up takes blocks for final that nobody proves so"""
+    """a validator that catches up takes blocks for final without a proof"""
 
     def _take_if_proved(self, response: FinalBlocksResponse) -> bool:
         right, self.validators = self.validators, _credulous(self.validators, self.counter)

@@ -1,4 +1,4 @@
-"""Latencies between regions of public clouds, which a scenario can use instead of its own matrix.
+"""Latencies between regions of public clouds, which a scenario can use in place of a matrix.
 
 The values are round trips that the providers measured and published; a message takes half of one. Of the two
 directions, which differ by a few milliseconds, the row of the region that comes first is used. Regions have the same

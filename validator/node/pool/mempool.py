@@ -143,7 +143,7 @@ class Place(NamedTuple):
     is_runnable: bool
     is_near: bool
     tip: int
-    """Tip per cycle, the least of its own and those of the sender's earlier ones. :data:`NOT_RUNNABLE` if it cannot
+    """Tip per cycle: the lowest of this and the sender's earlier transactions. :data:`NOT_RUNNABLE` if it cannot
     run."""
     minus_ahead: int
     """Minus the number of nonces from the account's to its own; 0 if it cannot run. So senders that pay the same share

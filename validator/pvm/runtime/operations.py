@@ -48,7 +48,7 @@ _HIDDEN: Final = "stampede"
 _SMALL_TABLE: Final = 1_024
 _TABLE_PER_KEY: Final = 192
 """Bytes that a dict's table may have, plus this many per key. A table that has just grown has up to 120 bytes per key,
-a rebuilt one up to 60, so many keys are removed before a table is rebuilt."""
+a rebuilt one up to 60, so a large share of the keys is removed before a table is rebuilt."""
 
 
 class ActorFault(HandlerFailure):

@@ -1,4 +1,4 @@
-"""Proofs of a key's value in a state, and their verifier: all that a client needs besides a header's state root.
+"""Proofs of a key's value in a state, and their verifier: all that a client needs, apart from a header's state root.
 
 A proof shows one active entry, the *witness*, under the root: its position, its bytes, its twig's active bits, and the
 siblings on the path up. The entry determines what is proved:

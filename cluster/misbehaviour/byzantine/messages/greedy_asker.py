@@ -12,7 +12,7 @@ from validator.node.events import Effect
 
 class GreedyAsker(EachView):
     name = "greedy-asker"
-    description = "asks everybody for the certificates of many views, in each view again"
+    description = "asks all validators for the certificates of many views, in each view again"
 
     def lie(self, view: View) -> Iterator[Effect]:
         views = range(max(FIRST_VIEW, view - MAX_REQUESTED_VIEWS), view)

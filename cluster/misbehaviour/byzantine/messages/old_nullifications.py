@@ -2,7 +2,7 @@
 
 As leader it sends no proposal, so that views are given up. It sends no certificate that would bring a peer up to date,
 only those of abandoned views, in order, once there are :data:`AT_A_TIME` that a peer lacks. A validator that counts
-them as failures of its own network waits ever longer for each leader.
+them as failures of the network waits ever longer for each leader.
 """
 
 from __future__ import annotations
