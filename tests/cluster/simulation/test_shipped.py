@@ -25,8 +25,6 @@ ELSEWHERE = {"byzantine-drill", *(f"byzantine-{name}" for name in BEHAVIOURS)}
 """Run in ``tests/cluster/misbehaviour/byzantine``: each behaviour alone, and a drill in which more than f collude."""
 LONG = {"thousand-views"}
 """Scenarios that take minutes."""
-COSTLY = {"late-join", "byzantine-noise", "burst", "small-world", "smoke"}
-"""Scenarios that take seconds, with one protocol as with the other."""
 LOOKED_INTO = {
     "all-online",
     "deep-reorg",
@@ -37,24 +35,23 @@ LOOKED_INTO = {
     "unclean-restarts",
     "validator-set-change",
 }
-"""Scenarios whose runs more than one test looks at. Other runs are not kept."""
+"""Scenarios whose runs more than one test looks at, with both protocols. Other runs are not kept."""
 
 CHEAP = ("all-online", "simplex")
+NAMES = [path.stem for path in sorted(SCENARIOS.rglob("*.yaml")) if path.stem not in ELSEWHERE]
 
 
 def tier(name: str, protocol: str) -> list[pytest.MarkDecorator]:
-    """``make test`` runs one."""
-    if name in LONG or (protocol == "hotstuff" and name in COSTLY):
-        return [pytest.mark.soak]
-    return [] if (name, protocol) == CHEAP else [pytest.mark.slow]
+    """``make test`` runs one. Slow tests run a scenario with one protocol, by turns, unless it is looked into: random
+    scenarios have the same faults with both."""
+    if (name, protocol) == CHEAP:
+        return []
+    turn = tuple(PROTOCOLS)[NAMES.index(name) % len(PROTOCOLS)]
+    is_soak = name in LONG or (name not in LOOKED_INTO and protocol != turn)
+    return [pytest.mark.soak if is_soak else pytest.mark.slow]
 
 
-RUNS = [
-    pytest.param(path.stem, protocol, marks=tier(path.stem, protocol))
-    for path in sorted(SCENARIOS.rglob("*.yaml"))
-    if path.stem not in ELSEWHERE
-    for protocol in PROTOCOLS
-]
+RUNS = [pytest.param(name, protocol, marks=tier(name, protocol)) for name in NAMES for protocol in PROTOCOLS]
 SEED = 11
 ALONE_MS = 1_000
 """For how long one validator alone knows that a block is certified, in the scenario that is about it."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from cluster.record.rules import Mechanism
 from cluster.scenario import Scenario
@@ -50,9 +51,16 @@ def test_forgers_meet_real_signatures(protocol: str, monkeypatch: pytest.MonkeyP
     assert sum(forgers) > SEEDS / 2
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["simplex", "hotstuff"])
-@pytest.mark.parametrize(("corner", "mechanisms"), CORNERS.items())
+def by_turns() -> list[ParameterSet]:
+    """Each corner with both protocols; the slow tests run it with one of them."""
+    return [
+        pytest.param(corner, CORNERS[corner], protocol, marks=[pytest.mark.soak, pytest.mark.slow][at % 2 == turn])
+        for at, corner in enumerate(CORNERS)
+        for turn, protocol in enumerate(["simplex", "hotstuff"])
+    ]
+
+
+@pytest.mark.parametrize(("corner", "mechanisms", "protocol"), by_turns())
 def test_a_corner_reaches_what_it_goes_for(
     corner: Corner, mechanisms: tuple[Mechanism, ...], protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
