@@ -115,8 +115,22 @@ class UserGroup(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _phases_follow_each_other(self) -> UserGroup:
-        check_order(self.phases or [])
+    def _phases_are_in_its_time(self) -> UserGroup:
+        phases = self.phases or []
+        check_order(phases)
+        for position, phase in enumerate(phases):
+            if phase.is_by_time:
+                continue
+            if self.until_height is not None and phase.begin >= self.until_height:
+                raise ValueError(
+                    f"phases[{position}].from_height: {phase.begin} is not below the group's until_height"
+                    f" ({self.until_height})"
+                )
+            if phase.end is not None and phase.end <= (self.from_height or 0):
+                raise ValueError(
+                    f"phases[{position}].until_height: {phase.end} is not above the group's from_height"
+                    f" ({self.from_height})"
+                )
         return self
 
     @property

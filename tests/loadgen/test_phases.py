@@ -353,6 +353,13 @@ def test_phases_of_a_group_that_overlap_are_refused() -> None:
         LoadPlan.model_validate({"users": [{"workload": "transfer", "phases": phases}]})
 
 
+def test_phases_may_reach_beyond_their_group() -> None:
+    group = {"workload": "transfer", "from_height": 5, "until_height": 9}
+    for phase in ({"from_height": 1, "until_height": 6}, {"from_height": 8}, {"from_ms": 1}, {}):
+        plan = LoadPlan.model_validate({"users": [group | {"phases": [{"kind": "pause", **phase}]}]})
+        assert plan.users[0].phases
+
+
 # --- heights with turns ---------------------------------------------------------------------------------------------
 
 

@@ -440,6 +440,14 @@ WRONG = {
         "load: {users: [{workload: churn, phases: [{kind: pause, until_height: 9}, {kind: pause, from_height: 8}]}]}",
         "load.users[0].phases[1].from_height: 8 is below 9, where the phase before ends",
     ),
+    "phase after its group": (
+        "name: a\nload: {users: [{workload: churn, until_height: 9, phases: [{kind: pause, from_height: 9}]}]}",
+        "load.users[0].phases[0].from_height: 9 is not below the group's until_height (9)",
+    ),
+    "phase before its group": (
+        "name: a\nload: {users: [{workload: churn, from_height: 9, phases: [{kind: pause, until_height: 9}]}]}",
+        "load.users[0].phases[0].until_height: 9 is not above the group's from_height (9)",
+    ),
     "phase of a group after the load": (
         "name: a\nload: {users: [{workload: churn}, {workload: churn, phases: [{kind: pause, from_height: 40}]}]}",
         "load.users[1].phases[0].from_height: 40 is not below stop.height (40)",
