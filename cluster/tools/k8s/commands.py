@@ -77,7 +77,7 @@ def add_commands(commands: Any) -> None:
     inject.add_argument("fault", metavar="FAULT", help="as in stampede inject")
     inject.set_defaults(command=_inject)
 
-    for listed in group._choices_actions:  # argparse shows this text in the list alone
+    for listed in group._choices_actions:  # argparse shows this text only in the list
         group.choices[listed.dest].description = listed.help
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 STANDARD_OUTPUT: Final = "-"
 RAY_MIB: Final = 512
-"""Of the memory of a pod for seeds, for Ray."""
+"""MiB of the memory of a pod for seeds that are left to Ray."""
 FORMS: Final = "run, drill NAME [OPTION=VALUE …], sweep A:B or soak"
 
 
@@ -94,18 +94,18 @@ def rendered(
 
 
 class _Plan(NamedTuple):
-    """What the words of ``--command`` come to."""
+    """What to render for the words of ``--command``."""
 
     scenario: Scenario
     name: str
-    """By default the deployment's."""
+    """The default name of the deployment."""
     command: tuple[str, ...]
-    """Of the driver; empty for a soak, which has no driver."""
+    """Command of the driver; empty for a soak, which has no driver."""
     reads_file: bool = True
 
 
 def _plan(words: Sequence[str], scenario: Scenario) -> _Plan:
-    """Raises :class:`BadInput`."""
+    """The plan for the words of ``--command``. Raises :class:`BadInput`."""
     file = f"{SCENARIO_FOLDER}/{SCENARIO_FILE}"
     match words:
         case ["run"]:
@@ -131,7 +131,7 @@ def _refuse(problem: str | None, name: str) -> None:
 
 
 def _seed_memory_mib(scenario: Scenario) -> int:
-    """So much that a pod runs a seed on each of its processors."""
+    """MiB for a seed, such that a pod runs one seed per processor."""
     from cluster.tools.k8s.render.pods import memory_per_seed_mib, whole_processors
 
     seeds = scenario.kubernetes.seeds
@@ -162,7 +162,7 @@ def _drill(name: str, settings: Sequence[str]) -> Drill:
 
 
 def write_folder(folder: Path, texts: dict[str, str]) -> None:
-    """Write files into a folder, which is made if it is missing; those of an earlier rendering go. Raises
+    """Write files into a folder, which is created if missing, and remove those of an earlier rendering. Raises
     :class:`BadInput`."""
     from cluster.common.files import write_for_user
     from cluster.tools.k8s.render.text import MADE_BY

@@ -1,1 +1,1 @@
-"""Everything that talks to the API server of a Kubernetes cluster."""
+"""The parts that talk to the API server of a Kubernetes cluster."""

@@ -1,4 +1,4 @@
-"""The archive in which a run's folder travels: checked as a whole, then extracted."""
+"""The archive by which a run's folder is fetched: checked as a whole, then extracted."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import BinaryIO, Final
 from cluster.common.errors import HarnessError
 
 MAX_BYTES: Final = 64 * 2**30
-"""Of an archive, and of its files."""
+"""Limit for an archive, and for the sum of its files' sizes."""
 MAX_MEMBERS: Final = 1_000_000
 
 
 class BadArchive(HarnessError):
-    """An archive that is broken, or would write elsewhere."""
+    """An archive that is broken, too large, or has members other than files and folders below its top folder."""
 
 
 def extract(archive: BinaryIO, top: str, target: Path) -> None:
     """Extract the folder ``top`` of an archive into the folder ``target``.
 
     A run's folder consists of files and folders. If a member is anything else, such as a link, or has an absolute path
-    or one with ``..``, nothing is written. Then, and for a broken archive, it raises :class:`BadArchive`. Raises
-    :class:`OSError`, too.
+    or one with ``..``, nothing is written. Raises :class:`BadArchive` for such an archive and for a broken one, and
+    :class:`OSError`.
     """
     try:
         with tarfile.open(fileobj=archive, mode="r:") as tar:

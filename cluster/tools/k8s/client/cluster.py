@@ -1,9 +1,9 @@
-"""The API server of a cluster: requests with bounded retries, and its refusals in one line.
+"""The API server of a cluster: requests with bounded retries, and refusals as one-line errors.
 
 The configuration is that of ``kubectl``: ``KUBECONFIG``, else ``~/.kube/config``, else the pod's own account.
-Answers 429, 500 and 502 to 504, dropped connections and late answers are retried: at most :data:`TRIES` times, after
-the pause that the server asks for or a doubling one. A server that has never answered and cannot be reached is not
-tried again.
+A request is retried after status 429, 500 and 502 to 504, a dropped connection or a late answer: it is sent at most
+:data:`TRIES` times, after the pause that the server asks for or a doubling one. A server that has never answered and
+cannot be reached is not tried again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONFIG_VARIABLE: Final = "KUBECONFIG"
 DEFAULT_CONFIG: Final = "~/.kube/config"
 
 TRIES: Final = 10
-"""Of one request: an API server may be away for two minutes."""
+"""Attempts per request: an API server may be down for two minutes."""
 CONNECT_TIMEOUT_S: Final = 5
 READ_TIMEOUT_S = 15
 FIRST_PAUSE_S = 0.5
@@ -38,7 +38,7 @@ MAX_PAUSE_S: Final = 30.0
 RETRIED: Final = frozenset({429, 500, 502, 503, 504})
 METHODS: Final = {"get": "GET", "list": "GET", "watch": "GET", "create": "POST", "delete": "DELETE", "patch": "PATCH"}
 MAX_LINE_BYTES: Final = 16 * 2**20
-"""Of a stream. The API server's own objects are smaller by far."""
+"""Longest line of a stream. The objects of the API server are far smaller."""
 
 Object = dict[str, Any]
 Query = Mapping[str, str | int]
@@ -50,15 +50,15 @@ class ClusterError(HarnessError):
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
-        """Of the answer; 0 without one."""
+        """HTTP status of the answer; 0 without one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request asks for."""
+    """The verb and the resource of a request."""
 
     verb: str
-    """As in roles: get, list, watch, create, delete, patch."""
+    """A verb of Kubernetes roles: get, list, watch, create, delete, patch."""
     kind: Kind
     namespace: str | None = None
     name: str | None = None
@@ -80,7 +80,7 @@ class Target:
 
 @dataclass(slots=True)
 class Cluster:
-    """A cluster as one user."""
+    """A cluster, accessed as one user."""
 
     api: ApiClient
     wait: Callable[[float], None]
@@ -88,13 +88,13 @@ class Cluster:
     has_answered: bool = False
 
     def waiting_by(self, wait: Callable[[float], None]) -> Cluster:
-        """The same cluster; retries wait otherwise."""
+        """The same cluster with another way to wait before retries."""
         return replace(self, wait=wait)
 
     # --- objects ------------------------------------------------------------------------------------------------------
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
-        """An object; ``None`` if there is none of that name."""
+        """An object; ``None`` if none has that name."""
         try:
             return self._json(Target("get", kind, namespace, name))
         except ClusterError as error:
@@ -107,7 +107,7 @@ class Cluster:
         return self._json(Target("list", kind, namespace), query)
 
     def create(self, manifest: Object, kind: Kind, namespace: str) -> bool:
-        """Create an object. ``False`` if one of its name exists."""
+        """Create an object. Returns ``False`` if its name is taken."""
         is_repeated = False
 
         def note_repetition() -> None:
@@ -124,7 +124,7 @@ class Cluster:
         return True
 
     def delete(self, kind: Kind, namespace: str, name: str) -> bool:
-        """Delete an object and what it owns. ``False`` if there was none."""
+        """Delete an object and its dependents. Returns ``False`` if there was none."""
         try:
             self._json(Target("delete", kind, namespace, name), body={"propagationPolicy": "Background"})
         except ClusterError as error:
@@ -134,7 +134,7 @@ class Cluster:
         return True
 
     def patch(self, kind: Kind, name: str, content: Object) -> None:
-        """Merge fields into an object of the whole cluster; ``None`` removes one."""
+        """Merge fields into a cluster-scoped object; ``None`` removes a field."""
         self._json(Target("patch", kind, None, name), body=content)
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class Cluster:
     def stream(
         self, target: Target, query: Query, read_timeout_s: float | None = None
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """An answer that is read while it comes. Reading raises :class:`urllib3.exceptions.HTTPError`."""
+        """An answer that is read as it arrives. Reading raises :class:`urllib3.exceptions.HTTPError`."""
         answer = self._request(target, query, read_timeout_s=read_timeout_s, is_streamed=True)
         try:
             yield answer
@@ -179,9 +179,9 @@ class Cluster:
         on_retry: Callable[[], None] = lambda: None,
         is_streamed: bool = False,
     ) -> Any:
-        """The answer with a status of success. A streamed one is not read yet. Raises :class:`ClusterError`.
+        """An answer with a success status; a streamed one is not read yet. Raises :class:`ClusterError`.
 
-        ``on_retry`` is called before an attempt if the one before may have been carried out.
+        ``on_retry`` is called before an attempt if the server may have carried out the previous one.
         """
         content_type = "application/merge-patch+json" if target.verb == "patch" else "application/json"
         pause_s, trouble, status = FIRST_PAUSE_S, "", 0
@@ -205,7 +205,7 @@ class Cluster:
                 )
                 self.has_answered = True
                 if not is_streamed:
-                    _ = answer.data  # late and broken answers are found here
+                    _ = answer.data  # raises for late and broken answers
                 return answer
             except ApiException as error:
                 self.has_answered = self.has_answered or bool(error.status)
@@ -253,14 +253,14 @@ def connect(context: str | None, wait: Callable[[float], None]) -> Cluster:
     if has_file and not str(configuration.host).startswith(("http://", "https://")):
         raise BadInput(f"{file}: server: {configuration.host!r}: expected http://… or https://…")
     configuration.retries = False  # urllib3 would retry silently
-    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # whoever wrote the file knows
+    urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # the author of the configuration chose this
     return Cluster(ApiClient(configuration), wait)
 
 
 def lines_of(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
     """The lines of a stream with their line breaks; the last one may lack it.
 
-    Raises :class:`urllib3.exceptions.HTTPError` if the connection breaks, and for a line without end.
+    Raises :class:`urllib3.exceptions.HTTPError` if the connection breaks, and for a line that is too long.
     """
     rest = b""
     for chunk in answer.stream(decode_content=False):

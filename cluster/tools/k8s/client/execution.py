@@ -1,7 +1,7 @@
 """Commands in a pod's container, over a websocket (protocol ``v4.channel.k8s.io``).
 
-Each message begins with the number of its channel. The last one is on the error channel: a ``Status`` that says how the
-command ended. A connection that ends without it was broken off.
+Each message begins with the number of its channel. The last message is on the error channel: a ``Status`` with the
+result of the command. A connection that ends without it was broken.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from cluster.tools.k8s.client.cluster import Cluster, ClusterError, Target
 from cluster.tools.k8s.client.kinds import POD
 
 STDOUT, STDERR, STATUS = 1, 2, 3
-"""Channels."""
+"""Channel numbers; ``STATUS`` is the error channel of the protocol."""
 MAX_STDERR_BYTES: Final = 2**16
 SLICE_S: Final = 0.2
-"""Between two looks at the clock and at signals."""
+"""Interval between checks of the clock and of signals."""
 CONNECT_TIMEOUT_S = 15.0
-"""A connection that is not there after so long counts as refused."""
+"""A connection that is not open after this time counts as refused."""
 SILENCE_S: Final = 60.0
-"""A command that says nothing for so long counts as lost."""
+"""A command without output for this time counts as lost."""
 
 
 class Ended(NamedTuple):
@@ -53,7 +53,7 @@ class Container:
     def execute(
         self, command: Sequence[str], write: Callable[[bytes], object], checkpoint: Callable[[], None]
     ) -> Ended:
-        """Run a command; ``write`` gets its standard output in pieces. ``checkpoint`` may raise to give up.
+        """Run a command; ``write`` gets its standard output in pieces. ``checkpoint`` may raise to cancel.
 
         Raises :class:`ClusterError` if it cannot be run, or if the connection breaks.
         """
@@ -107,7 +107,7 @@ class Container:
 
 
 def _bounded(connect: Callable[[], WebSocket], checkpoint: Callable[[], None]) -> WebSocket:
-    """The client's own connecting knows no timeout and no signal, so it has a thread of its own.
+    """Connect in a separate thread, since the client's ``connect`` has no timeout and is not stopped by signals.
 
     Raises what ``connect`` and ``checkpoint`` raise, and :class:`TimeoutError`.
     """
@@ -145,7 +145,7 @@ def _bounded(connect: Callable[[], WebSocket], checkpoint: Callable[[], None]) -
 
 
 def _ended(status: bytes, errors: bytearray) -> Ended:
-    """How a command ended, by the ``Status`` of its connection."""
+    """The result of a command, from the ``Status`` of its connection."""
     said = errors.decode("utf-8", "replace").strip()
     try:
         page: dict[str, Any] = json.loads(status)

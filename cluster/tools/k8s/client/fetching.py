@@ -1,4 +1,4 @@
-"""Fetching a run's folder: a pod that only reads the volume of runs, and an archive through it."""
+"""Fetching a run's folder: a pod mounts the volume of runs read-only and sends the folder as an archive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cluster.tools.k8s.client.kinds import POD
 from cluster.tools.k8s.client.progress import is_ready, state_of
 
 START_TIMEOUT_S = 180.0
-"""Of the pod: a volume may have to be taken off a node first."""
+"""Time for the pod to start: a volume may have to be detached from a node first."""
 POLL_S = 0.5
 TRIES: Final = 3
 CHANGED_MEANWHILE: Final = 1
@@ -34,7 +34,7 @@ def fetch_folder(
 ) -> None:
     """Fetch the folder ``name`` of the volume of runs into the folder ``target``.
 
-    ``pod`` is the manifest of the pod to read with; it is created, and deleted by the caller. Raises
+    ``pod`` is the manifest of the reading pod. It is created here; the caller deletes it. Raises
     :class:`ClusterError`, :class:`BadArchive` and :class:`OSError`.
     """
     reader = pod["metadata"]["name"]

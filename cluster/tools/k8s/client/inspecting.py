@@ -1,4 +1,4 @@
-"""``stampede k8s logs``, ``report``, ``delete`` and ``inject``: a deployment that is in a cluster already."""
+"""``stampede k8s logs``, ``report``, ``delete`` and ``inject``: for a deployment that is already in a cluster."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def show_logs(place: Place, name: str, validator: str | None, host: int | None, 
 def fetch_report(place: Place, name: str, out: Path | None) -> ExitCode:
     """Fetch the folder of a run that has ended and whose volumes were kept.
 
-    Raises :class:`BadInput` if it goes on, or if there are no volumes, and :class:`ClusterError`.
+    Raises :class:`BadInput` if the run has not ended, or if there are no volumes, and :class:`ClusterError`.
     """
     with Interrupts() as interrupts:
         cluster = _cluster(place, name, interrupts.wait)
@@ -102,9 +102,9 @@ def delete(place: Place, name: str) -> ExitCode:
 
 
 def inject(place: Place, name: str, fault: str) -> ExitCode:
-    """Add a fault to a testnet that is up, by ``stampede inject`` in its driver's pod. Returns its exit code.
+    """Add a fault to a running testnet: ``stampede inject`` in its driver's pod. Returns the command's exit code.
 
-    Raises :class:`BadInput` for a wrong fault or without such a testnet, and :class:`ClusterError`.
+    Raises :class:`BadInput` for a wrong fault or if there is no such testnet, and :class:`ClusterError`.
     """
     parse_fault(fault)
     cluster = _cluster(place, name, time.sleep)
@@ -125,7 +125,7 @@ def inject(place: Place, name: str, fault: str) -> ExitCode:
 
 
 def _cluster(place: Place, name: str, wait: Callable[[float], None]) -> Cluster:
-    """The cluster of a deployment. Raises :class:`BadInput` for a name that none can have."""
+    """The cluster of a deployment. Raises :class:`BadInput` for a name that no deployment can have."""
     Deployment(name, place.namespace)
     return connect(place.context, wait)
 

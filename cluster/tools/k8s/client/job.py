@@ -1,4 +1,4 @@
-"""One deployment while it is up: created, followed, stopped, fetched, deleted."""
+"""One deployment in a cluster: created, followed, stopped, fetched, deleted."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from cluster.tools.k8s.client.watching import Line, LogEnd, Seen, State, Watches
 
 SLICE_S: Final = 0.1
 LOG_GRACE_S = 15.0
-"""The log of a job that has ended gets this long to come."""
+"""Time to wait for the rest of the log of a job that has ended."""
 END_GRACE_S = 120.0
-"""The job of a driver whose log has ended gets this long to end, too."""
+"""Time for the job to end after the driver's log has ended."""
 STOP_TIMEOUT_S = 90.0
-"""A driver that is interrupted gets this long to write its folder."""
+"""Time for an interrupted driver to write its folder."""
 LOOK_S = 2.0
-"""Between two looks whether a testnet is up."""
+"""Interval between checks whether a testnet is up."""
 REFUSED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
-"""Statuses that stay the same, however often is asked."""
+"""Statuses that no retry changes."""
 NOT_RUN: Final = ("", "PENDING")
-"""``jobStatus`` of a job whose driver has not begun."""
+"""``jobStatus`` of a job whose driver has not started."""
 COLOUR: Final = re.compile(r"\x1b\[[\d;]*m")
-"""Ray's job submitter colours what it says, also where nobody sees it."""
+"""Ray's job submitter colours its output even without a terminal."""
 EXIT_CODE: Final = re.compile(r"exit code (\d+)")
 INTERRUPT: Final = """
 import os, psutil, signal, sys
@@ -56,7 +56,7 @@ with 1 if no driver runs there."""
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The own endpoint of a testnet that is up."""
+    """The endpoint of a running testnet itself (not of one validator)."""
 
     pod: str
     port: int
@@ -74,7 +74,7 @@ class Job:
         self._watches = Watches(cluster, namespace)
         self._job: Object | None = None
         self._pods: dict[str, Object] | None = None
-        """``None`` until the watch has shown them."""
+        """``None`` until the watch has listed them."""
         self._events: dict[str, Object] = {}
         self._log_ended_s: float | None = None
         self._owns_name = self._made_namespace = self._follows_log = self._has_driver_run = False
@@ -97,14 +97,14 @@ class Job:
 
     @property
     def end(self) -> str:
-        """How the job ended, for people."""
+        """How the job ended, as text for the user."""
         given = [str(self._status.get(field) or "") for field in ("jobStatus", "reason", "message")]
         return ", ".join(" ".join(text.split("\n")[0].split()) for text in given if text) or "unknown"
 
     # --- its course ---------------------------------------------------------------------------------------------------
 
     def create(self, manifests: Sequence[Object]) -> None:
-        """Create everything, and begin to watch it. Raises :class:`BadInput` if its name is taken."""
+        """Create everything and start to watch it. Raises :class:`BadInput` if its name is taken."""
         self._made_namespace = objects.make_namespace(self._cluster, manifests)
         try:
             objects.create_all(self._cluster, manifests, self._namespace, self._name, self._own_name)
@@ -153,8 +153,8 @@ class Job:
     def stop(self) -> None:
         """Interrupt the driver and wait until it has written its folder, for a bounded time.
 
-        A job whose driver has not begun counts as never run, and is not waited for. Raises :class:`KeyboardInterrupt`
-        at another signal.
+        A job whose driver has not started counts as never run, and is not waited for. Raises
+        :class:`KeyboardInterrupt` at another signal.
         """
         driver = self._driver()
         if driver is None or not has_started(driver) or self._has_ended():
@@ -175,8 +175,7 @@ class Job:
         self._follow_end()
 
     def fetch(self, pod: Object, target: Path) -> None:
-        """Fetch the run's folder with a pod for reading, after the job, which holds the volume, was deleted.
-
+        """Delete the job, which holds the volume, and fetch the run's folder through a reading pod.
         Raises :class:`ClusterError`, :class:`BadArchive`, :class:`OSError` and :class:`KeyboardInterrupt`.
         """
         self._watches.close()
@@ -206,7 +205,7 @@ class Job:
         return {} if self._job is None else self._job.get("status") or {}
 
     def _own_name(self) -> None:
-        """Something was created: the objects of this name are this deployment's."""
+        """Note that an object was created: the objects of this name belong to this deployment."""
         self._owns_name = True
 
     def _too_late(self, timeout_s: float) -> ClusterError:
@@ -228,13 +227,13 @@ class Job:
         return self._job is not None and objects.has_ended(self._job)
 
     def _follow_end(self) -> None:
-        """Print the rest of the log, if there is one: the job's end may be seen before its pods."""
+        """Print the rest of the log, if there is one: the watch may report the job's end before its pods."""
         deadline = time.monotonic() + LOG_GRACE_S
         while (self._follows_log or self._pods is None) and self._log_ended_s is None and time.monotonic() < deadline:
             self._look()
 
     def _look(self) -> None:
-        """Take what was seen next, or nothing for a short time."""
+        """Process the next event of the watches, or return after a short time without one."""
         self._interrupts.checkpoint()
         with suppress(queue.Empty):
             self._take(self._watches.seen.get(timeout=SLICE_S))
@@ -269,7 +268,7 @@ class Job:
             self._lines.events(self._events, self._job["metadata"]["creationTimestamp"])
 
     def _endpoint_port(self, driver: Object) -> int | None:
-        """The port of the testnet's own endpoint; ``None`` until all validators were started."""
+        """The port of the testnet's endpoint; ``None`` until all validators were started."""
         page = bytearray()
         command = ["cat", f"{self.folder}/{ENDPOINTS_FILE}"]
         container = container_of(self._cluster, self._namespace, driver)
@@ -278,7 +277,7 @@ class Job:
         except ClusterError as error:
             if error.status in REFUSED:
                 raise
-            return None  # it is asked again
+            return None  # the caller asks again
         if ended.code != 0:
             return None
         url = str(json.loads(page)["testnet"]["url"])

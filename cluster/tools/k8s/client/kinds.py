@@ -16,11 +16,11 @@ class Kind:
     plural: str
     is_namespaced: bool = True
     is_optional: bool = False
-    """The cluster may not have it, and a deployment may do without it."""
+    """Whether a cluster may lack this kind; a deployment works without it."""
 
     @property
     def resource(self) -> str:
-        """As ``kubectl`` and roles name it: ``rayjobs.ray.io``."""
+        """The name that ``kubectl`` and roles use, such as ``rayjobs.ray.io``."""
         group = self.api.rpartition("/")[0]
         return f"{self.plural}.{group}" if group else self.plural
 
@@ -61,11 +61,11 @@ DELETED: Final = (
     Kind("v1", "ServiceAccount", "serviceaccounts"),
     CLAIM,
 )
-"""What a deployment consists of, in the order in which it is deleted. Its namespace may hold others."""
+"""The kinds of a deployment's objects, in the order of deletion. Its namespace may hold other objects."""
 
 _KNOWN: Final = {(kind.api, kind.name): kind for kind in (NAMESPACE, *DELETED)}
 
 
 def kind_of(manifest: dict[str, object]) -> Kind:
-    """The kind of a manifest. Raises :class:`KeyError` for one that no deployment has."""
+    """The kind of a manifest. Raises :class:`KeyError` for a kind that no deployment has."""
     return _KNOWN[str(manifest["apiVersion"]), str(manifest["kind"])]

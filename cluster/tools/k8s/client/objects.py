@@ -27,7 +27,7 @@ GONE_TIMEOUT_S = 90.0
 GONE_POLL_S = 1.0
 MAX_SHOWN: Final = 4
 OPENED: Final = {"metadata": {"annotations": {CORDONED_BY: None}}, "spec": {"unschedulable": None}}
-"""The change of a node that carries pods again."""
+"""The patch that uncordons a node."""
 
 
 def selector(name: str) -> dict[str, str]:
@@ -42,7 +42,7 @@ def is_ours(found: Object, name: str) -> bool:
 
 
 def has_ended(job: Object) -> bool:
-    """Whether a RayJob has ended, or never will do anything."""
+    """Whether a RayJob has ended, or will never start."""
     return (job.get("status") or {}).get("jobDeploymentStatus") in ENDED
 
 
@@ -54,7 +54,7 @@ def how_to_delete(name: str, namespace: str) -> str:
 def make_room(cluster: Cluster, namespace: str, name: str, notice: Callable[[str], None]) -> None:
     """Delete an earlier run of the same name, if it has ended.
 
-    Raises :class:`BadInput` if it goes on, if it left its volumes, or if the name is taken by something else.
+    Raises :class:`BadInput` if it is still running, if it left its volumes, or if another object has the name.
     """
     job = cluster.get(RAY_JOB, namespace, name)
     if job is None:
@@ -77,7 +77,7 @@ def make_room(cluster: Cluster, namespace: str, name: str, notice: Callable[[str
 
 
 def make_namespace(cluster: Cluster, manifests: Sequence[Object]) -> bool:
-    """Create the namespace among the manifests, if there is none of its name. Returns whether it was."""
+    """Create the namespace among the manifests, if none has its name. Returns whether it was created."""
     manifest = next((each for each in manifests if kind_of(each) == NAMESPACE), None)
     if manifest is None:
         return False
@@ -87,16 +87,16 @@ def make_namespace(cluster: Cluster, manifests: Sequence[Object]) -> bool:
     except ClusterError as error:
         if error.status != HTTPStatus.FORBIDDEN:
             raise
-        return False  # another client makes it; if it is missing, the first object in it says so
+        return False  # another client created it; if it is missing, creation of the first object fails
     return is_missing and cluster.create(manifest, NAMESPACE, name)
 
 
 def create_all(
     cluster: Cluster, manifests: Sequence[Object], namespace: str, name: str, on_created: Callable[[], None]
 ) -> None:
-    """Create the objects in order, but for the namespace. ``on_created`` is called after each.
+    """Create the objects in order, except the namespace. ``on_created`` is called after each.
 
-    If one exists, what was created is deleted again, and it raises :class:`BadInput`. Raises :class:`ClusterError`.
+    Raises :class:`BadInput` if one exists, after it has deleted what it created, and :class:`ClusterError`.
     """
     created: list[tuple[Kind, str]] = []
     for manifest in manifests:
@@ -120,7 +120,7 @@ def create_all(
 
 
 def _explained(error: ClusterError, kind: Kind, namespace: str) -> ClusterError:
-    """What a 404 on creation means."""
+    """The error with an explanation for a 404 on creation."""
     if error.status != HTTPStatus.NOT_FOUND:
         return error
     if "namespaces" in str(error):
@@ -130,10 +130,10 @@ def _explained(error: ClusterError, kind: Kind, namespace: str) -> ClusterError:
 
 
 def find_all(cluster: Cluster, namespace: str, name: str) -> list[tuple[Kind, str]]:
-    """Everything of a deployment but what goes with its owner, in the order in which to delete it."""
+    """A deployment's objects in the order of deletion, except those that are deleted with their owner."""
 
     def is_here(kind: Kind, meta: Object) -> bool:
-        """Whether a role over the whole cluster is that of a deployment in this namespace."""
+        """Whether a cluster-wide role belongs to a deployment in this namespace."""
         return kind.is_namespaced or meta["name"] == f"{namespace}-{driver_account(name)}"
 
     found: list[tuple[Kind, str]] = []
@@ -154,11 +154,11 @@ def find_all(cluster: Cluster, namespace: str, name: str) -> list[tuple[Kind, st
 def delete_all(cluster: Cluster, namespace: str, name: str, keeps_volumes: bool = False) -> int:
     """Delete everything of a deployment. Returns the number of objects.
 
-    With ``keeps_volumes`` its volumes stay, and the scenario, which says how to read them.
+    With ``keeps_volumes`` its volumes stay, and the scenario, which is needed to read them.
     """
     deleted, found = 0, find_all(cluster, namespace, name)
     if any(kind == CLUSTER_ROLE for kind, _ in found):
-        _open_nodes(cluster, f"{namespace}/{name}")  # its driver may do that, but may have been killed
+        _open_nodes(cluster, f"{namespace}/{name}")  # the driver may have been killed before it did that
     for kind, each in found:
         if keeps_volumes and (kind == CLAIM or each == scenario_config_map(name)):
             continue
@@ -167,7 +167,7 @@ def delete_all(cluster: Cluster, namespace: str, name: str, keeps_volumes: bool 
 
 
 def _open_nodes(cluster: Cluster, deployment: str) -> None:
-    """Let nodes that a deployment has cordoned carry pods again, as far as this user may."""
+    """Uncordon the nodes that a deployment has cordoned, as far as the user has the right."""
     try:
         nodes = cluster.list(NODE, "", {}).get("items") or []
         for meta in (node["metadata"] for node in nodes):
@@ -179,14 +179,14 @@ def _open_nodes(cluster: Cluster, deployment: str) -> None:
 
 
 def delete_namespace(cluster: Cluster, namespace: str) -> bool:
-    """Delete a namespace without jobs, volumes and pods. Returns whether it was."""
+    """Delete a namespace if it has no jobs, volumes or pods. Returns whether it was deleted."""
     if any(cluster.list(kind, namespace, {}).get("items") for kind in (RAY_JOB, CLAIM, POD)):
         return False
     return cluster.delete(NAMESPACE, namespace, namespace)
 
 
 def wait_until_gone(cluster: Cluster, namespace: str, name: str, *kinds: Kind) -> list[str]:
-    """Wait until none of a deployment's objects of these kinds is left. Returns what is after a minute and a half."""
+    """Wait until a deployment's objects of these kinds are gone. Returns what is left after a minute and a half."""
     deadline = time.monotonic() + GONE_TIMEOUT_S
     while True:
         pages = [(kind, cluster.list(kind, namespace, selector(name)).get("items") or []) for kind in kinds]
@@ -197,6 +197,6 @@ def wait_until_gone(cluster: Cluster, namespace: str, name: str, *kinds: Kind) -
 
 
 def deletion_line(count: int, left: Sequence[str]) -> str:
-    """What was deleted, and what takes longer."""
+    """A line of text: what was deleted, and what takes longer."""
     rest = f"; still being deleted: {first_few(list(left), MAX_SHOWN)}" if left else ""
     return f"deleted {counted(count, 'object')}{rest}"

@@ -1,4 +1,4 @@
-"""How a deployment comes up, in plain words: a line whenever a pod changes, and one for each new warning."""
+"""The progress of a deployment as text: a line whenever a pod changes, and one for each new warning."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cluster.tools.k8s.client.cluster import Object
 NO_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 STARTING: Final = frozenset({"ContainerCreating", "PodInitializing"})
 SAID_BY_PODS: Final = frozenset({"FailedScheduling", "Failed", "BackOff", "Unhealthy", "InspectFailed"})
-"""Reasons of events that repeat what a pod's own status says, or that every start has."""
+"""Reasons of events that repeat a pod's status, or that occur at every start."""
 QUOTA: Final = "exceeded quota"
 
 
@@ -19,12 +19,12 @@ class PodState(NamedTuple):
     """A pod's state."""
 
     key: str
-    """Changes when a line is due: a pull that fails has two reasons in turn, with texts that differ."""
+    """A line is printed when this changes: a failing pull alternates between two reasons with different texts."""
     words: str
 
 
 def pod_name(pod: Object) -> str:
-    """What a pod is to the run: ``driver``, ``host 2``."""
+    """The role of a pod in the run, such as ``driver`` or ``host 2``."""
     labels = pod["metadata"].get("labels") or {}
     if HOST_LABEL in labels:
         return f"host {labels[HOST_LABEL]}"
@@ -79,7 +79,7 @@ def _failure(status: Object) -> str:
 
 
 def _restart(status: Object) -> PodState | None:
-    """The state of a pod whose container starts again, since Kubernetes restarts it in its place."""
+    """The state of a pod whose container Kubernetes restarts in place."""
     for container in status.get("containerStatuses") or []:
         ended = (container.get("lastState") or {}).get("terminated") or {}
         if container.get("restartCount") and ended:
@@ -98,20 +98,20 @@ def _colon(said: Mapping[str, Any]) -> str:
 
 
 class PodLines:
-    """Prints what changes."""
+    """Prints a line for each change of pods and for each new warning."""
 
     def __init__(self, name: str, notice: Callable[[str], None]) -> None:
-        """``name`` is the deployment's."""
+        """``name`` is the name of the deployment."""
         self._name = name
         self._notice = notice
         self._pods: dict[str, tuple[str, str]] = {}
-        """What a pod is, and the key of its state, by its name."""
+        """The role of a pod and the key of its state, keyed by the pod's name."""
         self._events: set[tuple[str, str]] = set()
         self.trouble = ""
-        """The newest reason why something does not come up."""
+        """The newest reason why a pod does not start."""
 
     def pods(self, pods: Mapping[str, Object]) -> None:
-        """The pods as they are now."""
+        """Print a line for each change, given the current pods."""
         for name, pod in sorted(pods.items()):
             what, state = pod_name(pod), state_of(pod)
             if self._pods.get(name) == (what, state.key):
@@ -124,7 +124,7 @@ class PodLines:
             self._notice(f"{self._pods.pop(name)[0]} is gone")
 
     def events(self, events: Mapping[str, Object], since: str) -> None:
-        """Warnings of the cluster; only of this deployment, and since a time as in ``creationTimestamp``."""
+        """Print new warnings of this deployment, from a time on that has the form of ``creationTimestamp``."""
         for event in events.values():
             about = event.get("involvedObject") or {}
             owner, reason = str(about.get("name", "")), str(event.get("reason", ""))

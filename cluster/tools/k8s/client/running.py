@@ -1,4 +1,4 @@
-"""``stampede k8s run`` and ``up``: a scenario as objects of a cluster, from its file to its verdict."""
+"""``stampede k8s run`` and ``up``: a scenario in a cluster, from its file to its verdict."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ from cluster.tools.run.running import changed_scenario
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a deployment is, as the options say."""
+    """Where a deployment is, from the command's options."""
 
     namespace: str
     context: str | None = None
-    """Of the configuration; ``None`` is the current one."""
+    """Context of the ``kubectl`` configuration; ``None`` is the current one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,20 +55,20 @@ class Asked:
     scenario: Path
     place: Place
     name: str | None = None
-    """By default the scenario's."""
+    """Name of the deployment; ``None`` for a name from the scenario's."""
     seed: int | None = None
     changes: Sequence[Change] = ()
     duration_s: int | None = None
     stop_on_fail: bool = False
     monitoring: bool = False
     start_timeout_s: int = START_TIMEOUT_S
-    """The driver has to be up by then."""
+    """Time limit for the driver to start, or for the testnet of ``up`` to be up."""
 
 
 # --- run ------------------------------------------------------------------------------------------------------------
 
 SKIPPED: Final = "interrupted"
-"""Why a folder was not fetched, if a second signal came."""
+"""The reason why a folder was not fetched after a second signal."""
 
 
 def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False) -> ExitCode:
@@ -87,7 +87,7 @@ def run_on_kubernetes(asked: Asked, out: Path | None = None, keep: bool = False)
 
 
 class _Run:
-    """A run in a cluster, and its folder here."""
+    """A run in a cluster, and its local folder."""
 
     def __init__(self, asked: Asked, scenario: Scenario, deployment: Deployment, job: Job, folder: Path) -> None:
         self._asked, self._scenario, self._deployment = asked, scenario, deployment
@@ -99,7 +99,7 @@ class _Run:
         self._is_interrupted = False
 
     def perform(self, objects: Sequence[Object]) -> None:
-        """From the creation of the first object to the deletion of the last. Raises :class:`BadInput`."""
+        """Create the objects, follow the run, fetch its folder, delete the objects. Raises :class:`BadInput`."""
         try:
             try:
                 self._job.create(objects)
@@ -117,9 +117,9 @@ class _Run:
             self._delete()
 
     def conclude(self) -> ExitCode:
-        """Complete the folder, say where the report is. Returns the run's exit code.
+        """Complete the folder and print the path of the report. Returns the run's exit code.
 
-        Raises what ended the run if its driver has never run.
+        Raises the error that ended the run if its driver has never run.
         """
         job, folder = self._job, self._folder
         if not job.has_run:
@@ -129,7 +129,7 @@ class _Run:
         if self._failure is not None:
             notice(str(self._failure))
         if job.exit_code == ExitCode.BAD_INPUT:
-            return ExitCode.BAD_INPUT  # the driver has said why
+            return ExitCode.BAD_INPUT  # the driver has printed the reason
         seed = self._scenario.seed if self._asked.seed is None else self._asked.seed
         result = unjudged_result(self._scenario.name, "live", seed, UNKNOWN_COMMIT, self._why_unjudged())
         try:
@@ -150,7 +150,7 @@ class _Run:
         notice(f"interrupted: {what}")
 
     def _stop(self) -> None:
-        """Stop the driver. Its folder is fetched also if the cluster does not show whether it has stopped."""
+        """Stop the driver. Its folder is fetched even if it is unknown whether the driver has stopped."""
         try:
             self._job.stop()
         except ClusterError as error:
@@ -184,7 +184,7 @@ class _Run:
             self._unfetched = f"{error.filename or self._folder}: {error.strerror or error}"
 
     def _delete(self) -> None:
-        """Delete everything; volumes with a folder that could not be fetched are kept, unless a signal skipped that."""
+        """Delete everything. The volumes are kept if fetching the folder failed, but not if a signal skipped it."""
         is_lost = self._unfetched not in ("", SKIPPED)
         name, namespace = self._deployment.name, self._asked.place.namespace
         try:
@@ -199,10 +199,10 @@ class _Run:
 
 
 def up_on_kubernetes(asked: Asked, port: int, faucet: bool) -> ExitCode:
-    """Have a testnet in a cluster until it is deleted, and say how to reach it.
+    """Start a testnet that runs in a cluster until it is deleted, and print how to reach it.
 
-    Raises :class:`BadInput` before anything is created. If it does not come up, or at a signal, everything is deleted,
-    and it raises :class:`ClusterError` or :class:`KeyboardInterrupt`.
+    Raises :class:`BadInput` before anything is created. If the testnet does not come up, or at a signal, everything is
+    deleted; then it raises :class:`ClusterError` or :class:`KeyboardInterrupt`.
     """
     scenario, text = _read(asked, faucet)
     deployment = _deployment(asked, scenario, text, ("up", "--port", str(port)), keeps_volumes=False)
@@ -247,7 +247,7 @@ def _read(asked: Asked, faucet: bool = False) -> tuple[Scenario, str]:
 def _deployment(
     asked: Asked, scenario: Scenario, text: str, command: tuple[str, ...], keeps_volumes: bool
 ) -> Deployment:
-    """``command`` is the subcommand of the driver, with its own options."""
+    """``command`` is the driver's subcommand with its options."""
     name = asked.name or name_for(scenario.name)
     first, *options = command
     options += ["--out", f"{RUNS_PATH}/{name}"]
@@ -265,7 +265,7 @@ def _deployment(
 
 
 def _job(asked: Asked, deployment: Deployment, interrupts: Interrupts) -> Job:
-    """The job of a name that is free, in a cluster that answers. Raises :class:`BadInput` and :class:`ClusterError`."""
+    """A job, after its name was made free in the cluster. Raises :class:`BadInput` and :class:`ClusterError`."""
     cluster, namespace = connect(asked.place.context, interrupts.wait), asked.place.namespace
     make_room(cluster, namespace, deployment.name, notice)
     return Job(cluster, namespace, deployment.name, interrupts, notice)
@@ -273,7 +273,7 @@ def _job(asked: Asked, deployment: Deployment, interrupts: Interrupts) -> Job:
 
 @contextmanager
 def _local_folder(scenario_name: str, out: Path | None) -> Iterator[Path]:
-    """The folder here; one that stays empty is removed, unless it is the user's. Raises :class:`BadInput`."""
+    """The local folder; removed if it stays empty, unless the user chose it. Raises :class:`BadInput`."""
     is_users = out is not None and out.exists()
     folder = new_run_folder(scenario_name, datetime.now(UTC)) if out is None else claim_run_folder(out)
     try:

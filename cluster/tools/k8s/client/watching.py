@@ -1,7 +1,7 @@
-"""Watches of a cluster's objects and the lines of a pod's log, which come through one queue.
+"""Watches of a cluster's objects and the lines of a pod's log, delivered through one queue.
 
-A watch that breaks is resumed from the last version that was seen. If the server does not know it any more (410 Gone),
-everything is listed anew. Either way its owner gets the whole state after each change.
+A watch that breaks is resumed from the last version that was seen. If the server no longer has that version (410 Gone),
+everything is listed again. In both cases the owner of the watch gets the whole state after each change.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from cluster.tools.k8s.client.kinds import POD, Kind
 WATCH_S: Final = 60
 """The server ends a watch after this time, and it is resumed."""
 SILENCE_S = 90.0
-"""A stream that is silent for longer counts as broken: a watch says something, and a log is asked for again."""
+"""A stream that is silent for longer counts as broken: a watch would have sent data, and a log is requested again."""
 PAUSE_S = 0.5
-"""Between a stream's end and the next attempt."""
+"""Pause between a stream's end and the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """The log's container has ended, and all its lines have come."""
+    """The end of a log: its container has ended, and all its lines were read."""
 
 
 Seen = State | Line | LogEnd | ClusterError
@@ -60,15 +60,15 @@ class Watches:
         self._namespace = namespace
 
     def watch(self, kind: Kind, query: Query, is_optional: bool = False) -> None:
-        """Watch the objects of a kind that the query selects; one that is optional may be forbidden."""
+        """Watch the objects of a kind that the query selects; an optional watch may be forbidden."""
         threading.Thread(target=self._watch, args=(kind, query, is_optional), daemon=True).start()
 
     def follow(self, pod: str, container: str) -> None:
-        """Follow a container's log from its begin."""
+        """Follow a container's log from its beginning."""
         threading.Thread(target=self._follow, args=(pod, container), daemon=True).start()
 
     def close(self) -> None:
-        """End the threads. One that waits for the server ends when that says something, or with the process."""
+        """Stop the threads. A thread that waits for the server ends at the next answer, or with the process."""
         self._closing.set()
 
     def _watch(self, kind: Kind, query: Query, is_optional: bool) -> None:
@@ -93,7 +93,7 @@ class Watches:
 
 
 def void(_: object) -> None:
-    """Nothing."""
+    """Ignore a value."""
 
 
 # --- watches --------------------------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def states(
         try:
             for event in _events(cluster, kind, namespace, query, version):
                 if event["type"] == "ERROR":
-                    version = ""  # 410 Gone, or what the server cannot explain: list again
+                    version = ""  # 410 Gone or another error event: list again
                     break
                 meta = event["object"]["metadata"]
                 version = meta["resourceVersion"]
@@ -128,7 +128,7 @@ def states(
                 if closing.is_set():
                     return
         except urllib3.exceptions.HTTPError:
-            pass  # a dropped connection: from the last version on
+            pass  # a dropped connection: resume from the last version
         except ClusterError as error:
             if error.status != HTTPStatus.GONE:
                 raise
@@ -153,10 +153,10 @@ def _events(cluster: Cluster, kind: Kind, namespace: str, query: Query, version:
 def log_lines(
     cluster: Cluster, namespace: str, pod: str, container: str, closing: threading.Event, follows: bool = True
 ) -> Iterator[str]:
-    """The lines of a container's log, each once, until it has ended; without ``follows`` until now.
+    """The lines of a container's log, each once, until the container has ended; without ``follows`` up to now.
 
-    After a dropped connection the server is asked for the lines since the second of the last one. Each line has a time
-    in nanoseconds, by which those that were seen are left out; several lines may share one. Raises
+    After a dropped connection the lines since the second of the last one are requested again. Each line has a time in
+    nanoseconds, by which lines that were seen are skipped; several lines may share a time. Raises
     :class:`ClusterError`.
     """
     last, seen_at_last = "", 0
@@ -170,7 +170,7 @@ def log_lines(
             with cluster.stream(Target("get", POD, namespace, pod, "log"), query, SILENCE_S) as answer:
                 for line in lines_of(answer):
                     if not line.endswith(b"\n") and not has_ended:
-                        break  # cut off: it comes again
+                        break  # cut off: the server sends it again
                     time, _, text = line.decode("utf-8", "replace").rstrip("\r\n").partition(" ")
                     order = _in_order(time)
                     if order < last:
@@ -195,7 +195,7 @@ def log_lines(
 
 
 def _in_order(time: str) -> str:
-    """A log's time, whose fraction has up to nine digits, with all nine: such texts are in the order of time."""
+    """A log's time with its fraction, of up to nine digits, padded to nine: then texts sort by time."""
     seconds, _, fraction = time.removesuffix("Z").partition(".")
     return f"{seconds}.{fraction:0<9}"
 

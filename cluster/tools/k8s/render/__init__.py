@@ -30,7 +30,7 @@ def manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
 
 
 def soak_manifests(scenario: Scenario, deployment: Deployment) -> list[Manifest]:
-    """Likewise for a nightly soak in the simulator; the deployment's command does not count."""
+    """The manifests of a nightly soak in the simulator; the deployment's command is ignored."""
     return [*_before_the_job(scenario, deployment), *soak(scenario, deployment)]
 
 

@@ -1,7 +1,7 @@
 """Accounts: one without rights for all pods, and one for a driver that injects faults by Kubernetes.
 
-Nothing talks to the Kubernetes API but a driver whose scenario has a fault with ``how: pod``, ``node`` or
-``chaos-mesh``, or allows such faults to be added (``kubernetes.inject``), and Ray's autoscaler beside the driver of a
+Two clients talk to the Kubernetes API: a driver whose scenario has a fault with ``how: pod``, ``node`` or
+``chaos-mesh``, or allows such faults to be added (``kubernetes.inject``), and Ray's autoscaler next to the driver of a
 sweep, whose role KubeRay makes.
 """
 
@@ -24,7 +24,7 @@ _CHAOS_KINDS: Final = ("networkchaos", "podchaos", "stresschaos")
 
 
 def ways_by_kubernetes(scenario: Scenario) -> set[str]:
-    """How faults of the scenario are injected, or may be later, of the ways that need the Kubernetes API."""
+    """The ways of injecting the scenario's faults, now or later, that need the Kubernetes API."""
     ways = {getattr(fault, "how", None) for fault in scenario.faults} | set(scenario.kubernetes.inject)
     return set(get_args(Means)).intersection(ways)
 
@@ -41,7 +41,7 @@ def driver_account_of(scenario: Scenario, deployment: Deployment) -> str:
 
 
 def accounts(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
-    """The ServiceAccounts, and the roles of the driver's. Raises :class:`BadInput`."""
+    """The ServiceAccounts, and the roles of the driver's account. Raises :class:`BadInput`."""
     name = driver_account_of(scenario, deployment)
     for each in dict.fromkeys((deployment.name, name)):
         yield make("v1", "ServiceAccount", each, deployment, automountServiceAccountToken=False)
@@ -62,7 +62,7 @@ def _rules(ways: set[str]) -> Iterator[Manifest]:
 
 
 def _node_role(account: str, deployment: Deployment) -> Iterator[Manifest]:
-    """Nodes belong to no namespace: the role is named for the one that the account is in."""
+    """A cluster-wide role and its binding, since nodes have no namespace. Their name has the account's namespace."""
     if deployment.namespace is None:
         raise BadInput("faults with how: node need a role over nodes, bound in a namespace: give --namespace")
     name = f"{deployment.namespace}-{account}"

@@ -1,4 +1,4 @@
-"""What is deployed: a name, a namespace, a command of ``stampede`` for the driver's pod."""
+"""A deployment: a name, a namespace, a command of ``stampede`` for the driver's pod."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from cluster.common.errors import BadInput
 
 MAX_NAME: Final = 40
-"""KubeRay appends to it, and the result is a label of at most 63 characters."""
+"""Longest name: KubeRay appends to it, and the result is a label of at most 63 characters."""
 MAX_NAMESPACE: Final = 63
 _NAME: Final = re.compile(r"[a-z](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -21,12 +21,12 @@ START_TIMEOUT_S: Final = 900
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What is deployed, besides the scenario. Raises :class:`BadInput` for a name that Kubernetes refuses."""
+    """What is deployed in addition to the scenario. Raises :class:`BadInput` for a name that Kubernetes refuses."""
 
     name: str
-    """Of the RayJob; the names of all other objects begin with it."""
+    """Name of the RayJob; the names of all other objects begin with it."""
     namespace: str | None = None
-    """``None``: the one of the command that applies the manifests."""
+    """``None`` leaves the namespace to the command that applies the manifests."""
     command: tuple[str, ...] = ()
     """Arguments of ``stampede`` in the driver's pod; empty if there is no Ray cluster."""
     scenario_text: str | None = None
@@ -34,7 +34,7 @@ class Deployment:
     monitoring: bool = False
     """Whether the Prometheus operator's objects are part of it."""
     keeps_volumes: bool = False
-    """Whether volumes outlive the run; whoever deletes the deployment reads it, manifests do not depend on it."""
+    """Whether volumes outlive the run. Used when the deployment is deleted; manifests do not depend on it."""
     start_timeout_s: int = START_TIMEOUT_S
     """Time to come up (images, volumes, Ray), and from the run's end to its verdict."""
 
@@ -52,12 +52,12 @@ class Deployment:
 
     @property
     def is_live(self) -> bool:
-        """Whether validators run in pods of their own."""
+        """Whether validators run in separate pods."""
         return self.command[:1] != () and self.command[0] in LIVE_COMMANDS and not self._is_simulated
 
     @property
     def is_sweep(self) -> bool:
-        """Whether seeds run in pods of their own."""
+        """Whether seeds run in separate pods."""
         return self.command[:1] != () and self.command[0] in SWEEP_COMMANDS
 
     @property
@@ -73,7 +73,7 @@ class Deployment:
 
 
 def is_namespace(name: str) -> bool:
-    """Whether Kubernetes takes it as the name of a namespace."""
+    """Whether Kubernetes accepts this name for a namespace."""
     return len(name) <= MAX_NAMESPACE and _NAMESPACE.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""Locust's workers in pods of their own. Their master is in the driver's pod, which has the plan and the endpoints."""
+"""Locust workers in separate pods. The master is in the driver's pod, which has the plan and the endpoints."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TMP, SCRATCH = "256Mi", "512Mi"
 
 
 def has_workers(scenario: Scenario, deployment: Deployment) -> bool:
-    """Whether the load runs in pods of its own."""
+    """Whether the load has worker pods."""
     load = scenario.load
     return deployment.is_live and scenario.kubernetes.load.pods > 0 and not load.is_empty and not load.external
 

@@ -1,4 +1,4 @@
-"""Names and labels of what is rendered."""
+"""Names and labels of rendered objects."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the Prometheus operator reads, which ports to scrape and which alerts to raise, and a dashboard for Grafana.
+"""Objects for the Prometheus operator (ports to scrape, alerts to raise), and a dashboard for Grafana.
 
-A host takes two ports for each of its validators, one after the other: for peers, then for HTTP. In a pod of its own
-all of them are free, so the ports of HTTP are known beforehand.
+A host takes two consecutive ports for each of its validators: for peers, then for HTTP. In a host's dedicated pod
+all ports are free, so the HTTP ports are known in advance.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ DISK_SHARE: Final = 0.8
 BEHIND_HEIGHTS: Final = 50
 _API: Final = "monitoring.coreos.com/v1"
 _INSTANCE: Final = "app_kubernetes_io_instance"
-"""How Prometheus writes the label of the instance."""
+"""Prometheus's form of the instance label."""
 _VALIDATOR: Final = "host {{stampede_io_host}} {{endpoint}}"
-"""Of labels that Prometheus writes: the host, and the name of the port, which tells its validators apart."""
+"""Legend of a validator, from labels that Prometheus adds: the host, and the port name, which differs on a host."""
 _DASHBOARD_LABEL: Final = {"grafana_dashboard": "1"}
-"""The sidecar of Grafana's Helm chart takes dashboards from ConfigMaps that have it."""
+"""The sidecar of Grafana's Helm chart loads dashboards from ConfigMaps with this label."""
 
 
 def most_on_a_host(scenario: Scenario) -> int:
@@ -45,7 +45,7 @@ def most_on_a_host(scenario: Scenario) -> int:
 
 
 def port_range(scenario: Scenario) -> str:
-    """The ports of a host's pod, as ``STAMPEDE_PORTS`` wants them."""
+    """The ports of a host's pod, in the form of ``STAMPEDE_PORTS``."""
     return f"{FIRST_PORT}-{FIRST_PORT + PORTS_PER_VALIDATOR * most_on_a_host(scenario) - 1}"
 
 
@@ -55,7 +55,7 @@ def http_ports(scenario: Scenario) -> list[int]:
 
 
 def http_port_name(position: int) -> str:
-    """The name of one of these ports in the pod."""
+    """The name of an HTTP port in the pod."""
     return f"http-{position}"
 
 
@@ -98,7 +98,7 @@ def dashboard_text(deployment: Deployment) -> str:
 def alerts(scenario: Scenario, deployment: Deployment) -> Iterator[tuple[str, str, str, str, str]]:
     """Alerts: name, expression, how long it must hold, severity, summary.
 
-    Another namespace may have a deployment of the same name.
+    Expressions select the namespace if it is known: another one may have a deployment of the same name.
     """
     where = "" if deployment.namespace is None else f', namespace="{deployment.namespace}"'
     of = f'{{{_INSTANCE}="{deployment.name}"{where}}}'

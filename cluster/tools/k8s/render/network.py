@@ -1,4 +1,4 @@
-"""Who reaches whom: pods of a deployment each other, and nobody else but for the exceptions below."""
+"""Network policies: pods of a deployment reach only each other, with the exceptions below."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cluster.tools.k8s.render.monitoring import http_ports
 JOB_SERVER_PORT: Final = 8265
 DNS_PORT: Final = 53
 API_PORTS: Final = (443, 6443)
-"""Of the API server: its service, and the port behind it, which network plugins see."""
+"""Ports of the API server: that of its service, and the one behind it, which network plugins see."""
 OPERATOR: Final = {"app.kubernetes.io/component": "kuberay-operator"}
 """Both the operator's manifests and its Helm chart set it."""
 PROMETHEUS: Final = {"app.kubernetes.io/name": "prometheus"}
@@ -57,7 +57,7 @@ def policies(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
 
 
 def _lets_in(deployment: Deployment, component: str, who: str, labels: dict[str, str], ports: list[int]) -> Manifest:
-    """Pods with labels, in any namespace, reach some ports of a component."""
+    """The policy by which pods with some labels, in any namespace, reach ports of a component."""
     return make(
         _API,
         "NetworkPolicy",

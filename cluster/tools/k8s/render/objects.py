@@ -71,9 +71,9 @@ def _claim(name: str, size: str, section: KubernetesSection, deployment: Deploym
 
 
 def disruption_budget(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
-    """At most ``f`` validators are down by evictions.
+    """The budget that lets evictions stop at most ``f`` validators.
 
-    The number that must stay is given, since Kubernetes computes the other one only for controllers that it knows.
+    It states the number that must stay, since Kubernetes supports the other form only for controllers that it knows.
     """
     if deployment.is_live:
         spec = {
@@ -84,7 +84,7 @@ def disruption_budget(scenario: Scenario, deployment: Deployment) -> Iterator[Ma
 
 
 def hosts_that_may_go(scenario: Scenario) -> int:
-    """The number of hosts that carry at most ``f`` validators together, whichever they are."""
+    """The largest number of hosts that carry at most ``f`` validators together, whichever hosts they are."""
     left, number = scenario.validators.withstood, 0
     for carried in sorted((len(host.validators) for host in hosts_to_place(scenario)), reverse=True):
         left -= carried
@@ -116,7 +116,7 @@ def results_pod(scenario: Scenario, deployment: Deployment) -> Manifest:
         [volume],
         restartPolicy="Never",
         activeDeadlineSeconds=RESULTS_LIFETIME_S,
-        terminationGracePeriodSeconds=1,  # nothing is written; a program that is process 1 does not hear SIGTERM
+        terminationGracePeriodSeconds=1,  # nothing is written; as process 1 the program ignores SIGTERM
     )
     found = make("v1", "Pod", results_pod_name(deployment.name), deployment, spec=spec)
     found["metadata"]["labels"] = labels_of(deployment, RESULTS)

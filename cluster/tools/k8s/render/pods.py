@@ -12,13 +12,13 @@ from cluster.tools.k8s.render.metadata import Manifest
 MIB: Final = 1024**2
 MIN_SEED_MIB: Final = 256
 USER: Final = 10_001
-"""Of the image."""
+"""User ID of the image."""
 WORKING_FOLDER: Final = "/opt/stampede"
 TMP: Final = "tmp"
 RUNS: Final = "runs"
 TOKEN_PATH: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_LIFETIME_S: Final = 3_607
-"""As Kubernetes gives out tokens by itself."""
+"""Seconds; the lifetime of tokens that Kubernetes mounts by default."""
 
 CONTAINER_SECURITY: Final[Mapping[str, Any]] = {
     "allowPrivilegeEscalation": False,
@@ -27,7 +27,7 @@ CONTAINER_SECURITY: Final[Mapping[str, Any]] = {
 }
 ENVIRONMENT: Final[Mapping[str, str]] = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_worker_niceness": "0",  # else validators are background work, and Locust takes their processors
+    "RAY_worker_niceness": "0",  # else validators have low priority, and Locust takes their processors
     "HOME": "/tmp",
 }
 
@@ -38,18 +38,18 @@ def variable(name: str, value: str) -> Manifest:
 
 
 def resources(cpu: str, memory: str, scratch: str) -> Manifest:
-    """Requests that equal the limits; ``scratch`` is the disk of the node that the pod may fill."""
+    """Requests that equal the limits; ``scratch`` is the disk space on the node that the pod may use."""
     amounts = {"cpu": cpu, "memory": memory, "ephemeral-storage": scratch}
     return {"requests": dict(amounts), "limits": dict(amounts)}
 
 
 def whole_processors(cpu: Cpu) -> int:
-    """Ray counts whole processors, at least one."""
+    """The number of processors for Ray: a whole number, at least one."""
     return max(1, int(amount_of(cpu)))
 
 
 def memory_per_seed_mib(memory: Memory, seeds: int, others_mib: int) -> int:
-    """MiB for each of the seeds that run in a pod at a time, besides what Ray and others there take."""
+    """MiB for each of the seeds that run in a pod at a time; ``others_mib`` is for Ray and other processes there."""
     return max(MIN_SEED_MIB, (int(amount_of(memory) / MIB) - others_mib) // seeds)
 
 
@@ -114,7 +114,7 @@ def claimed(claim: str, *, read_only: bool = False) -> tuple[Manifest, Manifest]
 
 
 def projected_token(name: str) -> tuple[Manifest, Manifest]:
-    """A volume with the account's token, and its mount: for one container of a pod, where the others get none."""
+    """A volume with the account's token, and its mount: for one container of a pod; the others get no token."""
     sources = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": TOKEN_LIFETIME_S}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
@@ -128,7 +128,7 @@ def projected_token(name: str) -> tuple[Manifest, Manifest]:
 
 
 def _copied(value: Any) -> Any:
-    """Plain data of its own, which may be changed."""
+    """A deep copy as plain data, which may be changed."""
     if isinstance(value, Mapping):
         return {key: _copied(each) for key, each in value.items()}
     return [_copied(each) for each in value] if isinstance(value, list | tuple) else value

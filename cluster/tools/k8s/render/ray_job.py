@@ -1,10 +1,10 @@
 """The RayJob: KubeRay starts its Ray cluster, submits the driver to its head, and deletes the cluster afterwards.
 
 - The head carries the driver, and no validators: it is the only node without a role (:mod:`cluster.live.nodes`).
-- Each host has a worker group of one pod, with a volume and a Ray resource of its own. A pod that replaces a lost one
-  has the same volume and resource, so the host comes back to its disk.
-- Seeds have a group of their own, which Ray's autoscaler scales.
-- Ray refuses everybody without the token that KubeRay makes for the cluster.
+- Each host has a worker group of one pod, with a separate volume and Ray resource. A pod that replaces a lost one has
+  the same volume and resource, so the host finds its disk again.
+- Seeds have a separate group, which Ray's autoscaler scales.
+- Ray refuses clients without the token that KubeRay makes for the cluster.
 """
 
 from __future__ import annotations
@@ -60,18 +60,18 @@ from cluster.tools.k8s.render.pods import (
 
 SWEEP_DEADLINE_S: Final = 86_400
 TTL_S: Final = 60
-"""The Ray cluster outlives its job for so long."""
+"""Time for which the Ray cluster outlives its job."""
 IDLE_S: Final = 60
 """A pod for seeds without work is removed after this time."""
 
 MAX_OBJECT_STORE: Final = 256 * 1024**2
 OBJECT_STORE_SHARE: Final = 4
-"""One part of so many of a pod's memory is Ray's object store, up to the maximum."""
+"""Divisor of a pod's memory for the size of Ray's object store, up to the maximum."""
 DRIVER_TMP, DRIVER_SCRATCH = "2Gi", "4Gi"
 WORKER_TMP, WORKER_SCRATCH = "1Gi", "2Gi"
 SUBMITTER_TMP, SUBMITTER_SCRATCH = "128Mi", "256Mi"
 AGENT_PORT: Final = 52_365
-"""Of Ray's agent on each node. Its health page needs no token."""
+"""Port of Ray's agent on each node. The agent's health page needs no token."""
 
 
 def ray_job(scenario: Scenario, deployment: Deployment) -> Manifest:
@@ -79,7 +79,7 @@ def ray_job(scenario: Scenario, deployment: Deployment) -> Manifest:
     spec: Manifest = {
         "submissionMode": "K8sJobMode",
         "entrypoint": shlex.join(("stampede", *deployment.command)),
-        # A run that failed is a finding. It is not repeated until it passes.
+        # A failed run is a finding, so it is not repeated.
         "backoffLimit": 0,
         "submitterConfig": {"backoffLimit": 0},
         "shutdownAfterJobFinishes": True,
@@ -246,9 +246,7 @@ def _ray_container(
 
 
 def _health(after_s: int, failures: int) -> Manifest:
-    """A look at the health page of Ray's agent. KubeRay's own probes need wget in older versions, and the image has
-    none.
-    """
+    """A probe of the health page of Ray's agent. Older versions of KubeRay probe with wget, which the image lacks."""
     return {
         "httpGet": {"path": "/api/healthz", "port": AGENT_PORT},
         "initialDelaySeconds": after_s,
@@ -267,7 +265,7 @@ def _ray_parameters(cpu: Cpu, memory: Memory) -> dict[str, str]:
 def _group(
     name: str, least: int, most: int, cpu: Cpu, memory: Memory, custom: dict[str, int], template: Manifest
 ) -> Manifest:
-    """A worker group. Ray's shell and its autoscaler both take custom resources in single quotes."""
+    """A worker group. Custom resources are in single quotes, which both the shell and Ray's autoscaler accept."""
     return {
         "groupName": name,
         "replicas": least,
@@ -279,7 +277,7 @@ def _group(
 
 
 def _autoscaler(scenario: Scenario) -> Manifest:
-    """The container that KubeRay adds to the head's pod. It alone gets the account's token."""
+    """The container that KubeRay adds to the head's pod. Only it gets the account's token."""
     given: Manifest = container(
         "autoscaler",
         scenario.kubernetes,

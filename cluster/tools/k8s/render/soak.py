@@ -31,14 +31,14 @@ SCHEDULE: Final = "17 2 * * *"
 SEEDS_A_NIGHT: Final = 1_000
 DEADLINE_S: Final = 6 * 3_600
 TTL_S: Final = 7 * 86_400
-"""A night's pod, with its log, is kept for a week."""
+"""Time for which a night's pod and its log are kept: a week."""
 TMP, SCRATCH, SHARED_MEMORY = "2Gi", "4Gi", "128Mi"
 DRIVER_MIB: Final = 1_024
-"""Of the pod's memory for Ray and the driver."""
+"""MiB of the pod's memory for Ray and the driver."""
 
 
 def soak(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
-    """The CronJob. No seed runs twice: those of a night follow from its day."""
+    """The CronJob. No seed runs twice: the date gives the seeds of a night."""
     section = scenario.kubernetes
     volume, mount = claimed(runs_claim(deployment.name))
     scenario_volume = {"name": "scenario", "configMap": {"name": scenario_config_map(deployment.name)}}
@@ -86,7 +86,7 @@ def soak(scenario: Scenario, deployment: Deployment) -> Iterator[Manifest]:
 
 
 def _script(cpu: Cpu, memory: Memory, name: str) -> str:
-    """The pod's processors are fewer than its machine's, so the number of workers is said."""
+    """The pod's script. It states the number of workers, since the machine has more processors than the pod."""
     workers = whole_processors(cpu)
     words = ("--workers", str(workers), "--memory", str(memory_per_seed_mib(memory, workers, DRIVER_MIB)))
     command = shlex.join(("stampede", "sweep", f"{SCENARIO_FOLDER}/{SCENARIO_FILE}", *words))

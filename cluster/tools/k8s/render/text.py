@@ -1,4 +1,4 @@
-"""Manifests as text: files for ``kubectl apply --kustomize``, or one stream for ``kubectl apply --filename -``."""
+"""Manifests as YAML: files for ``kubectl apply --kustomize``, or one stream for ``kubectl apply --filename -``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MADE_BY: Final = "# Made by `stampede k8s render`: docs/kubernetes.md says what 
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes equal parts again instead of aliases, and texts with line breaks as blocks."""
+    """Repeats equal parts instead of using aliases, and writes texts with line breaks as blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -38,7 +38,7 @@ def stream(manifests: Sequence[Manifest]) -> str:
 
 
 def files(manifests: Sequence[Manifest]) -> dict[str, str]:
-    """Texts by names of files: one for each manifest, and the kustomization that lists them."""
+    """Texts keyed by file name: one for each manifest, and the kustomization that lists them."""
     found = {file_name(each): MADE_BY + yaml_text(each) for each in manifests}
     return {**found, KUSTOMIZATION_FILE: kustomization(resources=list(found))}
 
