@@ -1,1 +1,1 @@
-"""``stampede load`` and ``dos``: a load alone against a testnet that runs, and what attacks come to."""
+"""``stampede load`` and ``dos``: a load against a running testnet, and the effect of attacks."""

@@ -1,4 +1,4 @@
-"""``stampede load``: a load alone, against any testnet that speaks the HTTP interface."""
+"""``stampede load``: a load against any testnet with the HTTP interface."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UI_HOST: Final = "127.0.0.1"
 UI_PORT: Final = 8089
 MASTER_PORT: Final = 5557
 OPTION_NAMES: Final = {"options": "--option", "changes": "--set", "duration_s": "--for", "step_s": "--step"}
-"""Those that are called otherwise than their fields."""
+"""Options whose names differ from those of their fields."""
 
 
 def add_commands(commands: Any) -> None:
@@ -119,7 +119,7 @@ def _address(default_port: int) -> Callable[[str], str]:
 
 
 def _refuse_idle_options(options: Any) -> None:
-    """Refuse options that would change nothing beside the others. Raises :class:`BadInput`."""
+    """Refuse options that would have no effect with the others. Raises :class:`BadInput`."""
     if (options.scenario is None) == (options.workload is None):
         raise BadInput("expected either SCENARIO or --workload NAME (see stampede load --help)")
     for is_so, idle, words in (

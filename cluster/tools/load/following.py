@@ -1,4 +1,4 @@
-"""Follows the final blocks of a testnet that another process runs: when transactions became final, and the backlog."""
+"""Following the final blocks of a testnet of another process: when transactions became final, and the backlog."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from loadgen.client import ClientError, ValidatorClient
 from loadgen.workloads.measures import is_chosen, send_key
 
 MAX_KEPT: Final = 1 << 17
-"""Transactions whose time is kept at most; of more a part, chosen by their keys' bits as senders choose theirs."""
+"""Maximum number of transactions whose time is kept. Beyond it, key bits choose a sample, as senders choose theirs."""
 MAX_BLOCKS: Final = 64
-"""Blocks of a request."""
+"""Maximum number of blocks per request."""
 TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The chain at one moment."""
+    """The chain's state at one moment."""
 
     at_s: float
-    """Monotonic."""
+    """Time on the monotonic clock."""
     height: int
     transactions: int
-    """Final since the beginning."""
+    """Transactions that became final since the follower started."""
     backlog: int
     """Timers that are due and wait."""
     pending: int
-    """Transactions in the mempool of the validator that was asked."""
+    """Transactions in the mempool of the queried validator."""
 
 
 class ChainFollower:
-    """One testnet from now on. A block's transactions are taken to be final when the block is first seen so."""
+    """Follows one testnet from the first look on. A transaction counts as final when its final block is first seen."""
 
     def __init__(self, validators: Sequence[str]) -> None:
         self._clients = cycle([ValidatorClient(url, TIMEOUT_S) for url in validators])
@@ -44,10 +44,10 @@ class ChainFollower:
         self._transactions = 0
         self._chosen_bits = 0
         self.final: dict[str, float] = {}
-        """Milliseconds since the epoch, by :func:`~loadgen.workloads.measures.send_key`: all, or the chosen part."""
+        """Times of finality in milliseconds since the epoch, keyed by :func:`~loadgen.workloads.measures.send_key`."""
 
     def look(self) -> Look | None:
-        """Read what is new; ``None`` if the validator does not answer, and then another one is next."""
+        """Read the new blocks; ``None`` if the validator does not answer, then the next call asks another one."""
         try:
             status = self._client.status()
             height = int(status["height"])
@@ -84,5 +84,5 @@ class ChainFollower:
 
     @property
     def chosen_bits(self) -> int:
-        """Times are kept of those keys whose first so many bits are zero."""
+        """Number of leading zero bits of the keys whose times are kept."""
         return self._chosen_bits

@@ -1,11 +1,11 @@
-"""Finds the knee of a testnet: the highest load at which finality keeps its bound and the backlog does not grow.
+"""Finding the knee of a testnet: the highest load at which finality keeps its bound and the backlog does not grow.
 
-The load's rate is doubled until a bound is broken, then bisected. Each rate is a load of its own, after the testnet has
-come to rest.
+The load's rate is doubled until a bound is broken, then bisected. Each rate is a separate load, which starts when the
+testnet has come to rest.
 
-A knee is the testnet's only if it was the testnet that broke the bound. It may as well be the load: its processes had
-no time left, or its users had as many transactions under way as they may have. The testnet is judged by the time from
-the moment at which transactions were really sent, the load by what its late transactions waited for.
+A knee belongs to the testnet only if the testnet caused the broken bound. The load may be the cause instead: its
+processes had no time left, or its users had their maximum number of transactions in flight. The testnet is judged by
+the time since transactions were really sent, the load by what its late transactions waited for.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from loadgen.runplan import LateCause
 from loadgen.workloads.user import MAX_UNCONFIRMED
 
 CLOSE: Final = 1.1
-"""The knee is known when a rate that keeps the bounds and one that breaks them are no further apart than this."""
+"""The search ends when the ratio of a rate that breaks the bounds to one that keeps them is at most this."""
 MAX_STEPS: Final = 16
 GROWTH: Final = 0.1
-"""A backlog grows if it ends higher than it began by more than this share of the load's transactions."""
+"""The backlog counts as growing if its increase exceeds this share of the load's transactions."""
 LOST: Final = 0.01
-"""Share of the transactions that may stay without finality."""
+"""Share of the transactions that may fail to become final."""
 LATE: Final = 0.1
-"""Share of the turns that may be late or left out: some are while the load's processes start."""
+"""Share of the turns that may be late or skipped, as some are while the load's processes start."""
 REST_S: Final = 120.0
-"""How long it is waited for the testnet to come to rest before a step."""
+"""Time limit for the testnet to come to rest before a step."""
 LOOK_S: Final = 0.2
 
 
 class Limit(StrEnum):
-    """Who was at its limit when a bound was broken."""
+    """The part that was at its limit when a bound was broken."""
 
     TESTNET = "testnet"
     PROCESSES = "load processes"
@@ -69,16 +69,16 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One load."""
+    """One load of the search."""
 
     factor: float
-    """Of the plan's rate, as whole milliseconds between turns give it."""
+    """Multiple of the plan's rate, as intervals of whole milliseconds allow."""
     outcome: Outcome
     broken: Broken | None
 
     @property
     def p99_ms(self) -> float | None:
-        """Infinite if more than one in a hundred did not become final; ``None`` if nothing was sent."""
+        """p99 of finality: infinite if more than 1% did not become final, ``None`` if nothing was sent."""
         return latency_metrics(self.outcome.latencies).get("load_latency_p99_ms")
 
     @property
@@ -94,20 +94,20 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the steps of a search say."""
+    """The result of a search."""
 
     best: Step | None
     """The highest load that kept its bounds."""
     worst: Step | None
-    """The lowest that did not."""
+    """The lowest load that did not."""
     fastest: float
     """The highest factor that the plan's users can have."""
     ended: str | None
-    """What ended the search before the knee was found, in words."""
+    """Text on why the search ended before the knee was found."""
 
     @property
     def broken(self) -> Broken | None:
-        """What keeps the load from being higher; ``None`` if nothing was found to."""
+        """The bound that limits the load; ``None`` if none was found."""
         if self.worst is not None:
             return self.worst.broken
         if self.best is not None and self.best.factor >= self.fastest:
@@ -116,7 +116,7 @@ class Found:
 
     @property
     def text(self) -> str:
-        """One line."""
+        """The result in one line."""
         if self.best is None:
             text = "below all loads that were tried" if self.worst is not None else "no load was tried"
         else:
@@ -129,7 +129,7 @@ class Found:
 
     @property
     def page(self) -> dict[str, Any]:
-        """As JSON."""
+        """The result as JSON."""
         broken = self.broken
         return {
             "knee": None if self.best is None else self.best.page,
@@ -141,7 +141,7 @@ class Found:
 def find_knee(
     target: Target, planned: PlannedLoad, layout: Layout, step_s: int, p99_ms: int, file: Path | None
 ) -> ExitCode:
-    """Search, print each step, and write the steps where asked, those before an interruption or an error too.
+    """Search, print each step, and write the steps to ``file`` if given, even after an interruption or an error.
 
     Raises :class:`KeyboardInterrupt` after a signal, and :class:`~cluster.common.errors.TestnetError` if a load does
     not start or the testnet does not come to rest.
@@ -181,8 +181,8 @@ def find_knee(
 
 
 def search(try_factor: Callable[[float], Step], reach: Callable[[float], float]) -> Iterator[Step]:
-    """The loads that are tried, in order. ``reach`` says which factor users really have for one that is asked for: a
-    load is not tried twice."""
+    """Try loads, and yield each. ``reach`` gives the factor that users really have for a requested one, so that no load
+    is tried twice."""
     holds, breaks, factor = 0.0, float("inf"), 1.0
     for _ in range(MAX_STEPS):
         if (holds > 0.0 and breaks <= holds * CLOSE) or reach(factor) in (holds, breaks):
@@ -202,7 +202,7 @@ def search(try_factor: Callable[[float], Step], reach: Callable[[float], float])
 
 
 def broken_bound(outcome: Outcome, p99_ms: int) -> Broken | None:
-    """The bound that a load broke, and who was at its limit; ``None`` if it broke none."""
+    """The bound that a load broke, and the part at its limit; ``None`` if it broke none."""
     latencies = outcome.latencies
     if outcome.exit_code != 0 or not outcome.looks:
         return Broken(Limit.TESTNET, "the load or the testnet failed")
@@ -229,7 +229,7 @@ def broken_bound(outcome: Outcome, p99_ms: int) -> Broken | None:
 
 
 def _held_up(outcome: Outcome, late: str) -> Broken:
-    """What most of the late transactions waited for."""
+    """The bound for late turns, with the cause that delayed most of them."""
     causes = outcome.statistics.late_by_cause
     match max(causes, key=lambda cause: causes[cause], default=LateCause.ANSWERS):
         case LateCause.LOOP:
@@ -249,8 +249,8 @@ def _ms(value: float | None) -> str:
 
 
 def _come_to_rest(follower: ChainFollower, interrupts: Interrupts, notice: Callable[[str], None]) -> None:
-    """Wait until nothing is pending and no timer waits, but not for ever. Raises
-    :class:`~cluster.common.errors.TestnetError`."""
+    """Wait until nothing is pending and no timer waits. Raises :class:`~cluster.common.errors.TestnetError` after
+    :data:`REST_S`."""
     begun, is_told = time.monotonic(), False
     while True:
         look, waited_s = follower.look(), time.monotonic() - begun

@@ -1,4 +1,4 @@
-"""Puts a load on a testnet that runs already, and tells what came of it."""
+"""Putting a load on a running testnet, and its results."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ LOOK_S: Final = 0.1
 TELL_S: Final = 5.0
 START_TIMEOUT_S: Final = 60.0
 DRAIN_S: Final = 10.0
-"""How long after the load it is waited for its transactions to become final."""
+"""Time limit, after the load, for its transactions to become final."""
 MAX_REASONS_SHOWN: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the Locust processes are; addresses are ``host:port``."""
+    """The layout of the Locust processes; addresses are ``host:port``."""
 
     workers: int = 0
     listen: str | None = None
@@ -59,7 +59,7 @@ class Layout:
 
     @property
     def options(self) -> list[str]:
-        """Those of :mod:`loadgen.run`."""
+        """Options of :mod:`loadgen.run` for this layout."""
         options = ["--workers", str(self.workers)] if self.workers else []
         options += ["--listen", self.listen] if self.listen else []
         return options + (["--ui", self.ui] if self.ui else [])
@@ -67,16 +67,16 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a load."""
+    """The result of a load."""
 
     statistics: Statistics
     latencies: list[WorkloadLatency]
     looks: list[Look]
-    """The first and the last one while the load went on; none if no validator answered."""
+    """The first and the last look during the load; empty if no validator answered."""
     exit_code: int | None
-    """Of the load's process."""
+    """Exit code of the load's process."""
     began_epoch_ms: float = 0.0
-    """When the load was let go."""
+    """Start of the load, in milliseconds since the epoch."""
 
     @property
     def seconds(self) -> float:
@@ -84,14 +84,14 @@ class Outcome:
 
     @property
     def rate(self) -> float:
-        """Final transactions a second, of all senders."""
+        """Final transactions per second, from all senders."""
         if self.seconds <= 0:
             return 0.0
         return (self.looks[-1].transactions - self.looks[0].transactions) / self.seconds
 
     @property
     def page(self) -> dict[str, Any]:
-        """As JSON."""
+        """The result as JSON."""
         stats = self.statistics
         return {
             "seconds": round(self.seconds, 3),
@@ -115,7 +115,7 @@ class Outcome:
 def perform_load(
     target: Target, planned: PlannedLoad, layout: Layout, duration_s: int | None, page: Path | None
 ) -> ExitCode:
-    """Put a load on a testnet for so many seconds, or until a signal; print and write the figures."""
+    """Put a load on a testnet for ``duration_s``, or until a signal; print and write the figures."""
     out = console()
     with Interrupts() as interrupts:
         outcome = run_load(
@@ -135,9 +135,9 @@ def run_load(
     notice: Callable[[str], None],
     is_told: bool = False,
 ) -> Outcome:
-    """Run a load, for ever without ``duration_s``, until its time is up or a signal comes.
+    """Run a load for ``duration_s`` (``None``: without limit), or until a signal.
 
-    ``is_told``: lines on its course. Raises :class:`~cluster.common.errors.TestnetError` if it does not start.
+    ``is_told``: print lines of progress. Raises :class:`~cluster.common.errors.TestnetError` if it does not start.
     """
     with tempfile.TemporaryDirectory(prefix="stampede-load-") as name, ExitStack() as ending:
         folder = Path(name)
@@ -161,7 +161,7 @@ def run_load(
 
 
 def write_plan(target: Target, planned: PlannedLoad, duration_s: int | None, file: Path) -> None:
-    """Write the plan for a Locust of the user's own."""
+    """Write the plan for a Locust that the user starts, and print its command."""
     plan = RunPlan(
         chain_id=target.chain_id,
         seed=planned.seed,
@@ -205,7 +205,7 @@ def _tell_layout(plan: RunPlan, layout: Layout, notice: Callable[[str], None]) -
 def _wait_until_ready(
     load: LoadProcess, folder: Path, interrupts: Interrupts, waiting: Callable[[str], None] | None
 ) -> None:
-    """Until only the endpoints are missing. With workers elsewhere it waits for the first one as long as it takes."""
+    """Wait until only the endpoints are missing; without a time limit if workers run elsewhere."""
     deadline = time.monotonic() + START_TIMEOUT_S
     if waiting is not None:
         waiting("waiting for workers")
@@ -238,7 +238,7 @@ def _follow(
 
 
 def _drain(follower: ChainFollower, sends: Sends) -> list[WorkloadLatency]:
-    """Wait for what was sent to become final, but not for ever."""
+    """Wait at most :data:`DRAIN_S` for the sent transactions to become final."""
     deadline = time.monotonic() + DRAIN_S
     while True:
         look = follower.look()
@@ -250,7 +250,7 @@ def _drain(follower: ChainFollower, sends: Sends) -> list[WorkloadLatency]:
 
 
 def _latencies(follower: ChainFollower, sends: Sends) -> list[WorkloadLatency]:
-    """Of the transactions that both sides have kept."""
+    """Latencies of the transactions that both follower and senders have kept."""
     bits = follower.chosen_bits
     if bits > sends.chosen_bits:
         sends = sends.model_copy(deep=True)
@@ -290,7 +290,7 @@ def _latency_table(latencies: Sequence[WorkloadLatency]) -> Table:
 
 
 def write_page(file: Path | None, page: dict[str, Any]) -> None:
-    """Write figures as JSON, where asked. Raises :class:`BadInput`."""
+    """Write figures as JSON if a file is given. Raises :class:`BadInput`."""
     if file is not None:
         _write(file, json.dumps(page, indent=2) + "\n")
 

@@ -1,4 +1,4 @@
-"""The testnet that a load is put on, and the plan of the load for it."""
+"""The target testnet of a load, and the load's plan."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ NO_TESTNET: Final = "expected a validator, or a testnet of stampede up"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A testnet, as it describes itself."""
+    """A testnet as described by its endpoints."""
 
     validators: tuple[str, ...]
     """Endpoints of validators, ``http://host:port``."""
     chain_id: str
     parameters: Parameters | None
-    """``None`` if it does not serve them."""
+    """``None`` if the testnet does not serve them."""
     seed: int | None
-    """Of its genesis, if it says."""
+    """Seed of the genesis, if the testnet's status has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class PlannedLoad:
     parameters: Parameters
 
     def made_open(self) -> PlannedLoad:
-        """With turns that are due by the clock alone."""
+        """The load with open arrival: only the clock decides when turns are due."""
         return self._with_groups([group.model_copy(update={"arrival": "open"}) for group in self.load.users])
 
     def scaled(self, factor: float) -> PlannedLoad:
-        """With so many times as many turns, as far as intervals of whole milliseconds allow."""
+        """The load with ``factor`` times as many turns, as far as intervals of whole milliseconds allow."""
         intervals = [round(group.interval_ms / factor) for group in self.load.users]
         bounded = [min(max(interval, MIN_INTERVAL_MS), MAX_INTERVAL_MS) for interval in intervals]
         return self._with_groups(
@@ -61,7 +61,7 @@ class PlannedLoad:
 
     @property
     def turns_per_s(self) -> float:
-        """Of all users, where the load has no phase."""
+        """Rate of turns of all users while no phase applies."""
         return sum(1_000 * group.count / group.interval_ms for group in self.load.users)
 
     def _with_groups(self, groups: list[UserGroup]) -> PlannedLoad:
@@ -69,7 +69,7 @@ class PlannedLoad:
 
 
 def find_target(urls: Sequence[str]) -> Target:
-    """Ask the endpoints, of validators or of a whole testnet, what they are. Raises :class:`BadInput`."""
+    """Query the endpoints, of validators or of a whole testnet, for a description. Raises :class:`BadInput`."""
     validators: list[str] = []
     seeds: list[int] = []
     for url in urls:
@@ -89,7 +89,7 @@ def find_target(urls: Sequence[str]) -> Target:
 
 
 def _described(url: str, page: dict[str, Any]) -> tuple[list[str], int]:
-    """The validators that are up, and the seed, by a testnet's status page. Raises :class:`BadInput`."""
+    """The running validators and the seed, from a testnet's status page. Raises :class:`BadInput`."""
     try:
         served = [each["url"] for each in page["validators"] if each["url"] and each["host_is"] == "up"]
         seed = page["seed"]
@@ -128,7 +128,7 @@ def _planned(target: Target, scenario: Scenario, seed: int | None) -> PlannedLoa
 
 
 def _check_funds(target: Target, planned: PlannedLoad) -> None:
-    """The first and the last user stand for all. Raises :class:`BadInput`."""
+    """Check that the first and the last user have funds, as a sample of all. Raises :class:`BadInput`."""
     accounts = list(planned.load.genesis_accounts(planned.seed))
     with ValidatorClient(target.validators[0]) as client:
         for number in sorted({0, len(accounts) - 1} if accounts else ()):
@@ -169,7 +169,7 @@ def _status(url: str) -> dict[str, Any]:
 
 
 def _parameters(url: str) -> Parameters | None:
-    """Those in force, or those of the genesis if the page is older than this."""
+    """The parameters in force, or those of the genesis from an older validator; ``None`` if it serves none."""
     with ValidatorClient(url) as client:
         try:
             given = client.parameters()["parameters"]

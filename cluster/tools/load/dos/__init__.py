@@ -1,1 +1,1 @@
-"""The scorecard of attacks: what each does to honest users, and what it costs the attacker."""
+"""The scorecard of attacks: the effect of each on honest users, and its cost for the attacker."""

@@ -1,7 +1,7 @@
 """The runs of a scorecard: each attack, with each policy and seed, and the same without the attack.
 
-A *variant* is a policy with parameters. The honest users of all runs are those of the scenario, with their numbers,
-keys and choices; attackers stand behind them. Attacking groups of the scenario itself are no honest users: without
+A *variant* is a policy with parameters. All runs have the scenario's honest users, with the same numbers, keys and
+choices; attackers come after them in the list of users. The scenario's attacking groups are not honest users: without
 ``--attack`` they are scored together, as the attack :data:`OWN`, in the heights in which they act.
 """
 
@@ -24,15 +24,15 @@ from cluster.tools.load.dos.measures import Window, attack_window
 from loadgen.workloads.actor_program import is_program_path
 
 OWN: Final = "scenario"
-"""The attack that a scenario has of its own."""
+"""Name of the attack by the scenario's attacking groups."""
 BASELINE: Final = ""
-"""No attack."""
+"""Name of the attack of a run without one."""
 POLICIES: Final[Mapping[str, tuple[str, str | None]]] = {
     "cip1": ("cip1", None),
     "hardened": ("cip1", "hardened"),
     "fifo": ("fifo", None),
 }
-"""Policy and preset, by name."""
+"""Policy and preset, keyed by variant name."""
 QUICK_HEIGHT: Final = 40
 QUICK_DRAIN_BLOCKS: Final = 5
 QUICK: Final = (
@@ -41,7 +41,7 @@ QUICK: Final = (
     Change("dos.from_height", QUICK_HEIGHT // 4),
     Change("dos.until_height", QUICK_HEIGHT * 5 // 8),
 )
-"""A short run: enough for a first look at every attack."""
+"""Changes for a short run, enough for a first look at every attack."""
 
 
 class Variant(NamedTuple):
@@ -56,7 +56,7 @@ class Case(NamedTuple):
 
     variant: str
     attack: str
-    """:data:`BASELINE` is none."""
+    """Name of the attack, or :data:`BASELINE`."""
     seed: int
 
 
@@ -65,18 +65,18 @@ class Plan:
     """All runs of a scorecard. Plain data, since it is sent to worker processes."""
 
     name: str
-    """Of the scenario."""
+    """Name of the scenario."""
     variants: tuple[str, ...]
     attacks: tuple[str, ...]
     seeds: tuple[int, ...]
     window: Window
     scenarios: dict[tuple[str, str], str]
-    """As JSON, by variant and attack."""
+    """Scenarios as JSON, keyed by variant and attack."""
     backend: Backend = "sim"
 
     @property
     def cases(self) -> list[Case]:
-        """Each run once: baselines first, then seed by seed."""
+        """All runs: baselines first, then the attacks seed by seed."""
         runs = [(BASELINE, seed) for seed in self.seeds]
         runs += [(attack, seed) for seed in self.seeds for attack in self.attacks]
         return [Case(variant, attack, seed) for attack, seed in runs for variant in self.variants]
@@ -93,7 +93,7 @@ def make_plan(
     is_quick: bool,
     backend: Backend = "sim",
 ) -> Plan:
-    """The runs of a scenario. Without ``attacks`` they are all, or the scenario's own. Raises :class:`BadInput`."""
+    """The runs of a scenario. Without ``attacks``: its own attack, or else all attacks. Raises :class:`BadInput`."""
     if scenario.forks:
         raise BadInput(f"{scenario.name}: forks: stampede dos cannot compare runs with forks")
     scenario = change_scenario(scenario, QUICK if is_quick else (), f"{scenario.name} with --quick")
@@ -115,8 +115,8 @@ def make_plan(
 
 
 def _window(scenario: Scenario, is_own: bool) -> Window:
-    """When attackers act: a scenario's own by its ``load`` section, others by its ``dos`` section. Raises
-    :class:`BadInput`."""
+    """The heights in which attackers act: from the section ``load`` for the scenario's own attack, else from ``dos``.
+    Raises :class:`BadInput`."""
     if is_own:
         window = attack_window(scenario.load, scenario.stop.height)
         if window is None:
@@ -130,8 +130,8 @@ def _window(scenario: Scenario, is_own: bool) -> Window:
 
 
 def make_variants(scenario: Scenario, policies: Sequence[str], parameters: Sequence[str]) -> list[Variant]:
-    """Each policy with each combination of parameters. ``parameters`` are ``NAME=VALUE``; a name that is given more
-    than once has all of its values, one after the other. Raises :class:`BadInput`."""
+    """Each policy with each combination of parameters. ``parameters`` are ``NAME=VALUE``; a repeated name has several
+    values. Raises :class:`BadInput`."""
     for name in policies:
         if name not in POLICIES:
             raise BadInput(f"--policy: {unknown('policy', name, POLICIES)}")
@@ -166,7 +166,7 @@ def _value_text(value: Any) -> str:
 
 
 def _named(attacks: Sequence[str]) -> dict[str, Any]:
-    """The attacks of the command line, and the workload of each as a scenario has it."""
+    """The workloads of the attacks on the command line, in a scenario's form, keyed by attack name."""
     found: dict[str, Any] = {}
     for given in attacks:
         if is_program_path(given):
@@ -181,7 +181,7 @@ def _named(attacks: Sequence[str]) -> dict[str, Any]:
 
 
 def _own_attack(path: str) -> tuple[str, dict[str, Any]]:
-    """An attack of the user's own: its name, and the file's text."""
+    """An attack from a user's file: its name, and its workload in a scenario's form."""
     fields = {"name": "attack", "load": {"users": [{"workload": path}]}}
     (group,) = scenario_from(fields, f"--attack {path}").load.users
     if not group.is_attack:
@@ -190,8 +190,8 @@ def _own_attack(path: str) -> tuple[str, dict[str, Any]]:
 
 
 def _with_attack(scenario: Scenario, attack: str, workload: Any) -> Scenario:
-    """The honest users, and behind them those who attack. What makes a plain run pass, such as a bound of lateness, is
-    taken away: the scorecard has bounds of its own."""
+    """The scenario with its honest users, followed by the attackers. Criteria of a plain run's success, such as a bound
+    on lateness, are removed: the scorecard has its own bounds."""
     data = scenario.model_dump(mode="json", exclude_unset=True)
     groups = list(zip(scenario.load.users, data.get("load", {}).get("users", []), strict=True))
     users = [given for group, given in groups if not group.is_attack]

@@ -18,9 +18,9 @@ DEFAULT_SCENARIO: Final = Path("siege")
 DEFAULT_SEEDS: Final = range(1, 4)
 QUICK_SEEDS: Final = range(1, 2)
 PLAIN_WIDTH: Final = 320
-"""Columns of a table that goes to a file or another program."""
+"""Width, in columns, of a table that is written to a file or a pipe."""
 TENTHS: Final = 10
-"""Lines of progress without a terminal."""
+"""Number of progress lines without a terminal."""
 
 
 def add_commands(commands: Any) -> None:
@@ -134,7 +134,7 @@ def _dos(options: argparse.Namespace) -> int:
 
 
 def _folder(given: Path | None, name: str) -> Path:
-    """The folder of the scorecard, which is made. Raises :class:`BadInput`."""
+    """Create the folder of the scorecard. Raises :class:`BadInput`."""
     from cluster.record.folder import new_run_folder
 
     if given is None:

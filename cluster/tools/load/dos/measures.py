@@ -1,21 +1,21 @@
-"""What an attack did to the honest users of a chain, and what it cost: pure functions of executed blocks.
+"""The effect of an attack on the honest users of a chain, and its cost: pure functions of executed blocks.
 
-:func:`measure_run` reads the final blocks of one run, whichever way they were executed: :class:`ExecutedBlock` has what
-the transition gives (``Outcome.receipts``) and what a validator serves (``decode(record.receipts, BlockReceipts)``).
-:func:`measure_attack` holds an attacked run against one with the same seed and honest users, and without the attackers.
+:func:`measure_run` reads the final blocks of one run. An :class:`ExecutedBlock` takes the receipts of the transition
+(``Outcome.receipts``) or those that a validator serves (``decode(record.receipts, BlockReceipts)``).
+:func:`measure_attack` compares an attacked run with one of the same seed and honest users, but without attackers.
 
 - *Attackers* are the accounts and actors of the plan's attacking groups, and what these deploy. All others are honest.
-- The *window* is the stretch of heights in which the attack acts. Fires, transactions and cycles are those of its
+- The *window* is the range of heights in which the attack acts. Fires, transactions and cycles are those of its
   blocks, and lateness is that of the timers with a trigger height in it, whenever they fire.
-- *Lateness* of a timer is the height at which it fires less its trigger height, in blocks. A timer that is due and
-  still waits counts with the least that its lateness can become: it fires in the next block at best. A timer that is
-  destroyed after it was due counts with the lateness that it had reached. One that its owner cancels does not count.
+- *Lateness* of a timer is the height at which it fires minus its trigger height, in blocks. A timer that is due and
+  still waits counts with the least possible lateness: it fires in the next block at best. A timer that is destroyed
+  after it was due counts with the lateness that it had reached. A timer that its owner cancels does not count.
 - *Spend* is what the attackers paid over the whole run: fees for transactions, fires and agents' queries, and payments
-  to others, in the smallest CBY unit. Payments from others do not count: honest users may pay anybody.
-- *Delay* is what the attack added to the lateness of the attacked run's honest timers: the sum of their lateness, less
-  as many times the mean lateness of the baseline, in blocks.
-- *Displaced* fires are those that the baseline had per block and the attacked run had not. A fire or transaction that
-  fails counts as none.
+  to others, in the smallest CBY unit. Payments from others are not subtracted: honest users may pay any account.
+- *Delay* is the lateness that the attack added to the attacked run's honest timers: the sum of their lateness minus
+  their number times the mean lateness of the baseline, in blocks.
+- *Displaced* fires are those that the baseline had per block and the attacked run had not. A failed fire or
+  transaction does not count.
 - A *ratio of spend* is ``None`` if the attack had no such effect, and 0 if the effect was free.
 """
 
@@ -33,17 +33,17 @@ from validator.chain.block import BlockReceipts, Effects
 from validator.chain.receipts import ended_timers, unpack
 
 TAIL: Final = 0.99
-"""The share of the tail's quantiles."""
+"""The quantile that the tail metrics use (p99)."""
 
 
 class ExecutedBlock(NamedTuple):
-    """A final block by its execution."""
+    """A final block's receipts, and measurements of its execution."""
 
     receipts: BlockReceipts
     cpu_s: float | None = None
-    """Processor seconds of executing it, if they were measured."""
+    """Processor seconds of its execution, if they were measured."""
     state_bytes: int | None = None
-    """Keys and values of the whole state after it, if they were counted."""
+    """Size of the keys and values of the whole state after it, if it was counted."""
 
 
 class Window(NamedTuple):
@@ -57,9 +57,9 @@ class Window(NamedTuple):
 
 
 def attack_window(plan: LoadPlan, stop_height: int) -> Window | None:
-    """The blocks that can hold transactions of a plan's attackers, by the heights of their groups and by their phases
-    that go by height; ``None`` if no attacker takes a turn before the load stops. Phases by time have no heights, and
-    leave nothing out. Phases that follow prices or the backlog leave nothing out either, unless their rates are 0."""
+    """The blocks that can contain transactions of a plan's attackers, from the heights of their groups and phases;
+    ``None`` if no attacker takes a turn before the load stops. Phases by time have no heights, and exclude no block.
+    Phases that follow prices or the backlog exclude no block either, unless their rates are 0."""
     schedules = [plan.schedule_of(group) for group in plan.users if group.is_attack]
 
     def acts_at(height: int) -> bool:
@@ -72,51 +72,51 @@ def attack_window(plan: LoadPlan, stop_height: int) -> Window | None:
 
 @dataclass(slots=True)
 class RunMeasures:
-    """What happened to the honest users of one run, and what the attackers did."""
+    """Measures of one run: of its honest users, and of its attackers."""
 
     window: Window
     blocks: int = 0
-    """Of the window, as far as the chain reaches."""
+    """Number of the window's blocks that the chain has."""
     lateness: Counter[int] = field(default_factory=Counter)
-    """Honest timers by their lateness in blocks; those that still wait and that were destroyed included."""
+    """Number of honest timers for each lateness in blocks, including those that still wait or were destroyed."""
     waiting: int = 0
-    """Of these, how many still wait at the end."""
+    """Number of these timers that still wait at the end."""
     destroyed: int = 0
-    """Of these, how many were destroyed when they were due: expired, or their payer could not pay."""
+    """Number of these timers that were destroyed when due: they expired, or their payer could not pay."""
     fires: int = 0
-    """Honest fires that did their work."""
+    """Honest fires that succeeded."""
     failed_fires: int = 0
     fees_of_fires: int = 0
-    """What the honest fires paid, those that failed included."""
+    """Fees that the honest fires paid, including failed ones."""
     transactions: int = 0
-    """Honest transactions that did their work."""
+    """Honest transactions that succeeded."""
     transaction_cycles: int = 0
-    """Cycles of these."""
+    """Cycles of the honest transactions that succeeded."""
     block_cycles: list[int] = field(default_factory=list)
     """Cycles executed in each block of the window: by transactions, fires, queries, callbacks and messages."""
     cpu_s: list[float] = field(default_factory=list)
-    """Processor seconds of each block of the window, as far as they were measured."""
+    """Processor seconds of each measured block of the window."""
     full_block_s: float | None = None
-    """Processor seconds of a full block of honest users, if they were measured in the same process."""
+    """Processor seconds of a full block of honest users, if measured in the same process."""
     state_bytes: int | None = None
-    """Of the whole state after the window's last block."""
+    """Size of the whole state after the window's last block."""
     backlog: list[int] = field(default_factory=list)
-    """After each block from height 1 on: honest timers that are due and wait."""
+    """Number of honest timers that are due and wait, after each block from height 1 on."""
     longest_wait: list[int] = field(default_factory=list)
-    """After each block: the greatest lateness that one of them will have at least; 0 if none waits."""
+    """Maximum of these timers' least possible lateness, after each block; 0 if none waits."""
     spend: int = 0
-    """The attackers', over the whole run."""
+    """Spend of the attackers over the whole run."""
     attackers_transactions: int = 0
-    """Over the whole run, failed ones included."""
+    """Transactions of the attackers over the whole run, including failed ones."""
     attackers_fires: int = 0
     attackers_fire_cycles: list[int] = field(default_factory=list)
-    """In each block from height 1 on: cycles of the attackers' fires."""
+    """Cycles of the attackers' fires in each block from height 1 on."""
     attackers_timers: int = 0
     """The attackers' timers that are live after the window's last block."""
     attackers_cycles: int = 0
     """Cycles that the attackers' transactions, fires, queries, callbacks and messages used in the window's blocks."""
     blocks_per_second: float | None = None
-    """Of the window, in the run's own time; ``None`` if that was not seen."""
+    """Block rate in the window, in the run's time; ``None`` if it was not observed."""
 
     @property
     def timers(self) -> int:
@@ -125,84 +125,84 @@ class RunMeasures:
 
     @property
     def mean_lateness(self) -> float:
-        """In blocks; 0 if no honest timer came due."""
+        """Mean lateness in blocks; 0 if no honest timer came due."""
         return sum(late * count for late, count in self.lateness.items()) / self.timers if self.timers else 0.0
 
     def lateness_at(self, share: float) -> int | None:
-        """The lateness that a share of the timers does not exceed; ``None`` if none came due."""
+        """The quantile of lateness at ``share``; ``None`` if no timer came due."""
         return counted_quantile(self.lateness, share) if self.lateness else None
 
     def per_block(self, count: float) -> float:
-        """Of the window; 0 if the chain does not reach it."""
+        """A count per block of the window; 0 if the chain does not reach it."""
         return count / self.blocks if self.blocks else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class AttackMeasures:
-    """An attacked run against its baseline. ``None`` is what cannot be said."""
+    """An attacked run compared with its baseline. ``None`` means that a value is undefined or was not measured."""
 
     lateness_p50: float | None
-    """Of the attacked run's honest timers, in blocks; so are the next two."""
+    """Lateness of the attacked run's honest timers, in blocks, as are the next two."""
     lateness_p99: float | None
     lateness_max: float | None
     lateness_p99_added: float | None
-    """The same less the baseline's p99."""
+    """The p99 minus that of the baseline."""
     waiting: float
     """Honest timers of the window that still wait at the end."""
     destroyed: float
     """Honest timers of the window that were destroyed when they were due."""
     destroyed_added: float
-    """The same less the baseline's."""
+    """The number destroyed minus that of the baseline."""
     honest_fires_per_block: float
     honest_fires_ratio: float | None
-    """To the baseline's."""
+    """Ratio of honest fires per block to the baseline's."""
     displaced_fires: float
-    """At least 0."""
+    """Number of displaced fires, at least 0."""
     user_transactions_ratio: float | None
-    """Honest transactions per block, to the baseline's."""
+    """Ratio of honest transactions per block to the baseline's."""
     user_cycles_ratio: float | None
-    """Cycles of honest transactions per block, to the baseline's."""
+    """Ratio of honest transactions' cycles per block to the baseline's."""
     block_cycles_p99: float | None
-    """Cycles executed in a block: the deterministic measure of its time."""
+    """p99 of cycles executed in a block: the deterministic measure of its time."""
     block_cycles_ratio: float | None
-    """To the baseline's p99."""
+    """Ratio of this p99 to the baseline's."""
     cpu_ratio: float | None
-    """Processor seconds of a block, p99 to the baseline's p99, as measured where the blocks were executed."""
+    """Ratio of the p99 of processor seconds of a block to the baseline's, measured where the blocks were executed."""
     cpu_full_ratio: float | None
-    """The same p99, to a full block of honest transactions and timers."""
+    """Ratio of the p99 of processor seconds to those of a full block of honest transactions and timers."""
     cpu_per_cycle_ratio: float | None
-    """Processor seconds of the window's blocks per executed cycle, to the baseline's."""
+    """Ratio of processor seconds per executed cycle in the window's blocks to the baseline's."""
     state_bytes_added: float | None
-    """State after the window, less the baseline's."""
+    """Size of the state after the window minus that of the baseline."""
     attackers_timers: float
-    """Live after the window: they take memory in the scheduler's indexes."""
+    """Attackers' timers that are live after the window: they take memory in the scheduler's indexes."""
     block_rate_ratio: float | None
-    """Blocks per second of the window, to the baseline's."""
+    """Ratio of blocks per second in the window to the baseline's."""
     delay_blocks: float
-    """Added to all honest timers together; at least 0."""
+    """Delay of all honest timers together, at least 0."""
     spend: float
-    """Of the attackers, in the smallest CBY unit."""
+    """Spend of the attackers, in the smallest CBY unit."""
     spend_per_block_of_delay: float | None
     spend_per_fire_displaced: float | None
     spend_ratio: float | None
-    """Spend per displaced fire, to what an honest fire paid in the baseline."""
+    """Ratio of the spend per displaced fire to the fee of an honest fire in the baseline."""
     state_bytes_per_coin: float | None
     """State added per unit spent; ``None`` if none was added, or nothing was spent."""
     recovery_blocks: float
-    """Blocks after the window until no more honest timers wait, and none longer, than ever in the baseline."""
+    """Blocks after the window until backlog and longest wait stay within the baseline's maxima."""
     recovered: bool
-    """Whether that happened; if not, the recovery takes longer than :attr:`recovery_blocks`."""
+    """Whether the chain recovered; if not, recovery takes longer than :attr:`recovery_blocks`."""
     acted: bool
     """Whether a transaction or a fire of an attacker is in a block."""
 
 
 def measure_run(blocks: Sequence[ExecutedBlock], plan: LoadPlan, seed: int, window: Window) -> RunMeasures:
-    """Measure one run from its final blocks, from height 1 on. ``plan`` and ``seed`` say who attacks."""
+    """Measure one run from its final blocks, from height 1 on. ``plan`` and ``seed`` identify the attackers."""
     return _Reader(frozenset(plan.attacking_addresses(seed)), window).read(blocks)
 
 
 def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> AttackMeasures:
-    """Hold an attacked run against its baseline: same seed, window and honest users, no attackers."""
+    """Compare an attacked run with its baseline: same seed, window and honest users, no attackers."""
     fires, usual_fires = attacked.per_block(attacked.fires), baseline.per_block(baseline.fires)
     delay = max(0.0, attacked.timers * (attacked.mean_lateness - baseline.mean_lateness))
     displaced = max(0.0, (usual_fires - fires) * attacked.blocks)
@@ -250,9 +250,9 @@ def measure_attack(attacked: RunMeasures, baseline: RunMeasures) -> AttackMeasur
 
 
 def block_rate(final_ms: Mapping[int, float], window: Window) -> float | None:
-    """Final blocks per second in a window, from when each height became final, heights ascending.
+    """Final blocks per second in a window, from the time at which each height became final, in ascending order.
 
-    ``None`` if fewer than two were seen to become final, one after the other.
+    ``None`` if fewer than two times were observed, or if they do not differ.
     """
     seen = [(height, at) for height, at in final_ms.items() if window.has(height)]
     if len(seen) < 2 or seen[-1][1] <= seen[0][1]:
@@ -262,8 +262,8 @@ def block_rate(final_ms: Mapping[int, float], window: Window) -> float | None:
 
 
 def recovery_blocks(attacked: RunMeasures, baseline: RunMeasures) -> tuple[int, bool]:
-    """Blocks from the window's end until backlog and longest wait stay within the baseline's greatest, and whether
-    they do; if not, the number of blocks after the window (0 if the chain ended before)."""
+    """Blocks from the window's end until backlog and longest wait stay within the baseline's maxima, and whether they
+    do; if not, the number of blocks after the window (0 if the chain ended before)."""
     usual = max(baseline.backlog, default=0), max(baseline.longest_wait, default=0)
     levels = list(zip(attacked.backlog, attacked.longest_wait, strict=True))[max(0, attacked.window.last - 1) :]
     if not levels:
@@ -282,9 +282,9 @@ class _Reader:
         self._attackers = set(attackers)
         self._window = window
         self._honest: dict[bytes, int] = {}
-        """Trigger heights of the honest timers that are live."""
+        """Trigger heights of the live honest timers, keyed by timer ID."""
         self._hostile: set[bytes] = set()
-        """The attackers' timers that are live."""
+        """IDs of the attackers' live timers."""
         self._found = RunMeasures(window)
 
     def read(self, blocks: Sequence[ExecutedBlock]) -> RunMeasures:
@@ -328,7 +328,7 @@ class _Reader:
             self._found.destroyed += end.fire is None
 
     def _note_work(self, block: ExecutedBlock) -> None:
-        """What was done in a block of the window."""
+        """Count the work done in a block of the window."""
         receipts, found = block.receipts, self._found
         found.blocks += 1
         for fire in receipts.fires:
@@ -358,7 +358,7 @@ class _Reader:
         return sum(cycles for who, cycles in used if who in self._attackers)
 
     def _spent(self, receipts: BlockReceipts) -> int:
-        """What the attackers paid in a block."""
+        """Spend of the attackers in a block."""
         attackers = self._attackers
         fees = [each for each in receipts.transactions if each.sender in attackers]
         spent = sum(unpack(each.burned) + unpack(each.tip) for each in fees)
@@ -410,5 +410,5 @@ def _difference(value: float | None, usual: float | None) -> float | None:
 
 
 def _spend_per(spend: int, effect: float) -> float | None:
-    """``None`` without an effect; 0 if the attackers spent nothing."""
+    """Spend per unit of effect; ``None`` without an effect, 0 if the attackers spent nothing."""
     return spend / effect if effect else None

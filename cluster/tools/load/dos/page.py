@@ -12,7 +12,7 @@ from cluster.tools.load.dos.scorecard import Score, Scorecard
 from cluster.tools.load.dos.show import COLUMNS, NOTHING, cell, ordered, summary
 
 OVERALL: Final = "grade"
-"""The heat map of the attacks' own grades."""
+"""Name of the heat map of the attacks' overall grades."""
 
 
 def render_scorecard(card: Scorecard) -> str:
@@ -35,7 +35,7 @@ def render_scorecard(card: Scorecard) -> str:
 
 
 def _heat_map(card: Scorecard, name: str, title: str = "") -> dict[str, Any]:
-    """A row for each attack, and in it a cell for each variant: its grade, and what is shown."""
+    """A row for each attack with a cell for each variant: its grade, and the text shown."""
     value: Callable[[Score], str] = _overall if name == OVERALL else lambda score: cell(score, name)
     by_variant = {variant: {score.attack: score for score in scores} for variant, scores in card.scores.items()}
     rows = [
@@ -52,7 +52,7 @@ def _cell(score: Score | None, name: str, value: Callable[[Score], str]) -> tupl
 
 
 def _overall(score: Score) -> str:
-    """The metrics that give the grade."""
+    """The metrics that determine the grade."""
     worst = [name for name, letter in score.grades.items() if letter == score.grade and letter != GRADES[0]]
     return ", ".join(worst)
 

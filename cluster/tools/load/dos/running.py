@@ -1,10 +1,10 @@
 """One run of a scorecard, from the simulator or a live testnet to its measures; and all of them.
 
-Simulated runs go over processes, live ones one after the other. Processor time and size of state are those of executing
-the run's final blocks once more, alone in their process (:mod:`cluster.audit.reexecution`): the simulator executes for
-all validators at once, and live validators beside each other. A full block of honest users is measured in the same
-process, once for the parameters of a chain. Processor time is measured, and differs from machine to machine and from
-time to time; everything else of a simulated run follows from scenario and seed.
+Simulated runs are distributed over processes, live ones run one after the other. Processor time and size of state come
+from a second execution of the run's final blocks, alone in their process (:mod:`cluster.audit.reexecution`): in the run
+the simulator executes for all validators at once, and live validators share the machine. A full block of honest users
+is measured in the same process, once for the parameters of a chain. Processor time is measured and varies between
+machines and runs; everything else of a simulated run follows from scenario and seed.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from validator.primitives.codec import decode
 from validator.primitives.params import Parameters
 
 NO_ATTACK: Final = "no-attack"
-"""In the name of a folder."""
+"""Part of the folder name of a run without an attack."""
 FULL_BLOCKS_KEPT: Final = 16
-"""Measured full blocks that a process remembers, by policy and parameters."""
+"""Cache size of a process for measured full blocks, keyed by policy and parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What came of a run."""
+    """The result of a run."""
 
     measures: RunMeasures | None
-    """``None`` if it crashed."""
+    """``None`` if the run crashed."""
     attackers_sent: int = 0
-    """Transactions that attackers gave to validators, also those that never came into a block."""
+    """Transactions that attackers sent to validators, including those that no block contains."""
     pool_transactions: int = 0
-    """In the fullest mempool of a validator at the end."""
+    """Transactions in the fullest mempool of a validator at the end."""
     problem: str = ""
     """The check that failed, or the crash, in one line."""
 
@@ -54,9 +54,9 @@ class CaseResult:
 def run_cases(
     plan: Plan, workers: int | None, notice: Callable[[str], None] = lambda line: None
 ) -> Iterator[tuple[Case, CaseResult]]:
-    """Simulate all, ``workers`` at a time (``None``: one for each processor), in the order in which they end. A signal
-    raises :class:`KeyboardInterrupt`, a lost worker :class:`~cluster.common.errors.HarnessError`."""
-    # Imported here, for it imports Ray.
+    """Simulate all, ``workers`` at a time (``None``: one for each processor). Yields results as runs end. Raises
+    :class:`KeyboardInterrupt` for a signal, :class:`~cluster.common.errors.HarnessError` for a lost worker."""
+    # Imported here since it imports Ray.
     from cluster.tools.sweeps.fanout import run_numbers
 
     cases = plan.cases
@@ -69,7 +69,7 @@ def _run_numbered(plan: Plan, number: int, leaves: Path) -> CaseResult:
 
 
 def run_case(plan: Plan, case: Case) -> CaseResult:
-    """Simulate one in this process. A crash is a result."""
+    """Simulate one run in this process. A crash is a result."""
     from cluster.simulation.driver import simulate
 
     try:
@@ -82,9 +82,9 @@ def run_case(plan: Plan, case: Case) -> CaseResult:
 
 
 def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]]:
-    """Run all on live testnets, one after the other, each in a folder of its own inside ``folder``, as
-    ``stampede run`` does. A signal ends the run, and raises :class:`KeyboardInterrupt`; a testnet that cannot be
-    started raises :class:`~cluster.common.errors.HarnessError`."""
+    """Run all on live testnets as ``stampede run`` does, one after the other, each in its own folder inside ``folder``.
+    A signal ends the run and raises :class:`KeyboardInterrupt`; a testnet that cannot be started raises
+    :class:`~cluster.common.errors.HarnessError`."""
     from cluster.tools.run.running import PlannedRun, drive, perform_run
 
     commit = checkout_commit()
@@ -104,7 +104,7 @@ def run_live_cases(plan: Plan, folder: Path) -> Iterator[tuple[Case, CaseResult]
 
 
 def measure_case(plan: Plan, judged: Judged) -> CaseResult:
-    """What came of a run that has ended and was judged."""
+    """The result of a run that was judged."""
     record, verdict = judged.books.record, judged.verdict
     blocks = execute_again(record.genesis, judged.books.chain)
     measures = measure_run(blocks, record.scenario.load, record.seed, plan.window)
@@ -121,7 +121,7 @@ def measure_case(plan: Plan, judged: Judged) -> CaseResult:
 @lru_cache(FULL_BLOCKS_KEPT)
 def full_block_s(policy: Policy, parameters: Parameters) -> float:
     """Processor seconds of a full block of honest users in this process; 0 if the parameters leave no room for one."""
-    # Imported here, for it loads compiled code.
+    # Imported here since it loads compiled code.
     from cluster.audit.reexecution.full_block import full_block_seconds
 
     return full_block_seconds(Genesis("full-block", (bytes(32),), policy, parameters), time.process_time)
@@ -129,7 +129,7 @@ def full_block_s(policy: Policy, parameters: Parameters) -> float:
 
 def execute_again(genesis: Genesis, chain: Sequence[BlockRecord]) -> list[ExecutedBlock]:
     """A chain's blocks from height 1 on, each with the processor time of its execution and the size of the state."""
-    # Imported here, for it loads compiled code.
+    # Imported here since it loads compiled code.
     from cluster.audit.reexecution.reexecutor import Reexecutor
 
     reexecutor = Reexecutor(genesis)
@@ -138,7 +138,7 @@ def execute_again(genesis: Genesis, chain: Sequence[BlockRecord]) -> list[Execut
         before = time.process_time()
         mismatch = reexecutor.take(record)
         took_s = time.process_time() - before
-        if mismatch is not None:  # a check reports it; what follows cannot be executed
+        if mismatch is not None:  # a check reports it; later blocks cannot be executed
             return blocks + [ExecutedBlock(decode(each.receipts, BlockReceipts)) for each in chain[len(blocks) :]]
         blocks.append(ExecutedBlock(decode(record.receipts, BlockReceipts), took_s, reexecutor.state_bytes))
     return blocks

@@ -1,7 +1,7 @@
-"""The scorecard: of each attack the mean of every metric over seeds, with its interval, and a grade.
+"""The scorecard: for each attack the mean of every metric over seeds, with its interval, and a grade.
 
-A metric that cannot be said of a seed is missing there, and its mean is over the other seeds. The grade of an attack is
-the worst of its graded metrics, by their means and the scenario's bounds; a metric without a value gives none.
+A metric without a value for a seed is missing there, and its mean is over the other seeds. The grade of an attack is
+the worst grade of its metrics, from their means and the scenario's bounds; a metric without a value has no grade.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Estimate:
     """A metric over seeds."""
 
     values: tuple[float | None, ...]
-    """By seed."""
+    """Values in the order of the seeds."""
     mean: float | None
     interval: tuple[float, float] | None
-    """Of the mean; ``None`` with fewer than two values, which say nothing of how they vary."""
+    """Confidence interval of the mean; ``None`` with fewer than two values, which show no variation."""
 
     @staticmethod
     def of(values: Sequence[float | None]) -> Estimate:
@@ -55,22 +55,22 @@ class Score:
 
     attack: str
     seeds: tuple[int, ...]
-    """That ended, and whose baselines did."""
+    """Seeds whose attacked run and baseline both have measures."""
     metrics: dict[str, Estimate]
     recovered: bool
-    """In each seed."""
+    """Whether the chain recovered with every seed."""
     acted: bool
-    """In each seed: attackers sent something."""
+    """Whether attackers sent something with every seed."""
     grades: dict[str, Grade]
-    """By graded metric that has a value."""
+    """Grades keyed by metric, for each graded metric with a value."""
     problems: tuple[str, ...]
     """Checks that failed and runs that crashed, with their seeds."""
     outcome: Outcome
-    """Fail if a check failed, or the grade is too low; inconclusive if nothing was seen of the attack."""
+    """Fail if a check failed, or the grade is too low; inconclusive if the attack had no visible activity."""
 
     @property
     def grade(self) -> Grade | None:
-        """The worst; ``None`` if there is none."""
+        """The worst grade; ``None`` if there is none."""
         return max(self.grades.values(), key=GRADES.index, default=None)
 
     @property
@@ -80,7 +80,7 @@ class Score:
         return spend is not None and spend <= 0
 
     def page(self) -> dict[str, Any]:
-        """As JSON: the means by name, then what stands beside them."""
+        """The score as JSON: the means keyed by metric, then the other fields."""
         return {
             **{name: estimate.mean for name, estimate in self.metrics.items()},
             "seeds": list(self.seeds),
@@ -104,9 +104,9 @@ class Scorecard:
     dos: DosSection
     commit: str
     scores: dict[str, tuple[Score, ...]]
-    """By variant, in the order of the attacks."""
+    """Scores keyed by variant, each in the order of the attacks."""
     baseline_problems: tuple[str, ...] = ()
-    """What was wrong with runs without an attack."""
+    """Problems of the runs without an attack."""
     interrupted: bool = False
 
     @property
@@ -188,7 +188,7 @@ def _row(measured: AttackMeasures, result: CaseResult, baseline: CaseResult) -> 
 
 
 def _grades(dos: DosSection, metrics: Mapping[str, Estimate], recovered: bool) -> dict[str, Grade]:
-    """Of each graded metric with a value. One that did not recover in some seed has the worst there."""
+    """The grade of each graded metric with a value. Recovery has the worst grade if a seed did not recover."""
     found: dict[str, Grade] = {}
     for name, bounds in dos.bounds.items():
         mean = metrics[name].mean

@@ -36,16 +36,16 @@ COLUMNS: Final = {
     "spend_per_fire_displaced": "per fire",
     "spend_ratio": "spend ×",
 }
-"""Metrics that are shown, and their headings."""
+"""Headings of the metrics that are shown."""
 STYLES: Final = {"A": "green", "B": "green", "C": "yellow", "D": "red", "F": "bold red", None: "dim"}
 NAMED: Final = 3
-"""Attacks that the outcome names."""
+"""Maximum number of attacks that the outcome names."""
 NOTHING: Final = "–"
 FREE: Final = "free"
 
 
 def print_scorecard(console: Console, card: Scorecard) -> None:
-    """Print the tables, what was wrong with runs, and the outcome."""
+    """Print the tables, the problems of runs, and the outcome."""
     for variant, scores in card.scores.items():
         print_line(console, f"{card.plan.name} as {variant}, {counted(len(card.plan.seeds), 'seed')}")
         console.print(_table(scores))
@@ -66,7 +66,7 @@ def summary(card: Scorecard) -> str:
 
 
 def ordered(scores: tuple[Score, ...]) -> list[Score]:
-    """The worst grade first, and in it the greatest lateness."""
+    """Scores with the worst grade first; those of equal grade by lateness, the greatest first."""
 
     def place(score: Score) -> tuple[int, float]:
         rank = -1 if score.grade is None else GRADES.index(score.grade)
@@ -76,7 +76,7 @@ def ordered(scores: tuple[Score, ...]) -> list[Score]:
 
 
 def cell(score: Score, name: str) -> str:
-    """A metric of an attack, with its interval if that is not a point."""
+    """A metric of an attack as text, with its interval if that is not a point."""
     estimate = score.metrics[name]
     if estimate.mean is None:
         return NOTHING

@@ -1,1 +1,1 @@
-"""``stampede dos search``: finds attacks that nobody wrote down."""
+"""``stampede dos search``: a search for unknown attacks."""

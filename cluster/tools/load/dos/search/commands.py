@@ -1,4 +1,4 @@
-"""``stampede dos search``: finds the attack that does the most harm for a budget."""
+"""``stampede dos search``: a search for the most harmful attack within a budget."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The best attacks in the full simulator: consensus, links, four mempools, and users that see the chain late.
 
-The trial chain leaves those out, so what holds there need not hold here. Each of the best candidates is shrunk on the
-trial chain, then simulated with several seeds, each run held against the run without the attack and with the same seed.
-It is *confirmed* if it does at least :data:`CONFIRMED_SHARE` of its harm with every seed.
+The trial chain has none of these, so its results may not hold here. Each of the best candidates is shrunk on the trial
+chain, then simulated with several seeds; each run is compared with the run of the same seed without the attack. An
+attack is *confirmed* if it does at least :data:`CONFIRMED_SHARE` of its harm with every seed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from validator.chain.block import BlockReceipts
 from validator.primitives.codec import decode
 
 CONFIRM_SEEDS: Final = 3
-"""Seeds of an attack's runs in the simulator: the search's own and the next ones."""
+"""Number of seeds of an attack in the simulator: the seed of the search and the next ones."""
 CONFIRMED_SHARE: Final = 0.5
-"""Of the harm on the trial chain, what is left of it in the simulator."""
+"""Share of the harm on the trial chain that a confirmed attack does in the simulator."""
 SHRINK_RUNS: Final = 80
 KEPT_SHARE: Final = 0.9
-"""Of the figure of an attack, what is left of it once it is shrunk."""
+"""Share of an attack's figure that the shrunk attack must keep."""
 
 
 class Confirmed(NamedTuple):
@@ -42,14 +42,14 @@ class Confirmed(NamedTuple):
     """The candidate, shrunk."""
     shrinking_runs: int
     tried: Found
-    """What the shrunk attack does on the trial chain."""
+    """Effect of the shrunk attack on the trial chain."""
     simulated: tuple[Found, ...]
-    """By seed, as :func:`confirm_seeds` has them."""
+    """Results in the simulator, in the order of :func:`confirm_seeds`."""
     is_confirmed: bool
 
     @property
     def worst(self) -> Found:
-        """The run of the simulator in which the attack does least."""
+        """The simulated run in which the attack does the least harm."""
         return min(self.simulated, key=lambda found: found.fitness)
 
 
@@ -60,7 +60,7 @@ def confirm_seeds(problem: Problem) -> range:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """What a worker runs: one of the best candidates, by its place."""
+    """A worker's task: confirm one of the best candidates, given its index."""
 
     problem: Problem
     lines: Sequence[Line]
@@ -72,9 +72,9 @@ class Confirm:
 def confirm(
     problem: Problem, lines: Sequence[Line], processes: int, interrupts: Interrupts, folder: Path
 ) -> Generator[Confirmed, None, None]:
-    """Shrink and simulate candidates: in this process if there is one, else over Ray. In the order in which they end.
+    """Shrink and simulate candidates: in this process for one process or candidate, else over Ray. Yields as they end.
 
-    A signal raises :class:`KeyboardInterrupt`, a lost worker :class:`~cluster.common.errors.HarnessError`.
+    Raises :class:`KeyboardInterrupt` for a signal, :class:`~cluster.common.errors.HarnessError` for a lost worker.
     """
     if processes == 1 or len(lines) < 2:
         yield from (confirmed(problem, line, interrupts.checkpoint) for line in lines)
@@ -85,7 +85,7 @@ def confirm(
 
 
 def confirmed(problem: Problem, line: Line, checkpoint: Callable[[], None] = lambda: None) -> Confirmed:
-    """Shrink a candidate, and simulate what is left of it."""
+    """Shrink a candidate and simulate the result."""
     shrinker = Shrinker(problem, line.attack, problem.evaluate(line.attack), SHRINK_RUNS, KEPT_SHARE, checkpoint)
     attack = shrinker.shrink()
     simulated = tuple(
@@ -98,12 +98,12 @@ def confirmed(problem: Problem, line: Line, checkpoint: Callable[[], None] = lam
 
 
 def simulated_attack(problem: Problem, attack: Attack, checkpoint: Callable[[], None] = lambda: None) -> Found:
-    """What an attack does in the simulator, with the problem's seed."""
+    """The effect of an attack in the simulator, with the problem's seed."""
     return problem.compare(_measure(problem, problem.attacked(attack), checkpoint), _baseline(problem, checkpoint))
 
 
 _baselines: dict[Problem, RunMeasures] = {}
-"""Of the problems that this process has met: what the honest users' runs in the simulator were."""
+"""Measures of the simulated runs without attack, cached in this process."""
 
 
 def _baseline(problem: Problem, checkpoint: Callable[[], None]) -> RunMeasures:
@@ -113,7 +113,7 @@ def _baseline(problem: Problem, checkpoint: Callable[[], None]) -> RunMeasures:
 
 
 def _measure(problem: Problem, scenario: Scenario, checkpoint: Callable[[], None]) -> RunMeasures:
-    # Imported here, for it loads the simulator.
+    # Imported here since it loads the simulator.
     from cluster.simulation.driver import simulate
 
     record = simulate(fast(scenario), problem.seed, checkpoint=checkpoint, shares_executions=True)
@@ -125,6 +125,6 @@ def _measure(problem: Problem, scenario: Scenario, checkpoint: Callable[[], None
 
 
 def fast(scenario: Scenario) -> Scenario:
-    """The scenario with signatures of votes that cost less; nothing else depends on them."""
+    """The scenario with cheaper signatures of votes; nothing else depends on them."""
     section = scenario.consensus.model_copy(update={"signatures": "keyed-hash"})
     return scenario.model_copy(update={"consensus": section})

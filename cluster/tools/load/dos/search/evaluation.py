@@ -1,4 +1,4 @@
-"""One candidate: an attack on a trial chain, held against the same chain without it."""
+"""Evaluation of a candidate: an attack on a trial chain, compared with the same chain without it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cluster.tools.load.dos.search.trial_chain import TrialChain
 
 
 class Found(NamedTuple):
-    """What an attack does."""
+    """The effect of an attack."""
 
     fitness: Fitness
     measures: AttackMeasures
@@ -30,16 +30,16 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Problem:
-    """What is searched for: plain data, since it goes to worker processes."""
+    """The subject of a search: plain data, since it is sent to worker processes."""
 
     scenario_json: str
-    """Without attackers."""
+    """The scenario without attackers."""
     objective_name: str
     budget: int
-    """Of the attackers, in the smallest CBY unit."""
+    """Budget of the attackers, in the smallest CBY unit."""
     seed: int
     blocks: int
-    """Of a candidate's run."""
+    """Number of blocks of a candidate's run."""
 
     @cached_property
     def scenario(self) -> Scenario:
@@ -61,12 +61,12 @@ class Problem:
 
     @property
     def window(self) -> Window:
-        """The heights that count: all but the first tenth, in which the users begin."""
+        """The heights that are measured: all but the first tenth, in which the users start."""
         return Window(self.blocks // 10, self.blocks)
 
     @cached_property
     def baseline(self) -> RunMeasures:
-        """The same chain without attackers."""
+        """Measures of the same chain without attackers."""
         return self.measure(self.honest)
 
     def measure(self, scenario: Scenario) -> RunMeasures:
@@ -83,15 +83,15 @@ class Problem:
         return self.space.attacked(self.scenario, attack, self.blocks)
 
     def evaluate(self, attack: Attack) -> Found:
-        """Run an attack, and say how bad it is."""
+        """Run an attack and measure its effect."""
         return self.compare(self.measure(self.attacked(attack)), self.baseline)
 
     def compare(self, attacked: RunMeasures, baseline: RunMeasures) -> Found:
-        """How bad an attacked run is."""
+        """The effect of the attack, from an attacked run and its baseline."""
         measures = measure_attack(attacked, baseline)
         return Found(self.objective.fitness(measures, attacked, baseline), measures)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what was computed."""
+        """The state without cached values."""
         fields = ("scenario_json", "objective_name", "budget", "seed", "blocks")
         return {name: self.__dict__[name] for name in fields}

@@ -1,12 +1,13 @@
-"""The search itself: candidates at random first, then generations of the fittest (a (μ + λ) evolution).
+"""The search itself: random candidates first, then generations from the fittest (a (μ + λ) evolution).
 
-Candidates are numbered. Number *n* is drawn from a random source of its own, seeded by the search's seed and *n*, and
-depends on nothing but the results of the generations before its own. So the same seed and results give the same
-candidates, in whatever order the processes answer; and a search goes on from the results that its folder holds.
+Candidates are numbered. Number *n* has a separate random source, seeded by the search's seed and *n*, and depends only
+on the results of earlier generations. So the same seed and results give the same candidates, in whatever order the
+processes answer, and a search can continue from the results in its folder.
 
-The first :data:`RANDOM` candidates are one generation. Of each further one a share is drawn at random again, so that
-the search leaves a local optimum; the others are changed or mixed from two parents, each the fitter of two that are
-drawn from the :data:`PARENTS` fittest so far. Of equals the one with fewer stated genes is the fitter, then the older.
+The first :data:`RANDOM` candidates are one generation. A share of each further generation is drawn at random again, so
+that the search leaves a local optimum. The others are changed from one parent or mixed from two; a parent is the fitter
+of two that are drawn from the :data:`PARENTS` fittest so far. Among equals the candidate with fewer stated genes is the
+fitter, then the older one.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from cluster.tools.load.dos.search.objectives import Fitness
 from cluster.tools.load.dos.search.space import Attack, Space
 
 RANDOM: Final = 32
-"""Candidates of the first generation."""
+"""Number of candidates in the first generation."""
 GENERATION: Final = 16
-"""Candidates of each further one."""
+"""Number of candidates in each further generation."""
 PARENTS: Final = 10
 IMMIGRANTS: Final = 0.15
-"""The share of candidates that are drawn at random."""
+"""The share of a further generation that is drawn at random."""
 MIXED: Final = 0.3
 """The share of the others that have two parents."""
 REDRAWS: Final = 20
-"""Attempts at a candidate that was not there before."""
+"""Maximum number of attempts to draw a new candidate."""
 
 
 class Evolution:
@@ -37,14 +38,14 @@ class Evolution:
 
     def __init__(self, space: Space, seed: int) -> None:
         self.attacks: dict[int, Attack] = {}
-        """All candidates so far, by number."""
+        """All candidates so far, keyed by number."""
         self.results: dict[int, Fitness] = {}
         self._space = space
         self._seed = seed
         self._seen: set[str] = set()
 
     def generation(self) -> dict[int, Attack]:
-        """The next candidates; all those before must have results."""
+        """The next candidates; all earlier ones must have results."""
         first = len(self.attacks)
         assert len(self.results) == first, "a generation depends on all before it"
         parents = [self.attacks[number] for number in self.ranking()[:PARENTS]]
@@ -53,7 +54,7 @@ class Evolution:
         return {number: self.attacks[number] for number in numbers}
 
     def note(self, results: Mapping[int, Fitness]) -> None:
-        """The results of candidates."""
+        """Record results of candidates."""
         self.results |= results
 
     def ranking(self) -> list[int]:
@@ -87,5 +88,5 @@ class Evolution:
 
 
 def size_of(attack: Attack) -> int:
-    """The number of stated genes, and of parts."""
+    """The number of stated genes plus the number of parts."""
     return len(attack) + sum(len(part) for part in attack)

@@ -1,7 +1,7 @@
-"""The log of a search, ``candidates.jsonl`` in its folder: the search, then a line per candidate, in their order.
+"""The log of a search, ``candidates.jsonl`` in its folder: the search, then one line per candidate in their order.
 
-A line that a crash left incomplete is cut off; its candidate runs again. A candidate that ended before one with a lower
-number waits for it, so that equal searches give equal bytes. Nothing in the file is a measured time.
+A line that a crash left incomplete is cut off, and its candidate runs again. A candidate's line is held back until all
+with lower numbers are written, so that equal searches give equal bytes. The file contains no measured times.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ LOG_FILE: Final = "candidates.jsonl"
 
 
 class Line(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A candidate that was evaluated."""
+    """An evaluated candidate."""
 
     number: int
     fitness: Fitness
     figure: float | None
-    """As people read it (:mod:`cluster.tools.load.dos.search.objectives`); ``None`` if there is none."""
+    """The objective's figure (:mod:`cluster.tools.load.dos.search.objectives`); ``None`` if there is none."""
     spend: float
-    """Of the attackers, in the smallest CBY unit."""
+    """Spend of the attackers, in the smallest CBY unit."""
     attack: list[dict[str, int | str]]
     problem: str = ""
     """Why it could not be evaluated, in one line."""
@@ -36,9 +36,9 @@ class SearchLog(LineLog):
     """The evaluated candidates of a search, on disk."""
 
     def __init__(self, folder: Path, search: dict[str, Any]) -> None:
-        """Open or begin the folder's log; ``search`` identifies the search that may continue it.
+        """Open or create the folder's log; ``search`` identifies the search that may continue it.
 
-        Raises :class:`BadInput` if it is of another search, or cannot be read.
+        Raises :class:`BadInput` if it belongs to another search or cannot be read.
         """
         self.lines: dict[int, Line] = {}
         self._waiting: dict[int, Line] = {}
@@ -50,7 +50,7 @@ class SearchLog(LineLog):
             raise
 
     def add(self, line: Line) -> None:
-        """Keep a candidate's result; it is written once all before it are."""
+        """Add a candidate's result; it is written once all earlier ones are."""
         self._waiting[line.number] = line
         while (ready := self._waiting.pop(len(self.lines), None)) is not None:
             self.lines[ready.number] = ready

@@ -1,9 +1,9 @@
-"""The objectives of a search, made of the scorecard's measures (:mod:`cluster.tools.load.dos.measures`).
+"""The objectives of a search, computed from the scorecard's measures (:mod:`cluster.tools.load.dos.measures`).
 
-An attack has a *figure*, which people read, and a *fitness*, by which attacks are ordered: the greater, the worse for
-the chain. If figures are equal, or say nothing yet, the fitness goes on: to honest timers' delay, or to what they pay.
-Its *harm* is what it adds to the run without it, by which one attack is compared on two chains; 0 is none.
-Everything is reckoned from blocks, nothing is a measured time, so that a search can be repeated.
+An attack has a *figure*, which is shown, and a *fitness*, by which attacks are ordered: the greater, the worse for the
+chain. If figures are equal or not yet comparable, further terms decide: honest timers' delay and fees, or the
+attackers' spend. The *harm* of an attack is what it adds to the run without it, which compares an attack on two
+chains; 0 is none. Everything is computed from blocks, without measured times, so that a search can be repeated.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import msgspec
 from cluster.tools.load.dos.measures import AttackMeasures, RunMeasures
 
 MIN_DELAY: Final = 0.5
-"""Blocks that the honest timers have to be delayed by on average, for a price of delay to be compared."""
+"""Least average delay of honest timers, in blocks, from which prices of delay are compared."""
 
 
 class Fitness(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """Compared from left to right; the greater, the worse for the chain."""
+    """An attack's fitness, compared from left to right: the greater, the worse for the chain."""
 
     reached: float
     figure: float
@@ -30,12 +30,12 @@ class Fitness(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 NOTHING: Final = Fitness(0.0, 0.0, 0.0)
-"""Of an attack that did nothing."""
+"""Fitness of an attack that did nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """One objective."""
+    """An objective of a search."""
 
     name: str
     figure_name: str
@@ -51,11 +51,11 @@ class Objective:
         return self._fitness(measures, attacked, baseline) if measures.acted else NOTHING
 
     def harm(self, fitness: Fitness, measures: AttackMeasures) -> float:
-        """What the attack adds, in units of the objective; for a price, delay per unit spent. 0 if it did nothing."""
+        """The harm of an attack, in units of the objective; for a price, delay per unit spent. 0 if it did nothing."""
         return self._harm(measures) if fitness.reached > 0 else 0.0
 
     def keeps(self, fitness: Fitness, best: Fitness, share: float) -> bool:
-        """Whether an attack does as much as another, but for a share of its figure."""
+        """Whether an attack reaches at least a share of another's figure."""
         if fitness.reached < best.reached:
             return False
         # A figure below 0 is a price: it may grow by the same share.
@@ -80,7 +80,7 @@ def _cycles_added(measures: AttackMeasures) -> float:
 
 
 def _spend_ratio(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
-    """Cheap delay is better than much delay, once there is enough of it."""
+    """Fitness by price of delay once there is enough delay, before that by the delay."""
     delay, price = measures.delay_blocks, measures.spend_per_block_of_delay
     if price is None or delay < MIN_DELAY * max(1, baseline.timers):
         return Fitness(0.0, delay, 0.0)
@@ -92,20 +92,20 @@ def _block_time(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMe
 
 
 def _starvation(measures: AttackMeasures, attacked: RunMeasures, baseline: RunMeasures) -> Fitness:
-    """Who is made to pay more has less left for later, so that comes next, beside delay."""
+    """Fitness by missing fires, then by delay plus dearer fires: users who pay more have less left for later."""
     usual = fee_per_fire(baseline)
     dearer = fee_per_fire(attacked) / usual - 1.0 if usual else 0.0
     return Fitness(1.0, _starved(measures), measures.delay_blocks / max(1, baseline.timers) + dearer)
 
 
 def fee_per_fire(run: RunMeasures) -> float:
-    """What an honest fire paid; 0 if there was none."""
+    """The mean fee of an honest fire; 0 if there was none."""
     fires = run.fires + run.failed_fires
     return run.fees_of_fires / fires if fires else 0.0
 
 
 def _starved(measures: AttackMeasures) -> float:
-    """The share of the honest fires that are missing."""
+    """The share of the baseline's honest fires that are missing."""
     ratio = measures.honest_fires_ratio
     return 0.0 if ratio is None else max(0.0, 1.0 - ratio)
 
@@ -137,4 +137,3 @@ OBJECTIVES: Final = {
         Objective("starvation", "share of honest fires missing", "", True, _starved, _starved, _starvation),
     )
 }
-"""By name."""

@@ -1,4 +1,4 @@
-"""A search from the command line: the loop, then the best in the simulator, shrunk, and written as a scenario."""
+"""A search from the command line: the loop; then the best candidates are shrunk, simulated and written as scenarios."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ FOUND_FILE: Final = "found.yaml"
 SECONDS_PER_MINUTE: Final = 60
 MEASURED_SCENARIO: Final = "narrow-lanes"
 MEASURED_BUDGET, MEASURED_BLOCKS = 5 * 10**13, 200
-"""Of the search whose rate is measured."""
+"""Budget and blocks of the search whose rate is measured."""
 COIN_DIGITS: Final = 3
-"""Significant digits of an amount in a text."""
+"""Significant digits of amounts in texts."""
 
 
 def without_attackers(scenario: Scenario) -> Scenario:
-    """The scenario with its honest users. Raises :class:`BadInput` if there are none."""
+    """The scenario with only its honest users. Raises :class:`BadInput` if there are none."""
     groups = [group for group in scenario.load.users if not group.is_attack]
     if not groups:
         raise BadInput(f"{scenario.name}: load.users: has no honest users, whom an attack could harm")
@@ -48,7 +48,7 @@ def without_attackers(scenario: Scenario) -> Scenario:
 
 
 def problem_of(options: Any) -> Problem:
-    """The problem that the options state. Raises :class:`BadInput`."""
+    """The problem for the command's options. Raises :class:`BadInput`."""
     source = f"{options.scenario} with {options_of(options.changes)}"
     scenario = without_attackers(change_scenario(load_scenario(options.scenario), options.changes, source))
     if scenario.simulator_problem:
@@ -103,7 +103,7 @@ def confirm_best(
     folder: Path,
     output: Console,
 ) -> list[Confirmed]:
-    """Confirm candidates, and say of each what it does; the worst for the chain first."""
+    """Confirm candidates and print the effect of each. Returns confirmed ones first, then by fitness."""
     objective, seeds, found = problem.objective, confirm_seeds(problem), list[Confirmed]()
     for each in confirm(problem, lines, processes, interrupts, folder):
         found.append(each)
@@ -123,7 +123,7 @@ def confirm_best(
 
 
 def different(lines: list[Line], count: int) -> list[Line]:
-    """The first candidates that did something, of those with equal fitness one."""
+    """The first candidates that had an effect, one for each fitness."""
     found: dict[Any, Line] = {}
     for line in lines:
         if line.figure is not None and line.fitness.reached > 0:
@@ -165,7 +165,7 @@ def summary(problem: Problem, searched: Searched, found: list[Confirmed]) -> dic
 
 
 def figure_text(objective: Objective, figure: float | None) -> str:
-    """An objective's figure as people read it."""
+    """An objective's figure as text."""
     if figure is None:
         return "none"
     unit = f" {objective.unit}" if objective.unit else ""
@@ -173,7 +173,7 @@ def figure_text(objective: Objective, figure: float | None) -> str:
 
 
 def found_text(problem: Problem, found: Confirmed, notes: list[str]) -> str:
-    """The scenario of a confirmed attack, with a comment that says what it does and where it comes from."""
+    """The scenario of a confirmed attack, with a comment on its effect and origin."""
     scenario = problem.attacked(found.attack).model_copy(
         update={"name": f"{problem.scenario.name}-found", "seed": problem.seed}
     )
@@ -203,7 +203,7 @@ def command_of(options: Any, problem: Problem) -> str:
 
 
 def search_candidates_per_minute(folder: Path, candidates: int, processes: int) -> float:
-    """The rate of a search on the default scenario, for benchmarks; ``folder`` is new. The start of Ray counts."""
+    """The rate of a search on the benchmark's scenario, including the start of Ray; ``folder`` must be new."""
     scenario = load_scenario(MEASURED_SCENARIO)
     text = json.dumps(scenario.model_dump(mode="json", exclude_unset=True))
     problem = Problem(text, "lateness", MEASURED_BUDGET, scenario.seed, MEASURED_BLOCKS)

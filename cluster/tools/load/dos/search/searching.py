@@ -1,4 +1,4 @@
-"""The loop of a search: generations until time or candidates run out, each result on disk as soon as it is known."""
+"""The loop of a search: generations until time or candidates run out. Each result is written as soon as it is known."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ HASH_DIGITS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a search ends: whatever comes first. ``None`` is no limit."""
+    """Limits of a search, which ends at the first one reached. ``None`` is no limit."""
 
     seconds: float | None = None
     candidates: int | None = None
-    """Those of earlier runs of the same search included."""
+    """Number of candidates, including those of earlier runs of the same search."""
 
 
 @dataclass(slots=True)
 class Searched:
-    """The state of a search when it ended."""
+    """The result of a search."""
 
     evolution: Evolution
     log: SearchLog
     seconds: float
-    """Of this run of it."""
+    """Duration of this run of the search."""
     evaluated: int
-    """Candidates of this run of it."""
+    """Number of candidates evaluated in this run."""
     interrupted: bool = False
 
     @property
     def best(self) -> list[Line]:
-        """The candidates, the fittest first."""
+        """The candidates with the fittest first."""
         return [self.log.lines[number] for number in self.evolution.ranking() if number in self.log.lines]
 
     @property
@@ -55,7 +55,7 @@ class Searched:
 
 
 def identity(problem: Problem, commit: str) -> dict[str, object]:
-    """What a log says of the search that it belongs to."""
+    """The fields by which a log identifies its search."""
     return {
         "scenario": blake3(problem.scenario_json.encode()).hexdigest()[:HASH_DIGITS],
         "objective": problem.objective_name,
@@ -77,7 +77,7 @@ def search(
 ) -> Searched:
     """Search until a limit or a signal. ``show`` gets each new candidate, and whether it is the fittest so far.
 
-    Raises :class:`~cluster.common.errors.BadInput` if the folder holds something else.
+    Raises :class:`~cluster.common.errors.BadInput` if the folder belongs to something else.
     """
     began = time.monotonic()
     with closing(SearchLog(folder, identity(problem, commit))) as log:
@@ -85,7 +85,7 @@ def search(
         searched = Searched(evolution, log, 0.0, 0)
 
         def generation() -> dict[int, Attack]:
-            """The candidates of the next generation that the log does not hold."""
+            """The candidates of the next generation that are not in the log."""
             while True:
                 attacks = evolution.generation()
                 evolution.note({number: log.lines[number].fitness for number in attacks if number in log.lines})

@@ -1,7 +1,7 @@
-"""An attack without what it does not need: the fewest stated genes and users that do nearly as much.
+"""Shrinking of an attack: the fewest stated genes and users that have nearly the same effect.
 
-Delta debugging (:func:`cluster.tools.rerun.reduce.ddmin`) leaves out groups, then single genes, so that their defaults
-apply; then the numbers of users are halved. All of it runs on the trial chain.
+Delta debugging (:func:`cluster.tools.rerun.reduce.ddmin`) removes groups, then single genes, so that their defaults
+apply; then the numbers of users are halved. All runs are on the trial chain.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from cluster.tools.load.dos.search.space import Attack, Part, Value
 from cluster.tools.rerun.reduce import ddmin
 
 Stated = tuple[int, str, Value]
-"""A gene of a part, and its value."""
+"""A stated gene: the index of its part, its name, its value."""
 
 
 class _UsedUp(Exception):
-    """No more runs."""
+    """No more runs are allowed."""
 
 
 class Shrinker:
@@ -27,11 +27,11 @@ class Shrinker:
     def __init__(
         self, problem: Problem, attack: Attack, found: Found, runs: int, share: float, checkpoint: Callable[[], None]
     ) -> None:
-        """``share``: how much of its figure has to be left."""
+        """``share`` is the part of the attack's figure that must remain."""
         self.attack, self.found = attack, found
         self.runs = 0
         self.is_minimal = False
-        """Whether it came to its end."""
+        """Whether the reduction finished within its runs."""
         self._problem = problem
         self._whole = found
         self._most = runs
@@ -73,7 +73,7 @@ class Shrinker:
                     break
 
     def _holds(self, attack: Attack) -> bool:
-        """Whether an attack does nearly as much; if so, it is the smallest so far."""
+        """Whether an attack has nearly the same effect; if so, it becomes the smallest so far."""
         key = json.dumps(attack, sort_keys=True)
         if key not in self._known:
             if self.runs >= self._most:

@@ -1,11 +1,11 @@
 """The space of attacks: its genes, and how they are drawn, changed and mixed.
 
 An attack (:class:`Attack`) is up to :data:`MAX_PARTS` groups of users of the workload ``composed`` that share a budget.
-Each group has genes of its own: who (``count``, its ``share``), when (``interval_ms``, ``from_height``,
-``until_height``), and the options of the workload, whose ranges are the model's. A gene that an attack does not state
-has its default, so attacks stay as simple as they can be.
+Each group has separate genes: its size (``count``) and ``share`` of the budget, its times (``interval_ms``,
+``from_height``, ``until_height``), and the options of the workload, with the ranges of their model. A gene that an
+attack does not state has its default, so attacks stay simple.
 
-Everything is drawn from the random source given, and nothing depends on the order of a set or a hash.
+Everything is drawn from the given random source, and nothing depends on the order of a set or a hash.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ OFTEN_STATED: Final = {
     **dict.fromkeys(("due_blocks", "spread_blocks", "wait_blocks", "bid", "tip_milli"), 0.35),
     **dict.fromkeys(("above_backlog", "below_price_percent"), 0.05),
 }
-"""That of some others: what most attacks need, and what keeps most attacks from acting at all."""
+"""Other probabilities: for genes that most attacks need, and for genes that keep most attacks from acting at all."""
 LOGARITHMIC_FROM: Final = 50
-"""A range this many times as large as its least number is drawn on a logarithmic scale."""
+"""Genes are drawn on a logarithmic scale if their maximum is at least this many times their minimum."""
 STEP: Final = 0.2
-"""Of a range: the standard deviation of a small change."""
+"""Standard deviation of a small change, as a share of the range."""
 MAX_COUNT: Final = 64
 TIMEOUT_S: Final = 3_600
-"""Of a run in the simulator, in its own time."""
+"""Limit for a run in the simulator, in simulated time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gene:
-    """One gene: a whole number in a range, or one of some words."""
+    """A gene: an integer in a range, or one of some words."""
 
     name: str
     default: Value
@@ -58,13 +58,13 @@ class Gene:
     words: tuple[str, ...] = ()
 
     def draw(self, random: Random) -> Value:
-        """Any value."""
+        """A random value."""
         if self.words:
             return random.choice(self.words)
         return self._at(random.random())
 
     def near(self, value: Value, random: Random) -> Value:
-        """A value that differs a little, in most cases."""
+        """A random value near ``value``, or any word."""
         if self.words:
             return random.choice(self.words)
         assert isinstance(value, int)
@@ -75,7 +75,7 @@ class Gene:
         return self.most >= LOGARITHMIC_FROM * max(1, self.least)
 
     def _at(self, place: float) -> int:
-        """The number at a place of the range, from 0 to 1."""
+        """The number at a position of the range, from 0 to 1."""
         if not self._is_logarithmic:
             return round(self.least + place * (self.most - self.least))
         first = log(self.least + 1)
@@ -91,20 +91,20 @@ class Gene:
 
 
 OF_GROUPS: Final = ("count", "share", "interval_ms", "from_height", "until_height")
-"""The genes that are no options of the workload."""
+"""The genes that are not options of the workload."""
 
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """The genes for a scenario, and the groups that an attack makes of it."""
+    """The genes for a scenario, and the groups of users for an attack."""
 
     genes: tuple[Gene, ...]
     budget: int
-    """Of all attackers together, in the smallest CBY unit."""
+    """Budget of all attackers together, in the smallest CBY unit."""
 
     @staticmethod
     def of(scenario: Scenario, budget: int, blocks: int) -> Space:
-        """The space for a scenario's honest users and a run of so many blocks."""
+        """The space for a scenario's honest users and a run of ``blocks`` blocks."""
         interval = max(1, scenario.consensus.block_interval_ms)
         honest = max(1, scenario.load.user_count)
         groups = (
@@ -119,7 +119,7 @@ class Space:
     # --- drawing ------------------------------------------------------------------------------------------------------
 
     def draw(self, random: Random) -> Attack:
-        """Any attack; those of few parts are likelier."""
+        """A random attack; few parts are more likely."""
         parts = min(MAX_PARTS, 1 + int(random.expovariate(1.2)))
         return [self._draw_part(random) for _ in range(parts)]
 
@@ -137,7 +137,7 @@ class Space:
         return changed
 
     def mix(self, one: Attack, other: Attack, random: Random) -> Attack:
-        """An attack with the genes of two: of a part of each, or parts of both."""
+        """An attack with genes of two: those of a part of each, or parts of both."""
         if random.random() < 0.25:
             parts = [*one, *other]
             return [dict(part) for part in random.sample(parts, min(MAX_PARTS, max(2, len(one))))]
@@ -177,8 +177,7 @@ class Space:
     # --- scenarios ----------------------------------------------------------------------------------------------------
 
     def groups(self, attack: Attack) -> list[dict[str, Any]]:
-        """The attack as groups of ``load.users``. Their budgets add up to the whole one, but for less than one unit
-        each."""
+        """The attack as groups of ``load.users``. Each budget is a share, rounded down to whole units, at least one."""
         shares = [int(part.get("share", 1)) for part in attack]
         return [
             self._group(part, self.budget * share // sum(shares)) for part, share in zip(attack, shares, strict=True)
@@ -198,12 +197,12 @@ class Space:
         }
 
     def attacked(self, scenario: Scenario, attack: Attack, blocks: int) -> Scenario:
-        """The scenario with the attackers beside its users, for a run of so many blocks."""
+        """The scenario with its users and the attackers, for a run of ``blocks`` blocks."""
         return with_load(scenario, [*_group_fields(scenario), *self.groups(attack)], blocks)
 
 
 def with_load(scenario: Scenario, groups: Sequence[Mapping[str, Any]], blocks: int | None) -> Scenario:
-    """The scenario with these groups of users, which stops after so many blocks; ``None``: when it did."""
+    """The scenario with these groups of users, stopped after ``blocks`` blocks; ``None`` keeps its stop condition."""
     fields = scenario.model_dump(mode="json", exclude_unset=True)
     fields["load"] = fields.get("load", {}) | {"users": list(groups)}
     if blocks is not None:
@@ -234,5 +233,5 @@ def _gene_of(name: str, field: FieldInfo) -> Gene:
 
 
 def _bounded(gene: Gene, honest: int) -> Gene:
-    """The target of messages is an honest user."""
+    """A gene with its final range: the target of messages must be an honest user."""
     return Gene(gene.name, gene.default, 0, honest - 1) if gene.name == "target" else gene

@@ -1,9 +1,9 @@
-"""A scenario's chain without consensus: its users, one mempool, and the transition, block after block.
+"""A scenario's chain without consensus: its users, one mempool, and the transition, block by block.
 
 Blocks are built as a leader builds them: from the candidates of the mempool, by
 :meth:`~validator.transition.transition.Transition.select`. Each block is final at once, and the users see it before the
-next one; a block comes every ``consensus.block_interval_ms``. Transactions are signed and checked. A planted bug of the
-first validator is planted here, too. Nothing else of the scenario's validators, links and faults plays a part.
+next one; the block interval is ``consensus.block_interval_ms``. Transactions are signed and checked. A planted bug of
+the first validator is planted here, too. Nothing else of the scenario's validators, links and faults has an effect.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from validator.transition.genesis_block import genesis_batch
 from validator.transition.transition import BlockContext, Outcome
 
 PROPOSER: Final = Address(b"\xcc" * 20)
-"""The account that gets the tips."""
+"""The account that receives the tips."""
 
 
 class TrialChain:
@@ -43,7 +43,7 @@ class TrialChain:
         use_installed_kernels()
         self.genesis = build_genesis(scenario, seed, validator_set(KeyedHashScheme(), scenario, seed))
         self.mutated = RunCounter()
-        """Counts how often a mutated line ran."""
+        """Number of times that a mutated line ran."""
         self._transition = parts_of(scenario, 0, self.mutated).transition
         self._vm = PythonVm()
         self._store = LogStateStore.open(MemoryDisk())
@@ -61,14 +61,14 @@ class TrialChain:
         return self._store.final.height
 
     def block(self) -> Outcome:
-        """The users' turns until the next block is due, and that block."""
+        """Take the users' turns until the next block is due, and make that block."""
         self._take_turns((self.height + 1) * self._interval_ms)
         return self._build()
 
     # --- users --------------------------------------------------------------------------------------------------------
 
     def _take_turns(self, until_ms: int) -> None:
-        """All turns that are due before a moment; times are milliseconds since the load began."""
+        """Take all turns that are due before a time; times are milliseconds since the load began."""
         world = World(self._store.final)
         while self._turns[0][0] < until_ms:
             now_ms, number = heapq.heappop(self._turns)
@@ -130,7 +130,7 @@ class TrialChain:
 
 
 def _header(chain_id: str, outcome: Outcome, root: bytes) -> Header:
-    """A block's header, without what only consensus knows."""
+    """A block's header without the fields from consensus."""
     fields: dict[str, Any] = outcome.header_fields()
     return Header(
         chain_id=chain_id, view=fields["height"], parent_hash=bytes(32), proposer=0, transactions_root=root, **fields

@@ -17,7 +17,7 @@ from cluster.tools.sweeps.fanout import FanOut
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """What a worker runs: the candidates of a generation, by number."""
+    """A worker's task: evaluate a candidate of a generation, given its number."""
 
     problem: Problem
     attacks: Mapping[int, Attack]
@@ -27,7 +27,7 @@ class Evaluate:
 
 
 _problems: dict[Problem, Problem] = {}
-"""What this process has met, with the baseline that it computed."""
+"""Problems that this process has evaluated, with their cached baselines."""
 
 
 def evaluated(problem: Problem, number: int, attack: Attack) -> Line:
@@ -45,14 +45,14 @@ class Workers:
     """Evaluates generations, one after the other."""
 
     def __init__(self, problem: Problem, processes: int, interrupts: Interrupts, folder: Path) -> None:
-        """With one process the candidates run here, and without Ray."""
+        """With one process the candidates run in this process, without Ray."""
         self._problem = problem
         self._processes = processes
         self._interrupts = interrupts
         self._folder = folder
 
     def lines(self, generation: Callable[[], Mapping[int, Attack]]) -> Generator[Line, None, None]:
-        """Evaluate a generation after the other; yields each candidate as it ends, and never ends itself.
+        """Evaluate one generation after the other without end; yields each candidate as it ends.
 
         A signal raises :class:`KeyboardInterrupt`.
         """
