@@ -1,1 +1,1 @@
-"""Commands that look at what is there: state proofs, runs, divergences, single transitions."""
+"""Commands that read existing data: state proofs, runs, divergences, single transitions."""

@@ -1,6 +1,5 @@
-"""Commands that read what runs left behind: ``stampede runs``, ``verify-run``, ``bisect``; ``t8n``, on one's own
-blocks; and ``nodes``, about a Ray cluster. Those that look into a validator's data folder are in
-:mod:`cluster.tools.inspect.disk_commands`.
+"""Commands that read the folders of runs: ``stampede runs``, ``verify-run``, ``bisect``; ``t8n`` for given blocks; and
+``nodes`` for a Ray cluster. :mod:`cluster.tools.inspect.disk_commands` has those for a validator's data folder.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from cluster.tools.console.output import console
 MAX_HASH_SEED: Final = 2**32 - 1
 """Limit of ``PYTHONHASHSEED``."""
 SHOWN: Final = 30
-"""Runs on the terminal without ``--all``."""
+"""Maximum number of runs shown without ``--all``."""
 
 
 def add_commands(commands: Any) -> None:

@@ -34,11 +34,11 @@ class ReadOnlyDisk:
         self._sizes: dict[str, int] = {}
 
     def names(self) -> list[str]:
-        """The files there are, sorted."""
+        """The names of the existing files, sorted."""
         return self._disk.names()
 
     def size(self, name: str) -> int:
-        """Bytes in the file, without those that were cut."""
+        """Bytes in the file, without those that were truncated."""
         return min(self._disk.size(name), self._sizes.get(name, self._disk.size(name)))
 
     def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -65,16 +65,16 @@ class ReadOnlyDisk:
         raise DiskError(f"{name}: offset 0: opened for reading alone")
 
     def remove(self, name: str) -> None:
-        """Ignored: recovery does not read what it removes."""
+        """Ignored: recovery does not read files that it removes."""
 
     def release(self, name: str) -> None:
-        """Hold nothing for the file until it is read again."""
+        """Free the resources for the file until it is read again."""
         self._disk.release(name)
 
 
 @contextmanager
 def opened(folder: Path) -> Iterator[LogStateStore]:
-    """The state in a validator's data folder, for reading. Raises :class:`BadInput`, with file and offset of damage."""
+    """The state in a validator's data folder, read-only. Raises :class:`BadInput`, with file and offset of damage."""
     if not (folder / STATE_FOLDER).is_dir():
         raise BadInput(f"{folder} is not a validator's data folder: it has no folder {STATE_FOLDER}")
     had_lock = (folder / LOCK_NAME).exists()
@@ -158,7 +158,7 @@ def _verify(options: Any) -> int:
 
 
 def _read_proof(text: str) -> bytes:
-    """The proof, in hex or in a file. An empty one is refused: it is probably a shell variable that is not set."""
+    """The proof, in hex or in a file. An empty text is refused: it is probably from an unset shell variable."""
     try:
         proof = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
@@ -244,7 +244,7 @@ def _diff(options: Any) -> int:
 def differing_keys(first: LogStateStore, second: LogStateStore) -> Iterator[tuple[bytes, bytes | None, bytes | None]]:
     """Keys with different values in two final states, with both values.
 
-    Only twigs with different roots are read: such a key has its active entry in one of them, in either store.
+    Only twigs with different roots are read: in each store, the active entry of such a key is in one of them.
     """
     seen: set[bytes] = set()
     for twig in _differing_twigs(first, second):
@@ -259,7 +259,7 @@ def differing_keys(first: LogStateStore, second: LogStateStore) -> Iterator[tupl
 
 
 def _differing_twigs(first: LogStateStore, second: LogStateStore) -> Iterator[int]:
-    """The twigs with different roots, ascending; equal nodes are not descended."""
+    """The twigs with different roots, ascending; subtrees of equal nodes are skipped."""
     mine, other = first.stand_at_final(), second.stand_at_final()
     pruned = min(first.log.base.first_twig, second.log.base.first_twig)
     waiting = [(upper_depth(max(twigs_for(mine.next_position), twigs_for(other.next_position))), 0)]
@@ -298,7 +298,7 @@ def _hex(text: str) -> bytes:
 
 
 def _key(text: str) -> bytes:
-    """A key of the state. An empty one is refused: it is always absent."""
+    """A key of the state. The empty key is refused: it is always absent."""
     key = _hex(text)
     if not 1 <= len(key) <= KEY_BYTES_LIMIT:
         raise argparse.ArgumentTypeError(f"{text[:64]!r} is no key: expected 1 to {KEY_BYTES_LIMIT} bytes in hex")

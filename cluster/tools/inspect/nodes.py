@@ -1,4 +1,4 @@
-"""``stampede nodes``: the nodes of the cluster at ``RAY_ADDRESS``, and what each would carry of a scenario."""
+"""``stampede nodes``: the nodes of the cluster at ``RAY_ADDRESS``, and the validators of a scenario on each."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from cluster.tools.console.output import print_line
 
 GIB: Final = 2**30
 NAMED: Final = 6
-"""Validators of a node that are named in the table."""
+"""Maximum number of validators named in a node's row."""
 
 
 def read_cluster() -> list[RayNode]:
-    """The nodes of the cluster, lost ones too. Raises :class:`BadInput` if there is no cluster to join."""
+    """The nodes of the cluster, including lost ones. Raises :class:`BadInput` if there is no cluster to join."""
     if not is_joining():
         raise BadInput(
             f"{ADDRESS_VARIABLE} names no cluster; expected the address of its head. Without one, a live run starts a"
@@ -37,12 +37,12 @@ def read_cluster() -> list[RayNode]:
 
 
 def place_scenario(nodes: Sequence[RayNode], scenario: Scenario) -> Placement:
-    """Where a live run would place the hosts of a scenario."""
+    """The placement of a scenario's hosts in a live run."""
     return place(hosts_to_place(scenario), nodes, scenario.validators.withstood)
 
 
 def page_of(nodes: Sequence[RayNode], scenario: Scenario | None) -> dict[str, Any]:
-    """All of it, for JSON."""
+    """The nodes and the placement as JSON."""
     found = None if scenario is None else place_scenario(nodes, scenario)
     page: dict[str, Any] = {
         "nodes": [
@@ -68,7 +68,7 @@ def page_of(nodes: Sequence[RayNode], scenario: Scenario | None) -> dict[str, An
 
 
 def print_nodes(console: Console, nodes: Sequence[RayNode], scenario: Scenario | None) -> None:
-    """Print a row per node, and how many validators the loss of one takes."""
+    """Print a row per node, and the number of validators lost with a node."""
     found = None if scenario is None else place_scenario(nodes, scenario)
     table = Table(box=None, pad_edge=False, header_style="bold")
     headings = ["node", "state", "carries", "region", "CPUs", "memory", "labels", "resources"]

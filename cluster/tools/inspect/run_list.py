@@ -15,7 +15,7 @@ from cluster.tools.console.terminal import SIGNS, STYLES
 
 REASON_CHARACTERS: Final = 60
 WIDE_FROM: Final = 110
-"""Columns of a terminal; a narrower one shows neither commit nor reason, which the page has."""
+"""Terminal width in columns from which commit and reason are shown."""
 COMMIT_DIGITS: Final = 7
 
 

@@ -40,7 +40,7 @@ Page = dict[str, Any]
 
 
 def run_t8n(genesis_path: Path, blocks_path: Path, out_path: Path) -> None:
-    """Process the blocks and write the outcome. Raises :class:`~cluster.common.errors.BadInput`, and writes nothing."""
+    """Process the blocks and write the outcome, or raise :class:`~cluster.common.errors.BadInput` and write nothing."""
     genesis = read_genesis(genesis_path)
     blocks = read_blocks(blocks_path, genesis)
     chain = BareChain(genesis, PythonVm())
@@ -123,7 +123,7 @@ def _block_page(outcome: Outcome) -> Page:
 
 
 def _outcome_page(receipt: TransactionReceipt | FireReceipt | MessageReceipt | CallbackReceipt) -> Page:
-    """The end of a handler, and its use."""
+    """The result of a handler, and its use of resources."""
     return {
         "status": "ok" if receipt.ok else "reverted",
         "error": receipt.error or None,
@@ -162,7 +162,7 @@ def _event_page(event: Event) -> Page:
 
 
 def _entries(chain: BareChain, plain: bytes, hashed: bytes) -> Page:
-    """Stored or published values by actor: text of scripts, hex of programs."""
+    """Stored or published values, keyed by actor: text for scripts, hex for programs."""
     shown: Page = {}
     for actor, name, value in chain.values(plain, hashed):
         text = {"hex": value.hex()} if _runs_program(chain.view, actor) else value.decode()

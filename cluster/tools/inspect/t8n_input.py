@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 CHAIN_ID: Final = "t8n"
 NO_VALIDATOR: Final = bytes(32)
-"""A key in the place of the validators', who have no part in a pure transition."""
+"""A placeholder for the validator key of the genesis; a pure transition involves no validators."""
 MAX_BLOCKS: Final = 10_000_000
 
 _LIMITS: Final = {
@@ -66,7 +66,7 @@ _ARGUMENTS: Final = {48: {"timer_id"}, 49: {"config"}, 50: {"timer_id", "new_exp
 
 @dataclass(frozen=True, slots=True)
 class InputBlock:
-    """A block to process, ``times`` times in a row: one with transactions once, an empty one as often as wanted."""
+    """A block to process ``times`` times in a row: once if it has transactions, any number of times if it is empty."""
 
     proposer: Address
     transactions: tuple[Transaction, ...] = ()
@@ -151,7 +151,7 @@ def _action(kind: str, fields: dict[str, Any], path: str) -> Action:
 
 
 def _payload(given: Any, path: str) -> bytes:
-    """Text, ``{"hex": …}``, or a list, which means its JSON (SPEC §2)."""
+    """A payload from text, ``{"hex": …}``, or a list, which means its JSON (SPEC §2)."""
     if isinstance(given, str):
         return given.encode()
     if isinstance(given, list):

@@ -1,8 +1,8 @@
 """``stampede verify-run``: a run's final blocks, executed again by this Python and others, under other hash seeds.
 
-Each execution starts at the genesis, in a process of its own (:mod:`cluster.audit.reexecution.worker`), and is compared
+Each execution starts at the genesis, in a separate process (:mod:`cluster.audit.reexecution.worker`), and is compared
 block by block: header, receipts, state root. A difference is reported with the step and the state keys. Planted bugs
-are not executed again, so a run whose final blocks have one does not verify.
+are not executed again, so a run whose final blocks were affected by one does not verify.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from validator.chain.block import Block
 from validator.primitives.codec import CodecError, decode
 
 HASH_SEED: Final = 4242
-"""Default ``PYTHONHASHSEED`` of the process; one more if the caller has the same."""
+"""Default ``PYTHONHASHSEED`` of the process; the next number if the caller has the same."""
 WORST_FIRST: Final = (ExitCode.FAIL, ExitCode.BAD_INPUT, ExitCode.INCONCLUSIVE)
 
 
 def verify_run(folder: Path, pythons: Sequence[str] = (), hash_seeds: Sequence[int] = ()) -> ExitCode:
-    """Execute a run again under each Python and hash seed, a line each on standard output; returns the worst code.
+    """Execute a run again under each Python and hash seed. Prints a line for each; returns the worst exit code.
 
-    A Python that cannot execute blocks gives a line on standard error. Raises :class:`BadInput` if the folder holds no
+    For a Python that cannot execute blocks the line is on standard error. Raises :class:`BadInput` if the folder has no
     run.
     """
     run = read_run(folder)
@@ -52,7 +52,7 @@ def verify_run(folder: Path, pythons: Sequence[str] = (), hash_seeds: Sequence[i
 
 
 def other_hash_seed() -> int:
-    """A hash seed that is not this process's."""
+    """A hash seed other than that of this process."""
     return HASH_SEED + (os.environ.get("PYTHONHASHSEED") == str(HASH_SEED))
 
 
