@@ -18,7 +18,7 @@ from cluster.record.run import RunObserver, RunRecord
 from cluster.tools.run.running import PlannedRun, run_in
 
 NOBODY_CAME: Final = "nobody_came"
-"""In the result that a cleanup watchdog writes."""
+"""Field of a result that a cleanup watchdog has written."""
 
 
 def attach_run(folder: Path) -> ExitCode:
@@ -49,8 +49,8 @@ def attach_run(folder: Path) -> ExitCode:
 
 
 def _refuse_ended(folder: Path) -> dict[str, list[str]]:
-    """Raise :class:`BadInput` if a run has ended. Returns what a cleanup watchdog wrote of violations that the driver
-    had told, by check."""
+    """Raise :class:`BadInput` if a run has ended. Returns the violations in a cleanup watchdog's result, as
+    the driver had reported them, keyed by check."""
     if not (folder / RESULT_FILE).exists():
         return {}
     result = read_result(folder)

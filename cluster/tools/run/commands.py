@@ -1,4 +1,4 @@
-"""``stampede run``, ``attach`` and ``up``: have a testnet. ``inject`` and ``stop``: control a live one."""
+"""``stampede run``, ``attach`` and ``up``: run a testnet. ``inject`` and ``stop``: control a live one."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _run(options: Any) -> int:
 
 
 def _lease_s(options: Any) -> int | None:
-    """How long the testnet outlives its driver; ``None`` if it does not."""
+    """The time for which the testnet outlives its driver; ``None`` if it does not."""
     if options.lease_s is not None or options.backend != "live" or options.duration_s is None:
         return int(options.lease_s) if options.lease_s is not None else None
     from cluster.live.driver.ray_session import ADDRESS_VARIABLE, LOCAL_ADDRESS

@@ -1,6 +1,6 @@
 """One run from scenario to verdict, on either backend.
 
-Signals are deferred while the run's folder exists and is incomplete: they end the run or its collection
+Signals are deferred while the run's folder exists and is incomplete: they end the run or the collection of its data
 (:class:`~cluster.common.interrupts.Interrupts`), never the checks, the writing or the clean-up.
 """
 
@@ -42,22 +42,22 @@ STOP_HEIGHT: Final = "stop.height"
 STOP_DURATION: Final = "stop.duration_s"
 
 Perform = Callable[[Path, RunObserver, Interrupts], AbstractContextManager[RunRecord]]
-"""``perform(folder, observer, interrupts)`` runs it and gives the record; the context's end stops the testnet."""
+"""``perform(folder, observer, interrupts)`` gives a run's record; leaving the context stops the testnet."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """Options of live runs alone."""
+    """Options for live runs only."""
 
     keep: bool = False
-    """If the run does not pass, the testnet stays up, idle, until a signal."""
+    """Whether the testnet of a run that does not pass stays up, idle, until a signal."""
     run_until_stopped: bool = False
-    """The run ends at a signal or a stop request, not at the scenario's stop height or time."""
+    """Whether the run ends at a signal or a stop request, not at the scenario's stop height or time."""
     served: Served = ON_THE_LOOPBACK
     faucet: bool = False
-    """There is a faucet even if the scenario has none."""
+    """Whether to add a faucet if the scenario has none."""
     lease_s: float | None = None
-    """The testnet outlives its driver for so long, for another one to take the run over."""
+    """Time for which the testnet outlives its driver, so that another driver can take the run over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class PlannedRun:
     backend: Backend
     perform: Perform
     source: Path | None = None
-    """The scenario's file; ``None`` if no file says what runs."""
+    """The scenario's file; ``None`` if the scenario is from no file."""
     live: LiveOptions = LiveOptions()
     judge: Judge | None = None
     """The checks of a drill."""
@@ -87,11 +87,10 @@ def run_scenario(
 ) -> ExitCode:
     """Run a scenario file, show its progress and its verdict, write its folder. Returns the verdict's exit code.
 
-    ``seed`` overrides the scenario's. With ``twice`` the simulator runs it twice
-    and compares every event. ``changes`` apply to the scenario, and the folder has the result. With ``stop_on_fail``
-    the first violation of a rule that is seen while it runs ends the run. With ``duration_s`` the load stops after that
-    time instead of at the scenario's stop height. Raises
-    :class:`~cluster.common.errors.HarnessError` if it cannot be run, or if the two runs differ.
+    ``seed`` overrides the scenario's. With ``twice`` the simulator runs it twice and compares every event. ``changes``
+    apply to the scenario, and the folder has the changed one. With ``stop_on_fail`` the first violation of a rule that
+    is seen during the run ends it. With ``duration_s`` the load stops after that time instead of at the scenario's stop
+    height. Raises :class:`~cluster.common.errors.HarnessError` if it cannot be run, or if the two runs differ.
     """
     if live.keep and backend != "live":
         raise BadInput("--keep needs --backend live")
@@ -118,7 +117,7 @@ def run_scenario(
 def changed_scenario(
     path: Path, changes: Sequence[Change], backend: Backend, duration_s: int | None = None, faucet: bool = False
 ) -> tuple[Scenario, Sequence[Change]]:
-    """A scenario file's scenario with all that the options change, and these changes.
+    """A scenario file's scenario with the changes of all options, and these changes.
 
     Raises :class:`BadInput` for a wrong file or change, and for a scenario that the backend cannot run.
     """
@@ -136,7 +135,7 @@ def changed_scenario(
 
 
 def perform_run(planned: PlannedRun, out: Path | None) -> Judged:
-    """Perform a run, show its progress and its verdict, write its folder. Returns what was found of it."""
+    """Perform a run, show its progress and its verdict, write its folder. Returns the judged run."""
     with Interrupts() as interrupts, ExitStack() as lock:
         is_users = out is not None and out.exists()
         folder = new_run_folder(planned.scenario.name, datetime.now(UTC)) if out is None else claim_run_folder(out)
@@ -146,7 +145,7 @@ def perform_run(planned: PlannedRun, out: Path | None) -> Judged:
 
 
 def run_in(planned: PlannedRun, folder: Path, is_users: bool, interrupts: Interrupts) -> Judged:
-    """:func:`perform_run` in a folder, which is the user's if it was there before."""
+    """:func:`perform_run` in a folder; ``is_users``: it existed before."""
     scenario, source, live = planned.scenario, planned.source, planned.live
     with ExitStack() as testnet:
         console = Console()
@@ -208,7 +207,7 @@ def finish(
     scenario_path: Path | None = None,
     judge: Judge | None = None,
 ) -> Judged:
-    """Judge and write a run. A run with a signal, even one during the writing, counts as interrupted.
+    """Judge and write a run. After a signal, even one during the writing, the run counts as interrupted.
 
     After a signal during the writing, everything is written again, so that files and exit code agree. If the files
     cannot be written, the verdict is at best inconclusive.
@@ -227,7 +226,7 @@ def finish(
 
 
 def _lasting(duration_s: int, changes: Sequence[Change]) -> list[Change]:
-    """The change by which a run lasts a time. Raises :class:`BadInput` if others say when it ends."""
+    """The change that sets a run's duration. Raises :class:`BadInput` if another change sets its end."""
     for change in changes:
         if change.path in ("stop", STOP_HEIGHT, STOP_DURATION):
             raise BadInput(f"--for: not with --set or --unset of {change.path}, which says when the load stops, too")
@@ -235,7 +234,7 @@ def _lasting(duration_s: int, changes: Sequence[Change]) -> list[Change]:
 
 
 def _known_end(scenario: Scenario, live: LiveOptions) -> int | None:
-    """The height at which the load will stop, if that is known."""
+    """The height at which the load will stop; ``None`` if it is not known."""
     is_timed = live.run_until_stopped or scenario.stop.duration_s is not None
     return None if is_timed else scenario.stop.height
 

@@ -15,8 +15,8 @@ from cluster.tools.console.terminal import SIGNS, STYLES
 
 
 def print_verdict(console: Console, verdict: Verdict, report: Path | None, reproduce: str) -> None:
-    """Print the table of checks, the verdict and its reason, the report's path, and without a pass the command that
-    runs it again."""
+    """Print the table of checks, the verdict and its reason, the report's path and, unless the run passed, the
+    command that repeats it."""
     table = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
