@@ -1,4 +1,4 @@
-"""Options that several commands take, and how they are read."""
+"""Options of several commands, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 UNITS_S: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 DURATION: Final = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhd])")
 SHOWN_CHARACTERS: Final = 40
-"""Of a wrong value, in an error."""
+"""Maximum number of characters of a wrong value that an error shows."""
 
 
 def whole_number(name: str, least: int, most: int) -> Callable[[str], int]:
-    """The reader of an option that takes an integer from ``least`` to ``most``; ``name`` stands in its error."""
+    """A parser for an option with an integer from ``least`` to ``most``; ``name`` is for the error message."""
 
     def read(text: str) -> int:
         is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
@@ -36,7 +36,7 @@ parse_seed: Final = whole_number("seed", 0, MAX_SEED)
 
 
 def parse_duration(text: str) -> int:
-    """A length of time such as ``90s``, ``30m`` or ``24h``, in seconds."""
+    """A duration such as ``90s``, ``30m`` or ``24h``, in seconds."""
     found = DURATION.fullmatch(text)
     seconds = 0 if found is None else int(found["number"]) * UNITS_S[found["unit"]]
     if not 1 <= seconds <= MAX_DURATION_S:
@@ -96,7 +96,7 @@ def add_change_options(command: argparse.ArgumentParser) -> None:
 
 
 def _change(parser: str) -> Callable[[str], Any]:
-    """The reader of a change: a function of :mod:`cluster.scenario.overrides`, which is slow to load."""
+    """A parser for a change: a function of :mod:`cluster.scenario.overrides`, which is slow to load."""
 
     def read(text: str) -> Change:
         from cluster.scenario import overrides

@@ -1,4 +1,4 @@
-"""Standard output: consoles for tables, and an output that survives its reader."""
+"""Standard output: consoles for tables, and an output that continues without a reader."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PLAIN_WIDTH: Final = 180
-"""Columns of a table that goes to a file or another program."""
+"""Width, in columns, of a table that is written to a file or a pipe."""
 _TRAILING: Final = re.compile(r"[ \t]+(?=\n)")
 
 
 def console(plain_width: int = PLAIN_WIDTH) -> Console:
-    """Standard output for tables: as wide as the terminal, or ``plain_width`` columns if it is none."""
+    """Standard output for tables: as wide as the terminal, or ``plain_width`` columns without one."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else plain_width)
 
 
 def print_line(console: Console, text: str) -> None:
-    """Print a text as it is: it is no markup, and nothing breaks it."""
+    """Print a text unchanged, without markup and line wrapping."""
     console.print(text, soft_wrap=True, markup=False)
 
 
 class LastingOutput:
     """A text file whose reader may disappear: a closed terminal, or a pipe to ``head``.
 
-    Then output is discarded; the command continues and ends with its own exit code. If the file is no terminal, the
-    blanks that pad tables at the ends of lines are left out.
+    Then output is discarded; the command continues and ends with its usual exit code. If the file is not a terminal,
+    the spaces that pad tables at the ends of lines are omitted.
     """
 
     def __init__(self, file: TextIO) -> None:
@@ -57,7 +57,7 @@ class LastingOutput:
         return getattr(self._file, name)
 
     def _give_up(self) -> None:
-        """Discard later output, and what buffers still hold."""
+        """Discard later output and the contents of buffers."""
         self.is_gone = True
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._file.fileno())

@@ -1,8 +1,8 @@
-"""A run on the terminal: its progress while it lasts.
+"""The progress of a run on the terminal.
 
 On a terminal the progress is redrawn in place; otherwise plain lines are printed at a limited rate. Rates cover the
-last few seconds of the run's own time, wall clock or virtual. A sample without an answer has no rate, and the line
-keeps the last known height.
+last few seconds of the run's clock, real or virtual. A sample without an answer has no rate, and the line keeps the
+last known height.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from cluster.record.run import Backend, Sample
 from cluster.tools.console.validator_table import validator_table
 
 RATE_WINDOW_MS: Final = 5_000.0
-"""The run's time that a rate covers."""
+"""The window of a rate, in the run's time."""
 
 LIVE_INTERVAL_S: Final = 0.1
 PLAIN_INTERVAL_S: Final = 2.0
@@ -42,7 +42,7 @@ def can_redraw(console: Console) -> bool:
 class Progress:
     """The progress of one run: a line, and on a terminal the validator table.
 
-    ``names`` are the validators', by index. ``clock`` gives seconds; it limits how often the progress is drawn.
+    ``names`` are the validators' names, by index. ``clock`` gives seconds and limits how often the progress is drawn.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Progress:
         self._clock = clock
         self._samples: deque[Sample] = deque(maxlen=MAX_SAMPLES_KEPT)
         self._height = 0
-        """The highest of any sample."""
+        """The highest height of any sample."""
         self._drawn_at: float | None = None
         self._live: Live | None = None
         if can_redraw(console):
@@ -80,7 +80,7 @@ class Progress:
             self._draw()
 
     def notice(self, text: str) -> None:
-        """Print a line that stays, such as the begin of a fault."""
+        """Print a permanent line, such as the beginning of a fault."""
         at = f"{self._samples[-1].at_ms / 1_000:6.1f} s  " if self._samples else ""
         self._console.print(Text(f"{at}{text}", style="yellow"), soft_wrap=True)
 
@@ -93,7 +93,7 @@ class Progress:
             self._draw()
 
     def line(self) -> str:
-        """The current line; there has been a sample."""
+        """The current line; needs at least one sample."""
         sample = self._samples[-1]
         blocks, fires = self._rate(_highest), self._rate(_fires)
         answering = sum(height is not None for height in sample.heights)
@@ -116,7 +116,7 @@ class Progress:
     def _rate(self, count: Callable[[Sample], int | None]) -> float | None:
         """Growth of a count per second over the window's samples that have it; ``None`` if the last one does not.
 
-        The count may fall when the highest validator stops answering; the rate is 0 then."""
+        The rate is 0 if the count falls, which happens when the highest validator stops answering."""
         if count(self._samples[-1]) is None:
             return None
         seen = [(sample.at_ms, number) for sample in self._samples if (number := count(sample)) is not None]

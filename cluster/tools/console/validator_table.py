@@ -1,7 +1,7 @@
 """The validator table of a run on a terminal: totals, the timer lane, active faults, and a row per validator.
 
 With more validators than rows, those that are not up or fall behind come first, and a last line counts the others.
-Pure: it makes renderables for rich of samples.
+Pure: it converts samples to renderables for rich.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ UP: Final = "up"
 LANE_CELLS: Final = 20
 MIN_ROWS: Final = 4
 LINES_AROUND: Final = 5
-"""Lines of the display besides the rows, and free lines below it."""
+"""Number of the display's lines that are not rows, including free lines below it."""
 BEHIND_IS_MUCH: Final = 5
 STYLES: Final = {UP: "green", "down": "bold red", "diverged": "bold red"}
-"""By state; the others are transitional."""
+"""Style of each state; other states are transitional."""
 TRANSITIONAL: Final = "yellow"
 
 
@@ -54,7 +54,7 @@ def rows(sample: Sample, names: Sequence[str]) -> list[Row]:
 
 
 def validator_table(line: Text, sample: Sample, names: Sequence[str], lines: int) -> RenderableType:
-    """The table below a line of totals, on a terminal with so many ``lines``."""
+    """The table below a line of totals, on a terminal with ``lines`` lines."""
     all_rows = rows(sample, names)
     room = max(MIN_ROWS, lines - LINES_AROUND)
     shown = all_rows
