@@ -37,19 +37,19 @@ from validator.pvm.host_python import UnfitPython, require_fit_python
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser that reports an error in one line, which names the command whose help has the answer.
+    """An argument parser that reports an error in one line, which names the command whose help to read.
 
-    Argparse has the outermost parser refuse unknown arguments, whose help does not list a subcommand's options; here
+    In argparse the outermost parser refuses unknown arguments, but its help does not list a subcommand's options; here
     the innermost parser refuses them.
     """
 
     fill: Callable[[_Parser], None] | None = None
-    """Adds the arguments that take long to load, when this parser is first used."""
+    """Adds the arguments that are slow to load, when this parser is first used."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.words: dict[str, _Parser] = {}
-        """First arguments that make this another command, with its parser."""
+        """Parsers of other commands, keyed by the first argument that selects them."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         if self.fill is not None:
@@ -63,7 +63,7 @@ class _Parser(argparse.ArgumentParser):
         return options, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Argparse's check, with a suggestion; all choices stand in the help."""
+        """Argparse's check, with a suggestion instead of all choices, which are in the help."""
         if action.choices is not None and value not in action.choices:
             raise argparse.ArgumentError(action, unknown("choice", value, map(str, action.choices)))
 
@@ -87,9 +87,9 @@ class _Version(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry of the console command; returns the exit code.
+    """Entry point of the console command; returns the exit code.
 
-    Without ``arguments`` it reads those of the process, which is then about to exit: signals are ignored at the end.
+    Without ``arguments`` it uses those of the process, which exits afterwards: signals are ignored at the end.
     """
     for number in SIGNALS:
         if not is_unwanted(number):
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="backslashreplace")  # signs and names that a terminal's encoding lacks
+                stream.reconfigure(errors="backslashreplace")  # characters that the terminal's encoding lacks
         sys.stdout = cast(TextIO, LastingOutput(sys.stdout))
     try:
         return _perform(arguments)
@@ -125,7 +125,7 @@ def _perform(arguments: Sequence[str] | None) -> int:
 
 
 def _complain(text: str) -> None:
-    """Print one line, without control characters that the user's input may hold."""
+    """Print one line on standard error, without control characters from the user's input."""
     with suppress(OSError):  # a terminal that was closed
         print(f"stampede: {printable(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
@@ -157,7 +157,7 @@ def _parser() -> argparse.ArgumentParser:
         k8s,
     ):
         folder.add_commands(commands)
-    for listed in commands._choices_actions:  # argparse shows this text in the list alone
+    for listed in commands._choices_actions:  # argparse shows this text only in the list
         command = commands.choices[listed.dest]
         command.description = command.description or listed.help
     return parser

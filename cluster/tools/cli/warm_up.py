@@ -1,10 +1,10 @@
-"""Compiles what is compiled at first use, and keeps it: ``python -m cluster.tools.cli.warm_up``, once after an
-installation.
+"""Ahead-of-time compilation of code that is otherwise compiled at first use: ``python -m cluster.tools.cli.warm_up``,
+once after an installation.
 
-Numba keeps compiled code beside the source. Without this, the first validator that grows past a few thousand keys
-would compile for many seconds in the middle of a block, and its peers would take it for a silent one. Python keeps its
-own beside the source too, but not where the environment forbids it (``PYTHONDONTWRITEBYTECODE``, as in many images):
-there each host of a testnet would compile all modules whenever it starts.
+Numba stores compiled code next to the source. Without this, the first validator that grows past a few thousand keys
+would compile for many seconds in the middle of a block, and its peers would count it as silent. Python stores bytecode
+next to the source too, except where the environment forbids it (``PYTHONDONTWRITEBYTECODE``, as in many images): there
+each host of a testnet would compile all modules at every start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HEIGHTS: Final = 12
 KEYS: Final = 300
 STATE_HEIGHTS: Final = 10
 COMPACTED: Final = 600
-"""By this height the log holds so many dead entries that old ones are appended again."""
+"""Height by which the log has enough dead entries that old live ones are appended again."""
 
 SCENARIO: Final = {
     "name": "warm-up",
@@ -44,20 +44,20 @@ SCENARIO: Final = {
     },
     "stop": {"height": HEIGHTS * 4, "drain_blocks": 0},
 }
-"""Timers in every tier, and some that are cancelled."""
+"""A scenario with timers in every tier, some of them cancelled."""
 
 PACKAGES: Final = ("cluster", "consensus", "loadgen", "validator")
 """The packages that processes of a testnet load."""
 
 
 def compile_sources() -> None:
-    """Write the bytecode of all modules, for those that do not write their own; what cannot be written stays away."""
+    """Write the bytecode of all modules, for processes that do not write it themselves. Failures are ignored."""
     for package in PACKAGES:
         compile_dir(ROOT / package, quiet=2)
 
 
 def warm_up() -> None:
-    """Run everything that is compiled, once."""
+    """Run all code that Numba compiles, once."""
     simulate(Scenario.model_validate(SCENARIO), 1)
     disk = MemoryDisk()
     store = LogStateStore.open(disk, engine=PackedEngine(slack=20))
