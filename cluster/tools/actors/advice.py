@@ -1,6 +1,6 @@
 """Advice on valid programs with probable mistakes: handlers that cannot be called, bids that leave no cycles.
 
-Only literal names and constants of the class are checked, no computed ones. On the chain such a mistake shows when a
+Only literal names and constants of the class are checked, no computed ones. On the chain such a mistake appears when a
 timer fires: the run is paid for and the timer is gone.
 """
 
@@ -21,12 +21,12 @@ from validator.pvm.language.trees import SELF
 
 SCHEDULES: Final = ("schedule", "schedule_timer", "schedule_timer_ex")
 NAMINGS: Final = {**dict.fromkeys([*SCHEDULES, "request_job"], ""), "send": "to"}
-"""Host calls with the name of a handler, and their parameter with its actor; empty if it is always this actor."""
+"""Parameter with the handler's actor, for each host call that names a handler; empty if it is always this actor."""
 HANDLER: Final = "handler"
 
 
 def advice(program: Program, source: str) -> list[Problem]:
-    """Advice for the author, in the order of the text."""
+    """Advice for the author, in source order."""
     tree = ast.parse(source)
     found = [problem for node in ast.walk(tree) if isinstance(node, ast.Call) for problem in _of_call(node, program)]
     if not program.handlers:
@@ -82,7 +82,7 @@ def _is_own(node: ast.expr | None, name: str) -> bool:
 
 
 def _argument(node: ast.Call, call: str, parameter: str) -> ast.expr | None:
-    """The argument for a parameter of a call; ``None`` if it is left out."""
+    """The argument for a parameter of a call; ``None`` if it is omitted."""
     place = HOST_CALLS[call].parameters.index(parameter)
     if place < len(node.args):
         return node.args[place]

@@ -121,11 +121,11 @@ def _check(options: Any) -> int:
     for path in options.files:
         try:
             result = check(path)
-        except BadInput as error:  # the others are checked all the same
+        except BadInput as error:  # the other files are checked nevertheless
             print(printable(f"stampede: {error}"), file=sys.stderr)
             are_fine = False
         else:
-            print("\n".join(result.lines), flush=True)  # the next file may be complained about on stderr
+            print("\n".join(result.lines), flush=True)  # the next file may give an error on stderr
             are_fine = are_fine and result.is_fine
     return ExitCode.PASS if are_fine else ExitCode.BAD_INPUT
 
@@ -163,7 +163,7 @@ def _play(options: Any, vm: Vm) -> Session:
 
 
 def _end(options: Any, session: Session, page: Callable[[], dict[str, Any]]) -> int:
-    """Write the page if it is wanted; returns the exit code."""
+    """Write the page if requested; returns the exit code."""
     from cluster.common.files import write_for_user
 
     if options.json is not None:

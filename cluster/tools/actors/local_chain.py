@@ -1,8 +1,8 @@
-"""A chain of one process: the real transition, its fees and its timer phase.
+"""A chain in one process: the real transition, its fees and its timer phase.
 
-A block of a :class:`LocalChain` has at most one transaction, of one developer. A :class:`PlayedBlock` lists the
-*executions* of a block in order: the transaction, bids, fires, callbacks, messages; each with its receipt and the
-observation of its program.
+A block of a :class:`LocalChain` has at most one transaction, from one developer. A :class:`PlayedBlock` lists the
+*executions* of a block in order: the transaction, bids, fires, callbacks, messages; each with data from its receipt and
+the observation of its program.
 """
 
 from __future__ import annotations
@@ -43,39 +43,39 @@ CHAIN_ID: Final = "local"
 DEVELOPER: Final = Address(b"\xde" * ADDRESS_BYTES)
 """The account that deploys and calls."""
 PROPOSER: Final = Address(b"\xcc" * ADDRESS_BYTES)
-"""The account that gets the tips."""
+"""The account that receives the tips."""
 FUNDS: Final = 10**36
-"""Of the developer."""
+"""Balance of the developer in the genesis."""
 
 
 class Execution(NamedTuple):
-    """One run with a receipt."""
+    """A run of a program or transaction, with data from its receipt."""
 
     kind: str
     """``deploy``, ``call``, ``bid``, ``fire``, ``callback`` or ``message``."""
     actor: Address
     handler: str
-    """Empty for a deployment."""
+    """Name of the handler; empty for a deployment."""
     error: str
-    """Empty if it succeeded."""
+    """Name of the error; empty if the execution succeeded."""
     cycles: int
     cells: int
     fee: int
-    """The payment now; a message's run is paid for when the message is sent."""
+    """The fee paid now; the run of a message is paid for when the message is sent."""
     effects: Effects
     program: ProgramRun | None
-    """The observation of the program; ``None`` if none ran."""
+    """The observation of the program; ``None`` if no program ran."""
 
 
 class PlayedBlock(NamedTuple):
-    """One block."""
+    """A processed block."""
 
     height: int
     executions: list[Execution]
     events: list[Event]
-    """Of the protocol; those of programs are in their executions' effects."""
+    """Events of the protocol; those of programs are in the effects of their executions."""
     waiting: Counter[str]
-    """Number of due timers that were carried, by reason."""
+    """Number of due timers that were carried, for each reason."""
 
     @property
     def is_quiet(self) -> bool:
@@ -83,7 +83,7 @@ class PlayedBlock(NamedTuple):
 
 
 class BareChain:
-    """Block after block on an empty state in memory, without consensus and signatures."""
+    """A chain in memory that begins with the genesis state, without consensus and signatures."""
 
     def __init__(self, genesis: Genesis, vm: Vm) -> None:
         use_installed_kernels()
@@ -117,12 +117,12 @@ class BareChain:
         self.index.settle(self.view.height)
 
     def timers(self) -> list[Timer]:
-        """Live timers, the next ones first."""
+        """Live timers in the order of their trigger heights."""
         timers: list[Timer] = [decode_record(key, value) for key, value in self.view.scan(TIMER)]
         return sorted(timers, key=lambda timer: (timer.trigger_height, timer.sequence))
 
     def values(self, plain: bytes, hashed: bytes, actor: bytes = b"") -> Iterator[tuple[bytes, bytes, bytes]]:
-        """Actor, name and value of each entry under two prefixes, of one actor or of all."""
+        """Actor, name and value of each entry under two prefixes, for one actor or for all."""
         for prefix in (plain, hashed):
             for key, value in self.view.scan(prefix + actor):
                 owner, name = key[1 : 1 + ADDRESS_BYTES], key[1 + ADDRESS_BYTES :]
@@ -130,7 +130,7 @@ class BareChain:
 
 
 class LocalChain(BareChain):
-    """A chain with one rich account, whose programs are watched."""
+    """A chain with one rich account; runs of programs are recorded."""
 
     def __init__(self, vm: Vm) -> None:
         self._watching = WatchingVm(vm)
@@ -167,11 +167,11 @@ class LocalChain(BareChain):
         return _played(outcome, transaction, self._watching.take())
 
     def storage(self, actor: Address) -> dict[str, bytes]:
-        """An actor's storage, by key, in the order of the keys' bytes."""
+        """An actor's storage, keyed by name, in the order of the names' bytes."""
         return {name.decode(): value for _, name, value in sorted(self.values(STORAGE, LONG_STORAGE, actor))}
 
     def published(self, actor: Address) -> dict[str, bytes]:
-        """An actor's published values, likewise."""
+        """An actor's published values, in the same form."""
         return {name.decode(): value for _, name, value in sorted(self.values(PUBLISHED, LONG_PUBLISHED, actor))}
 
 
@@ -186,7 +186,7 @@ def _played(outcome: Outcome, transaction: Transaction | None, runs: list[Progra
 
 
 def _executions(outcome: Outcome, transaction: Transaction | None, runs: list[ProgramRun]) -> Iterator[Execution]:
-    """A block's receipts with their runs. Programs run phase by phase, so each phase has its part."""
+    """A block's executions: receipts with their runs. Programs run phase by phase, so the runs are split by phase."""
     receipts = outcome.receipts
     called = deque(run for run in runs if run.in_transaction)
     asked = deque(run for run in runs if run.handler == GAS_BID)
@@ -199,7 +199,7 @@ def _executions(outcome: Outcome, transaction: Transaction | None, runs: list[Pr
     for fire in receipts.fires:
         run, fee = others.popleft(), int.from_bytes(fire.burned) + int.from_bytes(fire.tip)
         yield Execution("fire", run.actor, run.handler, fire.error, fire.cycles, fire.cells, fee, fire.effects, run)
-    while len(others) > len(receipts.messages):  # callbacks of jobs, as far as they can be seen from outside
+    while len(others) > len(receipts.messages):  # callbacks of jobs, as far as they are visible from outside
         run = others.popleft()
         yield Execution("callback", run.actor, run.handler, run.error, run.cycles, 0, 0, Effects(), run)
     for message in receipts.messages:

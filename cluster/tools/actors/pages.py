@@ -1,7 +1,7 @@
-"""A session as JSON (``--json``): everything that the terminal shows, uncut.
+"""A session as JSON (``--json``): everything that the terminal shows, without truncation.
 
-Cycles, cells and amounts are integers in the smallest unit; addresses and timer ids as ``0x…`` and hex; values as
-:mod:`cluster.tools.actors.values` has them.
+Cycles, cells and amounts are integers in the smallest unit; addresses are ``0x…``, timer IDs are hex; values have the
+form of :mod:`cluster.tools.actors.values`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Page = dict[str, Any]
 
 
 def session_page(session: Session) -> Page:
-    """The whole session."""
+    """The whole session as JSON."""
     chain = session.chain
     return {
         "actors": {
@@ -52,7 +52,7 @@ def session_page(session: Session) -> Page:
 
 
 def profile_page(session: Session, profiles: Mapping[str, LineProfile]) -> Page:
-    """The session with its programs' lines."""
+    """The session as JSON, with the lines of its programs."""
     lines = {
         actor.name: [_line_page(profiles[actor.file.source], line) for line in _lines(profiles[actor.file.source])]
         for actor in session.actors

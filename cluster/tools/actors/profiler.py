@@ -1,14 +1,14 @@
-"""Cycles by line: compiled programs report each piece that runs, and other charges are traced to their line.
+"""Cycles per line: compiled programs report each piece that runs, and other charges are traced to their line.
 
 A program's use consists of three kinds of charges:
 
-- *pieces*: straight-line code, by the compiler's own table of lines;
-- *sizes*: charges of operators, builtins and methods by the size of their values, on the calling line;
+- *pieces*: straight-line code, from the compiler's table of lines;
+- *sizes*: charges of operators, builtins and methods for the size of their values, on the calling line;
 - *host*: charges of host calls, with their arguments and results.
 
 Charges before the first line (loading the program, unpacking the payload) belong to the handler's ``def``. When cycles
-run out, the last charge counts up to what was left, as in the meter. So a program's lines add up exactly to the use of
-its runs.
+run out, the last charge counts only up to the cycles that were left, as in the meter. So the lines of a program add up
+exactly to the use of its runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from validator.pvm.runtime.operations import Value
 
 @dataclass(slots=True)
 class LineProfile:
-    """The charges by line of one program, over all its runs."""
+    """The charges per line of a program, over all its runs."""
 
     pieces: Counter[int] = field(default_factory=Counter)
     sizes: Counter[int] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class LineProfile:
     """Number of times that each line was reached."""
 
     def cycles(self, line: int) -> int:
-        """Everything that a line was charged."""
+        """All cycles charged to a line."""
         return self.pieces[line] + self.sizes[line] + self.host[line]
 
     @property
@@ -53,7 +53,7 @@ class ProfilingVm:
 
     def __init__(self) -> None:
         self.profiles: dict[str, LineProfile] = {}
-        """By source."""
+        """Profiles keyed by source."""
         self._loaded: dict[str, tuple[LoadedProgram, _ObservedRuntime]] = {}
 
     def run(self, code: str, handler: str, payload: bytes, context: Host) -> None:
@@ -74,7 +74,7 @@ class ProfilingVm:
 
 
 def _observed(program: Program, profile: LineProfile) -> tuple[LoadedProgram, _ObservedRuntime]:
-    """A program whose charges are noted by line."""
+    """A program whose charges are recorded per line, and its runtime."""
     runtime = _ObservedRuntime(program, profile)
     return LoadedProgram(methods_of(program), compile_program(program, observed=True), runtime), runtime
 
@@ -91,19 +91,19 @@ class _ObservedRuntime(Runtime):
         super().__init__()
 
     def enter_method(self, name: str) -> None:
-        """A method of this name is about to be run from outside."""
+        """Note that a method is about to be run from outside."""
         method = self._methods.get(name)
         self._first_line = 0 if method is None else method.node.lineno
 
     def pay_for_loading(self, code: str, context: Host) -> None:
-        """Charge as a validator does, on the method's first line."""
+        """Charge for loading as a validator does, on the method's first line."""
         before = context.meter.cycles_used
         try:
             pay_for_loading(code, context)
         finally:
             self._profile.host[self._first_line] += context.meter.cycles_used - before
 
-    # --- what compiled code calls -------------------------------------------------------------------------------------
+    # --- calls from compiled code -------------------------------------------------------------------------------------
 
     def _namespace(self) -> dict[str, Any]:
         charge = self._charge
@@ -116,7 +116,7 @@ class _ObservedRuntime(Runtime):
         return {**super()._namespace(), "_observe": self._observe}
 
     def _observe(self, piece: int) -> None:
-        """A piece is about to be charged."""
+        """Record the charges of a piece, before it is charged."""
         left = self._remaining()
         for line, cycles in self._pieces[piece]:
             self._profile.pieces[line] += min(cycles, left)

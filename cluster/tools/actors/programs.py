@@ -1,4 +1,4 @@
-"""Programs as files: read, checked, and what is wrong with them as lines that an editor can jump to."""
+"""Files of programs: reading and checking them, with problems as lines that an editor can jump to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from validator.pvm.language.source import Problem
 from validator.pvm.language.subset import MAX_PROBLEMS, Program, ProgramError, parse
 
 READ_LIMIT: Final = 64 * MAX_SOURCE_BYTES
-"""Bytes of a file that are looked at: far more than any program has."""
+"""Maximum number of bytes read from a file: far more than any program has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ProgramFile:
 
 
 def read_source(path: Path) -> str:
-    """The text of a program's file, line ends as they are. Raises :class:`BadInput`."""
+    """The text of a program's file, with unchanged line ends. Raises :class:`BadInput`."""
     try:
         if not (path.is_dir() or stat.S_ISREG(path.stat().st_mode)):
             raise BadInput(f"{path}: is no regular file")  # opening a pipe would wait for a writer
@@ -50,22 +50,22 @@ def read_source(path: Path) -> str:
 
 
 def _meant(name: str, names: Iterable[str]) -> str | None:
-    """The one of some names that an author meant by another one, or was used to call so elsewhere."""
+    """The one of ``names`` that the author probably meant: a similar one, or the counterpart of a Python name."""
     usual = _ELSEWHERE.get(name)
     return closest(name, names) if usual is None else usual if usual in names else None
 
 
 _ELSEWHERE: Final = {"print": "emit"}
-"""Replacements for names of Python that only look like names of the actors' language."""
+"""Names of the actors' language for Python names that an author may use by habit."""
 
 
 def problem_line(path: Path, problem: Problem) -> str:
-    """A problem as compilers write one."""
+    """A problem as text, in the form of compiler messages."""
     return f"{path}:{problem.line}:{problem.column}: {problem.what}; {problem.remedy}"
 
 
 def read_program(path: Path) -> ProgramFile:
-    """A program that is to run. Raises :class:`BadInput` with its first problem."""
+    """Read a program that is to run. Raises :class:`BadInput` with its first problem."""
     source = read_source(path)
     try:
         return ProgramFile(path, source, parse(source, _meant))
@@ -82,9 +82,9 @@ class Checked(NamedTuple):
     """The result of a check."""
 
     is_fine: bool
-    """Whether it may be deployed, be there advice or not."""
+    """Whether the program may be deployed, with or without advice."""
     lines: list[str]
-    """The problems, or what the program is and costs, behind what its author should look at."""
+    """The problems; without problems the warnings, and a description of the program with its cost."""
 
 
 def check(path: Path) -> Checked:
@@ -103,7 +103,7 @@ def check(path: Path) -> Checked:
 
 
 def _description(program: Program, source: str, warnings: int) -> str:
-    """A program that may be deployed, in one line."""
+    """A description of a valid program, in one line."""
     handlers = ", ".join(program.handlers) or "none"
     bids = "bids for its timers" if program.bids else "leaves bidding to the default agent"
     cycles = DEFAULTS.tx_base_cycles + deploy_cycles(source)

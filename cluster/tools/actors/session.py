@@ -1,6 +1,6 @@
-"""One session on a local chain: the programs deployed and funded, their handlers called, then blocks without end.
+"""A session on a local chain: programs are deployed and funded, their handlers called, then blocks follow.
 
-Everything is the same each time: the developer's and the actors' addresses, the fees, the order of all things.
+Sessions are deterministic: addresses of the developer and the actors, fees and order are the same each time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from validator.pvm.runtime.values import encode_value
 from validator.transition.transition import NotAdmitted
 
 FIRST_HANDLERS: Final = ("start", "init", "setup")
-"""Handlers that are called without ``--call``, if a program has one."""
+"""Names of the handler that is called without ``--call``, if the program has it."""
 
 
 class Actor(NamedTuple):
-    """A program's actor."""
+    """An actor of the session."""
 
     name: str
     """The class's name, with a number if another program has the same."""
@@ -51,13 +51,13 @@ class Limits:
     """The developer's amounts and limits."""
 
     balance: int
-    """To each actor with its deployment."""
+    """Amount given to each actor at its deployment."""
     gas_limit: int
-    """Of each call, in cycles."""
+    """Gas limit of each call, in cycles."""
     value: int = 0
-    """Paid to the actor with each call."""
+    """Amount paid to the actor with each call."""
     timer_allowance: int = 0
-    """Up to which each call's timers may name the developer as payer."""
+    """Amount up to which the timers of each call may name the developer as payer."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class Session:
 
     @property
     def names(self) -> dict[bytes, str]:
-        """Whose addresses are known."""
+        """Names of the known accounts, keyed by address."""
         known = {bytes(actor.address): actor.name for actor in self.actors}
         return {**known, bytes(DEVELOPER): "developer", bytes(PROPOSER): "proposer"}
 
@@ -85,7 +85,7 @@ class Session:
 
     @property
     def cycles_charged(self) -> int:
-        """Of all executions, each cycle once."""
+        """Cycles of all executions, each counted once."""
         return sum(execution.cycles for execution in self.executions) - self.cycles_paid_ahead
 
     @property
@@ -99,7 +99,7 @@ class Session:
 
 
 def actors_of(files: Sequence[ProgramFile]) -> list[Actor]:
-    """The actors that the developer's first deployments give, in order."""
+    """The actors from the developer's first deployments, in order."""
     seen: Counter[str] = Counter()
     actors = []
     for nonce, file in enumerate(files):
@@ -111,9 +111,9 @@ def actors_of(files: Sequence[ProgramFile]) -> list[Actor]:
 
 
 def plan_calls(given: Sequence[str], actors: Sequence[Actor]) -> list[PlannedCall]:
-    """The calls of ``HANDLER[=JSON]`` and ``NAME.HANDLER[=JSON]``. Raises :class:`BadInput`.
+    """The calls from ``HANDLER[=JSON]`` and ``NAME.HANDLER[=JSON]``. Raises :class:`BadInput`.
 
-    Without any, it is the first program's first handler of :data:`FIRST_HANDLERS`, with None.
+    Without any, the first program's first handler among :data:`FIRST_HANDLERS` is called with None.
     """
     if not given:
         first = next((name for name in actors[0].file.program.handlers if name in FIRST_HANDLERS), None)
@@ -158,7 +158,7 @@ def _check_handler(actor: Actor, handler: str) -> None:
 
 
 def play(files: Sequence[ProgramFile], calls: Sequence[str], blocks: int, limits: Limits, vm: Vm) -> Session:
-    """Deploy, call, and make so many more blocks. Raises :class:`BadInput` for a call that the chain refuses."""
+    """Deploy, call, and make ``blocks`` more blocks. Raises :class:`BadInput` for a refused deployment or call."""
     actors = actors_of(files)
     planned = plan_calls(calls, actors)
     session = Session(actors, LocalChain(vm))
@@ -200,7 +200,7 @@ def _call(session: Session, call: PlannedCall, limits: Limits) -> None:
 
 
 class HandlerUse(NamedTuple):
-    """The use of one handler's runs. Cycles and cells are those of its receipts."""
+    """The resources that a handler's runs used. Cycles and cells are from the receipts."""
 
     kind: str
     actor: Actor
@@ -214,7 +214,7 @@ class HandlerUse(NamedTuple):
 
 
 def handler_uses(session: Session) -> list[HandlerUse]:
-    """The handlers that ran, in the order in which each first did."""
+    """The use of the handlers that ran, in the order of their first runs."""
     groups: dict[tuple[str, bytes, str], list[Execution]] = {}
     for execution in session.executions:
         if execution.handler:

@@ -1,6 +1,6 @@
-"""A session on the terminal: block by block, then what is left, then what the handlers cost; and a program's profile.
+"""A session on the terminal: its blocks, the final state, the cost of the handlers; and a program's profile.
 
-Plain lines that a pipe keeps whole: nothing is cut or wrapped to a width.
+The output is plain lines for pipes: nothing is cut or wrapped to a width.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ HOT_PERMILLE: Final = 100
 """Share of a profile from which a line is highlighted."""
 MAX_FAILURES_SHOWN: Final = 5
 MARGIN: Final = 14
-"""Columns for ``block N``."""
+"""Width of the column with ``block N``."""
 
 
 def print_session(console: Console, session: Session) -> None:
-    """Everything that was played, and what is left of it."""
+    """Print the blocks of a session, its final state, and the use of the handlers."""
     _print_actors(console, session)
     _print_blocks(console, session)
     _print_state(console, session)
@@ -115,7 +115,7 @@ def _print_execution(console: Console, session: Session, execution: Execution, m
 
 
 def _details(session: Session, execution: Execution) -> Iterator[tuple[str, str]]:
-    """The effects of an execution, or its failure."""
+    """The failure of an execution and its effects, as lines with their styles."""
     names = session.names
     for text in failure_lines(session, execution):
         yield text, "red"
@@ -140,7 +140,7 @@ def _details(session: Session, execution: Execution) -> Iterator[tuple[str, str]
 
 
 def _bid(most: int | None, tip: int | None) -> str:
-    """A bid, of which the default agent fills what is open."""
+    """A bid as text; the default agent fills in missing parts."""
     share = "the default agent's tip" if tip is None else f"a tip of {tip:,}"
     if most is None:
         return f"leaves the limit to the default agent, and bids {share}"
@@ -179,7 +179,7 @@ def _event(event: Event, names: Mapping[bytes, str], *, whose: bool = False) -> 
     return name + (f": {printable(said)}" if said else "")
 
 
-# --- what is left -----------------------------------------------------------------------------------------------------
+# --- final state ------------------------------------------------------------------------------------------------------
 
 
 def _print_state(console: Console, session: Session) -> None:
@@ -244,7 +244,7 @@ def _print_listing(console: Console, actor: Actor, profile: LineProfile) -> None
 
 
 def _print_failures(console: Console, session: Session) -> None:
-    """The first failed runs, with their lines."""
+    """Print the first failed runs, with their lines."""
     failed = [(block, each) for block in session.blocks for each in block.executions if each.error]
     if failed:
         _heading(console, "what failed")
@@ -256,7 +256,7 @@ def _print_failures(console: Console, session: Session) -> None:
 
 
 def _account(session: Session, profiles: Mapping[str, LineProfile]) -> list[list[str]]:
-    """Programs, and what is charged around them; the sum is what was paid, each cycle once."""
+    """Rows for the charges of programs and for charges outside of them; the sum counts each cycle once."""
     rows: list[tuple[str, int]] = []
     for source, profile in profiles.items():
         files = dict.fromkeys(str(actor.file.path) for actor in session.actors if actor.file.source == source)
@@ -280,7 +280,7 @@ _AROUND: Final = {
     "message": "messages: each message's own price",
     "bid": "bids: up to the least that a query costs",
 }
-"""Charges besides the programs' lines, by kind of execution."""
+"""Text on the charges outside the programs' lines, keyed by kind of execution."""
 
 
 def _share(part: int, whole: int) -> str:
@@ -295,7 +295,7 @@ def _figure(number: int) -> str:
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
-    """Print a line as it is."""
+    """Print a line unchanged."""
     console.print(Text(text, style=style), soft_wrap=True)
 
 
@@ -305,13 +305,13 @@ def _heading(console: Console, text: str) -> None:
 
 
 def print_lines(console: Console, lines: Sequence[str]) -> None:
-    """Print lines as they are."""
+    """Print lines unchanged."""
     for line in lines:
         _say(console, line)
 
 
 def _aligned(rows: Sequence[Sequence[str]], right_from: int = 1_000) -> list[str]:
-    """Rows as lines with columns of equal width; numbers, from a column on, are aligned to the right."""
+    """Rows as lines with aligned columns; columns from ``right_from`` on are aligned to the right."""
     widths = [max(len(row[i]) for row in rows if i < len(row)) for i in range(max(map(len, rows)))]
     return [
         "  ".join(

@@ -1,7 +1,7 @@
-"""The stub by which editors know what programs may use, made from the actor VM's own table of names.
+"""A stub that tells editors which names programs may use, made from the actor VM's table of names.
 
-Pyright and Pylance take what a ``__builtins__.pyi`` in their root declares for built in. So a program needs no import,
-which the language does not have, and its author gets completion and checking of the host's calls.
+Pyright and Pylance treat declarations in a ``__builtins__.pyi`` in their root as builtins. So programs need no imports,
+which the language does not have, and authors get completion and checking of host calls.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def sorted(values: _Iterable[_T], descending: bool = False, /) -> list[_T]:
     """A new list: of numbers, texts, bytes, or tuples of these, all of one kind."""
 ''',
 }
-"""Functions that Python has not, or has with other parameters."""
+"""Functions that Python lacks, or has with other parameters."""
 
 
 def stub_text() -> str:
@@ -81,7 +81,7 @@ def _base() -> str:
 
 
 def _method(name: str, signature: Signature) -> str:
-    """A host call as a method, its defaults those of its implementation."""
+    """A host call as a method, with the defaults of its implementation."""
     defaults = inspect.signature(getattr(HostCalls, name)).parameters
     parameters = ["self"]
     for parameter, kind in zip(signature.parameters, signature.annotations, strict=True):

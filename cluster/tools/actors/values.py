@@ -1,6 +1,6 @@
 """Values of actors in JSON and as text.
 
-JSON becomes a handler's payload: texts, integers of up to 256 bits, true, false, null, lists, and dicts with text
+A handler's payload is given as JSON: texts, integers of up to 256 bits, true, false, null, lists, and dicts with text
 keys. Two objects mean bytes: ``{"hex": "00ff"}``, and ``{"address_of": "Name"}``, an actor's address on the local
 chain. In the other direction, bytes are ``{"hex": …}``, and a dict with other keys is ``{"pairs": [[key, value], …]}``.
 """
@@ -23,7 +23,7 @@ from validator.pvm.runtime.values import decode_value, encode_value
 HEX: Final = "hex"
 ADDRESS_OF: Final = "address_of"
 SHOWN_CHARACTERS: Final = 160
-"""Of a value, on the terminal."""
+"""Maximum number of characters of a value on the terminal."""
 
 
 # --- from JSON --------------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def decoded(encoded: bytes) -> Value:
 
 
 def value_to_json(value: Value) -> Any:
-    """A value as JSON has it."""
+    """A value in its JSON form."""
     if isinstance(value, bytes):
         return {HEX: value.hex()}
     if isinstance(value, list | tuple):
@@ -85,7 +85,7 @@ def value_to_json(value: Value) -> Any:
 
 
 def show(value: Value, names: Mapping[bytes, str], most: int = SHOWN_CHARACTERS) -> str:
-    """A value as in a program, with bytes in hex and addresses by name; a long one is cut."""
+    """A value in a program's syntax, with bytes in hex and known addresses with their names; a long one is cut."""
     text = _shown(value, names)
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 

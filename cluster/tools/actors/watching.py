@@ -1,7 +1,7 @@
 """A VM that records its runs: actor, handler, cycles, and the lines of a failure.
 
-Compiled programs keep the lines of their source, so a failure's traceback has them. The recording changes neither
-behaviour nor charges.
+Compiled programs keep the line numbers of their source, so a failure's traceback has them. The recording changes
+neither behaviour nor charges.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class Place(NamedTuple):
-    """A line of a program, and the method that it is in."""
+    """A line of a program, and its method."""
 
     method: str
     line: int
 
 
 class ProgramRun(NamedTuple):
-    """One run of a program's handler, or of its bid."""
+    """A run of a program's handler or of its bid."""
 
     source: str
     actor: Address
@@ -41,20 +41,20 @@ class ProgramRun(NamedTuple):
     """Cycles of the program, without earlier charges of its caller."""
     error: str
     places: tuple[Place, ...]
-    """The lines of its failure, the handler first; empty without one, or if it failed outside its own code."""
+    """The lines of its failure, the handler first; empty without a failure, or for one outside the program's code."""
     bid: BidFigures | None
     in_transaction: bool
 
 
 class WatchingVm:
-    """Runs programs by another VM and notes each run. Implements ``Vm``."""
+    """Runs programs in another VM and records each run. Implements ``Vm``."""
 
     def __init__(self, vm: Vm) -> None:
         self._vm = vm
         self._runs: list[ProgramRun] = []
 
     def take(self) -> list[ProgramRun]:
-        """The runs noted since the last time, in order."""
+        """The runs recorded since the last call, in order."""
         taken, self._runs = self._runs, []
         return taken
 
@@ -88,7 +88,7 @@ class WatchingVm:
 def places_of(failure: HandlerFailure) -> tuple[Place, ...]:
     """The lines of a failure in a program, outermost first.
 
-    The VM replaces an error of Python, which is then the context of the VM's error.
+    If the VM replaced a Python error, that error is the context of the VM's error.
     """
     error: BaseException | None = failure
     while error is not None:
