@@ -169,7 +169,7 @@ def _status(url: str) -> dict[str, Any]:
 
 
 def _parameters(url: str) -> Parameters | None:
-    """The parameters in force, or those of the genesis from an older validator; ``None`` if it serves none."""
+    """The parameters in force, with defaults for those that the page lacks; ``None`` if there is no page."""
     with ValidatorClient(url) as client:
         try:
             given = client.parameters()["parameters"]
