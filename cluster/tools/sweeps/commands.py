@@ -1,4 +1,4 @@
-"""``stampede sweep``: a scenario with many seeds. ``stampede fuzz``: a random scenario for each."""
+"""``stampede sweep``: one scenario with many seeds. ``stampede fuzz``: a random scenario per seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cluster.tools.console.options import add_change_options, whole_number
 from cluster.tools.console.output import console, print_line
 
 MAX_SEEDS: Final = 1_000_000
-"""In one sweep."""
+"""Limit per sweep."""
 LEAST_MEMORY_MIB: Final = 128
 FAILURES: Final = (
     "A failing seed leaves a run folder. A crash counts as a failure and leaves its traceback; others continue."
@@ -71,7 +71,7 @@ def _add_options(command: argparse.ArgumentParser) -> None:
 
 
 def seed_range(text: str) -> range:
-    """``A:B`` as the seeds from A to below B."""
+    """Parse ``A:B`` as the seeds from A to B - 1."""
     first, colon, end = text.partition(":")
     problem = f"{text!r} is no range of seeds: expected A:B, two integers from 0 to 2**64 - 1, A below B"
     if not colon or not all(part.isascii() and part.isdecimal() for part in (first, end)):
@@ -100,8 +100,8 @@ def _fuzz(options: Any) -> int:
 
 
 def check_targets(options: Any) -> None:
-    """Check that ``--json`` and ``--junit`` can be written, unless they are to be in the folder of ``--out``, which is
-    made later. Raises :class:`BadInput`."""
+    """Check that ``--json`` and ``--junit`` can be written, unless they are in the folder of ``--out``, which is made
+    later. Raises :class:`BadInput`."""
     from cluster.common.files import check_target
 
     for file in (options.json, options.junit):

@@ -1,9 +1,9 @@
 """Seeds over Ray: workers on all nodes take small batches, and each seed is answered as soon as it ends.
 
-No seed has a place beforehand: whoever is idle gets the next batch, and towards the end batches are of one. When a
-worker or a node is lost, the rest of its batch runs again elsewhere. The seed that ran in a worker that died may be the
-cause, so it runs again alone; when its second worker dies too, that is its result. Nobody blames a seed for the loss of
-a node, unless that happens to it again and again.
+Seeds are not assigned beforehand: an idle worker gets the next batch, and the last batches have one seed. When a worker
+or a node is lost, the rest of its batch runs again elsewhere. The seed that ran in a worker that died may be the cause,
+so it runs again alone; if its second worker dies too, that is its result. The loss of a node does not count against a
+seed, unless it happens to that seed repeatedly.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, Finished, Run, run_ba
 POLL_S: Final = 0.2
 MAX_BATCH: Final = 8
 BATCHES_PER_WORKER: Final = 4
-"""A batch is so small that every worker gets about this many more."""
+"""A batch is so small that every worker gets about this many batches of the rest."""
 MAX_UNREAD: Final = 16
-"""Pieces and answers of a worker that wait for the driver; then the worker waits."""
+"""Pieces and answers that a worker may have waiting for the driver; beyond, the worker waits."""
 MAX_DEATHS: Final = 2
-"""Workers that a number may cost."""
+"""Workers that may die while they run a number."""
 MAX_LOSSES: Final = 5
 """Nodes that may be lost while they run a number."""
 END_TIMEOUT_S: Final = 3.0
 """Workers get this long to remove their temporary files."""
 MIB: Final = 2**20
 NO_FOLDER: Final = Path()
-"""Of numbers that leave nothing."""
+"""Folder of numbers that leave no files."""
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Ended(NamedTuple):
     result: Any
     seconds: float
     node: str
-    """The name of the node, empty in a Ray of our own."""
+    """The name of the node; empty in a local Ray."""
 
 
 @dataclass(slots=True)
@@ -66,13 +66,13 @@ class _Batch:
 
     node: SeedNode
     left: deque[int]
-    """Without an answer; the first of them is running."""
+    """Numbers without an answer; the first of them is running."""
     arriving: Arriving = field(default_factory=Arriving)
 
 
 @dataclass(slots=True)
 class _Suspect:
-    """A number that may have killed its worker, unless the node is lost."""
+    """A number that may have killed its worker, unless its node turns out to be lost."""
 
     number: int
     node: SeedNode
@@ -80,7 +80,7 @@ class _Suspect:
 
 
 def raise_crash(what: str) -> Callable[[int, str], Any]:
-    """What is done about a number that costs too many workers: raise :class:`HarnessError`."""
+    """A handler for a number whose workers died too often: it raises :class:`HarnessError`."""
 
     def on_death(number: int, reason: str) -> Any:
         raise HarnessError(f"{what} {number} crashed: {reason}")
@@ -95,8 +95,8 @@ def run_numbers(
     what: str,
     notice: Callable[[str], None] = lambda line: None,
 ) -> Generator[tuple[int, T], None, None]:
-    """The numbers below ``count``, none of which leaves files, each with its result, in the order in which they end:
-    in this process if there is one worker, else over Ray. A signal raises :class:`KeyboardInterrupt`."""
+    """Run the numbers below ``count``, none of which leaves files; yields each with its result as it ends. They run in
+    this process if there is one worker, else over Ray. A signal raises :class:`KeyboardInterrupt`."""
     if min(workers or (count if is_joining() else default_workers()), count) == 1:
         yield from ((number, run(number, NO_FOLDER)) for number in range(count))
         return
@@ -125,13 +125,13 @@ class FanOut:
         """``run(number, leaves)`` can be pickled, and may make a folder ``leaves``, which ends up as
         ``<folder>/seed-<number>``; ``what`` names the numbers in errors. ``workers`` run at a time, each with
         ``memory_mib``: by default one for each processor of this machine, or of the nodes of a cluster.
-        ``on_death(number, reason)`` gives the result of a number whose workers died. ``rounds`` are further numbers,
-        each with its own ``run``; the next is asked for when all results of the one before were taken.
+        ``on_death(number, reason)`` gives the result of a number whose workers died. ``rounds`` are further groups of
+        numbers, each with its own ``run``; a round is requested once all results of the previous one were taken.
         """
         self._rounds: Iterator[tuple[Run[Any], Iterable[int]]] = chain([(run, ())], rounds)
         self._queue = deque(numbers)
         self._alone: deque[int] = deque()
-        """Numbers that run in a batch of their own."""
+        """Numbers that run in a batch alone."""
         self._interrupts = interrupts
         self._folder = folder
         self._workers = workers
@@ -150,11 +150,11 @@ class FanOut:
         return [] if self._nodes is None else list(self._nodes.progress())
 
     def results(self) -> Generator[Ended, None, None]:
-        """Run all; yields each number once, in the order in which they end.
+        """Run all numbers; yields each once, as it ends.
 
-        A signal raises :class:`KeyboardInterrupt`; what runs is abandoned then, and when the iterator is closed. Raises
-        :class:`HarnessError` if ``run`` raises, or no node is left; :class:`~cluster.common.errors.BadInput` if no node
-        can take part.
+        A signal raises :class:`KeyboardInterrupt`. Running numbers are abandoned then, and when the iterator is closed.
+        Raises :class:`HarnessError` if ``run`` raises or no node is left, and
+        :class:`~cluster.common.errors.BadInput` if no node can take part.
         """
         workers = self._workers if is_joining() else min(self._workers or default_workers(), len(self._queue))
         try:
@@ -191,7 +191,7 @@ class FanOut:
         return bool(self._running or self._queue or self._alone or self._suspects)
 
     def _next_round(self) -> Run[Any] | None:
-        """What the next numbers run; ``None`` if there are none."""
+        """The function of the next numbers, which are queued; ``None`` if there are none."""
         for run, numbers in self._rounds:
             self._queue.extend(numbers)
             if self._queue:
@@ -222,7 +222,7 @@ class FanOut:
         return [self._queue.popleft() for _ in range(min(size, len(self._queue)))]
 
     def _take(self, session: RaySession) -> Iterator[Ended]:
-        """What workers have answered, or after a while nothing."""
+        """Take one answer of a worker; nothing if none comes within a poll."""
         if not self._running:
             self._interrupts.wait(POLL_S)
             return
@@ -262,7 +262,7 @@ class FanOut:
     # --- losses -------------------------------------------------------------------------------------------------------
 
     def _lose_batch(self, batch: _Batch, error: Exception, errors: Any) -> None:
-        """A worker is gone, and perhaps its node. What it had answered counts."""
+        """Handle the loss of a worker, and perhaps of its node. Its earlier answers count."""
         assert self._nodes is not None
         if not batch.left:
             return
@@ -282,7 +282,7 @@ class FanOut:
         batch.node.returned += len(numbers)
 
     def _settle(self) -> None:
-        """Blame a suspect, or the loss of its node, as soon as it is known which."""
+        """Count a death against a suspect, or the loss of its node, as soon as it is known which."""
         for suspect in list(self._suspects):
             if suspect.node.is_lost:
                 self._losses[suspect.number] += 1
@@ -310,7 +310,7 @@ class FanOut:
             yield Ended(suspect.number, self._on_death(suspect.number, f"{reason} (node {name})"), 0.0, name)
 
     def _abandon(self, session: RaySession) -> None:
-        """End what runs, so that nothing is left on any node."""
+        """End all running tasks, so that nothing is left on any node."""
         if session.is_ours:
             return
         ray, deadline = session.ray, time.monotonic() + END_TIMEOUT_S
@@ -318,13 +318,13 @@ class FanOut:
             with suppress(ray.exceptions.RayError):
                 ray.cancel(stream)
         hanging = [stream for stream in self._running if not _ends(ray, stream, deadline)]
-        for stream in hanging:  # a task that has ended is not to be ended again: Ray's own checks may fail then
+        for stream in hanging:  # do not end a task twice: Ray's own checks may fail then
             with suppress(ray.exceptions.RayError):
                 ray.cancel(stream, force=True)
 
 
 def _ends(ray: Any, stream: Any, deadline: float) -> bool:
-    """Whether a stream that was cancelled has ended by a monotonic time."""
+    """Whether a cancelled stream ends before the deadline, in monotonic seconds."""
     try:
         while ray.wait([stream], timeout=max(0.0, deadline - time.monotonic()))[0]:
             ray.get(next(stream))

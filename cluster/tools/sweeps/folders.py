@@ -1,6 +1,4 @@
-"""The folder of a seed, brought from the node where it ran: packed there, sent in pieces, unpacked as a whole or not at
-all.
-"""
+"""Transfer of a seed's folder from the node where it ran: packed, sent in pieces, unpacked whole or not at all."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import IO, Final
 
 MAX_BYTES: Final = 256 * 2**20
-"""Of a folder's files. The largest ones beyond are left out, and a file of the folder names them."""
+"""Maximum total size of a folder's files. Beyond it the largest are left out, and :data:`LEFT_OUT_FILE` names them."""
 CHUNK_BYTES: Final = 2 * 2**20
 LEFT_OUT_FILE: Final = "left-out.txt"
 
@@ -35,7 +33,7 @@ def packed(folder: Path, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
 
 
 def _bounded(folder: Path, max_bytes: int) -> tuple[list[Path], list[Path]]:
-    """The files that are sent, and those that are left out: the largest ones first, until the rest fits."""
+    """The files that are sent, and those that are left out: the largest first, until the rest fits."""
     kept = sorted(path for path in folder.rglob("*") if path.is_file())
     left_out = []
     while sum(path.stat().st_size for path in kept) > max_bytes:
@@ -45,25 +43,25 @@ def _bounded(folder: Path, max_bytes: int) -> tuple[list[Path], list[Path]]:
 
 
 class Arriving:
-    """A folder that arrives in pieces. :meth:`finish` puts it in its place, :meth:`drop` forgets the pieces."""
+    """A folder that arrives in pieces. :meth:`finish` unpacks it at its target, :meth:`drop` discards the pieces."""
 
     def __init__(self) -> None:
         self._pieces: IO[bytes] = tempfile.SpooledTemporaryFile(CHUNK_BYTES)  # noqa: SIM115 (it lives as long as this)
         self._is_empty = True
 
     def add(self, piece: bytes) -> None:
-        """Take the next piece."""
+        """Append the next piece."""
         self._pieces.write(piece)
         self._is_empty = False
 
     def drop(self) -> None:
-        """The rest never comes."""
+        """Discard the pieces; the rest will not come."""
         self._pieces.seek(0)
         self._pieces.truncate()
         self._is_empty = True
 
     def finish(self, target: Path) -> None:
-        """All pieces are there: the folder appears whole, in place of an older one. Nothing came: nothing happens."""
+        """Unpack the folder as a whole, replacing an older one. Does nothing if no piece came."""
         if self._is_empty:
             return
         new = target.with_name(f".{target.name}.new")

@@ -1,8 +1,8 @@
 """The log of a sweep, ``seeds.jsonl`` in its folder: the task, then a line per seed that ended.
 
-A line that a crash left incomplete is cut off; its seed runs again. Seeds stand in the order in which they ended, and
-in their own order once the log is closed: the same seeds give the same bytes, wherever they ran. What is measured
-stands beside, in ``work.jsonl``: where each seed ran, and for how long. Nothing depends on that file.
+A line that a crash left incomplete is cut off; its seed runs again. Seeds are in the order in which they ended. Closing
+the log sorts them, so the same seeds give the same bytes, wherever they ran. The measurements are in ``work.jsonl``:
+where each seed ran, and for how long. No result depends on that file.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class Work(msgspec.Struct, frozen=True):
     seed: int
     seconds: float
     node: str
-    """Its name, empty on this machine."""
+    """The node's name; empty on this machine."""
 
 
 class _Numbered(msgspec.Struct):
-    """Of a line, the seed alone."""
+    """A line, decoded only as far as its seed."""
 
     seed: int
 
 
 class LineLog:
-    """A file with a line of JSON for each piece of work that ended, behind a first one that says whose they are."""
+    """A file with a line of JSON for each piece of work that ended. The first line identifies the work."""
 
     def __init__(self, path: Path, work: str) -> None:
-        """Open or begin it. Its folder holds ``work`` and nothing else. Raises :class:`BadInput`."""
+        """Open or create the log in a folder for ``work`` only. Raises :class:`BadInput`."""
         folder, self._path = path.parent, path
         try:
             if not path.exists() and folder.is_dir() and any(folder.iterdir()):
@@ -56,7 +56,7 @@ class LineLog:
             raise BadInput(f"{path}: cannot be opened: {error.strerror}") from None
 
     def _whole_lines(self) -> list[bytes]:
-        """Those that are there; one that a crash left incomplete is cut off."""
+        """The complete lines; one that a crash left incomplete is cut off."""
         data = self._file.read()
         whole = data[: data.rfind(b"\n") + 1]
         self._file.truncate(len(whole))
@@ -76,12 +76,10 @@ class LineLog:
 
 
 class SweepLog(LineLog):
-    """The outcomes of a sweep, on disk. ``task`` and ``commit`` identify the sweep that may continue it."""
+    """The outcomes of a sweep, on disk. Only a sweep with the same ``task`` and ``commit`` may continue it."""
 
     def __init__(self, folder: Path, task: str, commit: str = "") -> None:
-        """Open or begin the folder's log. Raises :class:`BadInput` if it is of another task or commit, or cannot be
-        read.
-        """
+        """Open or create the log. Raises :class:`BadInput` if it is of another task or commit, or unreadable."""
         self._commit = commit
         self.outcomes: dict[int, SeedOutcome] = {}
         self._work_path = folder / WORK_FILE
@@ -121,7 +119,7 @@ class SweepLog(LineLog):
         self._recover_work()
 
     def _recover_work(self) -> None:
-        """The seconds of seeds that ended before. A line that cannot be read counts for nothing."""
+        """Restore the seconds of seeds that ended before. A line that cannot be read is ignored."""
         if not self._work_path.exists():
             return
         for line in self._work_path.read_bytes().splitlines():

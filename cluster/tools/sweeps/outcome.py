@@ -17,14 +17,15 @@ from cluster.record.run import RunRecord
 HEIGHTS_TO_COUNT: Final = 30
 FIRES_TO_COUNT: Final = 20
 FAULTS_TO_COUNT: Final = 2
-"""A pass with less than this is inconclusive; if the scenario has fewer faults, all of them count."""
+"""A pass with fewer heights, fires or faults than these is inconclusive. If the scenario has fewer faults, all must
+take effect."""
 BEYOND_MEMORY: Final = "it needs more than --memory"
 COUNTED_HERE: Final = frozenset({"faults", "byzantine", "evidence"})
-"""Checks that may be inconclusive in a seed that passes; the number of faults is counted here instead."""
+"""Checks that may be inconclusive in a seed that passes; :attr:`SeedOutcome.counts` counts the faults instead."""
 
 
 class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One seed: its verdict, the reason, and how much happened."""
+    """The verdict of one seed, its reason, and how much happened."""
 
     seed: int
     verdict: str
@@ -36,12 +37,12 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     heights: int
     fires: int
     faults: dict[str, int]
-    """Faults that took effect, by kind, and byzantine behaviours that did."""
+    """Number of faults that took effect, by kind, and of effects of byzantine behaviours, by name."""
     faults_needed: int
     """Faults that must take effect: two, or all if the scenario has fewer."""
     digest: str
     seconds: float = 0.0
-    """What it took; measured, unlike everything else."""
+    """Wall-clock time of the run; the only measured field."""
     metrics: dict[str, float] = {}
     """The run's metrics, for ``stampede compare``; empty in logs of old versions."""
     reached: list[str] = []
@@ -66,7 +67,7 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def why(self) -> str:
-        """The reason why it did not pass, in one line."""
+        """The reason why the seed did not pass, in one line."""
         if self.reason or self.counts:
             return self.reason
         return (
@@ -76,7 +77,7 @@ class SeedOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def judge(record: RunRecord, seconds: float) -> tuple[SeedOutcome, Judged]:
-    """The outcome of a run, and all that was found of it."""
+    """The outcome of a run, and the full judgement."""
     judged = judge_run(record)
     books, verdict = judged.books, judged.verdict
     outcome = SeedOutcome(
@@ -105,7 +106,7 @@ def crashed(seed: int, error: Exception, seconds: float) -> SeedOutcome:
 
 
 def broken_off(seed: int, reason: str, seconds: float = 0.0) -> SeedOutcome:
-    """The outcome of a run that had no end: a failure. ``reason`` is one line."""
+    """The outcome of a run that did not complete: a failure. ``reason`` is one line."""
     return SeedOutcome(
         seed=seed,
         verdict=Outcome.FAIL.value,

@@ -40,11 +40,11 @@ from cluster.tools.sweeps.tasks import AnyTask, FuzzTask, shares_executions
 from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB, seed_folder
 
 TRACEBACK_FILE: Final = "traceback.txt"
-"""In the folder of a seed that crashed."""
+"""File in the folder of a seed that crashed."""
 SEEDS_TO_REACH_ALL: Final = 200
-"""A fuzz of so many seeds is inconclusive if a mechanism was never reached."""
+"""A fuzz of at least this many seeds is inconclusive if a mechanism was never reached."""
 SHOWN: Final = 10
-"""Failed seeds that a summary lists, and mechanisms that the fewest seeds reached."""
+"""Maximum number of failed seeds in a summary, and of the mechanisms that the fewest seeds reached."""
 TENTHS: Final = 10
 """Lines of progress without a terminal."""
 
@@ -57,7 +57,7 @@ class Summary:
     wanted: int
     interrupted: bool
     min_passed: int | None = None
-    """Seeds that must pass if none fails; ``None`` is all."""
+    """Number of seeds that must pass if none fails; ``None`` is all."""
     commit: str = ""
     """Commit of the code."""
     must_reach: tuple[Mechanism, ...] = ()
@@ -92,7 +92,7 @@ class Summary:
 
     @property
     def never_reached(self) -> list[Mechanism]:
-        """Those that a seed must reach, and none did."""
+        """Mechanisms that a seed must reach, and none did."""
         seen = self.seen if self.must_reach else {}
         return [mechanism for mechanism in self.must_reach if not seen[mechanism]]
 
@@ -120,7 +120,7 @@ class Summary:
 
 
 def must_reach(task: AnyTask, seeds: int) -> tuple[Mechanism, ...]:
-    """The mechanisms that so many seeds must reach: all of them in a large fuzz. One scenario may lack some."""
+    """The mechanisms that a sweep of ``seeds`` must reach: all in a large fuzz. A single scenario may lack some."""
     return tuple(Mechanism) if isinstance(task, FuzzTask) and seeds >= SEEDS_TO_REACH_ALL else ()
 
 
@@ -155,7 +155,7 @@ def _leave_traceback(leaves: Path, text: str) -> None:
 
 
 def _outcome_of_dead_workers(folder: Path, seed: int, reason: str) -> SeedOutcome:
-    """The outcome of a seed that cost too many workers. There is no traceback, but what is known."""
+    """The outcome of a seed whose workers died too often. Its traceback file holds the reason instead."""
     _leave_traceback(folder / seed_folder(seed), f"{reason}\n")
     return broken_off(seed, reason)
 
@@ -170,8 +170,8 @@ def sweep(
     min_passed: int | None = None,
     memory_mib: int = WORKER_MEMORY_MIB,
 ) -> Summary:
-    """Run all seeds that the folder's log does not hold yet: ``workers`` at a time (``None``: one for each processor,
-    of this machine or of the cluster), each with ``memory_mib``. Raises :class:`~cluster.common.errors.HarnessError`.
+    """Run all seeds that the folder's log does not hold yet: ``workers`` at a time (``None``: one for each processor of
+    this machine or of the cluster), each with ``memory_mib``. Raises :class:`~cluster.common.errors.HarnessError`.
     """
     commit = checkout_commit()
     interrupted = False
@@ -254,8 +254,8 @@ def _progress(console: Console, total: int) -> Progress:
 
 
 class PlainProgress:
-    """Progress without a terminal: a line at the beginning, and one after each tenth of the seeds but the last, with
-    one for each node of a cluster.
+    """Progress without a terminal: a line at the beginning, and one after each tenth of the seeds except the last,
+    followed by one for each node of a cluster.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """The nodes on which the seeds of a sweep run, and how many at a time on each.
 
 A local Ray has one node. In a joined cluster the nodes that are marked for seeds take part, or all if none is marked.
-A node takes part once a survey (:mod:`cluster.live.nodes.code_survey`) says that it has the same Python, packages and
-code. If some nodes lack the code, the cluster is joined again with the code as its runtime environment; then a node has
-one worker until its first seed has ended, so that the code is compiled once there. Nodes may join and be lost at any
+A node takes part once a survey (:mod:`cluster.live.nodes.code_survey`) shows that it has the same Python, packages and
+code. If some nodes lack the code, the driver joins the cluster again with the code as its runtime environment. A node
+then has one worker until its first seed has ended, so that it compiles the code once. Nodes may join and be lost at any
 time.
 """
 
@@ -29,9 +29,9 @@ POLL_S: Final = 0.2
 SURVEY_TIMEOUT_S: Final = 90.0
 """A node that has not answered by then takes no part."""
 PATIENCE_S: Final = 60.0
-"""A node that joins is waited for so long, if none is left."""
+"""If no node is left, the sweep waits this long for one to join."""
 SURVEYS: Final = 10
-"""Of a node that was sent the code and does not have it yet."""
+"""Maximum number of surveys of a node that was sent the code and does not have it yet."""
 ARCHIVE: Final = "stampede.zip"
 
 
@@ -41,26 +41,26 @@ class SeedNode:
 
     node: RayNode
     slots: int
-    """Workers at a time."""
+    """Maximum number of workers at a time."""
     memory: int
-    """Bytes that Ray reserves for each."""
+    """Bytes that Ray reserves for each worker."""
     compiles: bool = False
-    """Whether the first seed compiles the code there."""
+    """Whether the node's first seed compiles the code."""
     is_lost: bool = False
     busy: int = 0
-    """Workers now."""
+    """Number of workers that run now."""
     done: int = 0
-    """Numbers that ended there."""
+    """Count of numbers that ended there."""
     seconds: float = 0.0
-    """What they took, in sum."""
+    """Total seconds of those numbers."""
     returned: int = 0
-    """Numbers that were lost there and run again."""
+    """Count of numbers that were lost there and run again."""
     pending: Any = None
-    """The answer to come, if it is being asked whether it is alive."""
+    """The pending answer, while the node is being asked whether it is alive."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it is alive, for all that is known."""
+        """Whether the node is alive, as far as is known."""
         return not self.is_lost and self.pending is None
 
     @property
@@ -69,7 +69,7 @@ class SeedNode:
 
     @property
     def progress(self) -> str:
-        """One line."""
+        """The node's progress, in one line."""
         line = f"node {self.node.name}: {counted(self.done, 'seed')}"
         if self.done:
             line += f", {self.seconds / self.done:.1f} s a seed"
@@ -79,7 +79,7 @@ class SeedNode:
 
 
 class SeedNodes:
-    """All of them. :meth:`open` finds them, :meth:`look` follows what becomes of them."""
+    """All nodes of a sweep. :meth:`open` finds them, :meth:`look` tracks their state."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class SeedNodes:
         interrupts: Interrupts,
         notice: Callable[[str], None],
     ) -> None:
-        """``workers`` is the greatest number at a time (``None``: as many as fit), ``memory`` the bytes of each."""
+        """``workers`` is the maximum number at a time (``None``: as many as fit), ``memory`` the bytes of each."""
         self._session = session
         self._workers = workers
         self._memory = memory
@@ -97,19 +97,19 @@ class SeedNodes:
         self._notice = notice
         self._nodes: dict[str, SeedNode] = {}
         self._asked: dict[Any, tuple[RayNode, float]] = {}
-        """Surveys under way, and since when."""
+        """Surveys under way: the node, and the monotonic time at which it was asked."""
         self._refused: set[str] = set()
         self._lacking: list[RayNode] = []
         self._answers: Counter[str] = Counter()
-        """Surveys that found other code, by node."""
+        """Number of surveys that found different code, by node id."""
         self._is_shipped = False
         self._looked = time.monotonic()
         self._usable_s = time.monotonic()
-        """When there was a node last."""
+        """When a node was last available, in monotonic seconds."""
         self._survey = surveyor()
         self._here = self._survey()
 
-    # --- which there are ----------------------------------------------------------------------------------------------
+    # --- finding nodes ------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
         """Find the nodes. Raises :class:`BadInput` if none can take part."""
@@ -166,7 +166,7 @@ class SeedNodes:
             self._refuse(node, differences.versions)
         elif not differences.has_code:
             self._answers[node.node_id] += 1
-            if self._is_shipped and self._answers[node.node_id] < SURVEYS:  # its environment may not be whole yet
+            if self._is_shipped and self._answers[node.node_id] < SURVEYS:  # its environment may be incomplete
                 self._asked[self._ask(node)] = node, time.monotonic()
             else:
                 self._lacking.append(node)
@@ -184,7 +184,7 @@ class SeedNodes:
         return SeedNode(node, slots, min(self._memory, memory // slots))
 
     def _ship(self) -> bool:
-        """Join the cluster again, with the code. Returns whether that could be done."""
+        """Join the cluster again, with the code. Returns whether that succeeded."""
         names = ", ".join(node.name for node in self._lacking)
         with tempfile.TemporaryDirectory(prefix="stampede-code-") as folder:
             archive = Path(folder) / ARCHIVE
@@ -195,10 +195,11 @@ class SeedNodes:
                 self._notice(f"the code is sent to the nodes ({size:.1f} MiB): {names} did not have it")
         return self._is_shipped
 
-    # --- what becomes of them -----------------------------------------------------------------------------------------
+    # --- state of nodes -----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """See which nodes joined, are ready, or are lost. Raises :class:`HarnessError` if none was left for long."""
+        """Update which nodes joined, are ready or are lost. Raises :class:`HarnessError` if none was left for
+        :data:`PATIENCE_S`."""
         self._take_surveys()
         self._refuse_lacking()
         for each in self._nodes.values():
@@ -228,13 +229,13 @@ class SeedNodes:
             node.pending = None
 
     def lose(self, node: SeedNode, reason: str) -> None:
-        """It gets nothing more."""
+        """Mark the node as lost; it gets no more work."""
         if not node.is_lost:
             node.is_lost, node.pending = True, None
             self._notice(f"node {node.node.name} is lost: {reason}")
 
     def doubt(self, node: SeedNode) -> None:
-        """A worker died there: it gets nothing until it has answered."""
+        """Ask a node whose worker died whether it is alive; it gets no work until it answers."""
         if not node.is_lost and node.pending is None:
             node.pending = self._ask(node.node)
 
@@ -245,7 +246,7 @@ class SeedNodes:
 
     @property
     def slots(self) -> int:
-        """Workers at a time, over all nodes."""
+        """Maximum number of workers at a time, over all nodes."""
         found = sum(each.slots for each in self._nodes.values() if not each.is_lost)
         return max(1, found if self._workers is None else min(found, self._workers))
 

@@ -30,13 +30,13 @@ class ScenarioTask:
     scenario_json: str
     """The scenario with the changes made."""
     changes: tuple[str, ...] = ()
-    """As shell text, for the same command."""
+    """The changes as shell text, for the same command."""
     shares: bool = True
     """Whether the validators of a run share executions, in most seeds (:func:`shares_executions`)."""
 
     @staticmethod
     def load(path: Path, changes: Sequence[Change] = (), shares: bool = True) -> ScenarioTask:
-        """The task of a scenario file, with some fields set anew. Raises :class:`~cluster.common.errors.BadInput`."""
+        """The task of a scenario file with changed fields. Raises :class:`~cluster.common.errors.BadInput`."""
         scenario = change_scenario(load_scenario(path), changes, f"{path} with {options_of(changes)}")
         return ScenarioTask(str(path), scenario.model_dump_json(), tuple(options_text(changes)), shares)
 
@@ -51,7 +51,7 @@ class ScenarioTask:
         return Scenario.model_validate_json(self.scenario_json)
 
     def scenario(self, seed: int) -> Scenario:
-        """The same for every seed."""
+        """The scenario, the same for every seed."""
         return self.shared
 
     def command(self, seed: int) -> str:
@@ -73,10 +73,10 @@ class FuzzTask:
 
     @property
     def shared(self) -> None:
-        """Each seed has its own."""
+        """``None``: each seed has its own scenario."""
 
     def scenario(self, seed: int) -> Scenario:
-        """Drawn from the seed."""
+        """The scenario drawn from the seed."""
         return random_scenario(seed, self.protocol)
 
     def command(self, seed: int) -> str:

@@ -1,4 +1,4 @@
-"""What runs in a worker process of a sweep: a batch of numbers, each of them answered as soon as it ends."""
+"""The work of a sweep's worker process: a batch of numbers, each of them answered as soon as it ends."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ WORKER_MEMORY_MIB: Final = 2_048
 
 T = TypeVar("T")
 Run = Callable[[int, Path], T]
-"""Runs a number. It may make the folder that it gets, and leave files there."""
+"""Runs a number. It may create the given folder and leave files there."""
 
 _data_limit: list[int] = []
-"""The limit that this process got with its first batch, in bytes. A process runs many batches."""
+"""The memory limit that this process got with its first batch, in bytes. A process runs many batches."""
 
 
 class Finished(NamedTuple):
@@ -36,10 +36,10 @@ class Finished(NamedTuple):
 
 
 def run_batch(run: Run[Any], numbers: Sequence[int], folder: str | None, memory: int) -> Iterator[bytes | Finished]:
-    """Run numbers one after the other. ``memory`` is the number of bytes that they may take beside those of a worker
-    at rest; beyond, Python raises :class:`MemoryError`.
+    """Run numbers one after the other. ``memory`` is the number of bytes that they may take in addition to those of an
+    idle worker; beyond, Python raises :class:`MemoryError`.
 
-    What a number leaves is in ``<folder>/seed-<number>``; without a folder it is sent in pieces before the answer.
+    A number leaves its files in ``<folder>/seed-<number>``; without a folder they are sent in pieces before the answer.
     """
     bound_memory(memory)
     for number in numbers:
@@ -61,7 +61,7 @@ def run_batch(run: Run[Any], numbers: Sequence[int], folder: str | None, memory:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder, also if the task is cancelled meanwhile, which Ray does once."""
+    """Remove a folder, even if Ray cancels the task meanwhile, which it does at most once."""
     try:
         shutil.rmtree(folder, ignore_errors=True)
     except KeyboardInterrupt:
@@ -75,9 +75,9 @@ def seed_folder(number: int) -> str:
 
 
 def free_memory() -> None:
-    """Free what the last number left: a run is full of cycles, and the next one has the bound for itself.
+    """Free the memory of the last number: a run has many reference cycles, and the next one needs the whole bound.
 
-    What lives after the first number are modules, which no collection needs to look through again.
+    Objects that survive the first number are modules, which no later collection needs to scan.
     """
     if gc.get_freeze_count():
         gc.collect()
@@ -86,7 +86,7 @@ def free_memory() -> None:
 
 
 def bound_memory(memory: int) -> None:
-    """Bound the private writable memory of this process, once: to what it has now and so many bytes more."""
+    """Bound the private writable memory of this process, once: to its current size plus ``memory`` bytes."""
     if not _data_limit:
         _data_limit.append(psutil.Process().memory_info().data + memory)
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)

@@ -1,4 +1,4 @@
-"""Attacks in random scenarios, small ones: they bring lanes, mailboxes, agents and mempools to their limits."""
+"""Small attacks in random scenarios: they bring lanes, mailboxes, agents and mempools to their limits."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from validator.primitives.params import DEFAULTS
 ATTACKED: Final = 0.4
 """Share of the seeds with attacks."""
 NUMBERS: Final = (1, 2, 2, 3)
-"""Of attacks in such a seed."""
+"""Numbers of attacks in such a seed, to draw from."""
 BUDGETS: Final = (None, 10**11, 10**12, 10**14)
-"""What an attack's users hold together: with little, they are soon refused, and their timers destroyed."""
+"""Total balance of an attack's users: if it is small, they are soon refused, and their timers destroyed."""
 DEFERRED: Final = ("mailbox-flood", "message-fan-out", "unanswered-jobs")
-"""Attacks on the deferred lane, which is narrow in half of the seeds with one of them."""
+"""Attacks on the deferred lane. Half of the seeds with one of them make that lane narrow."""
 
 
 def attack(random: Random, fields: Fields) -> None:
-    """Sometimes add attackers, the last of the users, so that everybody else's number stays the same."""
+    """Sometimes add attackers, as the last users, so that the numbers of the other users stay the same."""
     if random.random() >= ATTACKED:
         return
     for workload in random.sample(list(ATTACKS), random.choice(NUMBERS)):
@@ -67,4 +67,4 @@ ATTACKS: Final[Mapping[str, Callable[[Random], Fields]]] = {
     "replacement-churn": lambda random: {"per_turn": random.randint(2, 6), "gap": random.choice([0, 1])},
     "transfer-spam": lambda random: {"per_turn": random.randint(2, 8)},
 }
-"""By workload (``docs/attacks.md``), options with which it costs a run little time."""
+"""Options of each workload (``docs/attacks.md``) that cost a run little time."""

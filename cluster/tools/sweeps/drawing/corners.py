@@ -1,4 +1,4 @@
-"""Additions to a random scenario that go for what independent draws bring about in one of a hundred seeds."""
+"""Additions to a random scenario that aim at corner cases, which independent draws reach in one of a hundred seeds."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from validator.primitives.params import DEFAULTS
 CORNERED: Final = 0.5
 """Share of the seeds with one of :data:`CORNERS`."""
 BASEFEE: Final = 1_000
-"""Of agents that cannot be paid; it does not fall."""
+"""Basefee in the scenarios of agents that cannot be paid; it does not fall."""
 FORGER: Final = "signature-forger"
 AT_ACTIVATION: Final = 0.5
-"""Share of the seeds with lost votes that lose those of a block about the activation height."""
+"""Share of the seeds with lost votes in which they are the votes of a block near the activation height."""
 AFTER_THE_OTHERS: Final = 32
-"""A height at which the other faults are over or, nearly always, have taken effect: views fail for long."""
+"""A height at which the other faults have ended or nearly always taken effect. Faults from here on may block views for
+long."""
 
 
 def corner(random: Random, fields: Fields) -> None:
-    """Sometimes add one of them."""
+    """Sometimes add one of :data:`CORNERS`."""
     if random.random() < CORNERED:
         random.choice(list(CORNERS))(random, fields)
 
@@ -32,7 +33,7 @@ def corner(random: Random, fields: Fields) -> None:
 
 
 def _agents(random: Random, fields: Fields) -> None:
-    """Bidding agents that fail or cannot be paid any more, and a block's budget for them that is soon used up."""
+    """Bidding agents that fail or can no longer be paid, and a budget per block for them that is soon used up."""
     fields["chain"]["policy"] = "cip1"
     fields["chain"]["params"] |= {
         "ACTIVATION_HEIGHT": random.randint(1, 8),
@@ -75,25 +76,25 @@ def _cells(random: Random, fields: Fields) -> None:
 
 def _attack(fields: Fields, workload: str, options: Fields, **more: Any) -> None:
     group = {"workload": workload, "interval_ms": 400, "options": options, **more}
-    fields["load"]["users"].append(group)  # the last, so that everybody else's number stays the same
+    fields["load"]["users"].append(group)  # last, so that the numbers of the other users stay the same
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
 
 
 def _replacements(random: Random, fields: Fields) -> None:
-    """Transactions that replace others, or offer too little to."""
+    """Transactions that replace others, or offer too little to do so."""
     _attack(fields, "replacement-churn", {"per_turn": random.randint(2, 6), "gap": 1})
 
 
 def _replays(random: Random, fields: Fields) -> None:
-    """Restarts after the sync of blocks and before that of the state behind them."""
+    """Restarts after the sync of blocks and before the sync of the state that they lead to."""
     for height in random.sample(range(6, AFTER_THE_OTHERS), 3):
         _fault(fields, height, "failed_sync", of="state", target="random", down_ms=1_000)
 
 
 def _crashes(random: Random, fields: Fields) -> None:
-    """Crash after crash while journals are replaced and blocks archived: first of one validator, then of all."""
+    """Repeated crashes while journals are replaced and blocks archived: first of one validator, then of all."""
     fields.setdefault("limits", {})["journal_blocks"] = 1
     able, first = _able(fields), random.randrange(6, 26)
     target = random.choice(able)
@@ -103,8 +104,8 @@ def _crashes(random: Random, fields: Fields) -> None:
 
 
 def _lost_votes(random: Random, fields: Fields) -> None:
-    """Once a quorum has voted for a block, all that anybody sends is lost for a while: the next votes, and the block
-    and the votes of some views after. The first such block may be that with which the auction begins.
+    """Once a quorum has voted for a block, every message is lost for a while: the next votes, and the blocks and votes
+    of some later views. The first such block may be the one that begins the auction.
     """
     timing, names = fields["consensus"], _present(fields)
     heights = random.sample(range(6, AFTER_THE_OTHERS), 2)
@@ -119,7 +120,7 @@ def _lost_votes(random: Random, fields: Fields) -> None:
 
 
 def _flapping(random: Random, fields: Fields) -> None:
-    """A validator hears the others now and then: of the answers to what it asks, some are lost."""
+    """A validator hears the others intermittently: some of the answers to its requests are lost."""
     timing, target = fields["consensus"], random.choice(_able(fields))
     others = [name for name in _present(fields) if name != target]
     first, most_ms = random.randrange(6, 20), timing["rebroadcast_ms"] + timing["block_interval_ms"]
@@ -129,7 +130,7 @@ def _flapping(random: Random, fields: Fields) -> None:
 
 
 def _forgers(random: Random, fields: Fields) -> None:
-    """Real signatures, and a validator that forges some, if one can be spared."""
+    """Real signatures, and a validator that forges some, if the committee can spare one."""
     fields["consensus"]["signatures"] = "ed25519"
     nodes = nodes_of(fields["validators"])
     liars = [node for node in nodes if node.get("byzantine")]
@@ -143,7 +144,7 @@ def _forgers(random: Random, fields: Fields) -> None:
 def _borders(random: Random, fields: Fields) -> None:
     """Committees that change while messages take as long as timeouts: members of both vote at the border.
 
-    Small ones have no validator to spare that could lose its disk.
+    A small committee cannot spare a validator that loses its disk.
     """
     names, timing = _able(fields), fields["consensus"]
     if losing_in(fields) or len(names) == SMALLEST or len(names) < fields["validators"]["count"]:
@@ -159,7 +160,7 @@ def _borders(random: Random, fields: Fields) -> None:
 
 
 def _failing_views(random: Random, fields: Fields) -> None:
-    """Messages that take longer than the longest timeouts, until the blocks of failed views have no room."""
+    """Messages that take longer than the longest timeouts, until there is no room for the blocks of failed views."""
     fields.setdefault("limits", {})["max_held_blocks"] = 8
     timeout_ms = fields["consensus"]["advance_timeout_ms"]
     fields["consensus"]["rebroadcast_ms"] = timeout_ms  # views are long, and a tick for each message makes a seed dear
@@ -168,9 +169,9 @@ def _failing_views(random: Random, fields: Fields) -> None:
 
 
 def _forks(random: Random, fields: Fields) -> None:
-    """A validator that hears all others is heard by none while ``f`` others are slow.
+    """A validator receives from all others but reaches none of them, while ``f`` others are slow.
 
-    It alone sees a quorum for a block, builds on it when it leads, and has to give up both.
+    Only this validator sees a quorum for a block. It builds on the block when it leads, and has to give up both.
     """
     count, timing = fields["validators"]["count"], fields["consensus"]
     mute, *slow = random.sample(_able(fields), 1 + fault_bound(count))
@@ -181,12 +182,12 @@ def _forks(random: Random, fields: Fields) -> None:
 
 
 def _able(fields: Fields) -> list[str]:
-    """The validators that are honest and there from the start."""
+    """The validators that are honest and present from the start."""
     return [f"validator-{index}" for index, node in enumerate(nodes_of(fields["validators"])) if not node]
 
 
 def _present(fields: Fields) -> list[str]:
-    """The validators that are there from the start."""
+    """The validators that are present from the start."""
     return [
         f"validator-{index}"
         for index, node in enumerate(nodes_of(fields["validators"]))
@@ -213,4 +214,4 @@ CORNERS: Final[Mapping[Callable[[Random, Fields], None], tuple[Mechanism, ...]]]
     _failing_views: (Mechanism.PROPOSED_WITHOUT_ROOM,),
     _forks: (Mechanism.DEEP_BRANCH_GIVEN_UP,),
 }
-"""What each goes for, besides faults and byzantine behaviours."""
+"""The mechanisms that each addition aims at, in addition to faults and byzantine behaviours."""

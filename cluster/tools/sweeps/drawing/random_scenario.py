@@ -5,9 +5,9 @@ combinations occur. The scenarios keep to rules, so that a failing run is a find
 
 - Timeouts are long enough for the links, or can become so: without faults the network makes progress.
 - Faults end, and the run lasts long enough after the last one (a kill that waits for votes may come later).
-- The validators that lose their disks, are late or byzantine are few enough for every committee.
+- Every committee tolerates the number of validators that lose their disks, are late or byzantine.
 
-An older seed must draw what it always drew: an addition has a random source of its own.
+A seed must keep drawing what it drew in older versions, so each addition has a separate random source.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ STOP_HEIGHT: Final = 38
 DRAIN_BLOCKS: Final = 4
 TIMEOUT_S: Final = 1_200
 ED25519_EVERY: Final = 8
-"""One in so many seeds has real signatures, and some corners; the others have a fast substitute."""
+"""One seed in this many has real signatures, as some corners do; the others have a fast substitute."""
 FIRST_FAULT_HEIGHT: Final = 4
 LAST_FAULT_HEIGHT: Final = 30
 SNAPSHOT_HEIGHT: Final = 12
-"""From here on there are snapshots to join with."""
+"""From this height on there are snapshots to join with."""
 MAX_FAULTS: Final = 5
 EPOCHS: Final = 0.4
-"""Share of changing committees, of the seeds with more validators than :data:`SMALLEST`."""
+"""Share of the seeds with changing committees, among those with more validators than :data:`SMALLEST`."""
 UPGRADES: Final = 0.2
 """Share of the seeds with an upgrade."""
 STRAINED: Final = 0.1
 """Share of the seeds with additions of :data:`STRAINS`."""
 MAX_STRAINS: Final = 4
-"""In one scenario."""
+"""Limit per scenario."""
 CUTS: Final = 0.16
 """Share of the seeds with cut links."""
 LOST_NODES: Final = 0.12
@@ -76,30 +76,30 @@ LIES: Final = (
     "understated-timeouts",
     "lock-breaker",
 )
-"""Byzantine behaviours with a random source of their own."""
+"""Byzantine behaviours that are drawn from a separate random source."""
 FORGED_BLOCKS: Final = ("invalid-block-any-field", "false-proposer")
 FORGED_RANGES: Final = ("unproved-blocks",)
 FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest")
-"""Likewise, from another source: false blocks, false answers to a validator that catches up, and, if two validators can
-be spared, to one that joins."""
+"""Behaviours drawn from another source: false blocks, false answers to a validator that catches up, and, if two
+validators can be spared, false answers to one that joins."""
 UNPROVED_VIEW: Final = "unproved-view"
-"""Half of those that lie about snapshots lie about their views, too; drawn apart."""
+"""Half of the validators that lie about snapshots also lie about their views; drawn separately."""
 FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS, UNPROVED_VIEW)
 OLD_NULLIFICATIONS: Final = "old-nullifications"
-"""A byzantine behaviour that is drawn apart from all these, with a cut that leaves a validator nobody else to hear."""
+"""A byzantine behaviour that is drawn separately, with a partition that leaves a validator no other peer to hear."""
 SLANDERERS: Final = 0.06
-"""Share of the seeds with it, if a validator can be spared or is byzantine anyway."""
+"""Share of the seeds with :data:`OLD_NULLIFICATIONS`, if a validator can be spared or is byzantine anyway."""
 FORGERS: Final = 0.15
 """Share of the seeds with one of :data:`FORGERIES`, if a validator can be spared or is byzantine anyway."""
 GREEDY: Final = "greedy-asker"
 GREED: Final = 0.4
-"""Share of the seeds with byzantine validators of which one has this behaviour besides."""
+"""Share of the seeds with byzantine validators in which one also has the behaviour :data:`GREEDY`."""
 LIARS: Final = 0.25
 """Share of the seeds with one of :data:`LIES`, if a validator can be spared or is byzantine anyway."""
 OUTSIDERS: Final = 0.7
-"""Share of those with the behaviour ``outsider``, if a committee leaves out a byzantine validator."""
+"""Share of those seeds with the behaviour ``outsider``, if a committee leaves out a possible liar."""
 KEPT_BLOCKS: Final = (None, 16, 24)
-"""On small disks; ``None`` are all."""
+"""Numbers of blocks that small disks keep, to draw from; ``None`` keeps all."""
 STRAINS: Final = (keep_little, crowd, hurry, storm, run_programs, aim)
 SLOW_NETWORKS: Final = 0.08
 """Share of the seeds in which a message takes about as long as every timeout, or longer."""
@@ -108,9 +108,7 @@ MAX_RECOVERY_MS: Final = 3_600_000
 QUICK_REPEATS: Final = 0.5
 """Share of the seeds in which messages are repeated after about two block times."""
 HASTY: Final = 0.12
-"""Share of the seeds whose leaders wait for nothing, of those in which a block takes :data:`LEAST_BLOCK_MS` all the
-same.
-"""
+"""Share of the seeds whose leaders do not wait, among those in which a block takes :data:`LEAST_BLOCK_MS` anyway."""
 LEAST_BLOCK_MS: Final = 40
 UPLINKS: Final = 0.08
 """Share of the seeds in which validators have slow uplinks."""
@@ -279,7 +277,7 @@ class _Drawing:
         return fields
 
     def load(self) -> Fields:
-        """Mostly little load, so that many seeds can be run."""
+        """Usually a light load, so that many seeds can be run."""
         is_heavy = self.maybe(0.25)
         most, count, pause_ms = (12, 2, 400) if is_heavy else (5, 1, 800)
         flood = {"timers": self.random.randint(3, most), "spread_blocks": self.random.randint(2, 12), "burn": 8_000}
@@ -290,9 +288,9 @@ class _Drawing:
         return {"users": users}
 
     def slow_down(self, random: Random, fields: Fields) -> None:
-        """Make links slower than the timeouts that they begin with, and users as much slower as blocks become.
+        """Make links about as slow as the initial timeouts or slower, and slow down users by the factor of the blocks.
 
-        How soon such a network recovers follows from no setting; that it makes blocks is judged.
+        No setting determines how soon such a network recovers; the run is judged by whether it makes blocks.
         """
         latency_ms = self.advance_timeout_ms * random.uniform(0.5, 1.5)
         slower = 2 * latency_ms / max(2 * self.latency_ms, self.interval_ms)
@@ -304,13 +302,13 @@ class _Drawing:
         fields["success"] |= {"stall_ms": SLOW_TIMEOUT_S * 1_000, "recovery_ms": MAX_RECOVERY_MS}
 
     def slow_uplinks(self, random: Random, fields: Fields) -> None:
-        """Make uplinks so slow that a block takes about as long as a timeout to leave; judged like slow links."""
+        """Make uplinks so slow that sending a block takes about as long as a timeout; judged like slow links."""
         fields["links"]["uplink_kbps"] = random.choice(UPLINKS_KBPS)
         fields["stop"]["timeout_s"] = SLOW_TIMEOUT_S
         fields["success"] |= {"stall_ms": SLOW_TIMEOUT_S * 1_000, "recovery_ms": MAX_RECOVERY_MS}
 
     def repeat_quickly(self, random: Random, fields: Fields) -> None:
-        """Repeat messages after about two block times, unless a behaviour needs it otherwise."""
+        """Repeat messages after about two block times, unless a behaviour needs another interval."""
         if not any("lock-breaker" in node.get("byzantine", ()) for node in fields["validators"].get("nodes", ())):
             block_ms = max(2 * fields["links"]["latency_ms"], self.interval_ms)
             fields["consensus"]["rebroadcast_ms"] = round(block_ms * random.uniform(0.5, 3.0)) + 1
@@ -324,7 +322,7 @@ class _Drawing:
         self.lie_to_joiners(random, fields)
 
     def lie_to_joiners(self, random: Random, fields: Fields) -> None:
-        """A validator that loses its disk, and one that serves false snapshots, if both can be spared."""
+        """Add a validator that loses its disk and one that serves false snapshots, if both can be spared."""
         if self.not_counted_on or fault_bound(self.smallest_committee) < 2:
             return
         liar, victim = random.sample(range(self.count), 2)
@@ -356,7 +354,7 @@ class _Drawing:
         validators["nodes"] = nodes
 
     def lies_of_members(self, changing: bool, consensus: Fields) -> list[str]:
-        """Lies of committee members. Those of one protocol need the lead, and so a committee that does not change."""
+        """Lies of committee members. Those of one protocol need to lead, and so a committee that does not change."""
         spoken = [name for name in LIES if BEHAVIOURS[name].protocol in ("", self.protocol) and name != "outsider"]
         if consensus["leader_election"] != "random" or consensus["rebroadcast_ms"] <= self.advance_timeout_ms:
             spoken = [name for name in spoken if name != "lock-breaker"]  # it needs to lead twice in a row
@@ -365,7 +363,7 @@ class _Drawing:
     def forge(self, random: Random, fields: Fields) -> None:
         """Give one of :data:`FORGERIES` to a byzantine validator, or to one more.
 
-        The validator that asks it first is down for long, or loses its disk, so that it has to ask.
+        If it forges answers, the validator that asks it first is down for long or loses its disk, so it has to ask.
         """
         nodes = nodes_of(fields["validators"])
         liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
@@ -408,7 +406,7 @@ class _Drawing:
         return [{"kind": "upgrade", "at_height": height, "down_ms": down_ms, "heights_between": random.choice([1, 2])}]
 
     def cuts(self) -> list[Fields]:
-        """Sometimes cut links: between two sides, or all but those to a bridge between two halves."""
+        """Sometimes cut links: between two sides, or all except those of a bridge between two halves."""
         random = Random(f"{self.seed}/{self.protocol}/cuts")
         if random.random() >= CUTS:
             return []
@@ -422,7 +420,7 @@ class _Drawing:
         return [{"at_height": height, "for_ms": for_ms, **shape}]
 
     def lose_node(self, random: Random, fields: Fields) -> None:
-        """The Ray node of a validator is lost; its disks, too, if that many validators can be spared."""
+        """Lose the Ray node of a validator; its disks, too, if the committee can spare that many validators."""
         section = fields["validators"]
         section["ray_nodes"] = nodes = random.randint(2, self.count)
         most = -(-self.count // nodes)
@@ -446,7 +444,7 @@ class _Drawing:
         return {"kind": kind, "at_height": height, **self.makers()[kind]()}
 
     def makers(self) -> dict[str, Callable[[], Fields]]:
-        """For each kind of fault, its fields besides kind and begin."""
+        """For each kind of fault, its fields except for the kind and the height."""
         return {
             "kill": lambda: {**self.outage(), "reorders": self.random.random() < 0.3},
             "wipe": lambda: {"target": "random", "down_ms": self.lasting_ms()},
@@ -504,7 +502,7 @@ class _Drawing:
 
 
 def _build_at_once(drawing: _Drawing, random: Random, fields: Fields) -> None:
-    """Sometimes let leaders build without an interval, and users be as much quicker as blocks."""
+    """Sometimes let leaders build without an interval, and speed up users by the factor of the blocks."""
     if drawing.latency_ms < LEAST_BLOCK_MS / 2 or random.random() >= HASTY:
         return
     fields["consensus"]["block_interval_ms"] = 0
@@ -513,7 +511,7 @@ def _build_at_once(drawing: _Drawing, random: Random, fields: Fields) -> None:
 
 
 def _recall_failures(drawing: _Drawing, random: Random, fields: Fields) -> None:
-    """Cut a validator off from all others but one, which shows it how others gave up views."""
+    """Cut a validator off from all others except one, which sends it old nullifications of the others."""
     nodes = nodes_of(fields["validators"])
     liars = [index for index, node in enumerate(nodes) if node.get("byzantine")]
     if fault_bound(drawing.smallest_committee) < max(len(liars), 1) + losing_in(fields) + int(drawing.late):

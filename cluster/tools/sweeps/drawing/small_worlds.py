@@ -1,9 +1,9 @@
-"""Parameters of the chain, limits of validators and sizes of disks for random scenarios, most so small that a run comes
-to their ends several times.
+"""Chain parameters, limits of validators and disk sizes for random scenarios, most so small that a run reaches them
+several times.
 
-With its defaults a chain has windows of a thousand blocks and epochs of an hour, a mempool room for thousands of
-transactions, an engine windows of 64 views, and a disk files of 32 MiB. A random scenario has some forty blocks and a
-few users: nothing would ever happen at the end of a window.
+By default a chain has windows of a thousand blocks and epochs of an hour. A mempool has room for thousands of
+transactions, an engine has windows of 64 views, and a disk has files of 32 MiB. A random scenario has about forty
+blocks and a few users, so it would never reach the end of a window.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from validator.primitives.params import DEFAULTS
 Fields = dict[str, Any]
 
 SMALL: Final = 0.75
-"""Share of the seeds with parameters of their own; the others keep the defaults, as far as nothing else draws them. The
-same share, drawn apart, has limits of mempools of its own; likewise of engines, and of disks.
+"""Share of the seeds with drawn chain parameters; the others keep the defaults, unless another addition sets them. The
+same share, drawn separately for each, has drawn limits of mempools, of engines and of disks.
 """
 DRAWN: Final = 0.5
-"""Share of the groups, of the limits, or of the sizes in such a seed."""
+"""Share of the groups, limits or sizes that such a seed draws."""
 
 
 def shrink(random: Random, fields: Fields) -> None:
-    """Draw parameters, limits and sizes, in place. A group of which something was given already is left out."""
+    """Draw parameters, limits and sizes, in place. A group is skipped if one of its parameters is already set."""
     params = fields["chain"]["params"]
     are_small = random.random() < SMALL
     for group in GROUPS:
@@ -37,7 +37,7 @@ def shrink(random: Random, fields: Fields) -> None:
         if random.random() < SMALL:
             some = {name: value for name, value in drawn.items() if random.random() < DRAWN}
             if "keep_blocks" in some:
-                some["retained_heights"] = drawn["retained_heights"]  # which is no more
+                some["retained_heights"] = drawn["retained_heights"]  # must not exceed keep_blocks
             fields[section] = some | fields.get(section, {})
 
 
@@ -56,7 +56,7 @@ def _pool(random: Random) -> Fields:
 
 
 def _windows(random: Random) -> Fields:
-    """Of engines, and of the blocks that a node holds."""
+    """Windows of engines, and limits of the blocks that a node holds."""
     return {
         "view_window": random.randint(1, 8),
         "proposal_window": random.randint(0, 3),
@@ -122,7 +122,7 @@ def _lane_price(random: Random) -> Fields:
 
 
 def _prices(random: Random) -> Fields:
-    """Basefees that move a lot, and soon meet their bounds."""
+    """Basefees that move a lot and soon reach their bounds."""
     initial = random.choice([8, 1_000, DEFAULTS.initial_basefee])
     bounds = {"MIN_BASEFEE": max(1, round(initial * random.choice([0.1, 0.8, 1.0])))}
     bounds["MAX_BASEFEE"] = round(initial * random.choice([1.0, 1.3, 20.0]))
@@ -158,4 +158,5 @@ GROUPS: Final[tuple[Callable[[Random], Fields], ...]] = (
     _deferred,
     _many_timers,
 )
-"""Parameters that are drawn together: each group holds to the rules among its own, whatever the others are."""
+"""Parameters that are drawn together: each group satisfies the rules between its parameters, whatever the others
+are."""

@@ -1,6 +1,6 @@
 """Additions to a random scenario that bring chain, disks or load to their limits, or change the chain's rules.
 
-Each takes a random source of its own and changes the fields of a scenario in place.
+Each takes a random source and changes the fields of a scenario in place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CONFIGS: Final[list[dict[str, Any]]] = [
     {"MAX_CELLS_PER_FIRE": 20_000},
     {"MAX_CYCLES_PER_FIRE": 200_000, "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 100_000},
 ]
-"""Changes of parameters on governed chains; the chain refuses one that does not fit the others."""
+"""Parameter changes on governed chains; the chain refuses one that is inconsistent with the other parameters."""
 DEPLOYED: Final = ("heartbeat", "keeper", "token", "builtin:script")
 PROGRAMS: Final = ("bidding_agent", "liquidation_bot", "price_oracle", "subscription", *DEPLOYED[:-1])
 """The shipped programs in random scenarios."""
@@ -36,7 +36,7 @@ LOSING: Final = ("wipe", "bit_rot", "lose_node")
 
 
 def nodes_of(validators: Fields) -> list[Fields]:
-    """The settings of each validator, or as many empty ones."""
+    """The settings of each validator; empty if the section has none."""
     return validators.get("nodes") or [{} for _ in range(validators["count"])]
 
 
@@ -46,7 +46,7 @@ def losing_in(fields: Fields) -> int:
 
 
 def govern(random: Random, fields: Fields) -> None:
-    """Changing parameters, timers by system instruction, programs that are deployed later."""
+    """Add parameter changes, timers by system instruction, and programs that are deployed later."""
     options = {
         "timers": random.randint(1, 4),
         "ahead_blocks": random.choice([4, 6, 10]),
@@ -56,11 +56,11 @@ def govern(random: Random, fields: Fields) -> None:
         "deploys": random.sample(DEPLOYED, random.randint(0, 2)),
     }
     group = {"workload": "governance", "interval_ms": random.choice([500, 900]), "options": options}
-    fields["load"]["users"].append(group)  # the last, so that everybody else's number stays the same
+    fields["load"]["users"].append(group)  # last, so that the numbers of the other users stay the same
 
 
 def call_at_limits(random: Random, fields: Fields) -> None:
-    """Sometimes scripts whose calls lie at the limits of what is allowed."""
+    """Sometimes add scripts whose calls are at the limits of what is allowed."""
     if random.random() >= AT_LIMITS:
         return
     group = {
@@ -68,7 +68,7 @@ def call_at_limits(random: Random, fields: Fields) -> None:
         "interval_ms": random.choice([300, 600]),
         "options": {"calls": random.choice([3, 8])},
     }
-    fields["load"]["users"].append(group)  # the last, so that everybody else's number stays the same
+    fields["load"]["users"].append(group)  # last, so that the numbers of the other users stay the same
 
 
 def keep_little(random: Random, fields: Fields) -> None:
@@ -98,8 +98,7 @@ def storm(random: Random, fields: Fields) -> None:
 
 
 def run_programs(_: Random, fields: Fields) -> None:
-    """Actors in Python: jobs and runners, messages, published values, bidding for itself and for others, calls that
-    fail."""
+    """Actors in Python: jobs, runners, messages, published values, own bids and bids for others, failing calls."""
     users = fields["load"]["users"]
     oracle = sum(group.get("count", 1) for group in users)
     bot, agent = oracle + 1, oracle + 3

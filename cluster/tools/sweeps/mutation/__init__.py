@@ -1,1 +1,1 @@
-"""Detection of planted bugs: the runs that provoke each, and the check that must catch it."""
+"""Mutation testing: the runs that provoke each planted bug, and the check that must catch it."""

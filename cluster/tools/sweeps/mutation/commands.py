@@ -25,7 +25,7 @@ OF_MACHINE: Final = ("machine_seed", "scenarios", "least", "out")
 """Options that mean nothing without ``--machine``."""
 MAX_SEEDS: Final = 1_000
 PLAIN_WIDTH: Final = 200
-"""Columns of a table that goes to a file or another program."""
+"""Columns of a table that is written to a file or a pipe."""
 
 
 def add_commands(commands: Any) -> None:
@@ -146,7 +146,7 @@ def _kill_table(options: argparse.Namespace) -> int:
 
 
 def _detected(names: Sequence[str], workers: int | None, seeds: int) -> Iterator[tuple[int, Kill]]:
-    """The result of each, by its place among the names."""
+    """The kill of each mutant, with its index in ``names``."""
     from cluster.tools.sweeps.fanout import run_numbers
 
     return run_numbers(partial(_detect_numbered, names, seeds), len(names), workers, "mutant")

@@ -1,13 +1,12 @@
 """Detection of planted bugs: runs each mutant in its scenario, and judges whether it was caught.
 
-A mutant is caught if the check named for it *fails* (for ``safety``, by the rule named), the mutated line ran, and the
-same scenario and seed pass without it. An inconclusive check, a crash of the harness and a chain that merely stands
-still do not count. Seeds are tried in order until one catches it, at most as many as the mutant states. More seeds are
-run to count how often a mutant is provoked and caught.
+A mutant is caught if its expected check *fails* (for ``safety``, by the expected rule), the mutated line ran, and the
+same scenario and seed pass without it. An inconclusive check, a crash of the harness and a chain that merely stalls do
+not count. Seeds are tried in order until one catches it, at most as many as the mutant states. More seeds are run to
+count how often a mutant is provoked and caught.
 
-The same runs show which checks would catch a mutant on the live testnet: those that fail on the data that a live run
-has, too, which is all but what the simulator's monitor watched. Whether a live run provokes the bug depends on its
-faults.
+The same runs show which checks would catch a mutant on the live testnet: those that also fail on the data of a live
+run, which lacks only what the simulator's monitor watches. Whether a live run provokes the bug depends on its faults.
 """
 
 from __future__ import annotations
@@ -48,47 +47,47 @@ CRASHES = (
     ValidatorError,
     ValueError,
 )
-"""The errors that a broken validator may end in. They are reported, and do not count as caught."""
+"""The errors that may end a broken validator. They are reported, and do not count as caught."""
 
 
 def all_mutants() -> dict[str, AnyMutant]:
-    """Every planted bug there is, by name."""
+    """All planted bugs, by name."""
     return {**MUTANTS, **HARNESS_MUTANTS}
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A row of the kill table: what became of one mutant."""
+    """A row of the kill table: the result of one mutant."""
 
     name: str
     area: str
     description: str
     invariant: str
-    """The check that must catch it, and for ``safety`` the rule."""
+    """The check that must catch the mutant, and for ``safety`` the rule."""
     scenario: str
     protocol: str
     caught: bool = False
     seed: int = 0
-    """The first that caught it, or the last one tried."""
+    """The first seed that caught the mutant, or the last one judged."""
     seeds_tried: int = 0
-    """From 1 on."""
+    """Number of seeds tried, from seed 1 on."""
     seeds_provoked: int = 0
-    """In so many of them the mutated line ran."""
+    """Number of those seeds in which the mutated line ran."""
     seeds_caught: int = 0
-    """In so many of them it was caught."""
+    """Number of those seeds in which the mutant was caught."""
     live: dict[str, int] = field(default_factory=dict)
-    """In how many of them a check fails on the data of a live run, by the check's name, and for ``safety`` by its rule.
-    Empty for a mutant of the harness."""
+    """Number of those seeds in which a check fails on the data of a live run, by the check's name, for ``safety`` with
+    the rule. Empty for a mutant of the harness."""
     runs: int = 0
-    """Number of runs of the mutated line with that seed, in all validators."""
+    """Executions of the mutated line with :attr:`seed`, in all validators."""
     passes_unmutated: bool = False
     detail: str = ""
-    """The check's detail; of a survivor, why it was not caught."""
+    """The check's detail; for a survivor, why it was not caught."""
     seconds: float = 0.0
 
 
 def detect(name: str, min_seeds: int = 1) -> Kill:
-    """Run one mutant with as many seeds at least. Raises :class:`KeyboardInterrupt` if a run was interrupted."""
+    """Run one mutant with at least ``min_seeds`` seeds. Raises :class:`KeyboardInterrupt` if a run was interrupted."""
     mutant = all_mutants()[name]
     started = time.monotonic()
     detection = mutant.detection
@@ -114,7 +113,7 @@ def detect(name: str, min_seeds: int = 1) -> Kill:
 
 
 def page(kills: Iterable[Kill]) -> dict[str, Any]:
-    """The table for other programs."""
+    """The table as JSON data."""
     rows = list(kills)
     return {
         "planted": len(rows),
@@ -125,7 +124,7 @@ def page(kills: Iterable[Kill]) -> dict[str, Any]:
 
 
 def table_xml(kills: Iterable[Kill]) -> str:
-    """The table for continuous integration: a test case a mutant, which a survivor fails."""
+    """The table as JUnit XML: a test case per mutant, which fails for a survivor."""
     cases = [
         Case(kill.name, Outcome.PASS if kill.caught else Outcome.FAIL, kill.detail, kill.description, kill.seconds)
         for kill in kills
@@ -140,7 +139,7 @@ def _invariant(mutant: AnyMutant) -> str:
 
 
 def _try(mutant: Mutant, kill: Kill) -> Kill:
-    """One seed."""
+    """Run a mutant of validators with one seed."""
     try:
         record, verdict = _run(mutant.detection, mutant.name, kill.seed)
     except CRASHES as error:
@@ -162,8 +161,8 @@ def _try(mutant: Mutant, kill: Kill) -> Kill:
 
 
 def _seen_live(record: RunRecord, verdict: Verdict) -> list[str]:
-    """The checks that fail on the data of a live run: for ``safety`` the rules of what validators serve, and those of
-    certificates and votes that live runs watch."""
+    """The checks that fail on the data of a live run. For ``safety`` these are the rules of the data that validators
+    serve, and those of certificates and votes that live runs watch."""
     failed = [check.name for check in verdict.checks if check.verdict is Outcome.FAIL and check.name != "safety"]
     monitor = record.monitor
     assert monitor is not None, "mutants run in the simulator"
@@ -171,7 +170,7 @@ def _seen_live(record: RunRecord, verdict: Verdict) -> list[str]:
 
 
 def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:
-    """One seed: the answer is the known one without the bug, and another with it."""
+    """Run a mutant of the harness with one seed: it is caught if the known answer becomes another with the bug."""
     answer, counter = mutant.answer, RunCounter()
     record, verdict = _run(answer.detection, answer.mutant, kill.seed)
     right = answer.given(record, verdict)
@@ -189,7 +188,7 @@ def _try_harness(mutant: HarnessMutant, kill: Kill) -> Kill:
 
 
 def _beside_the_sound_one(where: Detection, kill: Kill) -> Kill:
-    """Caught, if the same run passes without the bug."""
+    """Count the mutant as caught if the same run passes without the bug."""
     outcome, why = _sound(where.scenario, where.protocol, kill.seed)
     if outcome is not Outcome.PASS:
         return replace(kill, detail=f"does not pass without it either: {why}")
@@ -198,7 +197,7 @@ def _beside_the_sound_one(where: Detection, kill: Kill) -> Kill:
 
 @lru_cache(maxsize=256)
 def _sound(scenario: str, protocol: str, seed: int) -> tuple[Outcome, str]:
-    """The outcome of a detection scenario without a mutant; with the reason, if it does not pass."""
+    """The outcome of a detection scenario without a mutant, and the reason if it does not pass."""
     _, verdict = _run(Detection(scenario, (), protocol), None, seed)
     bad = verdict.decisive
     return verdict.outcome, "" if bad is None else f"{bad.name} {bad.verdict}: {bad.detail}"
@@ -212,5 +211,5 @@ def _run(where: Detection, mutant: str | None, seed: int) -> tuple[RunRecord, Ve
 
 
 def mutant_runs(record: RunRecord) -> int:
-    """Number of runs of the mutated line."""
+    """Executions of the mutated line, in all validators."""
     return sum(validator.mutant_runs for validator in record.validators)

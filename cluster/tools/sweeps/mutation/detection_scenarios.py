@@ -1,7 +1,7 @@
-"""Detection scenarios: small scenarios, each made to provoke some kind of bug.
+"""Detection scenarios: small scenarios, each made to provoke one kind of bug.
 
-Each passes without a mutant. Rings and epochs are tiny, lanes are narrow and outages short, so that a few
-seconds see what a long run would see on a large chain.
+Each passes without a mutant. Rings and epochs are tiny, lanes are narrow and outages short, so that a few seconds show
+what a long run would show on a large chain.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cluster.scenario import Scenario
 from cluster.tools.sweeps.drawing.strains import Fields, call, program
 
 MAX_SEEDS: Final = 12
-"""Seeds that are tried for one mutant at most."""
+"""Maximum number of seeds that are tried for one mutant."""
 
 _LOAD: Final[Fields] = {
     "users": [
@@ -55,7 +55,7 @@ def _kill(target: Any, height: int, down_ms: int, **more: Any) -> Fields:
 
 
 def _bad_links(height: int, until: int) -> Fields:
-    """Messages late, lost and out of order: views fail, and what belonged to them arrives after all."""
+    """Late, lost and reordered messages: views fail, and their messages arrive after that."""
     fields = {"latency_ms": 120.0, "jitter_ms": 300.0, "loss": 0.2, "reordering": 0.3}
     return {"kind": "degrade", "at_height": height, "until_height": until, **fields}
 
@@ -91,7 +91,7 @@ _LIES: Final[Mapping[str, str]] = {
     "false-proposer": "A validator proposes blocks in the name of another.",
     "greedy-asker": "A validator asks for many certificates in each view.",
 }
-"""By behaviour, scenarios in which one validator lies in one way and nothing else is wrong."""
+"""Descriptions of scenarios in which one validator lies in one way and nothing else is wrong, keyed by behaviour."""
 
 _FEW_QUERIES: Final[Fields] = {
     "LANE_TIMER_CYCLES": 300_000,
@@ -385,7 +385,7 @@ DETECTION_SCENARIOS: Final[Mapping[str, Fields]] = {
         + [_kill("leader", height, 30) for height in (*range(64, 74, 3), *range(128, 139, 3))],
     ),
 }
-"""By name: a scenario's sections, and which validators are byzantine."""
+"""Each scenario's sections, and which validators are byzantine, keyed by the scenario's name."""
 
 
 def scenario_of(detection: Detection, mutant: str | None) -> Scenario:
@@ -396,7 +396,7 @@ def scenario_of(detection: Detection, mutant: str | None) -> Scenario:
     for index in detection.mutated:
         if mutant is not None and index not in byzantine:
             nodes[index]["mutant"] = mutant
-    # Part of the chain's name, from which ids follow: with another, a seed provokes something else.
+    # Part of the chain's name, which determines ids: with another name, a seed provokes something else.
     sections["name"] = f"hunt-{detection.scenario}"
     section: Fields = sections.get("validators", {})
     sections["validators"] = {"count": VALIDATORS} | section | {"nodes": nodes, "allow_more_faults": True}

@@ -1,8 +1,8 @@
-"""Bugs in the harness itself: checks that are blind, and a fault that is believed to have had an effect.
+"""Bugs in the harness itself: checks that are blind, and a fault that counts as having had an effect.
 
-Nothing outside watches the harness, so what catches such a bug is a *known answer*: a run whose verdict is settled,
-because it has a planted bug, a fault that cannot take effect, or neither. A sound harness gives that answer, a mutated
-one another: the kill table would show a survivor. Only ``stampede mutants`` plants these, never a scenario.
+Nothing outside checks the harness, so a *known answer* catches such a bug: a run whose verdict is certain, because it
+has a planted bug, a fault that cannot take effect, or neither. A sound harness gives that answer, and a mutated one
+gives another; otherwise the kill table shows a survivor. Only ``stampede mutants`` plants these, never a scenario.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Plant = Callable[[RunCounter], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class KnownAnswer:
-    """The verdict of one check of a run, as a sound harness gives it."""
+    """The verdict that a sound harness gives for one check of a run."""
 
     detection: Detection
     check: str
     verdict: Outcome
     mutant: str | None = None
-    """The planted bug in its validators."""
+    """The planted bug in the validators of the run."""
     rule: str = ""
-    """Of the check ``safety``, the rule whose own verdict it is."""
+    """The rule of the check ``safety`` whose verdict it is; empty for a whole check."""
 
     @property
     def words(self) -> str:
@@ -50,7 +50,7 @@ class KnownAnswer:
         return f"known answer: {what} {self.verdict} on {of}"
 
     def given(self, record: RunRecord, verdict: Verdict) -> Outcome:
-        """The verdict that a harness gave."""
+        """The verdict that the harness gave for this check or rule."""
         if not self.rule:
             return verdict.check(self.check).verdict
         assert record.monitor is not None, "mutants run in the simulator"
@@ -65,7 +65,7 @@ class HarnessMutant:
     description: str
     answer: KnownAnswer
     plant: Plant
-    """Plants it for a while; the counter counts how often the mutated line runs."""
+    """Plants the bug while its context is open; the counter counts how often the mutated line runs."""
 
     @property
     def area(self) -> Area:
@@ -87,7 +87,7 @@ def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def _blind_check(original: Callable[[Books], Check]) -> Plant:
-    """One of the checks passes whatever it is shown."""
+    """Plant a check that always passes."""
     name = original.__name__.removeprefix("check_")
 
     def plant(counter: RunCounter) -> AbstractContextManager[None]:
@@ -102,7 +102,7 @@ def _blind_check(original: Callable[[Books], Check]) -> Plant:
 
 
 def _always_answers(owner: Any, name: str, answer: Any) -> Plant:
-    """A function of the harness gives the same answer, whatever it is shown."""
+    """Plant a function of the harness that always returns the same answer."""
 
     def plant(counter: RunCounter) -> AbstractContextManager[None]:
         def blind(*_: object) -> Any:
@@ -178,4 +178,4 @@ HARNESS_MUTANTS: dict[str, HarnessMutant] = {
         ),
     )
 }
-"""By name."""
+"""The mutants of the harness, keyed by name."""

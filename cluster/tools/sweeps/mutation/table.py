@@ -1,4 +1,4 @@
-"""The kill table, as people read it."""
+"""The kill table on the console."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from cluster.tools.sweeps.mutation.detection import Kill
 
 DETAIL_SHOWN: Final = 300
 COUNTS: Final = ("provoked", "caught in")
-"""Of the seeds that were tried."""
+"""Headings of the columns that count seeds, out of those tried."""
 
 
 def live_words(kill: Kill) -> str:
-    """The checks of a live run that fail, each with its number of seeds, the most frequent first."""
+    """The checks that fail on the data of a live run, each with its number of seeds, the most frequent first."""
     seen = sorted(kill.live.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{name} {count}" for name, count in seen) or "-"
 
 
 def print_table(console: Console, kills: Sequence[Kill]) -> None:
-    """The table, then what is to be said of survivors, then the sum."""
+    """Print the table, then details of the survivors, then the totals."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     headings = ("mutant", "area", "caught by", "scenario", "seed", "line ran", *COUNTS, "without it", "live", "seconds")
     for heading in headings:

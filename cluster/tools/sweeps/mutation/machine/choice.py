@@ -1,4 +1,4 @@
-"""The choice of changes: from the lines that ran, spread over modules, and the same for a seed."""
+"""The choice of changes: on lines that ran, spread over modules, and determined by a seed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ COMPILER: Final = "numba"
 def module_paths(prefixes: Sequence[str] = (), root: Path = ROOT) -> list[str]:
     """The modules that can be changed, in order: those below one of the prefixes, or all.
 
-    Compiled kernels and the modules that they import from are left out: numba would take its cached code for that of
-    the changed source. Raises :class:`BadInput` if a prefix has none.
+    Compiled kernels and the modules that they import from are left out: numba would use its cached code in place of the
+    changed source. Raises :class:`BadInput` if a prefix has none.
     """
     every = sorted(path.relative_to(root).as_posix() for package in MUTATED for path in (root / package).rglob("*.py"))
     imported = {path: _imports((root / path).read_text(encoding="utf-8")) for path in every}
@@ -43,7 +43,7 @@ def _is_below(path: str, prefix: str) -> bool:
 
 
 def _imports(source: str) -> set[str]:
-    """The modules that a source imports from, and their packages."""
+    """The modules that a source imports from, and their top-level packages."""
     names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -54,19 +54,19 @@ def _imports(source: str) -> set[str]:
 
 
 def all_candidates(paths: Iterable[str], root: Path = ROOT) -> list[Candidate]:
-    """Every change of these modules."""
+    """All possible changes of these modules."""
     return [one for path in paths for one in candidates(path, (root / path).read_text(encoding="utf-8"))]
 
 
 def executed(every: Iterable[Candidate], lines: Mapping[str, Iterable[int]]) -> list[Candidate]:
-    """Those on lines that ran."""
+    """The changes on lines that ran."""
     ran = {path: set(numbers) for path, numbers in lines.items()}
     return [one for one in every if one.line in ran.get(one.path, ())]
 
 
 def draw(possible: Iterable[Candidate], count: int, seed: int) -> list[Candidate]:
-    """So many of them, at most one a line: one of each module in turn, and in a module one of each operator in turn,
-    in an order drawn by the seed.
+    """Draw ``count`` changes, at most one per line: one of each module in turn, and in a module one of each operator in
+    turn, in an order drawn from the seed.
     """
     chance = random.Random(seed)
     modules: dict[str, list[Candidate]] = {}
@@ -88,7 +88,7 @@ def draw(possible: Iterable[Candidate], count: int, seed: int) -> list[Candidate
 
 
 def _mixed(ones: Iterable[Candidate], chance: random.Random) -> deque[Candidate]:
-    """Those of one module, one of each operator in turn."""
+    """The changes of one module, one of each operator in turn."""
     kinds: dict[str, list[Candidate]] = {}
     for one in ones:
         kinds.setdefault(one.operator, []).append(one)

@@ -1,4 +1,4 @@
-"""Runs of scenarios in processes of their own: without a change, and with one until a run fails."""
+"""Runs of scenarios in separate processes: without a change, and with a change until a run fails."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SUBJECT: Final = "cluster.tools.sweeps.mutation.machine.subject"
 ENDLESS: Final = "endless"
 SURVIVED: Final = "survived"
 SEEN: Final = (FAIL, CRASH, IMPORT_CRASH, ENDLESS)
-"""The words for a bug that was seen; a crash includes one for lack of memory."""
+"""Outcomes of a bug that was detected; a crash includes running out of memory."""
 TIMES_AS_LONG: Final = 20
-"""A run that takes so many times the processor time of the sound one does not end."""
+"""A run that takes this many times the processor time of the sound one counts as endless."""
 LEAST_LIMIT_S: Final = 20.0
 SOUND_LIMIT_S: Final = 3_600.0
-"""Processor time for a run without a change."""
+"""Limit of the processor time of a run without a change."""
 
 
 class Run(NamedTuple):
@@ -44,19 +44,19 @@ class Run(NamedTuple):
 
 
 class Sound(msgspec.Struct, frozen=True, tag="sound"):
-    """What runs are without a change."""
+    """The results of a group of runs without a change."""
 
     number: int
-    """Of the group of runs."""
+    """Number of the group of runs."""
     verdicts: list[str]
     cpu_s: list[float]
-    """Seconds of processor time of each."""
+    """Seconds of processor time of each run."""
     lines: dict[str, list[int]]
     """The lines that ran, by path; empty if they were not recorded."""
 
 
 class Bug(msgspec.Struct, frozen=True, tag="bug"):
-    """What became of a change."""
+    """The outcome of a change."""
 
     candidate: Candidate
     outcome: str
@@ -64,9 +64,9 @@ class Bug(msgspec.Struct, frozen=True, tag="bug"):
     run: str = ""
     """The run that detected it."""
     reason: str = ""
-    """In one line."""
+    """The reason, in one line."""
     runs: int = 0
-    """Number of runs, with the last one."""
+    """Number of runs, including the last one."""
     seconds: float = 0.0
 
     @property
@@ -75,7 +75,7 @@ class Bug(msgspec.Struct, frozen=True, tag="bug"):
 
 
 def run_sound(runs: Sequence[Run], number: int, records_lines: bool, memory_mib: int) -> Sound:
-    """Run all without a change. Raises :class:`HarnessError` if the process does not get to the end."""
+    """Run all without a change. Raises :class:`HarnessError` if the process does not complete them."""
     request = _request(None, [(run, SOUND_LIMIT_S) for run in runs], records_lines, memory_mib)
     with tempfile.TemporaryFile() as errors, _subject(request, errors.fileno()) as process:
         answers = list(_answers(process))
@@ -92,7 +92,7 @@ def run_sound(runs: Sequence[Run], number: int, records_lines: bool, memory_mib:
 
 
 def hunt(candidate: Candidate, runs: Sequence[tuple[Run, float]], memory_mib: int) -> Bug:
-    """Run a change until a run fails. Each run comes with the seconds of processor time of the sound one."""
+    """Run a change until a run fails. Each run is given with the processor time of the sound one, in seconds."""
     started = time.monotonic()
     source = (ROOT / candidate.path).read_text(encoding="utf-8")
     limits = [(run, max(LEAST_LIMIT_S, TIMES_AS_LONG * sound_s)) for run, sound_s in runs]
@@ -121,7 +121,7 @@ def _request(
 
 @contextmanager
 def _subject(request: bytes, errors: int) -> Iterator[subprocess.Popen[bytes]]:
-    """A process with a request, which has ended afterwards. Signals of the terminal do not reach it."""
+    """A process with a request; leaving the context ends it. Signals of the terminal do not reach it."""
     process = subprocess.Popen(
         [sys.executable, "-m", SUBJECT],
         stdin=subprocess.PIPE,
@@ -133,7 +133,7 @@ def _subject(request: bytes, errors: int) -> Iterator[subprocess.Popen[bytes]]:
     try:
         assert process.stdin is not None
         process.stdin.write(request)
-        process.stdin.flush()  # and open until the end: the process ends when it is closed
+        process.stdin.flush()  # stays open: the process ends when it is closed
         yield process
     finally:
         process.kill()

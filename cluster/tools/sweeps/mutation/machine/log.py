@@ -1,4 +1,4 @@
-"""The log of a search, ``machine.jsonl`` in its folder: what is searched, then a line for each piece of work."""
+"""The log of a search, ``machine.jsonl`` in its folder: the search, then a line for each piece of work."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class _Head(msgspec.Struct, frozen=True):
 
 
 class MachineLog(LineLog):
-    """What ended, on disk. A search goes on in a log with the same ``search`` and ``commit``."""
+    """The results of a search, on disk. Only a search with the same ``search`` and ``commit`` may continue it."""
 
     def __init__(self, folder: Path, search: str, commit: str) -> None:
-        """Open or begin it. Raises :class:`BadInput` if it is of another search or commit, or cannot be read."""
+        """Open or create the log. Raises :class:`BadInput` if it is of another search or commit, or unreadable."""
         self.sound: dict[int, Sound] = {}
-        """By number of the group of runs."""
+        """Results without a change, keyed by the number of the group of runs."""
         self.bugs: dict[Candidate, Bug] = {}
         self._folder = folder
         super().__init__(folder / LOG_FILE, "search for machine-made bugs")
@@ -37,7 +37,7 @@ class MachineLog(LineLog):
             raise
 
     def add(self, ended: Sound | Bug) -> None:
-        """Append it, durably."""
+        """Append a result, durably."""
         self._take(ended)
         self._write(msgspec.json.encode(ended))
 

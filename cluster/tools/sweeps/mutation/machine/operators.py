@@ -1,7 +1,8 @@
-"""The places of a module's source that can be changed into a bug, found in its syntax tree.
+"""Mutation operators: they find the places of a module's source that can be changed into a bug, in its syntax tree.
 
-A change replaces the text of one node. All lines keep their numbers, so a diff is a line or two. What no run can depend
-on is left as it is: docstrings, annotations, decorators, texts of errors and ``__repr__``, and code for type checkers.
+A change replaces the text of one node. All lines keep their numbers, so a diff is a line or two. Code that no run can
+depend on is left unchanged: docstrings, annotations, decorators, texts of errors and ``__repr__``, and code for type
+checkers.
 """
 
 from __future__ import annotations
@@ -58,15 +59,15 @@ class Candidate(msgspec.Struct, frozen=True, order=True):
     """A change of one place."""
 
     path: str
-    """Of the module, from the root of the code."""
+    """Path of the module, relative to the root of the code."""
     line: int
-    """Of the place, from 1."""
+    """Line of the place, from 1."""
     start: int
     """Offset of the replaced bytes in the UTF-8 source."""
     end: int
     operator: Operator
     text: str
-    """What stands there instead."""
+    """The replacement text."""
 
     @property
     def place(self) -> str:
@@ -101,9 +102,9 @@ class _Finder(ast.NodeVisitor):
         for line in self._data.splitlines(keepends=True):
             self._starts.append(self._starts[-1] + len(line))
         self._bounds: set[ast.expr] = set()
-        """Integers that are a bound, not just a constant."""
+        """Operands and arguments that are bounds, rather than plain constants."""
 
-    # --- what is left as it is ----------------------------------------------------------------------------------------
+    # --- code that is left unchanged ----------------------------------------------------------------------------------
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         if node.name in UNUSED_FUNCTIONS or any("overload" in ast.unparse(each) for each in node.decorator_list):
@@ -119,13 +120,13 @@ class _Finder(ast.NodeVisitor):
         self._visit_all(node.body)
 
     def visit_Raise(self, node: ast.Raise) -> None:
-        """Only its texts depend on it."""
+        """Changes only affect the error's text."""
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
-        """Only a text depends on it."""
+        """Changes only affect a text."""
 
     def visit_Assert(self, node: ast.Assert) -> None:
-        """It states what holds anyway."""
+        """An assertion states what holds anyway."""
 
     def visit_If(self, node: ast.If) -> None:
         if "TYPE_CHECKING" not in ast.unparse(node.test):
@@ -177,7 +178,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         word, other = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
-        if len(node.values) == 2:  # with more, one word alone would change how they are grouped
+        if len(node.values) == 2:  # with more, replacing one word would change the grouping
             left, right = node.values
             self._replace_between(left, right, word, other, Operator.LOGIC)
         self.generic_visit(node)
@@ -231,7 +232,7 @@ class _Finder(ast.NodeVisitor):
         self._add(node.lineno, start, end, operator, text)
 
     def _replace_between(self, left: ast.expr, right: ast.expr, old: str, new: str, operator: Operator) -> None:
-        """Replace a sign that stands between two operands, beside blanks, parentheses and comments."""
+        """Replace a sign between two operands, if it occurs once there and no comment does."""
         start, end = self._span(left)[1], self._span(right)[0]
         between = self._text(start, end)
         if between.count(old) != 1 or "#" in between:

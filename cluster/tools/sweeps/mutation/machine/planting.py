@@ -1,4 +1,4 @@
-"""Planting of a change, and the lines that run: both before the first module of the code is imported."""
+"""Planting of a change, and recording of the lines that run; both begin before any module of the code is imported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MUTATED: Final = ("consensus", "validator")
 
 
 class _ChangedLoader(SourceFileLoader):
-    """Loads one module from a text. Nothing is read of its file, and no bytecode is kept."""
+    """Loads one module from a text. It does not read the module's file, and keeps no bytecode."""
 
     def __init__(self, module: str, file: str, source: str) -> None:
         super().__init__(module, file)
@@ -29,10 +29,10 @@ class _ChangedLoader(SourceFileLoader):
 
 
 class ChangedModule(MetaPathFinder):
-    """Finds one module, whose source it has, and no other."""
+    """Finds only the one module whose source it holds."""
 
     def __init__(self, path: str, source: str) -> None:
-        """``path`` is that of the module, from the root of the code."""
+        """``path`` is that of the module, relative to the root of the code."""
         self._file = str(ROOT / path)
         self._module = module_name(path)
         self._source = source
@@ -47,36 +47,35 @@ class ChangedModule(MetaPathFinder):
 
 
 def module_name(path: str) -> str:
-    """The module of a path from the root of the code."""
+    """The module of a path relative to the root of the code."""
     return ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
 
 
 def plant(path: str, source: str) -> None:
-    """Let this process import a changed module. Nothing of the code may be imported yet."""
+    """Let this process import a changed module. No module of :data:`MUTATED` may be imported yet."""
     loaded = [name for name in sys.modules if name.partition(".")[0] in MUTATED]
     assert not loaded, f"{loaded[0]} is imported already"
     sys.meta_path.insert(0, ChangedModule(path, source))
 
 
 class LineRecorder:
-    """The lines of the code that run in this process, by path from the root of the code."""
+    """Records the lines of the code that run in this process."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._prefixes = tuple(f"{root / package}/" for package in MUTATED)
         self._root = root
         self._tracers: dict[int, tuple[CodeType, Callable[..., Any] | None]] = {}
-        """By identity of the function's code: equal ones may stand in two files. The tracer is ``None`` once all lines
-        ran.
-        """
+        """Code and tracer of each function, keyed by the code's identity: two files may have equal code. The tracer is
+        ``None`` once all lines ran."""
         self._ran: dict[str, set[int]] = {}
 
     @property
     def ran(self) -> dict[str, list[int]]:
-        """Lines in order, by path."""
+        """The lines in order, by path relative to the root of the code."""
         return {str(Path(file).relative_to(self._root)): sorted(lines) for file, lines in sorted(self._ran.items())}
 
     def start(self) -> None:
-        """Record from the next call of a function on."""
+        """Record lines from the next function call on."""
         sys.settrace(self._enter)
 
     def stop(self) -> None:

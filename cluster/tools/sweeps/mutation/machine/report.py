@@ -1,4 +1,4 @@
-"""What became of machine-made bugs: a table for people, a page for programs, and JUnit XML."""
+"""The report of machine-made bugs: a table, JSON data and JUnit XML."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from cluster.tools.sweeps.mutation.machine.operators import Candidate
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A search and what it came to."""
+    """A search and its results."""
 
     title: str
     candidates: int
-    """Changes that the modules have."""
+    """Number of possible changes of the modules."""
     executed: int
-    """Those on lines that ran."""
+    """Number of changes on lines that ran."""
     planted: Sequence[Candidate]
-    """Those that were drawn."""
+    """The changes that were drawn."""
     bugs: Mapping[Candidate, Bug]
-    """What became of them, as far as the search got."""
+    """Their outcomes, as far as the search got."""
     unsound: Sequence[str] = ()
-    """Runs that were left out: they fail without a change."""
+    """Names of runs that were left out, since they fail without a change."""
     interrupted: bool = False
 
     @property
     def ended(self) -> list[Bug]:
-        """In the order of the code."""
+        """The bugs with an outcome, in the order of the code."""
         return [self.bugs[one] for one in sorted(self.planted) if one in self.bugs]
 
     @property
@@ -50,11 +50,11 @@ class Search:
 
     @property
     def percent_seen(self) -> float:
-        """Of those that ended; 0 if none did."""
+        """Percentage of the tried bugs that were detected; 0 if none was tried."""
         return _percent(len(self.ended) - len(self.survivors), len(self.ended))
 
     def shares(self, key: Callable[[Bug], str]) -> dict[str, tuple[int, int]]:
-        """How many were seen, of how many, by key."""
+        """Number of bugs that were detected, and of those that were tried, by key."""
         counts, seen = Counter(map(key, self.ended)), Counter(key(bug) for bug in self.ended if bug.seen)
         return {name: (seen[name], count) for name, count in sorted(counts.items())}
 
@@ -69,7 +69,7 @@ def operator_of(bug: Bug) -> str:
 
 
 def print_search(console: Console, search: Search) -> None:
-    """The survivors with their diffs, the shares, then the sum."""
+    """Print the survivors with their diffs, the shares, then the totals."""
     for bug in search.survivors:
         print_line(console, f"survived  {bug.candidate.place}  {bug.candidate.operator}  ({bug.runs} runs)")
         for line in _diff(bug.candidate).splitlines():
@@ -91,7 +91,7 @@ def print_search(console: Console, search: Search) -> None:
 
 
 def page(search: Search) -> dict[str, Any]:
-    """The search for other programs."""
+    """The search as JSON data."""
     return {
         "search": search.title,
         "complete": search.is_complete,
@@ -121,7 +121,7 @@ def page(search: Search) -> dict[str, Any]:
 
 
 def search_xml(search: Search) -> str:
-    """A test case a bug, which a survivor fails."""
+    """The search as JUnit XML: a test case per bug, which fails for a survivor."""
     cases = [
         Case(
             f"{bug.candidate.place} {bug.candidate.operator}",

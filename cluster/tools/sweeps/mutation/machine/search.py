@@ -27,41 +27,41 @@ from cluster.tools.sweeps.worker import WORKER_MEMORY_MIB
 
 PROTOCOLS: Final = ("simplex", "hotstuff")
 GROUP: Final = 8
-"""Runs without a change that one process does."""
+"""Number of runs without a change per process."""
 RECORDED_SEEDS: Final = 8
 """Seeds of each protocol and scenario whose lines are recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is searched."""
+    """What a search covers."""
 
     count: int
-    """Of bugs."""
+    """Number of bugs."""
     seeds: int
-    """Of each protocol and each scenario, from 0 on."""
+    """Number of seeds of each protocol and each scenario, from seed 0 on."""
     draw_seed: int = 0
     prefixes: tuple[str, ...] = ()
-    """Of paths; none are all."""
+    """Paths below which modules are changed; empty for all modules."""
     scenarios: tuple[ScenarioTask, ...] = ()
 
     @property
     def runs(self) -> list[Run]:
-        """In the order in which a hunt does them: the protocols in turn, then the scenarios in turn."""
+        """The runs in the order of a hunt: the protocols in turn, then the scenarios in turn."""
         fuzz: list[AnyTask] = [FuzzTask(protocol) for protocol in PROTOCOLS]
         groups: tuple[list[AnyTask], list[AnyTask]] = (fuzz, list(self.scenarios))
         return [Run(task, seed) for tasks in groups for seed in range(self.seeds) for task in tasks]
 
     @property
     def title(self) -> str:
-        """Plans with the same title search the same."""
+        """A short description; plans with the same title cover the same search."""
         where = " ".join(self.prefixes) or "all modules"
         runs = blake3("\n".join(run.name for run in self.runs).encode()).hexdigest()[:12]
         return f"{self.count} bugs, draw {self.draw_seed}, {self.seeds} seeds, {where}, runs {runs}"
 
 
 def search(plan: Plan, out: Path | None, workers: int | None, say: Callable[[str], None]) -> Search:
-    """Search, and go on where the log in ``out`` ends. When it is interrupted, it returns what there is.
+    """Search, continuing where the log in ``out`` ends. An interrupted search returns its results so far.
 
     Raises :class:`~cluster.common.errors.HarnessError`.
     """
@@ -110,7 +110,7 @@ def _lines(log: MachineLog) -> dict[str, set[int]]:
 
 
 def _sound_runs(runs: Sequence[Run], log: MachineLog) -> tuple[list[tuple[Run, float]], list[str]]:
-    """The runs that do not fail without a change, with their seconds; and the names of the others."""
+    """The runs that do not fail without a change, with their processor seconds, and the names of those that do."""
     ended = [each for number in sorted(log.sound) for each in _results(log.sound[number])]
     paired = list(zip(runs, ended, strict=True))
     sound = [(run, cpu_s) for run, (verdict, cpu_s) in paired if verdict not in (FAIL, CRASH)]

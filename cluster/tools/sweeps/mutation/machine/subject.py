@@ -1,7 +1,6 @@
 """A process that runs scenarios with a changed module, or without a change, and answers each in one line of JSON.
 
-It ends when the process that started it ends, whatever the reason. It keeps no compiled code that it makes with a
-change.
+It ends when its parent process ends, for any reason. It caches no code that it compiles with a change.
 """
 
 from __future__ import annotations
@@ -27,29 +26,29 @@ FAIL: Final = "fail"
 
 
 class Request(NamedTuple):
-    """What the process is to do."""
+    """The task of the process."""
 
     changed: tuple[str, str] | None
-    """Path and source of the changed module."""
+    """Path and source of the changed module; ``None`` for no change."""
     runs: bytes
-    """Pickled: for each run its task, its seed, and the seconds of processor time that it may take."""
+    """Pickled list with each run's task, seed and limit of processor time in seconds."""
     records_lines: bool
     memory_mib: int
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one run, or at last, the lines that ran."""
+    """The result of one run or, in the last answer, the lines that ran."""
 
     verdict: str = ""
-    """That of the run, or why it has none."""
+    """The run's verdict, or :data:`CRASH` or :data:`IMPORT_CRASH` if it has none."""
     reason: str = ""
-    """In one line."""
+    """The reason, in one line."""
     cpu_s: float = 0.0
     lines: dict[str, list[int]] = {}
 
 
 def main() -> None:
-    """Answer one request; a run that fails is the last."""
+    """Answer one request. With a change, the first run that fails is the last."""
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what the code prints is no answer
     request = Request(*pickle.load(sys.stdin.buffer))
@@ -75,7 +74,7 @@ def main() -> None:
 
 
 def _end_with_parent() -> None:
-    """Nobody writes any more: the other end of the pipe closes with its process."""
+    """End this process with its parent, which never writes again: its end of the pipe closes when it ends."""
     os.read(0, 1)
     os._exit(1)
 
@@ -85,7 +84,7 @@ def _send(answers: BinaryIO, answer: Answer) -> None:
 
 
 def _load(request: Request) -> Sequence[tuple[Any, int, float]]:
-    """Import all that runs need."""
+    """Import all modules that runs need, then bound the memory; returns the runs."""
     from numba.core.caching import Cache
 
     import cluster.simulation.driver
@@ -101,7 +100,7 @@ def _load(request: Request) -> Sequence[tuple[Any, int, float]]:
 
 
 def _keep_nothing(*_: object) -> None:
-    """Do not keep compiled code: it may hold what was changed."""
+    """Do not cache compiled code: it may contain the change."""
 
 
 def _run(task: Any, seed: int, limit_s: float, stops: bool) -> Answer:
