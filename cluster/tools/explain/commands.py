@@ -14,7 +14,7 @@ from cluster.tools.console.options import add_change_options
 from cluster.tools.console.output import console
 
 PLAIN_WIDTH: Final = 120
-"""Columns if the output is no terminal."""
+"""Columns if the output is not a terminal."""
 PICTURE: Final = ".svg"
 PAGE: Final = ".html"
 
@@ -58,7 +58,7 @@ def _validate(options: Any) -> int:
 
 
 def _validated(path: Path) -> tuple[str, list[str]]:
-    """The backends of a valid file, or all errors of another one."""
+    """The backends of a valid file as text, or all errors of an invalid one."""
     from cluster.scenario.files import load_scenario, problems_in
 
     if problems := problems_in(path):

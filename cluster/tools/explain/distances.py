@@ -1,4 +1,4 @@
-"""The table of latencies, by validator or by region. Pure."""
+"""The table of latencies, per validator or per region. Pure."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Final
 from cluster.scenario.topology.network import Network
 
 MAX_MEMBERS: Final = 10
-"""With more validators, all are one row."""
+"""With more validators and no regions, the table has a single row."""
 MAX_MEASURED: Final = 8
-"""Validators of a group that are measured, which bounds the time for large networks."""
+"""Validators that are measured per group; this bounds the time for large networks."""
 NO_REGION: Final = "(no region)"
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Some rows under a heading."""
+    """A table with a title."""
 
     title: str
     columns: tuple[str, ...]
@@ -29,7 +29,7 @@ class Table:
 def distances(network: Network) -> Table:
     """The latencies between groups of validators, a row per sender, in milliseconds.
 
-    A cell is ``cut`` without a path, and empty without another validator.
+    A cell is ``cut`` if there is no path, and empty if there is no other validator.
     """
     groups = _groups(network)
     rows = tuple((name, *(_cell(network, one, other) for other in groups.values())) for name, one in groups.items())

@@ -1,7 +1,7 @@
 """An estimate of a run: when its faults begin and end, when they leave no quorum, and when the run ends. Pure.
 
-Blocks are assumed to take as long as without faults, except while faults leave no quorum. The targets ``leader``,
-``random`` and ``f`` are assumed to leave one.
+Blocks are assumed to take as long as without faults, except while faults leave no quorum. Faults with the targets
+``leader``, ``random`` and ``f`` are assumed to leave a quorum.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Span:
     fault: AnyFault
     begins_ms: float
     ends_ms: float
-    """Infinite if it waits for a height that cannot become final meanwhile."""
+    """Infinite if the fault waits for a height that cannot become final meanwhile."""
     begins: bool
-    """Whether the run is not over before it begins."""
+    """Whether the fault begins before the run is over."""
     halts: bool
-    """Whether it and the faults before it leave no quorum."""
+    """Whether this fault and those under way at its begin leave no quorum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +45,11 @@ class RunEstimate:
     """The estimate of a run."""
 
     each_ms: float
-    """Time of a block without faults."""
+    """Time per block without faults."""
     spans: tuple[Span, ...]
     """One per fault, in the scenario's order."""
     length_ms: float
-    """Length without the limit ``stop``."""
+    """Length without the time limit of ``stop``."""
     height: float
     """Highest final height at the end, within ``stop``."""
 
@@ -80,13 +80,13 @@ def estimate_run(scenario: Scenario, each_ms: float) -> RunEstimate:
 
 
 def stop_height(scenario: Scenario, each_ms: float) -> int:
-    """The height at which the load stops, as far as that can be known."""
+    """The height at which the load stops; an estimate if the scenario gives a duration."""
     duration_s = scenario.stop.duration_s
     return scenario.stop.height if duration_s is None else round(duration_s * MILLISECONDS_PER_SECOND / each_ms)
 
 
 def seconds(milliseconds: float) -> str:
-    """Milliseconds as seconds, for a reader."""
+    """Milliseconds as text in seconds."""
     return f"{milliseconds / MILLISECONDS_PER_SECOND:,.1f} s"
 
 
@@ -94,7 +94,7 @@ def seconds(milliseconds: float) -> str:
 
 
 def _nominal_ms(fault: AnyFault, each_ms: float) -> float:
-    """When it begins if nothing halts the network."""
+    """When the fault begins if nothing halts the network."""
     return float(fault.at_ms) if fault.at_ms is not None else (fault.at_height or 0) * each_ms
 
 
@@ -104,14 +104,14 @@ class _Halts:
     def __init__(self, each_ms: float) -> None:
         self.each_ms = each_ms
         self._times: list[tuple[float, float]] = []
-        """Begin and end of each, disjoint and ascending."""
+        """Begin and end of each halt; disjoint and ascending."""
 
     @property
     def in_all_ms(self) -> float:
         return sum(ends_ms - begins_ms for begins_ms, ends_ms in self._times)
 
     def add(self, begins_ms: float, ends_ms: float) -> None:
-        """Add one that begins no earlier than those before."""
+        """Add a halt that begins no earlier than those added before."""
         begins_ms = max([begins_ms, *(ends for _, ends in self._times)])
         if begins_ms < ends_ms:
             self._times.append((begins_ms, ends_ms))
@@ -138,7 +138,7 @@ def _end_ms(scenario: Scenario, fault: AnyFault, begins_ms: float, halts: _Halts
 
 
 def _leave_no_quorum(scenario: Scenario, faults: Sequence[AnyFault], view: float) -> bool:
-    """Whether the committee at about that view has no quorum under these faults."""
+    """Whether the committee near that view has no quorum under these faults."""
     committees = scenario.validators.committees
     members = committees[max(first for first in committees if first <= max(view, 1))]
     names = scenario.validators.names
@@ -147,7 +147,7 @@ def _leave_no_quorum(scenario: Scenario, faults: Sequence[AnyFault], view: float
 
 
 def _gone(scenario: Scenario, fault: AnyFault) -> set[str]:
-    """The validators that certainly take no part while it lasts."""
+    """The validators that certainly take no part during the fault."""
     section = scenario.validators
     if isinstance(fault, PartitionFault):
         return set(section.names) - max(fault.sides(section.names), key=len)

@@ -1,7 +1,7 @@
 """The outline of a scenario: validators, timeline, estimates, success criteria and warnings, as tables.
 
-Nothing is run. Times of heights are estimates for a run without faults: the links' latencies, and the protocol's two
-delays per block (``docs/consensus.md``). The targets ``leader``, ``random`` and ``f`` are known when a
+Nothing is run. Times of heights are estimates for a run without faults, from the links' latencies and the protocol's
+two delays per block (``docs/consensus.md``). The targets ``leader``, ``random`` and ``f`` are not known before the
 fault begins.
 """
 
@@ -45,16 +45,16 @@ from loadgen.workloads.phases import AnyPhase
 from validator.primitives.types import address_text
 
 EXECUTION_MS: Final = 5
-"""Time of a block besides messages: two jobs of an executor, two syncs, and a little."""
+"""Time per block in addition to messages: two executor jobs, two syncs, and some overhead."""
 MAX_MEASURED: Final = 64
-"""Members of a committee that the time of a block is estimated from."""
+"""Maximum number of committee members in the estimate of the time per block."""
 WARNINGS_NOTE: Final = "by the estimates above, for a run that ends by itself; the scenario can be run nevertheless"
 MAX_NAMED: Final = 12
-"""Validators that are listed; with more, only those with settings of their own are."""
+"""Maximum number of validators that are all listed; with more, only those with special settings are."""
 
 
 def outline(scenario: Scenario, backend: Backend | None = None) -> list[Table]:
-    """The tables of a scenario; ``backend`` is the one to run it on, ``None`` if that is open. Pure."""
+    """The tables of a scenario; ``backend`` is the intended one, ``None`` if that is open. Pure."""
     each_ms = block_ms(scenario)
     estimate = estimate_run(scenario, each_ms)
     tables = (
@@ -102,7 +102,7 @@ def _validators(scenario: Scenario) -> Table:
 
 
 def own_settings(node: NodeSection) -> Iterator[str]:
-    """The settings of one validator that differ from the others', as text."""
+    """The special settings of one validator, as text."""
     if node.mutant is not None:
         yield f"planted bug {node.mutant}"
     if node.byzantine:
@@ -128,7 +128,7 @@ def _committees(scenario: Scenario) -> Table:
 
 
 def _accounts(scenario: Scenario) -> Table:
-    """Accounts and actors besides the load's users, with the addresses for the scenario's own seed."""
+    """Accounts and actors except the load's users, with the addresses for the scenario's seed."""
     chain, seed = scenario.chain, scenario.seed
     deployers = chain.genesis_deployers(seed)
     balances = chain.genesis_accounts(seed)
@@ -192,7 +192,7 @@ def _short(value: Any) -> str:
 @dataclass(frozen=True, slots=True)
 class _Moment:
     at_ms: float
-    """Estimated, for the order."""
+    """Estimated time, which determines the order."""
     when: str
     what: str
     how_long: str = ""
@@ -315,7 +315,7 @@ def _details(fault: AnyFault) -> str:
 
 
 def targets_of(scenario: Scenario, given: AnyFault, fault: AnyFault) -> str:
-    """The targets of a fault as far as known: ``given`` as in the scenario, ``fault`` with regions resolved."""
+    """The targets of a fault, as far as known. ``given`` is the fault as written, ``fault`` has regions resolved."""
     names = scenario.validators.names
     if isinstance(fault, PartitionFault):
         return " | ".join(_names(sorted(side, key=names.index)) for side in fault.sides(names))
@@ -371,7 +371,7 @@ def _stop_moments(scenario: Scenario, each_ms: float) -> Iterator[_Moment]:
 
 
 def block_ms(scenario: Scenario) -> float:
-    """Estimated time of a block without faults: the interval, and two delays by the links' latencies."""
+    """Estimated time per block without faults: the interval, and two delays by the links' latencies."""
     committee = next(iter(scenario.validators.committees.values()))
     network = scenario.network
     measured = committee[:MAX_MEASURED]
@@ -383,7 +383,7 @@ def block_ms(scenario: Scenario) -> float:
         return float("inf") if quality is None else quality.latency_ms
 
     def notarized_ms(leader: int, following: int) -> float:
-        """From a proposal until the next leader has a quorum of votes for it."""
+        """Time from a proposal until the next leader has a quorum of votes for it."""
         arrivals = sorted(delay_ms(leader, voter) + delay_ms(voter, following) for voter in measured)
         return arrivals[quorum(len(measured)) - 1]
 

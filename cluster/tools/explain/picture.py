@@ -1,8 +1,8 @@
 """The network of a scenario as a self-contained SVG drawing, light and dark.
 
 Validators of a region are drawn together, those of a star around its hub, all others in a circle. Links are drawn if
-they are few; between fully linked regions one line represents all links. No meaning depends on colour alone: a
-validator with settings of its own has a dashed rim and a description.
+there are few; between fully linked regions one line represents all links. No meaning depends on colour alone: a
+validator with special settings has a dashed rim and a description.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from cluster.tools.explain.distances import Table, distances
 from cluster.tools.explain.outline import own_settings
 
 MAX_LINES: Final = 700
-"""With more links none is drawn."""
+"""With more links, none are drawn."""
 MAX_LABELLED_LINES: Final = 24
 MAX_NAMED_NODES: Final = 24
 """With more validators, only numbers are drawn."""
 MAX_FULL_MESH: Final = 16
 CHARACTER_PIXELS: Final = 7.0
-"""About the width of a character, for keeping names within the frame."""
+"""Approximate width of a character, used to keep names within the frame."""
 EDGE_PIXELS: Final = 4.0
 
 Point = tuple[float, float]
@@ -35,7 +35,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Size of a drawing, in pixels. A phone has a drawing of its own, since scaled text is not legible."""
+    """Size of a drawing, in pixels. Phones get a separate drawing, since scaled text is not legible."""
 
     width: float
     height: float
@@ -49,7 +49,7 @@ class Frame:
     names_in_regions: bool = True
     """Whether validators in regions have names, or numbers only."""
     outwards: float = 0.0
-    """Share of the distance from the middle by which names of regions are moved outwards, away from lines."""
+    """Outward shift of regions' names, away from lines, as a share of their distance from the middle."""
 
     @property
     def middle(self) -> Point:
@@ -75,7 +75,7 @@ NARROW: Final = Frame(
     names_in_regions=False,
     outwards=0.25,
 )
-"""For a phone."""
+"""Frame for phones."""
 
 LIGHT: Final = (
     "--ink:#15140f;--quiet:#55534c;--line:#a9a69b;--node:#2a6fcf;--rim:#b3261e;--ground:#ffffff;--area:#2a6fcf14"
@@ -152,7 +152,7 @@ def caption(scenario: Scenario) -> str:
 
 
 def _areas(network: Network, frame: Frame) -> list[_Area]:
-    """An area per region, around the middle; validators without a region have one too."""
+    """An area per region, around the middle; validators without a region share one, too."""
     if not any(network.regions):
         return []
     groups: dict[str, list[int]] = {}
@@ -167,7 +167,7 @@ def _areas(network: Network, frame: Frame) -> list[_Area]:
 
 
 def _places(network: Network, topology: AnyTopology, areas: Sequence[_Area], frame: Frame) -> list[Point]:
-    """The place of each validator."""
+    """The position of each validator."""
     count = len(network.names)
     places: list[Point] = [frame.middle] * count
     if areas:
@@ -185,7 +185,7 @@ def _places(network: Network, topology: AnyTopology, areas: Sequence[_Area], fra
 
 
 def _circle(count: int, centre: Point, width: float, height: float) -> list[Point]:
-    """Points around an ellipse, from the top on, clockwise; a single one is in the middle of it."""
+    """Points around an ellipse, clockwise from the top; a single point is in its middle."""
     if count == 1:
         return [centre]
     angles = [2 * pi * position / count - pi / 2 for position in range(count)]
@@ -230,7 +230,7 @@ def _draw_links(network: Network, areas: Sequence[_Area], places: Sequence[Point
 
 
 def _draw_region_links(apart: Table, areas: Sequence[_Area]) -> Iterator[str]:
-    """One line from region to region, and what lies within each."""
+    """One line per pair of regions, and the latency within each region."""
     for (one, here), (other, there) in combinations(enumerate(areas), 2):
         label = apart.rows[one][1 + other] if len(areas) <= 8 else ""
         yield from _line("link many", _rim(here, there.centre), _rim(there, here.centre), label)

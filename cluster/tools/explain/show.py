@@ -1,4 +1,4 @@
-"""An outline for people: tables on the terminal, or a page of one HTML file that needs nothing else."""
+"""Output of an outline: tables on the terminal, or a self-contained HTML page."""
 
 from __future__ import annotations
 

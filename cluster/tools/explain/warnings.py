@@ -1,6 +1,6 @@
 """Warnings about a scenario: expectations that its run is unlikely to meet. Pure.
 
-They follow from the estimate of the run and from what the backends measure. A scenario with warnings can be run; one
+They follow from the estimate of the run and from the metrics of the backends. A scenario with warnings can be run; one
 that cannot work is refused when it is read.
 """
 
@@ -34,7 +34,7 @@ FieldWarning = tuple[str, str]
 
 
 def find_warnings(scenario: Scenario, estimate: RunEstimate, backend: Backend | None) -> Iterator[FieldWarning]:
-    """All warnings, section by section; ``backend`` is the one to run it on, ``None`` if that is open."""
+    """All warnings, section by section; ``backend`` is the intended one, ``None`` if that is open."""
     for number, span in enumerate(estimate.spans):
         yield from ((f"faults[{number}]{field}", what) for field, what in _of_fault(scenario, span, estimate))
     yield from _of_regions(scenario)
@@ -77,9 +77,9 @@ def _of_fault(scenario: Scenario, span: Span, estimate: RunEstimate) -> Iterator
 
 
 def _too_short(scenario: Scenario, fault: AnyFault, estimate: RunEstimate) -> str | None:
-    """Why no block may become final during a fault that leaves a quorum, or ``None``.
+    """Why possibly no block becomes final during a fault that leaves a quorum, or ``None``.
 
-    During a fault that lasts until a height is final, that height became final.
+    A fault that lasts until a height is final includes a final block, so it is never too short.
     """
     if not isinstance(fault, DownFault | PauseFault | PartitionFault):
         return None

@@ -1,9 +1,9 @@
 """Measures this machine: testnets of 4 and of 16 validators run idle for some seconds, on real sockets and files.
 
-They are the hosts of a live run without Ray: :data:`HOSTS` processes that carry a share of the validators each. Of both
-testnets everything that a block costs is measured. They run in turns, :data:`ROUNDS` times, so that a machine that
-changes its speed is seen: the rounds differ then. What depends on the load comes from the simulator, which runs the
-beginning of the scenario with and without its users.
+They use the hosts of a live run, without Ray: :data:`HOSTS` processes, each with a share of the validators. All costs
+of a block are measured for both testnets. They run in turns, :data:`ROUNDS` times; rounds that differ reveal a machine
+that changes its speed. Costs of the load come from the simulator, which runs the beginning of the scenario with and
+without its users.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ from cluster.simulation.driver import simulate
 from consensus.keys import Ed25519Scheme
 
 HOSTS: Final = 4
-"""Host processes of a calibration: the fewest that 4 and 16 validators may have."""
+"""Host processes of a calibration: the smallest number that 4 and 16 validators may have."""
 SMALL: Final = 4
 LARGE: Final = 16
-"""Validators of the two testnets."""
+"""Number of validators of the larger testnet; :data:`SMALL` is that of the other."""
 ROUNDS: Final = 3
 MEASURE_S: Final = 1.5
-"""Of each testnet in each round."""
+"""Seconds of measurement per testnet and round."""
 WARM_HEIGHT: Final = 5
 """Blocks before the measurement: connections, first views, caches."""
 ANSWER_TIMEOUT_S: Final = 180.0
-"""A process that starts on a busy machine takes its time; none of it is measured."""
+"""Starting a process takes long on a busy machine; this time is not measured."""
 LOOK_EVERY_S: Final = 0.05
 VERIFICATIONS: Final = 500
 SIMULATED_HEIGHTS: Final = 30
-"""Of the scenario, for the cost of its load."""
+"""Heights of the scenario that are simulated for the cost of its load."""
 SEED: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class IdleTestnet:
-    """What an idle testnet of ``validators`` on :data:`HOSTS` hosts took."""
+    """The resources that an idle testnet of ``validators`` on :data:`HOSTS` hosts took."""
 
     validators: int
     blocks: int
@@ -60,16 +60,16 @@ class IdleTestnet:
     core_seconds: float
     """Processor time of all hosts."""
     others_core_seconds: float
-    """Of all other processes of the machine meanwhile."""
+    """Processor time of all other processes of the machine meanwhile."""
     bytes_sent: int
-    """By all validators to each other."""
+    """Bytes that all validators sent to each other."""
     disk_bytes: int
-    """By which all disks grew."""
+    """Growth of all disks together."""
     host_memory_bytes: int
     """Resident memory of the largest host."""
 
     def plus(self, other: IdleTestnet) -> IdleTestnet:
-        """The same testnet measured for longer. The memory is that of the first time: a host keeps what it had."""
+        """The sum of two measurements of one testnet. The memory is that of the first: a host keeps its memory."""
         return IdleTestnet(
             self.validators,
             self.blocks + other.blocks,
@@ -84,7 +84,7 @@ class IdleTestnet:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Both testnets, one after the other."""
+    """Measurements of both testnets, one after the other."""
 
     small: IdleTestnet
     large: IdleTestnet
@@ -92,19 +92,19 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the scenario's users cost, per second of the scenario's time, from a simulation of its beginning."""
+    """Costs of the scenario's users per second of its time, from a simulation of its beginning."""
 
     core_seconds: float
-    """For each validator."""
+    """Processor time per validator."""
     transactions: float
     fires: float
     disk_bytes: float
-    """For each validator."""
+    """Disk growth per validator."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Everything that :func:`cluster.tools.explain.size.estimate.estimate` needs to know of a machine."""
+    """The input of :func:`cluster.tools.explain.size.estimate.estimate` about a machine and the load."""
 
     cores: int
     memory_bytes: int
@@ -115,10 +115,10 @@ class Calibration:
     """Resident memory of a host process without validators."""
     small: IdleTestnet
     large: IdleTestnet
-    """Both are of all rounds together."""
+    """The larger testnet; like :attr:`small`, summed over all rounds."""
     load: Load
     rounds: tuple[Round, ...] = ()
-    """They differ by as much as the machine changed its speed."""
+    """The single rounds; they differ as much as the machine's speed."""
 
 
 def calibrate(scenario: Scenario, tell: Callable[[str], None]) -> Calibration:
@@ -153,12 +153,12 @@ def calibrate(scenario: Scenario, tell: Callable[[str], None]) -> Calibration:
 
 
 def _cores() -> int:
-    """Those that this process may use."""
+    """Number of processors that this process may use."""
     return len(psutil.Process().cpu_affinity())
 
 
 def _idle(scenario: Scenario, count: int) -> Scenario:
-    """A testnet with the scenario's protocol that does nothing but make blocks, as fast as it can."""
+    """A testnet with the scenario's protocol and no load, which makes blocks as fast as it can."""
     return Scenario.model_validate(
         {
             "name": "calibration",
@@ -174,18 +174,18 @@ def _idle(scenario: Scenario, count: int) -> Scenario:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """The sum over all hosts, at a moment."""
+    """The sums over all hosts at one moment."""
 
     at_s: float
     height: int
-    """The lowest of all validators."""
+    """The lowest height of all validators."""
     core_seconds: float
     all_core_seconds: float
-    """Of all processes of the machine."""
+    """Processor time of all processes of the machine."""
     bytes_sent: int
     disk_bytes: int
     memory_bytes: int
-    """Of the largest host."""
+    """Resident memory of the largest host."""
 
 
 def _measure_testnet(hosts: Sequence[_HostProcess], scenario: Scenario, folder: Path) -> IdleTestnet:
@@ -225,7 +225,7 @@ def _read(hosts: Sequence[_HostProcess], folder: Path) -> _Reading:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The size of all files below a folder. Those that are replaced or removed meanwhile do not count."""
+    """The total size of all files below a folder, except those that are replaced or removed meanwhile."""
     size = 0
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):
@@ -234,7 +234,7 @@ def folder_bytes(folder: Path) -> int:
 
 
 def _busy_seconds() -> float:
-    """Processor time so far of all that ran on the processors that this process may use, other machines included."""
+    """Total processor time of the processors that this process may use, including time stolen by other machines."""
     times = psutil.cpu_times(percpu=True)
     mine = [times[number] for number in psutil.Process().cpu_affinity() if number < len(times)]
     return sum(each.user + each.system + each.nice + each.irq + each.softirq + each.steal for each in mine)
@@ -247,7 +247,7 @@ def _ask_all(hosts: Sequence[_HostProcess], *question: Any) -> list[Any]:
 
 
 class _HostProcess:
-    """A process with one host, which ends with this one."""
+    """A child process with one host, which ends with this process."""
 
     def __init__(self, number: int) -> None:
         context = multiprocessing.get_context("spawn")
@@ -278,7 +278,7 @@ class _HostProcess:
 
 
 def _serve(connection: Connection, number: int) -> None:
-    """The host process: answers questions until the other end is gone."""
+    """Run the host process: answer questions until the other end of the pipe closes."""
     from cluster.live.host.host import ValidatorHost
     from cluster.live.processes import processes
     from cluster.live.web.addresses import LOOPBACK
@@ -338,7 +338,7 @@ def _measure_load(scenario: Scenario) -> Load:
         return Load(0.0, 0.0, 0.0, 0.0)
     _simulate(scenario, has_users=True, height=WARM_HEIGHT)
     with_load, without = (_simulate(scenario, has_users, SIMULATED_HEIGHTS) for has_users in (True, False))
-    # blocks of both runs cost the same but for what is in them
+    # blocks of both runs cost the same except for their content
     shares = with_load.blocks / max(1, without.blocks)
     seconds, validators = with_load.seconds, SMALL
     return Load(
@@ -353,12 +353,12 @@ def _measure_load(scenario: Scenario) -> Load:
 class _Simulated:
     blocks: int
     seconds: float
-    """Virtual."""
+    """Virtual seconds."""
     core_seconds: float
     transactions: int
     fires: int
     disk_bytes: float
-    """Of the validator with most."""
+    """Disk use of the validator that uses most."""
 
 
 def _simulate(scenario: Scenario, has_users: bool, height: int) -> _Simulated:

@@ -1,13 +1,13 @@
-"""What a scenario wants of machines, by a calibration. Pure.
+"""The resources that a scenario needs, estimated from a calibration. Pure.
 
-With n validators on H hosts, a block costs ``a·n + b·n² + s·v·n·H`` of processor time: what each validator does once a
-block, what it does once a message, and the signatures that each host checks once for all its validators (s a validator
-and block, v seconds each). The two measured testnets give a and b. Bytes a block are ``a·n + b·n²`` as well, memory a
-host and disk a validator grow by the number of peers.
+With n validators on H hosts, a block costs ``a·n + b·n² + s·v·n·H`` of processor time: the work of each validator per
+block, its work per message, and the signatures that each host checks once for all its validators (s per validator and
+block, v seconds each). The two measured testnets give a and b. Bytes per block are ``a·n + b·n²`` as well. Memory per
+host and disk per validator grow with the number of peers.
 
-Three limits bound the rate of blocks: the cores, a host (whose validators share one thread), and the protocol, which
-waits for the block interval and two messages. Whatever is left out makes the guess worse, not wrong in kind: faults,
-stalls, and blocks that a heavy load makes slow to execute.
+Three limits bound the block rate: the cores, a host (whose validators share one thread), and the protocol, which waits
+for the block interval and two messages. The model leaves out faults, stalls, and blocks that a heavy load makes slow to
+execute; they make the estimate less accurate, not meaningless.
 """
 
 from __future__ import annotations
@@ -23,76 +23,76 @@ from cluster.scenario import Scenario
 from cluster.tools.explain.size.calibration import HOSTS, LARGE, SMALL, Calibration, IdleTestnet
 
 SIGNATURES: Final = {"simplex": 2, "hotstuff": 1}
-"""Votes of a validator a block."""
+"""Votes per validator and block, keyed by protocol."""
 MESSAGES_PER_BLOCK: Final = 2
-"""One after the other: a proposal and a vote."""
+"""Sequential messages per block: a proposal and a vote."""
 DRIVER_CORES: Final = 0.2
-"""Of driver and Ray, measured with 16 validators."""
+"""Cores that driver and Ray use, measured with 16 validators."""
 MODEL_ERROR: Final = 0.25
-"""By which the range is wider than the rounds of the calibration: what the model leaves out."""
+"""Share by which the range is wider than the rounds of the calibration, for effects that the model leaves out."""
 STEADY: Final = 1.3
-"""A machine whose rounds differ by more changes its speed."""
+"""Ratio of the rounds' block rates above which a machine counts as changing its speed."""
 REQUEST_S: Final = 0.003
-"""Processor time of a request of the load: Locust's half and the validator's, measured."""
+"""Processor time per request of the load, in Locust and in the validator; measured."""
 RAY_WORKER_BYTES: Final = 55_000_000
-"""By which a host is larger as a Ray actor than as a process of its own, measured."""
+"""Extra memory of a host as a Ray actor, compared with a plain process; measured."""
 RAY_BYTES: Final = 600_000_000
-"""Ray's own processes on its head, measured."""
+"""Memory of Ray's own processes on its head node; measured."""
 DRIVER_BYTES: Final = 400_000_000
-"""Driver and Locust, measured."""
+"""Memory of driver and Locust; measured."""
 STREAM_FILES: Final = 2
-"""File descriptors of a pair of validators on one of them: each dials the other."""
+"""File descriptors per peer of a validator: each of the two dials the other."""
 HOST_FILES: Final = 60
 MEASURED_PAIRS: Final = 32
-"""Validators among which the median latency is taken."""
+"""Maximum number of validators among which the median latency is taken."""
 TIGHT: Final = 0.9
-"""The share of memory and disk that a run may take."""
+"""Share of the available memory and disk that a run may take."""
 MIN_USABLE_CORES: Final = 0.05
-"""Left to the validators however busy the machine is."""
+"""Cores that count as left to the validators, however busy the machine is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The guess."""
+    """The resources of a scenario's run, and the limits of the machine."""
 
     validators: int
     hosts: int
     cores: float
-    """That the scenario uses at its rate of blocks, or that would let it reach ``wanted_rate``."""
+    """Cores that the scenario needs to reach :attr:`wanted_rate`."""
     cores_here: float
     wanted_rate: float
-    """Blocks a second if there were cores enough."""
+    """Blocks per second if there were enough cores."""
     rate: float
-    """Blocks a second that are to be expected."""
+    """Expected blocks per second."""
     rate_low: float
     rate_high: float
-    """They are to hold the rate of nine runs of ten."""
+    """Upper bound of the rate; the range is meant to contain nine runs of ten."""
     limit: str
-    """What bounds ``rate``."""
+    """The limit that determines :attr:`rate`, in words."""
     block_core_ms: float
-    """Processor time of a block, of all validators together."""
+    """Processor time per block, of all validators together."""
     block_bytes: float
-    """Bytes that validators send each other for a block."""
+    """Bytes that validators send each other per block."""
     bandwidth_bytes: float
-    """A second, at ``rate``, of all validators together."""
+    """Bytes per second at :attr:`rate`, of all validators together."""
     memory_bytes: float
     memory_here: float
     disk_bytes: float
-    """At the end of the run, of all validators together and the run's folder."""
+    """Disk use at the end of the run, of all validators and the run's folder."""
     disk_here: float
     files: int
-    """Descriptors that a host opens."""
+    """File descriptors that a host opens."""
     files_here: int
     seconds: float
     """Length of the run from the first block on."""
     problems: tuple[str, ...]
-    """Why it does not fit here, in words; empty if it does."""
+    """Why the scenario does not fit here, in words; empty if it does."""
     warnings: tuple[str, ...]
-    """What makes it slower than guessed, or the guess unsure, in words."""
+    """What makes the run slower than estimated, or the estimate uncertain, in words."""
 
 
 def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files_here: int) -> Estimate:
-    """The guess for a scenario, on this machine or on ``cores`` that are as fast as its own."""
+    """The estimate for a scenario, on this machine or on ``cores`` that are as fast as this machine's."""
     section, small, large = scenario.validators, measured.small, measured.large
     n, hosts = section.count, section.host_count
     here = float(cores if cores is not None else measured.cores)
@@ -145,7 +145,7 @@ def estimate(scenario: Scenario, measured: Calibration, cores: int | None, files
 
 
 def _limits(scenario: Scenario, measured: Calibration, here: float) -> dict[str, float]:
-    """Blocks a second that each of three allows; the first is the cores that are here."""
+    """Blocks per second that each of three limits allows; the first limit is the available cores."""
     n, hosts, block_s = scenario.validators.count, scenario.validators.host_count, _block_seconds(scenario, measured)
     return {
         f"the {counted(int(here), 'core')}": _usable_cores(n, here, _extra_cores(n, measured), measured) / block_s,
@@ -155,19 +155,19 @@ def _limits(scenario: Scenario, measured: Calibration, here: float) -> dict[str,
 
 
 def _range(scenario: Scenario, measured: Calibration, here: float) -> tuple[float, float]:
-    """The least and the most blocks a second by any round of the calibration, wider by :data:`MODEL_ERROR`."""
+    """The lowest and the highest block rate by any round of the calibration, wider by :data:`MODEL_ERROR`."""
     machines = [measured, *(replace(measured, small=each.small, large=each.large) for each in measured.rounds)]
     rates = [min(_limits(scenario, machine, here).values()) for machine in machines]
     return min(rates) / (1 + MODEL_ERROR), max(rates) * (1 + MODEL_ERROR)
 
 
 def _extra_cores(n: int, measured: Calibration) -> float:
-    """That a run takes and an idle testnet does not: of the driver, of requests, of executing the load."""
+    """Cores that a run takes in addition to an idle testnet: for the driver, requests and execution of the load."""
     return DRIVER_CORES + measured.load.transactions * REQUEST_S + n * measured.load.core_seconds
 
 
 def _warnings(scenario: Scenario, measured: Calibration, rate: float) -> Iterator[str]:
-    """Timeouts that are shorter than what they wait for, and a machine that changes its speed."""
+    """Warnings about a leader timeout below the block time, and about a machine that changes its speed."""
     section, block_ms = scenario.consensus, MILLISECONDS_PER_SECOND / rate
     rates = [each.large.blocks / each.large.seconds for each in measured.rounds] or [rate]
     if max(rates) > STEADY * min(rates):
@@ -183,7 +183,7 @@ def _warnings(scenario: Scenario, measured: Calibration, rate: float) -> Iterato
 
 
 def _block_seconds(scenario: Scenario, measured: Calibration) -> float:
-    """Processor time of a block, of all hosts."""
+    """Processor time per block, of all hosts together."""
     checks = SIGNATURES[scenario.consensus.protocol] * measured.verification_s
 
     def without_checks(testnet: IdleTestnet) -> float:
@@ -194,17 +194,18 @@ def _block_seconds(scenario: Scenario, measured: Calibration) -> float:
 
 
 def _by_square(n: int, small: float, large: float) -> float:
-    """``a·n + b·n²`` through the figures of the two testnets; neither a nor b is below zero."""
+    """``a·n + b·n²``, fitted to the values of the two testnets; neither a nor b is below zero."""
     b = max(0.0, (large / LARGE - small / SMALL) / (LARGE - SMALL))
     a = max(0.0, large / LARGE - b * LARGE)
     return a * n + b * n * n
 
 
 def _usable_cores(n: int, here: float, extra: float, measured: Calibration) -> float:
-    """The cores that n validators can use beside the ``extra`` ones that a run takes and the calibration did not.
+    """The cores that n validators can use in addition to the ``extra`` ones, which a run takes and the calibration did
+    not.
 
-    An idle testnet's validators wait for each other, and other processes run beside them. What was idle meanwhile goes
-    to the extra first. For the rest, all that run yield alike.
+    An idle testnet's validators wait for each other, and other processes run at the same time. The extra cores come
+    from the idle ones first. All running processes give up the rest in proportion.
     """
     small, large = measured.small, measured.large
     at = min(1.0, max(0.0, (n - small.validators) / (large.validators - small.validators)))
@@ -220,7 +221,7 @@ def _usable_cores(n: int, here: float, extra: float, measured: Calibration) -> f
 
 
 def _least_interval_s(scenario: Scenario, work_s: float) -> float:
-    """The time between two blocks if cores are no limit; ``work_s`` is a host's work for a block."""
+    """The time between two blocks if cores are no limit; ``work_s`` is a host's processor time per block."""
     network = scenario.network
     indices = range(min(scenario.validators.count, MEASURED_PAIRS))
     found = [network.quality(one, other) for one in indices for other in indices if one != other]
@@ -230,7 +231,7 @@ def _least_interval_s(scenario: Scenario, work_s: float) -> float:
 
 
 def _host_bytes(n: int, carried: float, measured: Calibration) -> float:
-    """Resident memory of a host that carries so many of n validators."""
+    """Resident memory of a host with ``carried`` of the n validators."""
     empty, small, large = measured.empty_host_bytes, measured.small, measured.large
     one = max(0.0, small.host_memory_bytes - empty) * HOSTS / small.validators
     four = max(0.0, large.host_memory_bytes - empty) * HOSTS / large.validators
@@ -240,7 +241,7 @@ def _host_bytes(n: int, carried: float, measured: Calibration) -> float:
 
 
 def _disk_bytes(scenario: Scenario, measured: Calibration, heights: int, seconds: float) -> float:
-    """Of all validators and the run's folder, which has each block once."""
+    """Disk use of all validators and of the run's folder, which has each block once."""
     small, large = (each.disk_bytes / each.blocks / each.validators for each in (measured.small, measured.large))
     n = scenario.validators.count
     a_peer = max(0.0, (large - small) / (measured.large.validators - measured.small.validators))

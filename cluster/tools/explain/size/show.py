@@ -1,4 +1,4 @@
-"""Prints an estimate."""
+"""Output of an estimate."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cluster.tools.explain.size.estimate import Estimate
 
 
 def print_estimate(console: Console, scenario: Scenario, found: Estimate, is_here: bool) -> None:
-    """A row for each resource, and whether the scenario fits here."""
+    """Print a row for each resource, and whether the scenario fits here."""
     print_line(
         console, f"{scenario.name}: {found.validators} validators on {found.hosts} hosts, {scenario.consensus.protocol}"
     )
