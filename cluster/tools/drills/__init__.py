@@ -1,1 +1,1 @@
-"""Drills: one command each, a scenario with a written expectation (``docs/drills.md``). One file a drill."""
+"""Drills: one command each, a scenario with written expectations (``docs/drills.md``). One file per drill."""

@@ -1,10 +1,11 @@
 """Drills: a scenario built from a few options, with expectations that are printed before the run and judged after it.
 
-A drill is a frozen dataclass whose fields are its options (:func:`option`). Each expectation is a check in the verdict,
-after those of every run (:mod:`cluster.checks.run`): a name, a sentence, and a judge that reads the run's books.
+A drill is a frozen dataclass whose fields are its options (:func:`option`). Each expectation becomes a check in the
+verdict, after those of every run (:mod:`cluster.checks.run`). It has a name, a sentence, and a judge that reads the
+run's books.
 
-A judge uses the scenario that ran, which may have been changed, and the options only for bounds that no scenario has.
-If the subject of a drill did not occur, or an interrupted run did not reach it, the expectation is *inconclusive*.
+A judge uses the scenario that ran, which may have been changed. It uses the options only for bounds that no scenario
+has. If the subject of a drill did not occur, or an interrupted run did not reach it, the expectation is *inconclusive*.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PREFIX: Final = "drill_"
 """Prefix of the names of a drill's checks."""
 
 Judgement = tuple[Outcome, str]
-"""The outcome of an expectation, with its numbers."""
+"""The outcome of an expectation, and a text with its numbers."""
 
 CONSENSUS: Final[dict[str, Any]] = {
     "block_interval_ms": 200,
@@ -35,7 +36,7 @@ CONSENSUS: Final[dict[str, Any]] = {
     "advance_timeout_ms": 2_500,
     "rebroadcast_ms": 1_000,
 }
-"""Timeouts that a busy laptop with all validators can keep."""
+"""Timing that a busy laptop with all validators can keep up with."""
 LOAD: Final[dict[str, Any]] = {
     "users": [
         {"workload": "heartbeat", "count": 4},
@@ -44,10 +45,10 @@ LOAD: Final[dict[str, Any]] = {
     ]
 }
 TIMEOUT_S: Final = 300
-"""Limit of a run, its start included; a drill whose length follows from its options has more."""
+"""Time limit of a run, including its start; a drill whose length depends on its options adds to it."""
 STARTING_S: Final = 120
-"""Limit of the start of live processes on a busy machine, which is not the chain's doing. The time until the chain
-continues after the start has another bound."""
+"""Time limit of the start of live processes on a busy machine, which does not count against the chain. Another bound
+covers the time from the start until the chain continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ class Expectation:
     judge: Callable[[Books], Judgement]
 
     def check(self, books: Books) -> Check:
-        """The check of a run."""
+        """The check of this expectation on a run's books."""
         return Check(PREFIX + self.name, *self.judge(books))
 
 
@@ -76,7 +77,7 @@ class Drill(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
-    """One line for the help."""
+    """One line for the help text."""
 
     @abstractmethod
     def scenario(self) -> Scenario:
@@ -84,19 +85,19 @@ class Drill(ABC):
 
     @abstractmethod
     def expectations(self, scenario: Scenario) -> list[Expectation]:
-        """The expectations, besides those of every run. ``scenario`` is the one that runs, changes included."""
+        """The expectations, in addition to the checks of every run. ``scenario`` is the one that runs, with changes."""
 
     def problem(self, backend: Backend) -> str | None:
-        """Why it cannot run on a backend, in one line; ``None`` if it can."""
+        """Why the drill cannot run on a backend, in one line; ``None`` if it can."""
         return self.scenario().live_problem if backend == "live" else None
 
     def judge(self, books: Books, checks: tuple[Check, ...]) -> tuple[Check, ...]:
-        """The verdict's checks: those of every run, ``checks``, then the drill's."""
+        """The verdict's checks: ``checks``, which are those of every run, then the drill's."""
         expected = self.expectations(books.record.scenario)
         return (*checks, *(expectation.check(books) for expectation in expected))
 
     def command(self, changes: Sequence[Change] = ()) -> str:
-        """The command that runs it with these options and changes, without backend and seed."""
+        """The command that runs the drill with these options and changes, without backend and seed."""
         given = [each for each in fields(self) if getattr(self, each.name) != each.default]
         options = [f"--{option_name(each)} {shlex.quote(str(getattr(self, each.name)))}" for each in given]
         return " ".join(("stampede drill", self.name, *options, *options_text(changes)))
@@ -112,7 +113,7 @@ class Drill(ABC):
         }
 
     def build(self, **sections: Any) -> Scenario:
-        """A scenario of these sections, with the common sections of drills as defaults."""
+        """Build a scenario from these sections, with the common sections of drills as defaults."""
         common: dict[str, Any] = {
             "name": f"drill-{self.name}",
             "description": self.summary,
@@ -136,10 +137,10 @@ def names_of(count: int) -> list[str]:
 
 
 def kills(names: Sequence[str], height: int, down_ms: int, how: str = "actor") -> list[dict[str, Any]]:
-    """A kill of each of them at the same height, one fault per host."""
+    """A kill of each validator at the same height, one fault per validator."""
     return [{"kind": "kill", "target": name, "at_height": height, "down_ms": down_ms, "how": how} for name in names]
 
 
 def one_too_many(count: int) -> int:
-    """The smallest number of validators without which the others are no quorum."""
+    """The smallest number of validators whose loss leaves no quorum."""
     return fault_bound(count) + 1

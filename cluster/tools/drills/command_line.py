@@ -39,7 +39,7 @@ def drill_with(name: str, settings: Sequence[str]) -> Drill:
 
 
 def _read(each: Field[Any], text: str) -> Any:
-    """The value of an option. Raises :class:`BadInput`."""
+    """Parse the value of an option. Raises :class:`BadInput`."""
     name, choices = option_name(each), each.metadata["choices"]
     if choices:
         if text not in choices:

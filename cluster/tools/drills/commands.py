@@ -11,7 +11,7 @@ def add_commands(commands: Any) -> None:
 
 
 def _fill(parser: Any) -> None:
-    """Load the drills, which is slow and which only this command needs."""
+    """Load the drills, which is slow and needed only by this command."""
     from cluster.tools.drills.command_line import add_drills
 
     add_drills(parser)

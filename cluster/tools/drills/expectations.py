@@ -1,4 +1,4 @@
-"""Expectations that several drills share, and functions that their judges use."""
+"""Expectations that several drills share, and helper functions of judges."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ READINGS_KEPT: Final = 20_000
 
 @dataclass(slots=True)
 class _ChainTimers:
-    """The timers of a chain, by its receipts alone."""
+    """The timers of a chain, determined from its receipts alone."""
 
     scheduled: set[bytes] = field(default_factory=set)
     gone: set[bytes] = field(default_factory=set)
-    """Those that ended or were cancelled."""
+    """Timers that ended or were cancelled."""
     ends: Counter[bytes] = field(default_factory=Counter)
-    """How often each of them ended that ended more than once."""
+    """Ends after the first one, keyed by timer."""
     doubled_at: dict[bytes, int] = field(default_factory=dict)
-    """The height at which each of them ended for the second time."""
+    """Height at which a timer ended for the second time, keyed by timer."""
 
     @classmethod
     def of(cls, blocks: Iterable[BlockRecord], first_height: int = 1) -> _ChainTimers:
-        """Each block is read once."""
+        """Read each block once."""
         found, once = cls(), set[bytes]()
         for height, record in enumerate(blocks, start=first_height):
             found.scheduled.update(scheduled_by(record))
@@ -92,7 +92,7 @@ def judge_timers_once(books: Books) -> Judgement:
 TIMERS_ONCE: Final = Expectation(
     "timers_once", "every scheduled timer ends once or is pending: none fires twice, none is lost", judge_timers_once
 )
-"""Judged by receipts alone, independent of the check ``timers``."""
+"""Judged from receipts alone, independent of the check ``timers``."""
 
 
 def scheduled_by(record: BlockRecord) -> list[bytes]:
@@ -170,18 +170,18 @@ def rate(books: Books, after_ms: float, until_ms: float) -> float:
 
 
 def unmet(books: Books) -> Outcome:
-    """The outcome of an expectation that is not met: inconclusive if the run was interrupted."""
+    """The outcome of an expectation that is not met: a fail, or inconclusive if the run was interrupted."""
     return Outcome.INCONCLUSIVE if books.record.interrupted else Outcome.FAIL
 
 
 def together(judged: Sequence[Judgement]) -> Judgement:
-    """The worst outcome, with the texts of those that have it."""
+    """The worst outcome, with the texts of the judgements that have it."""
     outcome = worst(each for each, _ in judged)
     return outcome, "; ".join(text for each, text in judged if each is outcome)
 
 
 def heights_apart(books: Books, validators: Sequence[ValidatorRecord], until: int) -> list[int]:
-    """The heights up to ``until`` at which these validators served different blocks; late ones lack some."""
+    """The heights up to ``until`` at which these validators served different blocks; missing blocks do not count."""
     held = [{books.chains[each.name].at(height) for each in validators} - {None} for height in range(1, until + 1)]
     return [height for height, blocks in enumerate(held, start=1) if len(blocks) > 1]
 
@@ -209,7 +209,7 @@ def overlapping(faults: Iterable[FaultRecord]) -> list[list[FaultRecord]]:
 
 
 def down_at_once(faults: Iterable[FaultRecord]) -> list[set[str]]:
-    """The validators down together, at the begin of each kill."""
+    """The sets of validators that are down together, one at the begin of each kill."""
     kills = [fault for fault in faults if fault.kind == KILL and fault.begun_ms is not None]
     moments = [_begun_ms(kill) for kill in kills]
     return [

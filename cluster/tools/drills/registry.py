@@ -1,4 +1,4 @@
-"""The drills there are."""
+"""The registry of drills."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ DRILLS: Final[dict[str, type[Drill]]] = {
     drill.name: drill
     for drill in (Reorg, Outage, Storm, Siege, Partition, RestartAll, Join, NodeLoss, Byzantine, Upgrade, Divergence)
 }
-"""By name."""
+"""All drills, keyed by name."""

@@ -1,1 +1,1 @@
-"""The drills, a module each."""
+"""The drills, one module each."""

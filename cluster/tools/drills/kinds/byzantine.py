@@ -1,4 +1,4 @@
-"""``byzantine``: f validators break the protocol; the others agree, make progress, and can prove it."""
+"""``byzantine``: f validators break the protocol; the others agree, make progress, and can prove the misbehaviour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_TURN: Final = (
     ("invalid-block-bad-root", "garbage"),
     ("stale-replayer", "vote-withholder"),
 )
-"""Behaviours of mixed liars, one liar after the other."""
+"""Behaviours of the option ``mixed``, assigned to one liar after the other."""
 LIVE_CHOICES: Final = tuple(sorted(BEHAVIOURS))
 
 

@@ -1,6 +1,6 @@
 """``divergence``: one validator has a planted bug, which must be found and bisected to step and state key.
 
-Here a check of every run that fails because of the bug counts as passed. It must report nothing else.
+A check of every run that fails only because of the bug counts as passed here.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ BUGS: Final[dict[str, KnownAnswer]] = {
 SEES_THE_BUG: Final = "state_roots"
 """The check that must fail."""
 MAY_SEE_IT: Final = ("timers", "conservation", "evidence")
-"""Checks of the diverged validator's execution and proposals; if they fail by that alone, they count as passed too."""
+"""Checks of the diverged validator's execution and proposals; if they fail only for that, they also count as passed."""
 
 
 def _of_the_culprit(judge: Callable[[Books, Culprit], Judgement]) -> Callable[[Books], Judgement]:
-    """Inconclusive unless exactly one validator has a bug."""
+    """Make a judge inconclusive unless exactly one validator has a bug."""
 
     def judged(books: Books) -> Judgement:
         culprits = _culprits(books.record.scenario)
@@ -174,7 +174,7 @@ def _culprits(scenario: Scenario) -> list[Culprit]:
 
 
 def _runs(books: Books, culprit: Culprit) -> int:
-    """Number of runs of the planted line."""
+    """Executions of the planted line by the culprit."""
     return sum(each.mutant_runs for each in books.record.validators if each.index == culprit.index)
 
 
@@ -186,7 +186,7 @@ def _others_diverged(books: Books, culprit: Culprit) -> list[str]:
 
 
 def _as_drilled(books: Books, check: Check, culprit: Culprit) -> Check:
-    """A check of every run, with this drill's verdict."""
+    """A check of every run, with its verdict in this drill."""
     if check.name == SEES_THE_BUG:
         if check.verdict is Outcome.FAIL and not _others_diverged(books, culprit):
             return replace(check, verdict=Outcome.PASS, detail=f"fails, as expected here: {check.detail}")

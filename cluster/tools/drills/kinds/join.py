@@ -1,4 +1,4 @@
-"""``join``: a validator joins a running chain by a snapshot of its peers' state, and takes part."""
+"""``join``: a validator joins a running chain by a snapshot of its peers' state and takes part in consensus."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from consensus.leader import ELECTIONS
 from consensus.types import View
 
 AFTERWARDS: Final = 30
-"""Minimum heights of the run after the join."""
+"""Minimum number of heights after the join."""
 TURNS: Final = 3
-"""Views that a validator must have led for a fail without a final block of its own."""
+"""Views that a validator must have led before it fails for lack of a final block that it proposed."""
 HEIGHTS_PER_TURN: Final = 4
-"""Heights after the join per validator, so that each leads several views."""
+"""Heights after the join, per validator: enough for each to lead several views."""
 BUSY: Final[dict[str, Any]] = {
     "users": [
         {"workload": "heartbeat", "count": 8},
         {"workload": "flood", "count": 4, "interval_ms": 500, "options": {"timers": 30, "burn": 30_000}},
     ]
 }
-"""Load for a state of several chunks."""
+"""Load that makes the state several chunks large."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _takes_part(books: Books, join: JoinRecord, validator: ValidatorRecord) -> J
 
 
 def _turns(books: Books, validator: ValidatorRecord) -> int:
-    """Number of views that it led up to the last final block, since its first vote."""
+    """Number of views that a validator led from its first vote up to the last final block."""
     record, views = books.record, books.views
     begins = views.get(validator.first_height + HEIGHTS_UNTIL_IT_VOTES)
     if begins is None:

@@ -1,7 +1,7 @@
-"""``node-loss``: a Ray node is lost for good with its validators; the others go on, and they come back elsewhere.
+"""``node-loss``: a Ray node is lost for good with its validators; the others continue, and its own come back elsewhere.
 
-On the live testnet, a Ray of the run's own gets another node, and so a cluster of ``RAY_ADDRESS`` may: otherwise the
-validators go to the nodes that are left.
+On the live testnet, a local Ray gets a new node, as a cluster of ``RAY_ADDRESS`` may. Otherwise the validators move to
+the nodes that are left.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ AT_HEIGHT: Final = 20
 KIND: Final = "lose_node"
 LAST: Final = 100
 BLOCK_MS: Final = 500
-"""So the run lasts 40 s from the loss on, however fast the machine: on a busy one it takes half a minute until the
-validators of the node run elsewhere."""
+"""Block interval with which the run lasts 40 s after the loss, even on a fast machine: on a busy one it takes half a
+minute until the node's validators run elsewhere."""
 NEEDED: Final = 5
-"""Heights that each validator finalises after it came back."""
+"""Heights that each validator must finalise after it came back."""
 NO_LOSS: Final = "no node was lost"
 
 

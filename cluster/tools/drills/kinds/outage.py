@@ -1,7 +1,7 @@
 """``outage``: f+1 validators are down for a while; then the backlog is worked off.
 
-Meanwhile nothing can become final. The others still accept transactions, which fill a few blocks once a quorum is back;
-their timers fall due together, more than the lane has room for.
+No block can become final during the outage. The others still accept transactions, which fill a few blocks once a quorum
+is back. The timers of these transactions fall due together, more than the lane has room for.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ AT_HEIGHT: Final = 20
 PRICED: Final[dict[str, Any]] = {"timers": 30, "spread_blocks": 2, "burn": 8_000, "explicit_percent": 0}
 """Timers with the default agent's bid, so that rising prices do not exclude waiting timers.
 
-Their number is below the lane's target even at one block per second, as on a slow machine, so that prices fall again.
-They are close together, so that those of an outage exceed the lane's room.
+Their number stays below the lane's target even at one block per second, as on a slow machine, so that prices fall
+again. They are close together, so that those of an outage exceed the lane's room.
 """
 WORKED_OFF_PERCENT: Final = 10
-"""Share of the largest backlog that may be left at the end."""
+"""Percentage of the largest backlog that may be left at the end."""
 SETTLED_MS: Final = 5_000
 """Time after the outage before rates are measured."""
 MIN_STRETCH_MS: Final = 2_000

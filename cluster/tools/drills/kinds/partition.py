@@ -94,7 +94,7 @@ class Partition(Drill):
 
 
 def _expected_progress(scenario: Scenario) -> str:
-    """Whether a side is expected to make progress."""
+    """The expected progress of the sides, as text."""
     names = scenario.validators.names
     committees = [{names[index] for index in members} for members in scenario.validators.committees.values()]
     sides = [

@@ -1,9 +1,9 @@
-"""``reorg``: branches of executed blocks are given up, and leave no trace.
+"""``reorg``: validators give up branches of executed blocks, which leave no trace.
 
 For a while messages take longer than views, so blocks are notarized and executed but not final: a branch grows. One
-validator builds on the last final block as if it knew none of them; its branch wins, and all validators roll back to
-that block's state. In HotStuff a timeout certificate does not allow a certified block to be skipped, so there is no
-such drill.
+validator builds on the last final block as if it knew none of the later ones. Its branch wins, and all validators roll
+back to that block's state. There is no such drill for HotStuff, whose timeout certificates do not allow a certified
+block to be skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BRIEF_VIEWS: Final = {
     "rebroadcast_ms": 1_500,
 }
 LATE_MS: Final = 450
-"""Latency meanwhile: certificates arrive just after the end of their view."""
+"""Latency during that phase: certificates arrive just after the end of their view."""
 
 
 @dataclass(frozen=True)

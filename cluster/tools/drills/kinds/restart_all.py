@@ -1,4 +1,4 @@
-"""``restart-all``: every validator is killed at the same moment and starts again from its disk, several times.
+"""``restart-all``: all validators are killed at the same moment and start again from their disks, several times.
 
 Final blocks stay final: no validator finalises a height twice or contradicts its earlier votes.
 """
@@ -85,7 +85,7 @@ class RestartAll(Drill):
 
 
 def _lost_disks(books: Books) -> set[str]:
-    """Validators whose disks other faults emptied."""
+    """Names of the validators whose disks other faults emptied."""
     return {name for fault in books.record.faults for name in fault.without_disks}
 
 
@@ -97,7 +97,7 @@ def _on_lasting_disks(books: Books) -> list[Finalization]:
 
 
 def _found_too_little(books: Books) -> tuple[str, list[str]]:
-    """The first validator that came back below its final height, as text; and those that do not report a height."""
+    """The first validator that came back below its final height, as text, and those that do not report a height."""
     silent, seen = [], _on_lasting_disks(books)
     kills = [fault for fault in faults_of(books, KILL) if fault.begun_ms is not None and fault.ended_ms is not None]
     for validator in books.judged:

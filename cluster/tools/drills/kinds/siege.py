@@ -1,7 +1,7 @@
-"""``siege``: attackers of the load's library act beside honest users for a while, and are held to what they may do.
+"""``siege``: attackers from the load's library act next to honest users for a while; bounds limit the harm they may do.
 
-The attack is judged against the same run before it began: the figures are those of the scorecard of ``stampede dos``
-(:mod:`cluster.tools.load.dos.measures`), with the blocks before the attack as the baseline.
+The blocks before the attack are the baseline. The metrics are those of the scorecard of ``stampede dos``
+(:mod:`cluster.tools.load.dos.measures`).
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ FROM_HEIGHT: Final = 30
 UNTIL_HEIGHT: Final = 80
 HEIGHT: Final = 160
 BUDGET: Final = 3 * 10**13
-"""Of the attackers together, in the smallest CBY unit. Their timers go on when they themselves have stopped, and the
-lane's price doubles every six blocks: this lasts for some ten blocks more. A reaction that survives with some of it
-left grows again once the price is low: a second wave can come some thirty blocks later."""
+"""Total budget of the attackers, in the smallest CBY unit. Their timers continue after the attackers have stopped, and
+the lane's price doubles every six blocks: the budget lasts for about ten more blocks. A chain reaction that survives
+with some funds grows again once the price is low, so a second wave can come about thirty blocks later."""
 SETTLED_HEIGHT: Final = 10
-"""From the next height on the chain before the attack counts: then every user has begun."""
+"""The baseline begins after this height, when every user has begun."""
 BLOCK_MS: Final = 400
-"""Time to execute a full block on all validators of a busy laptop."""
+"""Block interval: long enough to execute a full block on all validators of a busy laptop."""
 LANES: Final[dict[str, int]] = {
     "LANE_TIMER_CYCLES": 500_000,
     "LANE_USER_CYCLES": 1_250_000,
@@ -51,7 +51,7 @@ LANES: Final[dict[str, int]] = {
     "MAX_CYCLES_PER_FIRE": 137_500,
     "MAX_CYCLES_PER_FIRE_AUCTION_PHASE": 62_500,
 }
-"""A quarter of the default, so that full blocks take no longer than that."""
+"""Limits of the lanes: a quarter of the defaults, so that full blocks take no longer than :data:`BLOCK_MS`."""
 HONEST: Final[list[dict[str, Any]]] = [
     {"workload": "heartbeat", "count": 5, "interval_ms": 4_000},
     {
@@ -62,15 +62,15 @@ HONEST: Final[list[dict[str, Any]]] = [
     },
     {"workload": "transfer", "count": 3, "interval_ms": 600},
 ]
-"""A heartbeat of each tier; floods bid as the attackers do, with the default agent. They need a tenth of the lane, and
-more on a slow machine, for they come by the second."""
+"""Honest users: a heartbeat of each tier, and floods that bid as the attackers do, with the default agent. They need a
+tenth of the lane, and more on a slow machine, since they act by wall-clock time."""
 ATTACKING_PERCENT: Final = 50
-"""Share of the executed cycles that must be the attackers' for an attack to be one."""
+"""Percentage of the executed cycles that must be the attackers' for the run to count as an attack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attacked:
-    """What happened before an attack and under it."""
+    """The measures of a run before and under attack."""
 
     before: RunMeasures
     during: RunMeasures
@@ -145,7 +145,7 @@ class Siege(Drill):
 
     @staticmethod
     def _under_attack(name: str, text: str, judge: Callable[[Books, Attacked], Judgement]) -> Expectation:
-        """An expectation that is inconclusive if there was no attack."""
+        """An expectation that is inconclusive without an attack."""
 
         def judge_attacked(books: Books) -> Judgement:
             found = measure(books)
@@ -201,7 +201,7 @@ class Siege(Drill):
 
 
 def measure(books: Books) -> Attacked | str:
-    """The blocks before the attack and under it, or why there was none."""
+    """The measures before and under attack, or why there was no attack."""
     record = books.record
     scenario = record.given or record.scenario
     window = attack_window(scenario.load, scenario.stop.height)
@@ -228,7 +228,7 @@ def measure(books: Books) -> Attacked | str:
 
 
 def executed_blocks(chain: Sequence[BlockRecord]) -> list[ExecutedBlock]:
-    """The blocks up to the first one that cannot be read, which the check ``chain`` reports."""
+    """The blocks before the first unreadable one, which the check ``chain`` reports."""
     blocks: list[ExecutedBlock] = []
     for record in chain:
         receipts = _receipts_of(record.receipts)
@@ -256,7 +256,7 @@ def _met(books: Books, is_met: bool) -> Outcome:
 
 
 def _pace(books: Books, run: RunMeasures) -> float:
-    """Final blocks per second of a run's window; 0 if they were not seen to become final."""
+    """Final blocks per second in a run's window; 0 if none were seen to become final."""
     return block_rate(books.record.first_finalizations, run.window) or 0.0
 
 

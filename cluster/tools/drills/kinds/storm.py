@@ -1,6 +1,6 @@
-"""``storm``: thousands of timers that cannot pay, or whose bid is too low, besides honest ones.
+"""``storm``: thousands of timers that cannot pay or bid too little, in addition to honest ones.
 
-The chain has to remove them within the garbage collection's budget, without delay for the others.
+The chain has to remove them within the garbage collection's budget, without delaying the honest timers.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from loadgen.workloads.storm import Storm as StormWorkload
 
 HARDENED: Final = "hardened"
 PLAIN: Final = "plain"
-"""Without a priority floor: timers without a tip rank equal to the honest ones, which then wait for many of them."""
+"""Preset without a priority floor: timers without a tip rank equal to the honest ones, which wait for many of them."""
 HONEST_USERS: Final = 8
 MIN_TIMERS: Final = 1_000
-"""Minimum of a storm."""
+"""Minimum number of timers in a storm."""
 TIMERS_PER_USER: Final = 1_000
-"""Just below the limit of an actor's pending timers; a larger storm has more users."""
+"""Timers per user, just below the limit of an actor's pending timers; a larger storm has more users."""
 BURST: Final = 100
 BURSTS_AT_ONCE: Final = 10
-"""Of all users, in one block."""
+"""Number of bursts of all users together per block."""
 BLOCK_MS: Final = 200
 SCHEDULED_PERCENT: Final = 75
-"""Share of the timers that must have been scheduled; a bid just above the price is refused while it rises."""
+"""Percentage of the timers that must have been scheduled; a bid just above the price is refused while it rises."""
 ENOUGH_PERCENT: Final = 90
-"""Share of those that must have ended without a fire."""
+"""Percentage of the scheduled timers that must have ended without a fire."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """``upgrade``: validators are upgraded one by one while the chain makes progress; old and new version must agree.
 
-The new version is the same code under another name. On the live testnet it may be another checkout's:
+The new version is the same code under another name. On the live testnet it may be the code of another checkout:
 ``--set faults[0].code=FOLDER``.
 """
 
@@ -96,14 +96,14 @@ def _upgrades(books: Books) -> list[tuple[UpgradeFault, FaultRecord]]:
 
 
 def _expected_targets(books: Books, plan: UpgradeFault, fault: FaultRecord) -> list[str]:
-    """The validators that must end with the version: the planned ones, or after the upgrade's end its targets."""
+    """The validators that must end with the version: the planned ones, or the actual targets of a finished upgrade."""
     if fault.ended_ms is not None or (plan.target is not None and plan.target[0] in KEYWORDS):
         return list(fault.targets)
     return books.record.scenario.validators.names if plan.target is None else list(plan.target)
 
 
 def _judge_pace(books: Books, plan: UpgradeFault, fault: FaultRecord) -> Judgement:
-    """Checks the chain's progress during a completed upgrade."""
+    """Judge the chain's progress during a completed upgrade."""
     begun_ms, ended_ms = fault.begun_ms or 0.0, fault.ended_ms or 0.0
     first = sorted(books.record.first_finalizations.values())
     during = [begun_ms, *(at for at in first if begun_ms < at < ended_ms), ended_ms]
