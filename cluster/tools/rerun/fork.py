@@ -1,7 +1,7 @@
 """``stampede fork``: a recorded run, run again with other settings from a height on.
 
 Until that height is first final, every height's digest is compared with the recorded one. Then the settings change
-(:mod:`cluster.scenario.sections.forks`). The new run's scenario has the fork, so its folder is like any other.
+(:mod:`cluster.scenario.sections.forks`). The new run's scenario includes the fork, so its folder is like any other.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fork(folder: Path, height: int, changes: Sequence[Change], seed: int | None,
 
 
 def forked_scenario(origin: RecordedRun, height: int, changes: Sequence[Change], seed: int | None) -> Scenario:
-    """The recorded scenario with one more fork, which replaces those from that height on. Raises :class:`BadInput`."""
+    """The recorded scenario with one more fork, which replaces those from its height on. Raises :class:`BadInput`."""
     source = f"{origin.folder} at height {height}"
     if height not in origin.checkpoints:
         reached = max(origin.checkpoints, default=0)

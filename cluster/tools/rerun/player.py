@@ -1,4 +1,4 @@
-"""A recorded run, played event by event, and the filter of its entries."""
+"""Playback of a recorded run, event by event, and the filter of its entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Filter:
     from_us: int = 0
     until_us: int | None = None
     validators: frozenset[int] = frozenset()
-    """Empty selects all."""
+    """Indexes of validators; empty selects all."""
     kinds: frozenset[str] = frozenset()
 
     def takes(self, entry: Entry) -> bool:

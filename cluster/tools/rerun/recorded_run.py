@@ -1,4 +1,4 @@
-"""A simulated run as read from its folder, to be run again."""
+"""A simulated run, read from its folder to be run again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class RecordedRun:
     seed: int
     commit: str
     digest: str
-    """Over all events."""
+    """Digest over all events."""
     events: int
-    """Number of events; an interrupted run has fewer than a whole one."""
+    """Number of events; an interrupted run has fewer than a complete one."""
     checkpoints: dict[int, str]
-    """Digests at the moments when heights were first final, by height; empty in runs of old versions."""
+    """Digest at the moment when a height was first final, keyed by height; empty in runs of old versions."""
     failed: tuple[str, ...]
     """Names of the failed checks, in order."""
 

@@ -1,10 +1,9 @@
 """Delta debugging of a scenario's fields: smaller fields for which a predicate still holds. Pure and deterministic.
 
-Fields are plain data that make a :class:`~cluster.scenario.Scenario`. The caller's predicate ``holds`` is false of
-fields that are no scenario. Fields for which it is true are adopted at once, so the last such fields are the smallest
-known at any moment.
+Fields are plain data of a :class:`~cluster.scenario.Scenario`. The caller's predicate ``holds`` is false for fields
+that are not a scenario. Fields for which it is true are adopted at once, so the last such fields are the smallest.
 
-The passes are repeated until a round of them changes nothing:
+The passes are repeated until a round changes nothing:
 
 ==============  ======================================================================================================
 pass            attempt
@@ -39,14 +38,14 @@ LISTS: Final[tuple[Path, ...]] = (("faults",), ("forks",), ("load", "users"), ("
 KEPT: Final[frozenset[Path]] = frozenset(
     {("name",), ("seed",), ("consensus", "signatures"), ("validators", "count"), ("stop", "height")}
 )
-"""Settings that are kept, since their default would be another or a larger run."""
+"""Settings that are kept, since their defaults would mean a different or a larger run."""
 LEAST: Final = {"for_ms": 1, "down_ms": 0, "at_ms": 0, "at_height": 1, "until_height": 2, "count": 1}
-"""Numbers of faults and groups of users that are reduced, and their minimum."""
+"""Minimum of each number that is reduced in faults and groups of users, keyed by field."""
 MAX_ROUNDS: Final = 20
 
 
 def reduce_fields(fields: Fields, holds: Holds) -> Fields:
-    """The smallest fields found for which ``holds``, as it does for those given."""
+    """The smallest fields found for which ``holds`` is true, as it must be for the given ones."""
     for _ in range(MAX_ROUNDS):
         before = fields
         for reduce in (_height, _lists, _sections, _validators, _settings, _numbers):
@@ -57,7 +56,7 @@ def reduce_fields(fields: Fields, holds: Holds) -> Fields:
 
 
 def ddmin(items: Sequence[T], holds: Callable[[list[T]], bool]) -> list[T]:
-    """A part of the items for which ``holds``, and of which no item can go alone; in their order."""
+    """A 1-minimal subsequence of the items for which ``holds`` is true: no single item can be removed."""
     kept = list(items)
     if not kept or holds([]):
         return []
@@ -87,7 +86,7 @@ def _split(items: list[T], parts: int) -> list[list[T]]:
 
 
 def value_at(fields: Any, path: Path) -> Any:
-    """The value at a path, ``None`` if there is none."""
+    """The value at a path; ``None`` if there is none."""
     for step in path:
         try:
             fields = fields[step]
@@ -103,8 +102,8 @@ def _with(fields: Fields, path: Path, value: Any) -> Fields:
 
 
 def _without(fields: Fields, path: Path) -> Fields:
-    """Without what is at a path, nor mappings and lists that are empty then; items of the validators' list become
-    empty, so that the others keep their places."""
+    """Remove the value at a path, and mappings and lists that become empty. List items that become empty stay, so that
+    the others keep their positions."""
     changed = copy.deepcopy(fields)
     del value_at(changed, path[:-1])[path[-1]]
     for length in range(len(path) - 1, 0, -1):
@@ -119,7 +118,7 @@ def _without(fields: Fields, path: Path) -> Fields:
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[Path]:
-    """Every field that holds no mapping, and every item of a list of names."""
+    """Paths of the removable settings: values, lists, and items of lists of plain values."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from _leaves(inner, (*path, name))
@@ -182,7 +181,7 @@ def _sections(fields: Fields, holds: Holds) -> Fields:
 
 
 def _settings(fields: Fields, holds: Holds) -> Fields:
-    """From the end to the beginning, so that what is left out moves nothing that is still to be tried."""
+    """Remove single settings. List items are tried from the last to the first: removing one moves no untried item."""
     for path in list(_leaves(fields)):
         if path not in KEPT and value_at(fields, path) is not None:
             smaller = _without(fields, path)
@@ -205,7 +204,7 @@ def _numbers(fields: Fields, holds: Holds) -> Fields:
 
 
 def _smaller(value: int, least: int) -> Iterator[int]:
-    """Ever smaller numbers, by halving."""
+    """Successively halved numbers, down to the minimum."""
     while value > least:
         value = max(least, value // 2)
         yield value
@@ -220,7 +219,7 @@ def _validators(fields: Fields, holds: Holds) -> Fields:
 
 
 def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) -> Fields:
-    """The scenario of some of its validators. Those without a name of their own get that of their new place."""
+    """The scenario with only some validators. Those without a given name get the default name of their new place."""
     changed, names = copy.deepcopy(fields), scenario.validators.names
     section = changed.setdefault("validators", {})
     section["count"] = len(kept)
@@ -242,7 +241,7 @@ def _with_validators(fields: Fields, scenario: Scenario, kept: Sequence[int]) ->
 
 
 def _renamed(value: Any, known: dict[str, str], names: frozenset[str]) -> Any:
-    """With the new names of those that are known; if no name is left, what cannot be without goes too."""
+    """Rename known validators and drop the others. A mapping with a ``kind`` goes if one of its lists gets empty."""
     if isinstance(value, dict):
         renamed = {name: _renamed(inner, known, names) for name, inner in value.items()}
         is_lost = any(inner == [] and value[name] for name, inner in renamed.items())

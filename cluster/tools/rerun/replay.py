@@ -1,7 +1,7 @@
 """``stampede replay``: a recorded run, run again with every event printed.
 
-The run is first run silently and compared with its digests, so that the printed events are those of the recorded run.
-Entries are not stored: memory is that of a run.
+The run is first repeated silently and compared with its digests, so that the printed events are those of the recorded
+run. Entries are not stored: a replay needs no more memory than a run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class DoesNotRepeat(HarnessError):
 
 
 def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | None:
-    """Run it silently; returns the first difference from the recorded run, or ``None``."""
+    """Repeat a run silently; returns the first difference from the recorded run, or ``None``."""
     simulation = Simulation(run.scenario, run.seed, "")
     simulation.begin()
     known, below = simulation.record.checkpoints, 0
@@ -47,7 +47,7 @@ def check_repeats(run: RecordedRun, checkpoint: Callable[[], None]) -> str | Non
 
 
 def replay(folder: Path, shown: Filter, validators: list[str], is_forced: bool, is_stepped: bool) -> ExitCode:
-    """Print a recorded run. Raises :class:`HarnessError` if there is none, or if it differs now."""
+    """Print a recorded run. Raises :class:`HarnessError` if there is none, or if it no longer repeats."""
     if shown.until_us is not None and shown.until_us < shown.from_us:
         raise BadInput("--until is before --from")
     run = read_recorded(folder)
@@ -75,7 +75,7 @@ def _indexes(run: RecordedRun, validators: list[str]) -> frozenset[int]:
 
 
 def _print(entries: Iterator[Entry], output: TextIO) -> None:
-    """Write the lines until the reader disappears."""
+    """Write the lines until the reader of the output is gone."""
     for entry in entries:
         output.write(entry.line() + "\n")
         if getattr(output, "is_gone", False):
@@ -84,7 +84,7 @@ def _print(entries: Iterator[Entry], output: TextIO) -> None:
 
 
 def parse_kinds(text: str) -> list[str]:
-    """Kinds, separated by commas. Raises :class:`ValueError`."""
+    """Parse kinds that are separated by commas. Raises :class:`ValueError`."""
     kinds = [kind.strip() for kind in text.split(",")]
     for kind in kinds:
         if kind not in KINDS:

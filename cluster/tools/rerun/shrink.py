@@ -1,7 +1,7 @@
 """``stampede shrink``: the smallest scenario found that fails in the same way as a run, with the same seed.
 
-The same way is the same failed check, or the same exception (its type and the beginning of its message). The result is
-read again and run once more before it is written.
+Failing in the same way means the same failed check, or the same exception (its type and the beginning of its message).
+The result is parsed and run once more before it is written.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ from cluster.tools.rerun.recorded_run import read_recorded
 from cluster.tools.rerun.reduce import Fields, reduce_fields, value_at
 
 HEAD_CHARACTERS: Final = 60
-"""Of an exception's message, in which numbers do not count."""
+"""Characters of an exception's message that are compared, except numbers; also the maximum of a printed value."""
 SHRUNK: Final = "shrunk.yaml"
 DETAIL_CHARACTERS: Final = 300
 NOTES_WIDTH: Final = 110
 
 
 class NotShrunk(HarnessError):
-    """The result does not fail in the same way: an error of the search or of the run."""
+    """The result does not fail in the same way: an error in the search or in the run."""
 
     exit_code = ExitCode.FAIL
 
 
 class _UsedUp(Exception):
-    """No more runs."""
+    """All runs are used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +57,12 @@ class Failure:
     """One failure of a run."""
 
     name: str
-    """Name of the check; of a crash the exception's type and the beginning of its message."""
+    """Name of the check; for a crash, the exception's type and the beginning of its message."""
     detail: str = field(compare=False)
     is_crash: bool = False
 
     def is_kept_by(self, found: Sequence[Failure], saying: str) -> Failure | None:
-        """The same failure among those found, if its detail contains ``saying``."""
+        """This failure among those found, if its detail contains ``saying``; else ``None``."""
         return next((each for each in found if each == self and saying in each.detail), None)
 
     @property
@@ -87,9 +87,9 @@ class Subject:
 
 
 def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -> tuple[Failure, ...]:
-    """Run it and return its failures, in the order of the checks.
+    """Run a scenario and return its failures, in the order of the checks.
 
-    Raises :class:`KeyboardInterrupt` at a signal, and :class:`BadInput` if a fork of the scenario comes too late."""
+    Raises :class:`KeyboardInterrupt` on a signal, and :class:`BadInput` if a fork of the scenario comes too late."""
     try:
         record = simulate(scenario, seed, "", checkpoint=checkpoint)
         if record.interrupted:
@@ -105,7 +105,7 @@ def failures_of(scenario: Scenario, seed: int, checkpoint: Callable[[], None]) -
 
 
 class Shrinker:
-    """One search of at most ``runs`` runs, without the first and the last one."""
+    """One search of at most ``runs`` runs, not counting the initial one and the verification."""
 
     def __init__(
         self, subject: Subject, failure: Failure, runs: int, checkpoint: Callable[[], None], tell: Callable[[str], None]
@@ -114,7 +114,7 @@ class Shrinker:
         self.detail = failure.detail
         self.runs = 0
         self.ending = ""
-        """Why the search ended early; empty if it did not."""
+        """Why the search ended early; empty if it completed."""
         self._subject, self._failure, self._most = subject, failure, runs
         self._checkpoint, self._tell = checkpoint, tell
         self._known: dict[str, bool] = {}
@@ -130,7 +130,7 @@ class Shrinker:
         return self.best
 
     def holds(self, fields: Fields) -> bool:
-        """Whether these fields fail in the same way; if so, they are the best."""
+        """Whether these fields fail in the same way; if so, they become :attr:`best`."""
         key = json.dumps(fields, sort_keys=True)
         if key not in self._known:
             self._known[key] = self._runs_into_it(fields)
@@ -198,7 +198,7 @@ def shrink(
 
 
 def verify(text: str, subject: Subject, failure: Failure) -> None:
-    """Read the text and run it once more. Raises :class:`NotShrunk` if it does not fail in the same way."""
+    """Parse the text and run it once more. Raises :class:`NotShrunk` if it does not fail in the same way."""
     scenario = Scenario.model_validate(yaml.safe_load(text))
     found = failures_of(scenario, subject.seed, lambda: None)
     if failure.is_kept_by(found, subject.saying) is None:
@@ -270,7 +270,7 @@ def _wrapped(text: str) -> Iterator[str]:
 
 
 def changes_made(before: Scenario, after: Scenario) -> Iterator[str]:
-    """The differences of the smaller scenario, a line each."""
+    """The differences of the smaller scenario, one line each."""
     for what, many, few in (
         ("faults", len(before.faults), len(after.faults)),
         ("validators", before.validators.count, after.validators.count),
@@ -297,7 +297,7 @@ def _short(value: Any) -> str:
 
 
 def _settings(value: Any) -> Iterator[Any]:
-    """The single values of plain data."""
+    """The scalar values of plain data."""
     if isinstance(value, dict):
         for inner in value.values():
             yield from _settings(inner)

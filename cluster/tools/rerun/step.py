@@ -1,4 +1,4 @@
-"""Steps through a recorded run at a terminal."""
+"""Interactive stepping through a recorded run, at a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stepper:
         self._is_over = False
 
     def run(self, commands: TextIO) -> None:
-        """Obey commands until their end, or until the run is over."""
+        """Execute commands until their end, or until the run is over."""
         self._say(f"{self._player.run.folder}: {self._player.run.events:,} events; ? lists the commands")
         while not self._is_over:
             self._output.write("> ")
@@ -71,7 +71,7 @@ class Stepper:
             pass
 
     def _events(self) -> Iterator[bool]:
-        """Perform events and print their entries; yields for each event whether it had any."""
+        """Perform events and print their entries; yields for each event whether it printed any."""
         while True:
             entries = self._player.advance()
             if entries is None:
@@ -95,7 +95,7 @@ class Stepper:
 
 
 def state_of(machine: Machine) -> str:
-    """One line about a machine."""
+    """The state of a machine, in one line."""
     if machine.joining is not None:
         return f"{machine.name}: joins by a snapshot"
     if machine.validator is None:

@@ -1,7 +1,7 @@
-"""A simulation with observers: an entry for everything that each validator receives, does and makes final.
+"""A simulation with observers: one entry for everything that a validator receives, does and makes final.
 
-The observers of :class:`WatchedSimulation` change nothing, so its digest is that of the run. An entry has a time
-(milliseconds of virtual time), a kind (:data:`KINDS`), the validators concerned, and a text.
+The observers of :class:`WatchedSimulation` change nothing, so its digest is that of the run. An entry has a virtual
+time (printed in milliseconds), a kind (:data:`KINDS`), the validators concerned, and a text.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ CERTIFICATE_WORDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry."""
+    """One entry of a replay."""
 
     at_us: int
     kind: str
     whom: tuple[int, ...]
-    """The validators concerned, by index; empty if all are."""
+    """Indexes of the validators concerned; empty means all."""
     text: str
 
     def line(self) -> str:
@@ -69,11 +69,11 @@ class Entry:
 
 
 Note = Callable[[str, tuple[int, ...], str], None]
-"""``note(kind, whom, text)``."""
+"""Called as ``note(kind, whom, text)``."""
 
 
 class WatchedMachine(Machine):
-    """A machine whose events and effects are noted."""
+    """A machine that reports its events and effects to :attr:`note`."""
 
     __slots__ = ("note",)
 
@@ -151,7 +151,7 @@ class WatchedMachine(Machine):
 
 
 class _WatchedLinks(Links):
-    """Links that remember the receivers that the last message did not reach."""
+    """Links that keep the receivers that the last message did not reach."""
 
     lost: Sequence[int] = ()
 
@@ -166,7 +166,7 @@ class _WatchedLinks(Links):
 
 
 class WatchedSimulation(Simulation):
-    """A simulation that hands every entry to ``on_entry``."""
+    """A simulation that passes every entry to ``on_entry``."""
 
     machine_class = WatchedMachine
 
@@ -219,7 +219,7 @@ def head(digest: bytes) -> str:
 
 
 def describe(payload: bytes, names: Sequence[str]) -> tuple[str, str]:
-    """A message's kind and its text."""
+    """The kind and the text of a message."""
     try:
         message = messages.decode_message(payload)
         if isinstance(message, messages.ConsensusMessage):
