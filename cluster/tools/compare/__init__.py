@@ -1,1 +1,1 @@
-"""Runs that were kept: their index, and their comparison."""
+"""Comparison of recorded runs."""

@@ -1,9 +1,9 @@
-"""The comparison of two runs or two groups of runs: every metric, its change, and whether that is significant.
+"""The comparison of two runs or two groups of runs: every metric, its change, and whether it is significant.
 
 *Groups* are compared by the metrics of their runs, paired by seed if both have the same seeds. *Two single runs* have
 one value per metric, which allows no test. Instead their series by height are compared, in :data:`STRETCHES` ranges of
-the same heights, pair by pair. This shows whether these two runs differ beyond their own fluctuations, not whether
-other seeds would.
+the same heights, pair by pair. This shows whether these two runs differ beyond their own fluctuations, but not whether
+runs with other seeds would.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cluster.tools.compare.statistics import (
 
 STRETCHES: Final = 20
 MIN_STRETCHES: Final = 6
-"""With fewer nothing can be significant."""
+"""Minimum number of ranges; with fewer nothing can be significant."""
 SERIES_PREFIX: Final = "by height: "
 
 LOWER_IS_BETTER: Final = (
@@ -56,7 +56,7 @@ LOWER_IS_BETTER: Final = (
     "state_bytes_added",
 )
 HIGHER_IS_BETTER: Final = ("per_second", "jain", "honest_fires", "user_transactions", "spend")
-"""Parts of metrics' names. The other metrics have no clear direction."""
+"""Parts of metrics' names, like :data:`LOWER_IS_BETTER`. The other metrics have no clear direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Change:
     name: str
     difference: Difference
     adjusted_p_value: float | None
-    """``None`` if it is not tested."""
+    """The p-value after the adjustment; ``None`` if the metric is not tested."""
 
     @property
     def is_significant(self) -> bool:
@@ -104,11 +104,11 @@ class Comparison:
     first: Group
     second: Group
     changes: tuple[Change, ...]
-    """Significant ones first, by p-value; then the others by name."""
+    """All metrics: significant changes first, by p-value, then the others by name."""
     warnings: tuple[str, ...]
     method: str
     scenario_differences: tuple[FieldDifference, ...] = ()
-    """Fields in which scenarios of one name differ."""
+    """Fields in which scenarios of the same name differ."""
     too_few: str = ""
     """Why no single metric can be significant, and how many runs are needed; empty if one can."""
 
@@ -118,12 +118,12 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """The significant changes in a line."""
+        """The significant changes in one line."""
         names = ", ".join(f"{change.name} {change.word}" for change in self.significant)
         return names or (f"nothing can be said: {self.too_few}" if self.too_few else "nothing")
 
     def page(self) -> dict[str, Any]:
-        """The JSON that ``--json`` writes."""
+        """The JSON data that ``--json`` writes."""
         return {
             "groups": [
                 {"name": group.name, "runs": len(group.runs), "seeds": group.seeds, "commits": group.of("commit")}
@@ -139,7 +139,7 @@ class Comparison:
 
 
 def compare(first: Group, second: Group, seed: int) -> Comparison:
-    """Compare two groups; ``seed`` is that of the resampling. Raises :class:`BadInput`."""
+    """Compare two groups; ``seed`` determines the resampling. Raises :class:`BadInput`."""
     refuse_incomparable(first, second)
     is_single = len(first.runs) == len(second.runs) == 1
     is_paired = not is_single and first.seeds == second.seeds and len(set(first.seeds)) == len(first.seeds)
@@ -180,7 +180,7 @@ def _order(change: Change) -> tuple[bool, float, str]:
 def _series_differences(
     first: ComparedRun, second: ComparedRun, generator: np.random.Generator
 ) -> dict[str, Difference]:
-    """The differences of two runs' series, over common heights."""
+    """The differences of two runs' series, over the heights that both have."""
     common = sorted(set(first.series.get("height", ())) & set(second.series.get("height", ())), key=float)  # type: ignore[arg-type]
     found: dict[str, Difference] = {}
     for name in first.series:
@@ -196,8 +196,8 @@ def _series_differences(
 
 
 def _too_few(tested: Sequence[Difference], is_single: bool, is_paired: bool) -> str:
-    """Why no single metric can be significant: the adjustment for the number of metrics needs a p-value that so few
-    runs cannot give. Empty if one can."""
+    """Why no single metric can be significant: the adjustment for the number of metrics needs a lower p-value than the
+    available runs can give. Empty if one can."""
     if is_single and not tested:
         return "the runs have too few heights in common for a test: their metrics are only listed"
     if not tested:

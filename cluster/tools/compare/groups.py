@@ -1,7 +1,8 @@
 """The groups of runs that are compared, read from their folders.
 
-A folder is a run's (``result.json``), a sweep's (``seeds.jsonl``: one run per seed), a scorecard's (``scorecard.json``:
-one run per seed, or the file by itself), or holds such folders. Groups that cannot be compared are refused in one line.
+A folder belongs to a run (``result.json``), a sweep (``seeds.jsonl``: one run per seed) or a scorecard
+(``scorecard.json``: one run per seed; the file itself may be given), or it holds such folders. Groups that cannot be
+compared are refused in one line.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ OF_SCORECARDS: Final = (
     "spend",
     "spend_per_fire_displaced",
 )
-"""Metrics of attacks that are compared; with all of them no single one could be significant."""
+"""Metrics of attacks that are compared; with all metrics no single one could be significant."""
 HOLD_RUNS: Final = (RESULT_FILE, SWEEP_LOG_FILE, SCORECARD_FILE)
-"""Files that a folder is read by, the first one that is there."""
+"""Files that identify a folder's kind; the first one that exists is read."""
 WORDS_OF_BACKENDS: Final = {"sim": "simulated (virtual time)", "live": "live (wall-clock time)"}
 
 
@@ -60,9 +61,9 @@ class ComparedRun:
     seed: int
     backend: str
     scenario: str
-    """The scenario's name, or the title of a sweep without one."""
+    """The scenario's name, or the title of a sweep without a single scenario."""
     text: str
-    """Distinguishes scenarios of the same name; empty if unknown."""
+    """Digest of the scenario's file, which distinguishes scenarios of the same name; empty if unknown."""
     commit: str
     machine: str
     verdict: str
@@ -72,7 +73,7 @@ class ComparedRun:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Runs that are taken together."""
+    """Runs that are compared as one sample."""
 
     name: str
     runs: tuple[ComparedRun, ...]
@@ -83,21 +84,21 @@ class Group:
 
     @property
     def metrics(self) -> set[str]:
-        """The names of the metrics that some of its runs have."""
+        """Names of the metrics that at least one run has."""
         return {name for run in self.runs for name in run.metrics}
 
     def of(self, attribute: str) -> list[str]:
-        """The different values that its runs have, most frequent first."""
+        """The distinct values of an attribute of the runs, most frequent first."""
         return [value for value, _ in Counter(getattr(run, attribute) for run in self.runs).most_common()]
 
     def values(self, metric: str) -> list[float]:
-        """Of each run that has the metric, in the order of seeds."""
+        """The metric's value of each run that has it, in the order of seeds."""
         ordered = sorted(self.runs, key=lambda run: run.seed)
         return [run.metrics[metric] for run in ordered if metric in run.metrics]
 
 
 def read_group(folders: Sequence[Path]) -> Group:
-    """The runs of folders, taken together. Raises :class:`BadInput`."""
+    """Read the runs of folders as one group. Raises :class:`BadInput`."""
     runs: list[ComparedRun] = []
     for folder in folders:
         found = list(_runs_of(folder))
@@ -113,7 +114,7 @@ def read_group(folders: Sequence[Path]) -> Group:
 
 
 def refuse_incomparable(first: Group, second: Group) -> None:
-    """Raises :class:`BadInput` if a comparison of the groups is meaningless."""
+    """Check that a comparison of the groups is meaningful. Raises :class:`BadInput`."""
     backends = {backend for group in (first, second) for backend in group.of("backend")}
     if len(backends) > 1:
         kinds = " and ".join(WORDS_OF_BACKENDS.get(backend, backend) for backend in sorted(backends))
@@ -127,7 +128,7 @@ def refuse_incomparable(first: Group, second: Group) -> None:
 
 
 def warnings(first: Group, second: Group, apart: Sequence[FieldDifference] | None) -> Iterator[str]:
-    """Reasons for caution about differences; ``apart`` is their :func:`scenario_differences`."""
+    """Reasons for caution about differences; ``apart`` is the result of :func:`scenario_differences`."""
     for group, letter in ((first, "A"), (second, "B")):
         if len(group.of("scenario")) > 1:
             yield f"{letter} has runs of {len(group.of('scenario'))} scenarios"
@@ -148,10 +149,10 @@ def warnings(first: Group, second: Group, apart: Sequence[FieldDifference] | Non
 
 
 def scenario_differences(first: Group, second: Group) -> list[FieldDifference] | None:
-    """Of two groups' scenarios of a name that both have, the fields that differ.
+    """The fields in which the groups' scenarios of the same name differ.
 
-    Empty if the files have the same meaning; ``None`` if that is unknown. Of several names, the first one whose files
-    differ counts; of several files of a name in a group, the most frequent one.
+    Empty if the files have the same meaning, or if the groups' sets of names differ; ``None`` if that is unknown. The
+    first name whose files differ counts. If a group has several files of that name, the most frequent one counts.
     """
     if set(first.of("scenario")) != set(second.of("scenario")):
         return []
@@ -166,7 +167,7 @@ def scenario_differences(first: Group, second: Group) -> list[FieldDifference] |
 
 
 def _run_of(group: Group, texts: Counter[str], name: str) -> ComparedRun:
-    """A run of the scenario of that name whose file most runs have."""
+    """A run of the scenario with that name and the most frequent file."""
     ((text, _),) = texts.most_common(1)
     return next(run for run in group.runs if (run.scenario, run.text) == (name, text))
 
@@ -221,7 +222,7 @@ def _read_run(folder: Path) -> ComparedRun:
 
 
 def _series(path: Path) -> dict[str, Any]:
-    """Metrics by height; empty if there is no such file."""
+    """The metrics by height; empty if there is no such file."""
     if not path.exists():
         return {}
     try:
@@ -238,7 +239,7 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
         lines = path.read_bytes().splitlines()
         begun = msgspec.json.decode(lines[0], type=dict[str, str]) if lines else {}
         title, text = begun.get("task", "sweep"), _digest(folder / SCENARIO_FILE)
-        scenario = scenario_name(title) if text else title  # sweeps of random scenarios have none
+        scenario = scenario_name(title) if text else title  # a sweep of random scenarios has no scenario file
         for line in lines[1:]:
             outcome = msgspec.json.decode(line, type=SeedOutcome)
             if not outcome.metrics:
@@ -261,7 +262,7 @@ def _read_sweep(folder: Path) -> Iterator[ComparedRun]:
 
 
 def _read_scorecard(path: Path) -> list[ComparedRun]:
-    """A run for each seed, with the metrics of all attacks. Raises :class:`BadInput`."""
+    """One run per seed, with the metrics of all attacks. Raises :class:`BadInput`."""
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
         if card["format"] != SCORECARD_FORMAT:
@@ -288,7 +289,7 @@ def _read_scorecard(path: Path) -> list[ComparedRun]:
 
 
 def _of_attacks(card: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """The compared metrics of a seed, by name, attack and variant."""
+    """The compared metrics of a seed, keyed by name, attack and variant."""
     found = {}
     for variant, attacks in card["variants"].items():
         for attack, score in attacks.items():
@@ -300,7 +301,7 @@ def _of_attacks(card: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def _flattened(classes: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Lateness by class of actor, among the other metrics."""
+    """The metrics of lateness by class of actor, as plain metrics."""
     return {
         f"{metric} ({name})": value
         for name, metrics in classes.items()

@@ -1,7 +1,7 @@
 """The fields in which the scenarios of two runs differ.
 
-The files are compared by their meaning, defaults included: comments and fields with their default value make no
-difference. A file that this version cannot load is compared as plain data.
+The files are compared by their meaning, including defaults: comments and fields with their default value make no
+difference. If this version cannot load one of them, both are compared as plain data.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from cluster.common.wording import printable
 from cluster.scenario import load_scenario
 
 SHOWN: Final = 5
-"""Fields that are named in a sentence; the others are counted."""
+"""Maximum number of fields that a sentence names; the others are counted."""
 VALUE_CHARACTERS: Final = 40
-"""Of a value there."""
+"""Maximum length of a value in such a sentence."""
 NOTHING: Final = "nothing"
 DESCRIPTION: Final = "description"
-"""A field that changes nothing."""
+"""A field without effect on a run, which is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldDifference:
-    """A field, by its dotted path, with both values; ``None`` if a scenario does not have it."""
+    """A field's dotted path and its values in both scenarios; ``None`` if a scenario does not have it."""
 
     path: str
     first: str | None
@@ -39,12 +39,12 @@ class FieldDifference:
         return printable(f"{self.path} {_shortened(self.first)} in A, {_shortened(self.second)} in B")
 
     def page(self) -> dict[str, str | None]:
-        """For other programs; values are JSON."""
+        """The difference as JSON data; values are JSON text."""
         return {"field": self.path, "a": self.first, "b": self.second}
 
 
 def differences(first: Path, second: Path) -> list[FieldDifference] | None:
-    """The fields in which two scenario files differ, in the first one's order; ``None`` if one is no scenario."""
+    """The fields in which two scenario files differ, in the first one's order; ``None`` if one is unreadable."""
     fields = _meant(first, second) or _written(first, second)
     if fields is None:
         return None
@@ -57,7 +57,7 @@ def differences(first: Path, second: Path) -> list[FieldDifference] | None:
 
 
 def words_of(found: Sequence[FieldDifference]) -> str:
-    """The first of them as text."""
+    """The first differences as text, and the number of the others."""
     shown = "; ".join(each.text for each in found[:SHOWN])
     return shown if len(found) <= SHOWN else f"{shown}; and {len(found) - SHOWN:,} more"
 
@@ -77,7 +77,7 @@ def _written(*paths: Path) -> list[Any] | None:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Each value that holds no others, by its path, as JSON."""
+    """The path and the JSON text of each value that contains no others."""
     if isinstance(value, dict) and value:
         for name, each in value.items():
             yield from _leaves(each, f"{path}.{name}" if path else str(name))

@@ -1,4 +1,4 @@
-"""A comparison for people: the table that ``stampede compare`` prints, and a page."""
+"""Output of a comparison: the table that ``stampede compare`` prints, and an HTML page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEIGHT: Final = 22.0
 MARGIN: Final = 8.0
 MIN_SCALE: Final = 0.05
 MAX_SCALE: Final = 2.0
-"""Changes beyond it are drawn at the edge."""
+"""Maximum change, as a share, that is drawn to scale; larger ones are drawn at the edge."""
 
 
 def print_comparison(console: Any, comparison: Comparison, with_all: bool) -> None:
@@ -47,7 +47,7 @@ def print_comparison(console: Any, comparison: Comparison, with_all: bool) -> No
 
 
 def cells(change: Change) -> tuple[str, ...]:
-    """A row's texts: name, both means, the change, its interval, the adjusted p-value, the direction."""
+    """The texts of a row: name, both means, change, interval, adjusted p-value and direction."""
     difference, share, interval = change.difference, change.share, change.share_interval
     tested = change.adjusted_p_value is not None
     if share is not None and interval is not None:
@@ -109,7 +109,7 @@ def _scale(changes: list[Change]) -> float:
 
 
 def _drawing(change: Change, scale: float) -> str:
-    """The change and its interval on an axis from minus to plus the scale, zero in the middle."""
+    """Draw the change and its interval on an axis from minus to plus the scale, with zero in the middle."""
     share, interval = change.share, change.share_interval
     if share is None or interval is None or change.adjusted_p_value is None:
         return ""

@@ -6,7 +6,7 @@
   tests assume no distribution.
 - *Many metrics* are tested at once: p-values are adjusted by Benjamini and Hochberg's procedure, so that at most a
   share of :data:`FALSE_DISCOVERY_RATE` of the significant ones is expected to be false. A permutation test of few
-  numbers has a minimum p-value; :func:`needed` gives how many numbers one significant metric takes.
+  numbers has a minimum p-value; :func:`needed` gives how many numbers one metric needs to be significant.
 
 Random numbers come from the caller's generator: the same seed gives the same result.
 """
@@ -27,12 +27,12 @@ FALSE_DISCOVERY_RATE: Final = 0.05
 MAX_RESAMPLES: Final = 10_000
 MIN_RESAMPLES: Final = 1_000
 MAX_CELLS: Final = 20_000_000
-"""Limit of the numbers drawn for one metric, but never fewer than :data:`MIN_RESAMPLES` resamples."""
+"""Maximum count of numbers drawn for one metric, except that :data:`MIN_RESAMPLES` resamples are always drawn."""
 CHUNK_CELLS: Final = 2_000_000
 MAX_NEEDED: Final = 32
-"""With more numbers the permutations are random, and the minimum p-value stays the same."""
+"""Limit of :func:`needed`: with more numbers the permutations are random, so the minimum p-value stays the same."""
 TOLERANCE: Final = 1e-12
-"""Relative: differences that are equal but for rounding count as equal."""
+"""Relative tolerance: differences that are equal except for rounding count as equal."""
 
 Numbers = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -45,22 +45,22 @@ class Difference:
     counts: tuple[int, int]
     means: tuple[float, float]
     intervals: tuple[Interval, Interval]
-    """Of the means."""
+    """Intervals of the means."""
     change: float
     change_interval: Interval
     p_value: float
     least_p_value: float
-    """The smallest that groups of these sizes can give."""
+    """The smallest p-value that groups of these sizes can give."""
 
     @property
     def is_constant(self) -> bool:
-        """The same number throughout, so that there is nothing to test."""
+        """Whether all numbers are the same, so that there is nothing to test."""
         low = min(interval[0] for interval in self.intervals)
         return low == max(interval[1] for interval in self.intervals)
 
 
 def compare_independent(first: Sequence[float], second: Sequence[float], generator: np.random.Generator) -> Difference:
-    """Two groups whose members have nothing to do with each other; each has at least one."""
+    """Compare two groups with independent members; each has at least one."""
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     means_a, means_b = _bootstrap(a, generator), _bootstrap(b, generator)
     size = min(len(means_a), len(means_b))
@@ -77,7 +77,7 @@ def compare_independent(first: Sequence[float], second: Sequence[float], generat
 
 
 def compare_paired(first: Sequence[float], second: Sequence[float], generator: np.random.Generator) -> Difference:
-    """Two groups whose members belong together one by one, as those of one seed do; there is at least one pair."""
+    """Compare two groups whose members are paired, for example by seed; there is at least one pair."""
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     changes = b - a
     p_value, least = _flip_signs(changes, generator)
@@ -109,8 +109,8 @@ def adjusted(p_values: Sequence[float]) -> list[float]:
 
 
 def needed(is_paired: bool, tests: int) -> int | None:
-    """Number of pairs, or members of each of two equal groups, with which one of ``tests`` metrics can be significant
-    by itself; ``None`` if resampling cannot resolve so many metrics."""
+    """Number of pairs, or of members in each of two equal groups, with which one of ``tests`` metrics can be
+    significant by itself; ``None`` if resampling cannot resolve that many metrics."""
     for count in range(1, MAX_NEEDED):
         ways = 2**count if is_paired else math.comb(2 * count, count)
         least = 2 / ways if ways <= MAX_RESAMPLES else 1 / (MAX_RESAMPLES + 1)
@@ -122,7 +122,7 @@ def needed(is_paired: bool, tests: int) -> int | None:
 def batch_means(first: Sequence[float], second: Sequence[float], batches: int) -> tuple[list[float], list[float]]:
     """The means of consecutive ranges of two equally long series.
 
-    Neighbouring values depend on each other, so they are no sample; means of long ranges nearly are independent.
+    Neighbouring values are correlated, so they are not independent samples; means of long ranges nearly are.
     """
     edges = [round(i * len(first) / batches) for i in range(batches + 1)]
     spans = [(start, end) for start, end in pairwise(edges) if end > start]
@@ -134,7 +134,7 @@ def batch_means(first: Sequence[float], second: Sequence[float], batches: int) -
 
 
 def _drawn(size: int, draw: Callable[[int], Numbers]) -> Numbers:
-    """A number for each resample of so many values; ``draw`` gives those of some resamples."""
+    """One number per resample of ``size`` values; ``draw(rows)`` gives the numbers of ``rows`` resamples."""
     left, found = max(MIN_RESAMPLES, min(MAX_RESAMPLES, MAX_CELLS // size)), []
     while left > 0:
         rows = min(left, max(1, CHUNK_CELLS // size))
@@ -144,7 +144,7 @@ def _drawn(size: int, draw: Callable[[int], Numbers]) -> Numbers:
 
 
 def _bootstrap(values: Numbers, generator: np.random.Generator) -> Numbers:
-    """Means of resamples."""
+    """The means of resamples."""
     size = len(values)
     return _drawn(size, lambda rows: values[generator.integers(0, size, (rows, size))].mean(axis=1))
 
@@ -156,7 +156,7 @@ def _interval(means: Numbers) -> Interval:
 
 
 def _permute_labels(a: Numbers, b: Numbers, generator: np.random.Generator) -> tuple[float, float]:
-    """The p-value, and the least one there can be."""
+    """The p-value, and the smallest possible one."""
     pooled, size = np.concatenate([a, b]), len(a)
     count, total = len(pooled), float(pooled.sum())
 
@@ -185,7 +185,7 @@ def _flip_signs(changes: Numbers, generator: np.random.Generator) -> tuple[float
 
 
 def _p_value(changes: Numbers, observed: float, ways: int, extremes: int) -> tuple[float, float]:
-    """The share of changes as large as the observed one, and the least there can be: ``extremes`` always are."""
+    """The share of changes as large as the observed one, and the smallest possible share: ``extremes`` always count."""
     slack = TOLERANCE * max(1e-300, float(np.abs(changes).max(initial=0.0)))
     as_large = int((np.abs(changes) >= abs(observed) - slack).sum())
     if ways <= MAX_RESAMPLES:
