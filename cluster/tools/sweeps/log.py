@@ -2,7 +2,7 @@
 
 A line that a crash left incomplete is cut off; its seed runs again. Seeds are in the order in which they ended. Closing
 the log sorts them, so the same seeds give the same bytes, wherever they ran. The measurements are in ``work.jsonl``:
-where each seed ran, and for how long. No result depends on that file.
+where each seed ran, and for how long. No verdict depends on that file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LineLog:
     """A file with a line of JSON for each piece of work that ended. The first line identifies the work."""
 
     def __init__(self, path: Path, work: str) -> None:
-        """Open or create the log in a folder for ``work`` only. Raises :class:`BadInput`."""
+        """Open the log, or create it in an empty folder; ``work`` is its name in errors. Raises :class:`BadInput`."""
         folder, self._path = path.parent, path
         try:
             if not path.exists() and folder.is_dir() and any(folder.iterdir()):

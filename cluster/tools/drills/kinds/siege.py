@@ -63,7 +63,7 @@ HONEST: Final[list[dict[str, Any]]] = [
     {"workload": "transfer", "count": 3, "interval_ms": 600},
 ]
 """Honest users: a heartbeat of each tier, and floods that bid as the attackers do, with the default agent. They need a
-tenth of the lane, and more on a slow machine, since they act by wall-clock time."""
+tenth of the lane, and more on a slow machine, since they act by time, not by block."""
 ATTACKING_PERCENT: Final = 50
 """Percentage of the executed cycles that must be the attackers' for the run to count as an attack."""
 

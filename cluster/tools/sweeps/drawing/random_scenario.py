@@ -83,7 +83,7 @@ FORGED_SNAPSHOTS: Final = ("unproved-snapshot", "false-manifest")
 """Behaviours drawn from another source: false blocks, false answers to a validator that catches up, and, if two
 validators can be spared, false answers to one that joins."""
 UNPROVED_VIEW: Final = "unproved-view"
-"""Half of the validators that lie about snapshots also lie about their views; drawn separately."""
+"""Behaviour of half of the validators that lie about snapshots: they also lie about their views. Drawn separately."""
 FORGERIES: Final = (*FORGED_BLOCKS, *FORGED_RANGES, *FORGED_SNAPSHOTS, UNPROVED_VIEW)
 OLD_NULLIFICATIONS: Final = "old-nullifications"
 """A byzantine behaviour that is drawn separately, with a partition that leaves a validator no other peer to hear."""
